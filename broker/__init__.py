@@ -1,0 +1,1 @@
+"""What Service Bus means: entities, partitions, locks, settlement. Knows no socket, no Proton, no LMDB."""

@@ -1,0 +1,1 @@
+"""Durable partitions: bytes and integers, one atomic batch at a time. Knows no queue."""
