@@ -1,1 +1,5 @@
-"""The HTTP face of the broker: health now, management and control later."""
+"""The HTTP face of the broker: one aiohttp application over the broker's own verbs; no rule is decided here."""
+
+from .server import HttpServer
+
+__all__ = ["HttpServer"]

@@ -1,0 +1,331 @@
+"""The brokers that are measured: each a process in a folder of its own, started and stopped from here.
+
+Knows how emubus, RabbitMQ and the sink are started, when they are ready, under which addresses their queues
+are found and what the kernel says of their processes. Refuses to know what is measured with them.
+
+A `Broker` owns its process and its folder; it ends only what it started. RabbitMQ gets its own name, ports,
+port mapper, home and plugin list: a node of the system is neither used nor disturbed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+BENCH: Final = Path(__file__).resolve().parent
+READY_TIMEOUT_S: Final = 90.0
+STOP_TIMEOUT_S: Final = 30.0
+LOG_POLL_S: Final = 0.002
+EMUBUS_READY: Final = "Emulator Service is Successfully Up!"
+RABBITMQ_READY: Final = "Starting broker... completed with"
+RABBITMQ_BIN: Final = Path("/usr/lib/rabbitmq/bin")
+"""The scripts behind Debian's wrappers, which would change to the user and folders of the system's node."""
+
+
+class BrokerError(Exception):
+    """A broker did not start, or died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident memory of a process in MiB: all, its own, and mapped files (which the kernel may drop)."""
+
+    resident: float
+    anonymous: float
+    file: float
+
+    def __str__(self) -> str:
+        return f"{self.resident:.0f} MiB resident ({self.anonymous:.0f} own + {self.file:.0f} mapped files)"
+
+
+class Broker(ABC):
+    """A broker: start, measure, stop; then it may be started again on the same data."""
+
+    name: str
+    user: str | None = None
+    password: str | None = None
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.log = folder / "log.txt"
+        self.port = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def start(self) -> float:
+        """Start and wait until ready; returns the seconds this took. Raises BrokerError."""
+
+    @abstractmethod
+    def address(self, kind: str, size_bytes: int) -> str:
+        """The AMQP address of the queue of that kind."""
+
+    @property
+    def pid(self) -> int:
+        """The process that does the work."""
+        if self.process is None:
+            raise BrokerError(f"{self.name} is not running")
+        return self.process.pid
+
+    def stop(self) -> None:
+        """End the process and wait for its end."""
+        end(self.process)
+        self.process = None
+
+    def memory(self) -> Memory:
+        """What the process holds now."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        kib = {name: int(value) for name, value in re.findall(r"^(VmRSS|RssAnon|RssFile):\s+(\d+) kB", status, re.M)}
+        return Memory(kib["VmRSS"] / 1024, kib["RssAnon"] / 1024, kib["RssFile"] / 1024)
+
+    def cpu_s(self) -> float:
+        """Processor time used so far, all threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _launch(self, command: list[str], ready: str, environment: Mapping[str, str] | None = None) -> float:
+        with self.log.open("wb") as log:
+            started_s = time.perf_counter()
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder, env=environment
+            )
+        while time.perf_counter() - started_s < READY_TIMEOUT_S:
+            if ready in self.log.read_text(errors="replace"):
+                return time.perf_counter() - started_s
+            if self.process.poll() is not None:
+                break
+            time.sleep(LOG_POLL_S)
+        self.stop()
+        raise BrokerError(f"{self.name} did not get ready:\n{self.log.read_text(errors='replace')[-2000:]}")
+
+
+class Emubus(Broker):
+    """This repository's server; every accepted message is fsynced unless `durability` says otherwise."""
+
+    name = "emubus"
+
+    def __init__(self, folder: Path, durability: str = "full", python: str = sys.executable) -> None:
+        super().__init__(folder)
+        self._durability = durability
+        self._python = python
+        self._config = folder / "Config.json"
+        self._config.write_text(json.dumps(_emubus_config()))
+
+    def start(self) -> float:
+        """See `Broker`. The data folder is kept over a stop: the next start finds what was there."""
+        self.port, http_port = free_ports(2)
+        options = {
+            "--amqp-port": self.port,
+            "--http-port": http_port,
+            "--data": self.folder / "data",
+            "--durability": self._durability,
+            "--config": self._config,
+        }
+        words = [str(word) for option in options.items() for word in option]
+        return self._launch([self._python, "-P", "-m", "emubus", "serve", *words], EMUBUS_READY)
+
+    def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
+        """`plain` or `partitioned`."""
+        return kind
+
+
+class RabbitMQ(Broker):
+    """Debian's RabbitMQ with its AMQP 1.0 plugin, as installed; one node that knows nobody else."""
+
+    name = "rabbitmq"
+    user = "guest"
+    password = "guest"
+
+    _DECLARE: Final = (
+        "Declare = fun(Name, Arguments) -> rabbit_amqqueue:declare("
+        'rabbit_misc:r(<<"/">>, queue, Name), true, false, Arguments, none, Name) end, '
+        'Declare(<<"classic">>, []), '
+        'Declare(<<"quorum">>, [{<<"x-queue-type">>, longstr, <<"quorum">>}]), '
+        "os:getpid()."
+    )
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._environment: dict[str, str] = {}
+        self._port_mapper: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+
+    @staticmethod
+    def installed() -> bool:
+        """Whether there is anything to start."""
+        return (RABBITMQ_BIN / "rabbitmq-server").exists() and shutil.which("epmd") is not None
+
+    @property
+    def pid(self) -> int:
+        """The Erlang machine, not the shell script around it."""
+        return self._pid
+
+    def start(self) -> float:
+        """See `Broker`. The time includes the port mapper but not the declaration of the queues."""
+        self.port, node_port, mapper_port = free_ports(3)
+        self._write_settings(node_port, mapper_port)
+        mapper = ["epmd", "-port", str(mapper_port), "-address", "127.0.0.1"]
+        self._port_mapper = subprocess.Popen(mapper, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        seconds = self._launch([str(RABBITMQ_BIN / "rabbitmq-server")], RABBITMQ_READY, self._environment)
+        self._pid = int(self._control("eval", self._DECLARE).strip().strip('"'))
+        return seconds
+
+    def stop(self) -> None:
+        """Ask the node to end, then see to it."""
+        if self.process is not None and self.process.poll() is None and self._pid:
+            self._control("stop")
+        self._pid = 0
+        super().stop()
+        end(self._port_mapper)
+        self._port_mapper = None
+
+    def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
+        """`classic` (durable) or `quorum` (one replica), both declared at start."""
+        return f"/amq/queue/{kind}"
+
+    def _write_settings(self, node_port: int, mapper_port: int) -> None:
+        folder = self.folder
+        (folder / "plugins").write_text("[rabbitmq_amqp1_0].")
+        (folder / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
+        (folder / "environment.conf").write_text("")
+        (folder / "home").mkdir(exist_ok=True)
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder / "home"),
+            "LANG": "C.UTF-8",
+            "RABBITMQ_NODENAME": "bench@localhost",
+            "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+            "RABBITMQ_LOG_BASE": str(folder / "logs"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(folder / "environment.conf"),
+            "RABBITMQ_DIST_PORT": str(node_port),
+            "ERL_EPMD_PORT": str(mapper_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+
+    def _control(self, *words: str) -> str:
+        command = [str(RABBITMQ_BIN / "rabbitmqctl"), "-n", "bench@localhost", *words]
+        done = subprocess.run(
+            command, env=self._environment, cwd=self.folder, capture_output=True, text=True, timeout=60
+        )
+        if done.returncode != 0:
+            raise BrokerError(f"rabbitmqctl {words[0]}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+
+class Sink(Broker):
+    """No broker at all: shows what the load client can do."""
+
+    name = "sink"
+
+    def start(self) -> float:
+        """See `Broker`."""
+        seconds = self._launch([sys.executable, str(BENCH / "sink.py")], "\n")
+        self.port = int(self.log.read_text().split()[0])
+        return seconds
+
+    def address(self, kind: str, size_bytes: int) -> str:
+        """The size of what is to be given away is part of the address."""
+        return f"{kind}/{size_bytes}"
+
+
+BROKERS: Final[Mapping[str, type[Broker]]] = {each.name: each for each in (Emubus, RabbitMQ, Sink)}
+
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "emubus": ("plain", "partitioned"),
+    "rabbitmq": ("classic",),
+    "sink": ("ceiling",),
+}
+"""The queues of each broker that are measured by default, the ordinary one first."""
+
+
+def end(process: subprocess.Popen[bytes] | None) -> None:
+    """End one process that was started here: politely, then for certain."""
+    if process is None or process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def workplace(where: str | None = None) -> Iterator[Path]:
+    """A fresh folder for data and logs, removed at the end. Its disk is the one that is measured."""
+    folder = Path(tempfile.mkdtemp(prefix="emubus-bench-", dir=where))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def running(*brokers: Broker) -> Iterator[None]:
+    """Start the brokers, and stop all that were started whatever happens."""
+    try:
+        for broker in brokers:
+            broker.start()
+        yield
+    finally:
+        for broker in brokers:
+            broker.stop()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody used a moment ago."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def load(broker: Broker, mode: str, kind: str, messages: int, size_bytes: int, *words: str) -> dict[str, float]:
+    """Run the load client once; its figures, and the broker's CPU time as `broker_cpu_us` per message.
+
+    Raises BrokerError when a message was lost, doubled or refused.
+    """
+    options: dict[str, object] = {
+        "--port": broker.port,
+        "--address": broker.address(kind, size_bytes),
+        "--messages": messages,
+        "--size": size_bytes,
+    }
+    if broker.user is not None:
+        options |= {"--user": broker.user, "--password": broker.password}
+    flat = [str(word) for option in options.items() for word in option]
+    command = [sys.executable, str(BENCH / "load.py"), mode, *flat, *words]
+    cpu_started_s = broker.cpu_s()
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise BrokerError(f"{broker.name}, {kind}: {done.stderr.strip()}")
+    figures = json.loads(done.stdout)
+    figures["broker_cpu_us"] = (broker.cpu_s() - cpu_started_s) * 1e6 / messages
+    return figures
+
+
+def _emubus_config() -> dict[str, object]:
+    """The form of Microsoft's emulator, with the properties that it lacks."""
+    properties = {"LockDuration": "PT5M", "MaxSizeInMegabytes": 5120, "MaxDeliveryCount": 10}
+    queues = [
+        {"Name": "plain", "Properties": {**properties, "EnablePartitioning": False}},
+        {"Name": "partitioned", "Properties": {**properties, "EnablePartitioning": True}},
+    ]
+    namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": []}
+    return {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}}

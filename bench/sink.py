@@ -1,0 +1,93 @@
+"""The load client's other end with nothing behind it: accepts whatever is sent, gives as much as is asked.
+
+It shows the ceiling of the load client on the machine at hand: a broker's rate that comes near the sink's
+rate is the client's rate, not the broker's. Knows no queue: a receiving link gets messages numbered from
+nought, of the size that is the last part of its address (`ceiling/1024`). Prints its port, serves one
+connection after the other, and lives until it is ended.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Final
+
+from cproton_ffi import ffi, lib
+from engine import Engine, EngineError, Pointer, TagWriter
+from load import NUMBER_BYTES, Template
+
+CREDIT: Final = 2000
+
+
+class Sink:
+    """Serves one connection."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._template = Template(NUMBER_BYTES)
+        self._tags = TagWriter()
+        self._sent = 0
+        self._taken = 0
+        self._buffer_bytes = 1 << 21
+        self._buffer: Pointer = ffi.new("char[]", self._buffer_bytes)
+        engine.accepts, engine.on_flow, engine.on_delivery = self.opened, self.give, self.event
+
+    def opened(self, link: Pointer) -> None:
+        """Open our end of a link as the peer wants it."""
+        lib.pn_terminus_copy(lib.pn_link_source(link), lib.pn_link_remote_source(link))
+        lib.pn_terminus_copy(lib.pn_link_target(link), lib.pn_link_remote_target(link))
+        lib.pn_link_open(link)
+        if lib.pn_link_is_receiver(link):
+            lib.pn_link_flow(link, CREDIT)
+            return
+        address = ffi.string(lib.pn_terminus_get_address(lib.pn_link_source(link))).decode()
+        self._template = Template(int(address.rpartition("/")[2]))
+
+    def give(self, link: Pointer) -> None:
+        """Spend the credit of a receiving peer."""
+        if not lib.pn_link_is_sender(link):
+            return
+        template, tags = self._template, self._tags
+        for number in range(self._sent, self._sent + lib.pn_link_credit(link) - lib.pn_link_queued(link)):
+            tags.write(number)
+            template.write(number)
+            lib.pn_delivery(link, tags.tag)
+            lib.pn_link_send(link, template.data, template.length)
+            lib.pn_link_advance(link)
+            self._sent = number + 1
+
+    def event(self, delivery: Pointer) -> None:
+        """Take a message, or the outcome of one that was given."""
+        link = lib.pn_delivery_link(delivery)
+        if lib.pn_link_is_sender(link):
+            if lib.pn_delivery_remote_state(delivery):
+                lib.pn_delivery_settle(delivery)
+            return
+        if lib.pn_delivery_partial(delivery):
+            return
+        lib.pn_link_recv(link, self._buffer, self._buffer_bytes)
+        self._taken += 1
+        lib.pn_delivery_update(delivery, lib.PN_ACCEPTED)
+        lib.pn_link_advance(link)
+        lib.pn_delivery_settle(delivery)
+        if self._taken % (CREDIT // 4) == 0:
+            lib.pn_link_flow(link, CREDIT // 4)
+
+
+def main() -> int:
+    """Serve until ended."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print(listener.getsockname()[1], flush=True)
+        while True:
+            connection, _ = listener.accept()
+            engine = Engine(connection, container="sink", serving=True)
+            Sink(engine)
+            try:
+                while not engine.closed:
+                    engine.turn(1.0)
+            except EngineError as error:
+                print(error, file=sys.stderr)
+            engine.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

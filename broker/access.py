@@ -1,0 +1,206 @@
+"""Who may do what: shared keys, the tokens signed with them, and the claims that a connection holds.
+
+Knows the SAS token [wire 2.3], authorisation rules with their rights, and the longest-prefix rule [wire 2.2].
+Refuses to know connections and clocks: the caller keeps the claims that it is given and says what time it is.
+Without verification every token and every key is taken, as Microsoft's emulator does.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+from urllib.parse import unquote
+
+from .address import parse_address
+from .errors import BrokerError, Condition
+
+DEFAULT_KEY_NAME: Final = "RootManageSharedAccessKey"
+DEFAULT_KEY: Final = "SAS_KEY_VALUE"
+_SAS_PREFIX: Final = "sharedaccesssignature "
+
+
+class Right(StrEnum):
+    """What a key allows; Manage includes the other two."""
+
+    SEND = "Send"
+    LISTEN = "Listen"
+    MANAGE = "Manage"
+
+
+ALL_RIGHTS: Final = frozenset(Right)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedKey:
+    """An authorisation rule; `scope` is the path of the entity that it belongs to, None is the namespace."""
+
+    name: str
+    key: str
+    rights: frozenset[Right] = ALL_RIGHTS
+    scope: str | None = None
+    secondary_key: str | None = None
+
+
+DEFAULT_SHARED_KEY: Final = SharedKey(DEFAULT_KEY_NAME, DEFAULT_KEY)
+"""The key in Microsoft's connection string for its emulator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Rights on an entity and everything below it; path "" is the namespace. `expires_at` None is never."""
+
+    path: str
+    rights: frozenset[Right]
+    expires_at: int | None = None
+
+    def covers(self, path: str) -> bool:
+        """Whether a compared entity path lies at or below this claim's."""
+        return _is_prefix(self.path, path)
+
+
+@dataclass(frozen=True, slots=True)
+class SasToken:
+    """The four parts of a token: `resource` and `expiry` exactly as received, since they are what is signed."""
+
+    resource: str
+    signature: str
+    expiry: str
+    key_name: str
+
+    @property
+    def expires_at(self) -> int:
+        """Unix milliseconds."""
+        return int(self.expiry) * 1000
+
+
+def parse_token(text: str) -> SasToken:
+    """Take a shared access signature apart, its parameters in any order; BrokerError if it is none."""
+    if text[: len(_SAS_PREFIX)].lower() != _SAS_PREFIX:
+        raise _refusal("MalformedToken: The token is not a shared access signature.")
+    parts: dict[str, str] = {}
+    for pair in text[len(_SAS_PREFIX) :].strip().split("&"):
+        name, _, value = pair.partition("=")
+        parts.setdefault(name.strip().lower(), value)
+    missing = [name for name in ("sr", "sig", "se", "skn") if not parts.get(name)]
+    if missing:
+        raise _refusal(f"MalformedToken: The token has no {' and no '.join(missing)}.")
+    expiry = parts["se"]
+    if not (expiry.isascii() and expiry.isdecimal() and len(expiry) <= 15):
+        raise _refusal("MalformedToken: The token's expiry (se) is not a time in Unix seconds.")
+    # unquote and not unquote_plus: a '+' in a signature that was not encoded is a '+'.
+    return SasToken(parts["sr"], unquote(parts["sig"]), expiry, unquote(parts["skn"]))
+
+
+def sign(resource: str, expiry: str, key: str) -> str:
+    """The base64 signature over an (encoded) resource and an expiry; the key is its text, not decoded."""
+    digest = hmac.new(
+        key.encode(), f"{resource}\n{expiry}".encode(errors="surrogatepass"), hashlib.sha256
+    ).digest()
+    return base64.b64encode(digest).decode("ascii")
+
+
+class Access:
+    """The keys of a namespace and what they open. Immutable."""
+
+    def __init__(
+        self,
+        keys: Iterable[SharedKey] = (DEFAULT_SHARED_KEY,),
+        *,
+        verify: bool,
+        authority: str = "localhost",
+    ) -> None:
+        self._keys: dict[str, list[SharedKey]] = {}
+        for key in keys:
+            self._keys.setdefault(key.name, []).append(key)
+        self.verify = verify
+        self._authority = authority
+
+    def put_token(self, token: str, audience: str, now: int) -> Claim:
+        """The claim that a token gives on an audience (any scheme and authority); BrokerError if it gives none.
+
+        `now` in Unix milliseconds. Not only `$cbs` tokens: the HTTP face passes its Authorization header.
+        """
+        path = _compared(audience)
+        if not self.verify:
+            return Claim(path, ALL_RIGHTS)
+        parsed = parse_token(token)
+        signed = [key for key in self._keys.get(parsed.key_name, ()) if _has_signed(key, parsed)]
+        if not signed:
+            raise _refusal("InvalidSignature: The token has an invalid signature.")
+        if parsed.expires_at <= now:
+            raise _refusal(f"ExpiredToken: The token is expired. Expiration time (Unix): {parsed.expiry}.")
+        if _is_prefix(_compared(unquote(parsed.resource)), path):
+            for key in signed:
+                if _is_prefix(_compared(key.scope or ""), path):
+                    return Claim(path, key.rights, parsed.expires_at)
+        raise _refusal(f"InvalidAudience: The token is not valid for '{self._resource(path)}'.")
+
+    def claim_of_key(self, name: str, key: str) -> Claim:
+        """What a key opens that is presented itself (SASL PLAIN); BrokerError if it is not one of ours."""
+        if not self.verify:
+            return Claim("", ALL_RIGHTS)
+        for known in self._keys.get(name, ()):
+            if any(_equal(key, text) for text in _texts(known)):
+                return Claim(_compared(known.scope or ""), known.rights)
+        raise _refusal("InvalidSignature: The key name or the key is not valid.")
+
+    def claims_allow(
+        self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None
+    ) -> bool:
+        """Whether the longest claim on an address has a right; with `now`, expired claims do not count."""
+        if not self.verify:
+            return True
+        path = _compared(address)
+        covering = [
+            claim
+            for claim in claims
+            if claim.covers(path) and (now is None or claim.expires_at is None or now < claim.expires_at)
+        ]
+        longest = max((len(claim.path) for claim in covering), default=-1)
+        return any(
+            right in claim.rights or Right.MANAGE in claim.rights
+            for claim in covering
+            if len(claim.path) == longest
+        )
+
+    def require(self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None) -> None:
+        """As `claims_allow`, with the service's sentence as a BrokerError in place of False."""
+        if not self.claims_allow(claims, address, right, now):
+            raise _refusal(
+                f"Unauthorized access. '{right.value}' claim(s) are required to perform this operation. "
+                f"Resource: '{self._resource(parse_address(address).entity)}'."
+            )
+
+    def _resource(self, path: str) -> str:
+        return f"sb://{self._authority}/{path}"
+
+
+def _refusal(description: str) -> BrokerError:
+    return BrokerError(Condition.UNAUTHORIZED_ACCESS, description)
+
+
+def _compared(address: str) -> str:
+    """The path that rights hang on: rights on an entity are rights on its sub-queues and its `$management`."""
+    return parse_address(address).key
+
+
+def _is_prefix(path: str, of: str) -> bool:
+    return not path or of == path or of.startswith(path + "/")
+
+
+def _texts(key: SharedKey) -> tuple[str, ...]:
+    return (key.key,) if key.secondary_key is None else (key.key, key.secondary_key)
+
+
+def _has_signed(key: SharedKey, token: SasToken) -> bool:
+    return any(_equal(sign(token.resource, token.expiry, text), token.signature) for text in _texts(key))
+
+
+def _equal(left: str, right: str) -> bool:
+    # surrogatepass: HTTP headers may hold what is no UTF-8, and that compares as different, not as an error.
+    return hmac.compare_digest(left.encode(errors="surrogatepass"), right.encode(errors="surrogatepass"))

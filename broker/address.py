@@ -1,0 +1,65 @@
+"""Entity addresses as clients write them, and the one form in which the broker compares them.
+
+Knows scheme and authority (dropped), leading slashes, percent-encoding, upper and lower case, the sub-queues and the
+`$management` node [wire 4.1, 5.1]. Refuses to know which entities exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import unquote
+
+
+class SubQueue(StrEnum):
+    """The three queues inside a queue or subscription."""
+
+    ACTIVE = ""
+    DEAD_LETTER = "$DeadLetterQueue"
+    TRANSFER_DEAD_LETTER = "$Transfer/$DeadLetterQueue"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A parsed address: `entity` keeps the client's spelling, `key` is its lower-case form for look-ups."""
+
+    entity: str
+    sub_queue: SubQueue = SubQueue.ACTIVE
+    management: bool = False
+
+    @property
+    def key(self) -> str:
+        """The entity path in the form that is compared."""
+        return self.entity.lower()
+
+    @property
+    def path(self) -> str:
+        """Entity and sub-queue, as error texts name them."""
+        return f"{self.entity}/{self.sub_queue.value}" if self.sub_queue else self.entity
+
+
+_SUFFIXES: tuple[tuple[tuple[str, ...], SubQueue], ...] = (
+    (("$transfer", "$deadletterqueue"), SubQueue.TRANSFER_DEAD_LETTER),
+    (("$deadletterqueue",), SubQueue.DEAD_LETTER),
+)
+
+
+def strip_authority(text: str) -> str:
+    """The path of an address: scheme, authority, surrounding slashes and percent-encoding removed."""
+    scheme, separator, rest = text.partition("://")
+    if separator and "/" not in scheme:
+        text = rest.partition("/")[2]
+    return unquote(text).strip("/")
+
+
+def parse_address(text: str) -> Address:
+    """Split an address into entity, sub-queue and `$management`; any text gives an `Address` (perhaps of no entity)."""
+    parts = strip_authority(text).split("/")
+    management = len(parts) > 1 and parts[-1].lower() == "$management"
+    if management:
+        parts.pop()
+    lowered = tuple(part.lower() for part in parts)
+    for suffix, sub_queue in _SUFFIXES:
+        if len(parts) > len(suffix) and lowered[-len(suffix) :] == suffix:
+            return Address("/".join(parts[: -len(suffix)]), sub_queue, management)
+    return Address("/".join(parts), SubQueue.ACTIVE, management)

@@ -1,0 +1,117 @@
+"""The one clock: every instant and every timer of the broker comes from here.
+
+Knows Unix milliseconds and a heap of timers; can be moved forward (timers that fall due run at once) and frozen, so
+that tests and the control API move locks, time to live and idle time-outs together. Refuses to know what a timer is
+for. Owned by the composition root; used on the event-loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections.abc import Callable
+from itertools import count
+
+TIMER_SLACK_MS = 1  # asyncio may fire a hair early; waiting one millisecond more beats a second wake-up
+TIMER_WAIT_S_MAX = 3600.0  # the wall clock can be set: look again at least once an hour
+
+
+class Timer:
+    """One call at one instant; `cancel()` may be called at any time and as often as one likes."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Make sure that the call doesn't happen (any more)."""
+        self.callback = None
+
+
+class Clock:
+    """Wall-clock time in Unix milliseconds plus an offset; optionally frozen.
+
+    `start_at` (Unix ms) sets the time shown at creation; without it the clock shows the machine's time.
+    """
+
+    def __init__(self, *, start_at: int | None = None, frozen: bool = False) -> None:
+        self._offset_ms = 0 if start_at is None else start_at - self._machine_ms()
+        self._frozen_at: int | None = None
+        self._timers: list[tuple[int, int, Timer]] = []
+        self._numbers = count()
+        self._wake: asyncio.TimerHandle | None = None
+        if frozen:
+            self.freeze()
+
+    @staticmethod
+    def _machine_ms() -> int:
+        return time.time_ns() // 1_000_000
+
+    def now_ms(self) -> int:
+        """The current instant in Unix milliseconds."""
+        if self._frozen_at is not None:
+            return self._frozen_at
+        return time.time_ns() // 1_000_000 + self._offset_ms
+
+    def freeze(self) -> None:
+        """Stop the time where it is; `advance` still moves it."""
+        self._frozen_at = self.now_ms()
+
+    def thaw(self) -> None:
+        """Let the time go on from where it stands."""
+        if self._frozen_at is not None:
+            self._offset_ms = self._frozen_at - self._machine_ms()
+            self._frozen_at = None
+            self._arm()
+
+    def advance(self, ms: int) -> None:
+        """Move the time forward by `ms` ≥ 0 and run the timers that have fallen due, in order of their instants."""
+        if ms < 0:
+            raise ValueError(f"the clock can't go back: advance({ms} ms)")
+        if self._frozen_at is not None:
+            self._frozen_at += ms
+        else:
+            self._offset_ms += ms
+        self._run_due()
+
+    def call_at(self, at_ms: int, callback: Callable[[], None]) -> Timer:
+        """Call `callback` on the event loop once the clock shows `at_ms` (Unix ms) or later."""
+        timer = Timer(callback)
+        heapq.heappush(self._timers, (at_ms, next(self._numbers), timer))
+        if self._timers[0][2] is timer:
+            self._arm()
+        return timer
+
+    def close(self) -> None:
+        """Drop all timers."""
+        self._timers.clear()
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+
+    def _arm(self) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        while self._timers and self._timers[0][2].callback is None:
+            heapq.heappop(self._timers)
+        if not self._timers:
+            return
+        loop = asyncio.get_running_loop()
+        wait_ms = self._timers[0][0] - self.now_ms()
+        if wait_ms <= 0:
+            self._wake = loop.call_later(0, self._run_due)
+        elif self._frozen_at is None:
+            delay_s = min((wait_ms + TIMER_SLACK_MS) / 1000, TIMER_WAIT_S_MAX)
+            self._wake = loop.call_later(delay_s, self._run_due)
+
+    def _run_due(self) -> None:
+        now = self.now_ms()
+        while self._timers and self._timers[0][0] <= now:
+            timer = heapq.heappop(self._timers)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                callback()
+        self._arm()

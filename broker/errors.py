@@ -1,0 +1,45 @@
+"""Every way in which the broker says no: one exception, one table of conditions.
+
+Knows the condition symbols that Service Bus SDKs map to their own exceptions [wire 9.1] and the sentences that some
+of them match by text [wire 9.3]. Knows nothing of frames: `amqp/` turns a `BrokerError` into an AMQP error, the HTTP
+face into a status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Condition(StrEnum):
+    """AMQP error conditions as SDKs know them; the value is the symbol on the wire."""
+
+    ARGUMENT_ERROR = "com.microsoft:argument-error"
+    ARGUMENT_OUT_OF_RANGE = "com.microsoft:argument-out-of-range"
+    CONNECTION_FORCED = "amqp:connection:forced"
+    DECODE_ERROR = "amqp:decode-error"
+    DETACH_FORCED = "amqp:link:detach-forced"
+    ENTITY_ALREADY_EXISTS = "com.microsoft:entity-already-exists"
+    ENTITY_DISABLED = "com.microsoft:entity-disabled"
+    INTERNAL_ERROR = "amqp:internal-error"
+    INVALID_FIELD = "amqp:invalid-field"
+    MESSAGE_LOCK_LOST = "com.microsoft:message-lock-lost"
+    MESSAGE_NOT_FOUND = "com.microsoft:message-not-found"
+    MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
+    NOT_ALLOWED = "amqp:not-allowed"
+    NOT_FOUND = "amqp:not-found"
+    NOT_IMPLEMENTED = "amqp:not-implemented"
+    RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
+    SERVER_BUSY = "com.microsoft:server-busy"
+    TIMEOUT = "com.microsoft:timeout"
+    UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
+
+
+class BrokerError(Exception):
+    """A refusal: `condition` for programs, `description` for people (names the thing, the value and the limit)."""
+
+    def __init__(self, condition: Condition, description: str, info: Mapping[str, object] | None = None) -> None:
+        super().__init__(f"{condition.value}: {description}")
+        self.condition = condition
+        self.description = description
+        self.info = info

@@ -1,0 +1,42 @@
+"""The one source of randomness: lock tokens and tracking ids.
+
+A lock token is 16 bytes in .NET GUID byte order, as the delivery-tag carries it [wire 5.3]. Its last two bytes hold
+the index of the partition inside its entity, so that a token that comes back over `$management` finds its lock
+without a search; the other 14 are random.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import uuid
+
+_random = random.Random(os.urandom(16))
+_bits = _random.getrandbits
+
+TOKEN_BYTES = 16
+
+
+def new_lock_token(partition_index: int) -> bytes:
+    """A fresh lock token (16 bytes, delivery-tag order) for a message of partition `partition_index` (0…65535)."""
+    return ((_bits(112) << 16) | partition_index).to_bytes(16, "big")
+
+
+def partition_index_of(token: bytes) -> int:
+    """The partition index inside a token made by `new_lock_token`; any number for tokens made by others."""
+    return (token[14] << 8) | token[15] if len(token) == TOKEN_BYTES else 0
+
+
+def token_from_uuid(value: uuid.UUID) -> bytes:
+    """The delivery-tag form of a lock token that arrived as an AMQP uuid [wire 5.3]."""
+    return value.bytes_le
+
+
+def token_to_uuid(token: bytes) -> uuid.UUID:
+    """The AMQP uuid form of a lock token in delivery-tag order."""
+    return uuid.UUID(bytes_le=token)
+
+
+def new_tracking_id() -> str:
+    """An id for error descriptions (`TrackingId:<this>`), as the service prints them."""
+    return str(uuid.UUID(int=_bits(128), version=4))

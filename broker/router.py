@@ -1,0 +1,60 @@
+"""Which partition a message belongs to (P7 to P12): pure functions, and a counter for messages without a key.
+
+Knows keys and partition counts. Refuses to know stores and their health.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+from . import sentences
+from .message import Message
+
+
+def partition_for_key(key: str, partition_count: int) -> int:
+    """The partition (0 … partition_count - 1) of `key`: always the same, on every machine and after every restart."""
+    return zlib.crc32(key.encode("utf-8", "surrogatepass")) % partition_count
+
+
+def key_of(message: Message, *, duplicate_detection: bool) -> str | None:
+    """The partition key in force: SessionId, else PartitionKey, else (with duplicate detection) MessageId, else none.
+
+    Raises BrokerError (amqp:not-allowed) where SessionId and PartitionKey are both set and differ (P8, P9).
+    """
+    session_id = message.session_id
+    partition_key = message.partition_key
+    if session_id is not None:
+        if partition_key is not None and partition_key != session_id:
+            raise sentences.key_mismatch(session_id, partition_key)
+        return session_id
+    if partition_key is not None:
+        return partition_key
+    return message.message_id if duplicate_detection else None
+
+
+class Router:
+    """Assigns the messages of one entity to its partitions."""
+
+    def __init__(self, partition_count: int) -> None:
+        self.partition_count = partition_count
+        self._next = 0
+
+    def route(self, messages: Sequence[Message], *, duplicate_detection: bool) -> int:
+        """The partition for a delivery: one message, or a batch, which goes to one partition whole (P12).
+
+        Raises BrokerError (amqp:not-allowed) for keys that contradict each other.
+        """
+        key = key_of(messages[0], duplicate_detection=duplicate_detection)
+        for message in messages[1:]:
+            if key_of(message, duplicate_detection=duplicate_detection) != key:
+                if self.partition_count > 1:
+                    raise sentences.mixed_keys()
+                break
+        if self.partition_count == 1:
+            return 0
+        if key is not None:
+            return partition_for_key(key, self.partition_count)
+        index = self._next
+        self._next = (index + 1) % self.partition_count
+        return index

@@ -1,0 +1,114 @@
+"""The refusals that clients match by their text, or that people see most often: one function each.
+
+Knows the exact first clauses that SDKs look for [wire 4.5, 5.7, 9.3]. The tracking part is appended where the service
+prints one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from .errors import BrokerError, Condition
+
+
+def not_found(path: str) -> BrokerError:
+    """The entity does not exist. JavaScript and Java match this sentence to tell it from a passing fault."""
+    return BrokerError(
+        Condition.NOT_FOUND,
+        f"The messaging entity 'sb://emubus/{path}' could not be found. "
+        "To know more visit https://aka.ms/sbResourceMgrExceptions.",
+    )
+
+
+def lock_lost() -> BrokerError:
+    """The lock token is unknown here or its time is over."""
+    return BrokerError(
+        Condition.MESSAGE_LOCK_LOST,
+        "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the "
+        "queue. For more information please see https://aka.ms/ServiceBusExceptions .",
+    )
+
+
+def deferred_not_found() -> BrokerError:
+    """At least one of the sequence numbers is not that of a deferred, unlocked message."""
+    return BrokerError(
+        Condition.MESSAGE_NOT_FOUND,
+        "Failed to lock one or more specified messages. The message does not exist.",
+    )
+
+
+def entity_full(name: str, size_bytes: int, size_bytes_max: int) -> BrokerError:
+    """The entity (or this partition of it) has reached its size."""
+    return BrokerError(
+        Condition.RESOURCE_LIMIT_EXCEEDED,
+        f"The maximum entity size has been reached or exceeded for Queue: '{name}'. "
+        f"Size of entity in bytes:{size_bytes}, Max entity size in bytes:{size_bytes_max}",
+    )
+
+
+def too_large(size_bytes: int, size_bytes_max: int) -> BrokerError:
+    """A delivery is bigger than the link allows."""
+    return BrokerError(
+        Condition.MESSAGE_SIZE_EXCEEDED,
+        f"The received message (size: {size_bytes} bytes) exceeds the limit ({size_bytes_max} bytes) currently "
+        "allowed on the link.",
+    )
+
+
+def disabled(path: str, status: str) -> BrokerError:
+    """The entity exists but doesn't take (or give) messages now."""
+    return BrokerError(
+        Condition.ENTITY_DISABLED,
+        f"Messaging entity 'sb://emubus/{path}' is currently disabled ({status}).",
+    )
+
+
+def mixed_keys() -> BrokerError:
+    """A batch for a partitioned entity holds more than one key (P12)."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        "Batching brokered messages with distinct SessionId or PartitionKey is not supported for an entity with "
+        "partitioning enabled.",
+    )
+
+
+def key_mismatch(session_id: str, partition_key: str) -> BrokerError:
+    """SessionId and PartitionKey are both set and differ (P9)."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        f"The PartitionKey property value '{partition_key}' must be equal to the SessionId property value "
+        f"'{session_id}' when both are set.",
+    )
+
+
+def session_id_missing() -> BrokerError:
+    """A message without SessionId for an entity that requires message sessions."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session "
+        "support enabled can only receive messages that have the SessionId set to a valid value.",
+    )
+
+
+def session_receiver_required(path: str) -> BrokerError:
+    """A plain receiver on an entity that requires message sessions."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        "It is not possible for an entity that requires sessions to create a non-sessionful message receiver. "
+        f"Entity: '{path}'.",
+    )
+
+
+def store_unavailable(store_index: int, cause: str) -> BrokerError:
+    """The messaging store could not commit; nothing was stored and the client may try again."""
+    return BrokerError(
+        Condition.SERVER_BUSY,
+        f"Messaging store {store_index} could not complete the operation: {cause}. Nothing of it was stored; "
+        "please retry.",
+    )
+
+
+def with_tracking(text: str, tracking_id: str, system: str, now_ms: int) -> str:
+    """`text` with the tracking tail that the service appends and some tools parse [wire 9.2]."""
+    stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text} TrackingId:{tracking_id}_G0, SystemTracker:{system}, Timestamp:{stamp}"

@@ -1,0 +1,295 @@
+"""The worker of one messaging store: take the inbox, decide, commit once, release the effects (R3).
+
+Knows the order of these steps and what a failure of one means; refuses to know what a command means (`partition.py`).
+While a commit runs off the loop the next batch gathers in the inbox: that is the group commit, and no timer is needed
+for it. Owns the partitions of its store and their timers; runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+
+import structlog
+
+from ..storage import Batch, Store, StoreError
+from . import sentences
+from .address import SubQueue
+from .clock import Clock, Timer
+from .commands import Command, ExpireLocks, ExpireMessages, Send, Step
+from .description import QueueDescription
+from .errors import BrokerError, Condition
+from .line import WindowBudget
+from .partition import Partition, PartitionRef
+from .records import DUE, DUE_KEY, STATE, STATE_KEY
+
+BATCH_COMMANDS_MAX = 1000  # bounds how long one batch keeps the loop from everything else
+BATCH_BYTES_MAX = 16 << 20
+COMMAND_BYTES = 512  # allowance for what a command other than a send may write, beside the message it moves
+WINDOW_BYTES_MAX = 4 << 20  # read-ahead of all partitions of one store
+RETRY_AFTER_MS = 250  # after a failed commit, until consumers ask the store again
+DUE_ROWS_MAX = 500  # expired messages looked at in one batch
+FIRST_DUE, LAST_DUE = b"", b"\xff" * DUE_KEY.size
+
+log = structlog.get_logger(__name__)
+
+
+class Worker:
+    """Drives the partitions that live in `store`; `index` is the number of the messaging store.
+
+    `resolve(queue_id)` finds the partition of a queue in this store, or None for a queue that is no more.
+    `pool` runs commits that block on disk.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        store: Store,
+        clock: Clock,
+        pool: Executor,
+        resolve: Callable[[int], PartitionRef | None],
+        failpoint: Callable[[str], None],
+    ) -> None:
+        self.index = index
+        self._store = store
+        self._clock = clock
+        self._pool = pool
+        self._resolve = resolve
+        self._failpoint = failpoint
+        self._partitions: dict[int, Partition] = {}
+        self._refs: dict[int, PartitionRef] = {}
+        self._inbox: list[tuple[PartitionRef, Command]] = []
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._budget = WindowBudget(WINDOW_BYTES_MAX)
+        self._lock_ends: list[tuple[int, int]] = []  # (instant, queue id), a heap
+        self._lock_end_of: dict[int, int] = {}  # the entry of a queue in that heap
+        self._next_due: int | None = None
+        self._due_now = False
+        self._timer: Timer | None = None
+        self._timer_at: int | None = None
+        self._stopping = False
+
+    # ---- what the rest of the broker calls
+
+    def start(self) -> None:
+        """Begin to work; expired messages of an earlier run are due at once."""
+        with self._store.view() as view:
+            first = view.scan(DUE, FIRST_DUE, LAST_DUE, 1)
+        if first:
+            self._next_due = DUE_KEY.unpack(first[0][0])[0]
+        self._arm()
+        self._task = asyncio.create_task(self._run(), name=f"store-{self.index:02}")
+
+    async def stop(self) -> None:
+        """Finish what is in the inbox, then close the store."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self._partitions.values():
+            partition.close()
+        self._store.close()
+
+    def submit(self, ref: PartitionRef, command: Command) -> None:
+        """Queue `command` for the next batch."""
+        self._inbox.append((ref, command))
+        self._wake.set()
+
+    def partition(self, queue_id: int) -> Partition | None:
+        """The partition as it is in memory, if it was used since the start; to be read, not to be changed."""
+        return self._partitions.get(queue_id)
+
+    def describe(self, queue_id: int, description: QueueDescription) -> None:
+        """Let an open partition follow its queue's new description."""
+        partition = self._partitions.get(queue_id)
+        if partition is not None:
+            partition.describe(description)
+
+    def forget(self, queue_id: int) -> None:
+        """Drop the memory of a partition whose queue is gone."""
+        partition = self._partitions.pop(queue_id, None)
+        self._refs.pop(queue_id, None)
+        if partition is not None:
+            partition.close()
+
+    # ---- the loop
+
+    async def _run(self) -> None:
+        while True:
+            if not self._inbox and not self._due_now:
+                if self._stopping:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            commands, expected_bytes = self._next_commands()
+            try:
+                await self._process(commands, expected_bytes)
+            except StoreError as error:
+                log.error("commit failed", store=self.index, cause=str(error), commands=len(commands))
+                self._fail(commands, sentences.store_unavailable(self.index, str(error)))
+            except Exception:
+                log.exception("batch failed", store=self.index, commands=len(commands))
+                self._fail(commands, BrokerError(Condition.INTERNAL_ERROR, "The broker failed; see its log."))
+
+    def _next_commands(self) -> tuple[list[tuple[PartitionRef, Command]], int]:
+        inbox = self._inbox
+        expected_bytes = 0
+        count = 0
+        for _, command in inbox:
+            if count == BATCH_COMMANDS_MAX or expected_bytes > BATCH_BYTES_MAX:
+                break
+            count += 1
+            expected_bytes += COMMAND_BYTES
+            if type(command) is Send:
+                expected_bytes += sum(message.size_bytes for message in command.messages)
+        if count == len(inbox):
+            self._inbox = []
+            return inbox, expected_bytes
+        self._inbox = inbox[count:]
+        return inbox[:count], expected_bytes
+
+    async def _process(self, commands: list[tuple[PartitionRef, Command]], expected_bytes: int) -> None:
+        step = Step()
+        touched: dict[int, Partition] = {}
+        now = self._clock.now_ms()
+        batch = self._store.begin(expected_bytes)
+        try:
+            if self._due_now:
+                commands += self._due_commands(batch, now)
+            seen = self._apply(commands, now, batch, step, touched)
+            for queue_id, partition in touched.items():
+                batch.put(STATE, STATE_KEY.pack(queue_id), partition.counters.pack())
+        except BaseException:
+            batch.abort()
+            raise
+        if not touched:
+            batch.abort()
+        elif self._store.blocking:
+            await asyncio.get_running_loop().run_in_executor(self._pool, batch.commit)
+        else:
+            batch.commit()
+        self._set_timers(seen, step)
+        for effect, argument in step.effects:
+            effect(argument)
+        if touched:
+            self._failpoint("effects-released")
+
+    def _apply(
+        self,
+        commands: Sequence[tuple[PartitionRef, Command]],
+        now: int,
+        batch: Batch,
+        step: Step,
+        touched: dict[int, Partition],
+    ) -> dict[int, Partition]:
+        partitions = self._partitions
+        changes = step.changes
+        seen: dict[int, Partition] = {}
+        put, delete = batch.put, batch.delete
+        for ref, command in commands:
+            queue_id = ref.queue_id
+            partition = partitions.get(queue_id)
+            if partition is None:
+                partition = self._open(ref, batch)
+            partition.apply(command, now, batch, step)
+            seen[queue_id] = partition
+            if changes:
+                touched[queue_id] = partition
+                for table, key, value in changes:
+                    if value is None:
+                        delete(table, key)
+                    else:
+                        put(table, key, value)
+                changes.clear()
+        return seen
+
+    def _open(self, ref: PartitionRef, batch: Batch) -> Partition:
+        partition = Partition(ref, batch, self._budget)
+        self._partitions[ref.queue_id] = partition
+        self._refs[ref.queue_id] = ref
+        return partition
+
+    def _fail(self, commands: Sequence[tuple[PartitionRef, Command]], error: BrokerError) -> None:
+        """Nothing of the batch is stored: forget what memory made of it, tell the callers, offer the lines anew."""
+        refs = {ref.queue_id: ref for ref, _ in commands}
+        for queue_id in refs:
+            partition = self._partitions.pop(queue_id, None)
+            if partition is not None:
+                partition.close()
+        for _, command in commands:
+            command.fail(error)
+        # Not at once: a store that refuses every commit must not be asked in a tight loop.
+        self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, lambda: self._offer(refs.values()))
+
+    @staticmethod
+    def _offer(refs: Iterable[PartitionRef]) -> None:
+        for ref in refs:
+            for sub_queue in SubQueue:
+                ref.announce(sub_queue)
+
+    # ---- time
+
+    def _set_timers(self, seen: dict[int, Partition], step: Step) -> None:
+        for queue_id, partition in seen.items():
+            at = partition.next_lock_end()
+            known = self._lock_end_of.get(queue_id)
+            if at is not None and (known is None or at < known):
+                self._lock_end_of[queue_id] = at
+                heapq.heappush(self._lock_ends, (at, queue_id))
+        if step.next_due is not None and (self._next_due is None or step.next_due < self._next_due):
+            self._next_due = step.next_due
+        self._arm()
+
+    def _arm(self) -> None:
+        at = self._next_due
+        if self._lock_ends and (at is None or self._lock_ends[0][0] < at):
+            at = self._lock_ends[0][0]
+        if at == self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = None if at is None else self._clock.call_at(at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = self._timer_at = None
+        now = self._clock.now_ms()
+        while self._lock_ends and self._lock_ends[0][0] <= now:
+            at, queue_id = heapq.heappop(self._lock_ends)
+            if self._lock_end_of.get(queue_id) == at:
+                del self._lock_end_of[queue_id]
+                if queue_id in self._partitions:
+                    self.submit(self._refs[queue_id], ExpireLocks())
+        if self._next_due is not None and self._next_due <= now:
+            self._due_now = True
+            self._next_due = None
+            self._wake.set()
+        self._arm()
+
+    def _due_commands(self, batch: Batch, now: int) -> list[tuple[PartitionRef, Command]]:
+        self._due_now = False
+        rows = batch.scan(DUE, FIRST_DUE, DUE_KEY.pack(now + 1, 0, 0, 0), DUE_ROWS_MAX)
+        by_queue: dict[int, list[tuple[int, int, int]]] = {}
+        for key, _ in rows:
+            at, queue_id, home, number = DUE_KEY.unpack(key)
+            by_queue.setdefault(queue_id, []).append((at, home, number))
+        commands: list[tuple[PartitionRef, Command]] = []
+        for queue_id, expired in by_queue.items():
+            ref = self._resolve(queue_id)
+            if ref is None:
+                for at, home, number in expired:
+                    batch.delete(DUE, DUE_KEY.pack(at, queue_id, home, number))
+            else:
+                commands.append((ref, ExpireMessages(expired)))
+        if len(rows) == DUE_ROWS_MAX:
+            self._next_due = now
+        else:
+            following = batch.scan(DUE, DUE_KEY.pack(now + 1, 0, 0, 0), LAST_DUE, 1)
+            self._next_due = DUE_KEY.unpack(following[0][0])[0] if following else None
+        return commands

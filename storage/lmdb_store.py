@@ -1,0 +1,533 @@
+"""A store in one LMDB environment, with its own folder: the durable one, and the only file that imports lmdb.
+
+Knows transactions, pages and the map. Refuses to know what rows mean. Two threads at most touch a store:
+its owner (the event loop) begins, fills and reads; one other thread may run `commit()`, which is where the
+disk is waited for. LMDB runs without its lock file, so what keeps readers and the writer apart is here, and
+argued in docs/decisions/0001:
+
+* one batch at a time; while it is committed nobody else can touch its transaction (`LmdbBatch.commit`);
+* read transactions are begun by the owner, never while a commit runs (begin() opens the one that views
+  share);
+* begin() ends every read transaction, so that none lives while the batch after the next reuses its pages;
+* the map is moved (grown, or mapped anew to give pages back) only when no transaction is open.
+
+The store owns the environment, the folder lock, its read transactions and its batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import lmdb
+
+from .contract import (
+    FILE_RESIDENT_BYTES_MAX,
+    FORMAT_VERSION,
+    KEY_BYTES_MAX,
+    MAP_BYTES_MAX,
+    MAP_BYTES_START,
+    MAP_SLACK_BYTES,
+    META_TABLE,
+    PAGES_KEPT_BYTES_MAX,
+    Durability,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    no_failpoint,
+)
+from .folder import FolderLock, make_folder, sync_folder
+from .resident import ResidentGauge
+
+if TYPE_CHECKING:
+    _Transaction = lmdb.Transaction[bytes]
+
+DATA_FILE = "data.mdb"
+
+_OPEN, _COMMITTING, _OVER = "open", "being committed", "over"
+
+# A page fault of a file map brings in the pages around it too (Linux: fault_around_bytes).
+_FAULT_BYTES = 64 * 1024
+
+# Errors of the disk that mean "no room". A write past a file size limit (ulimit -f) is EFBIG.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+# A disk with less room than this counts as full when a write fails without saying why.
+_NEARLY_FULL_BYTES = 1024 * 1024
+
+# Names looked at in the main database: ours are fewer, and somebody else's may be millions.
+_NAMES_READ_MAX = 64
+
+_FORMAT_KEY, _TABLES_KEY = b"format", b"tables"
+
+
+class _Reader:
+    """One read transaction, shared by the views of its moment. `txn` is None once it has ended."""
+
+    __slots__ = ("commit_count", "txn", "view_count")
+
+    def __init__(self, txn: _Transaction, commit_count: int) -> None:
+        self.txn: _Transaction | None = txn
+        self.commit_count = commit_count
+        self.view_count = 0  # open views
+
+
+class LmdbStore:
+    """Tables in one LMDB environment; see `contract.Store`."""
+
+    blocking = True
+
+    def __init__(
+        self,
+        path: Path,
+        tables: Sequence[str],
+        durability: Durability,
+        failpoint: Callable[[str], None] = no_failpoint,
+        *,
+        map_bytes_max: int = MAP_BYTES_MAX,
+    ) -> None:
+        """Open or make the store in folder `path`. StoreError: in use, unknown format, no room, not readable.
+
+        Reads the meta table and the roots of the others, whatever the backlog.
+        """
+        if META_TABLE in tables:
+            raise ValueError(f"the table name {META_TABLE!r} is reserved")
+        self.path = path
+        self._tables = tuple(tables)
+        self._durability = durability
+        self._failpoint = failpoint
+        self._map_bytes_max = map_bytes_max
+        self._env: lmdb.Environment | None = None
+        self._dbs: dict[str, Any] = {}
+        self._readers: list[_Reader] = []
+        self._batch: LmdbBatch | None = None
+        self._commit_count = 0  # a reader of an earlier count sees an earlier state; written by the committing thread
+        self._broken = False  # a commit failed: the environment is opened anew before its next use
+        self._grow = False  # a batch didn't fit: double at the next begin()
+        self._closed = False
+        self.touched_bytes = 0  # upper bound of what this store touched of its map since it was last mapped
+        self._gauge = ResidentGauge()
+        make_folder(path)
+        self._lock = FolderLock(path)
+        try:
+            self._open()
+        except BaseException:
+            self._close_env()
+            self._lock.release()
+            self._gauge.close()
+            raise
+
+    # --- the contract --------------------------------------------------------------------------------------
+
+    def begin(self, expected_bytes: int) -> LmdbBatch:
+        """Begin the one batch; see `contract.Store.begin`."""
+        if self._batch is not None and self._batch.state is not _OVER:
+            raise StoreError(self.path, f"a batch is {self._batch.state}; one at a time")
+        self._end_readers()
+        env = self._usable()
+        self._make_room(env, expected_bytes)
+        try:
+            txn = env.begin(write=True)
+            # Opened now and not when a view is asked for: by then the commit may be writing the very page
+            # that a new read transaction starts from.
+            self._readers.append(_Reader(env.begin(), self._commit_count))
+        except lmdb.Error as error:
+            self.fail("can't begin a batch", error)
+        self._batch = LmdbBatch(self, txn)
+        return self._batch
+
+    def view(self) -> LmdbView:
+        """Look at the committed state; see `contract.Store.view`."""
+        if self.touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._too_resident():
+            self._end_readers()
+            self._map_anew(self._usable(), self._map_bytes())
+        if self._readers and self._readers[-1].commit_count == self._commit_count and not self._broken:
+            return LmdbView(self, self._readers[-1])
+        env = self._usable()  # no commit runs: begin() left a reader that is of use until the commit is done
+        try:
+            reader = _Reader(env.begin(), self._commit_count)
+        except lmdb.Error as error:
+            self.fail("can't begin to read", error)
+        self._readers.append(reader)
+        return LmdbView(self, reader)
+
+    def close(self) -> None:
+        """Close the store; see `contract.Store.close`."""
+        if self._batch is not None:
+            self._batch.abort()
+        self._end_readers()
+        self._close_env()
+        self._lock.release()
+        self._gauge.close()
+        self._closed = True
+
+    # --- for its batches and views -------------------------------------------------------------------------
+
+    def read(self, txn: _Transaction, table: str, key: bytes) -> bytes | None:
+        """Return one value as `txn` sees it."""
+        self.touched_bytes += _FAULT_BYTES
+        try:
+            return txn.get(key, None, self._dbs[table])
+        except lmdb.BadValsizeError:
+            raise ValueError("a key has at least one byte") from None
+        except lmdb.Error as error:
+            self.fail(f"can't read table {table}", error)
+
+    def read_range(
+        self, txn: _Transaction, table: str, start: bytes, stop: bytes, limit: int
+    ) -> list[tuple[bytes, bytes]]:
+        """Return up to `limit` rows as `txn` sees them."""
+        rows: list[tuple[bytes, bytes]] = []
+        touched_bytes = _FAULT_BYTES
+        try:
+            with txn.cursor(self._dbs[table]) as cursor:
+                if limit > 0 and (cursor.set_range(start) if start else cursor.first()):
+                    for row in islice(cursor.iternext(), limit):
+                        if row[0] >= stop:
+                            break
+                        rows.append(row)
+                        touched_bytes += len(row[1])
+        except lmdb.Error as error:
+            self.fail(f"can't read table {table}", error)
+        self.touched_bytes += 2 * touched_bytes  # leaves are half full when keys only grow
+        return rows
+
+    def write(self, txn: _Transaction, table: str, key: bytes, value: bytes) -> None:
+        """Put one row. ValueError leaves the batch as it was, StoreError means that it can't be committed."""
+        self.touched_bytes += _FAULT_BYTES
+        try:
+            txn.put(key, value, db=self._dbs[table])
+        except lmdb.BadValsizeError:
+            raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}") from None
+        except lmdb.Error as error:
+            self.fail(f"can't write to table {table}", error)
+
+    def remove(self, txn: _Transaction, table: str, key: bytes) -> bool:
+        """Delete one row; False if it wasn't there."""
+        self.touched_bytes += _FAULT_BYTES
+        try:
+            return txn.delete(key, db=self._dbs[table])
+        except lmdb.BadValsizeError:
+            raise ValueError("a key has at least one byte") from None
+        except lmdb.Error as error:
+            self.fail(f"can't delete from table {table}", error)
+
+    def finish(self, txn: _Transaction) -> None:
+        """Commit `txn`, on whatever thread; nothing of it is stored when this raises StoreError."""
+        try:
+            self._failpoint("batch-applied")
+            self._failpoint("commit-started")
+            txn.commit()
+        except BaseException as error:
+            self._broken = True
+            with contextlib.suppress(lmdb.Error):
+                txn.abort()
+            if isinstance(error, StoreError) or not isinstance(error, Exception):
+                raise
+            self.fail("commit failed", error)
+        self._commit_count += 1
+        self._failpoint("committed")
+
+    def fail(self, doing: str, error: Exception) -> NoReturn:
+        """Raise `error` as what it means for a caller: no room, or a failure."""
+        if isinstance(error, lmdb.MapFullError):
+            self._grow = True
+            reason = f"{doing}: the store is full, its map has {self._map_bytes()} bytes"
+            raise StoreFull(self.path, f"{reason} (at most {self._map_bytes_max})") from error
+        if isinstance(error, lmdb.TxnFullError):
+            raise StoreFull(self.path, f"{doing}: the batch is too large for one transaction") from error
+        code = error.code if isinstance(error, lmdb.Error) else getattr(error, "errno", None)
+        kind = StoreFull if code in _NO_ROOM or self._disk_is_full(code) else StoreFailed
+        raise kind(self.path, f"{doing}: {error}") from error
+
+    # --- inside
+    # ----------------------------------------------------------------------------------------------
+
+    def _usable(self) -> lmdb.Environment:
+        """Return the environment, opened anew if a commit has failed: that may leave LMDB unusable."""
+        if self._closed:
+            raise StoreError(self.path, "is closed")
+        if self._broken or self._env is None:
+            self._end_readers()
+            self._close_env()
+            self._open()
+            self._broken = False
+        assert self._env is not None
+        return self._env
+
+    def _open(self) -> None:
+        started_empty = not (self.path / DATA_FILE).exists()
+        full = self._durability is Durability.FULL
+        try:
+            self._env = lmdb.open(
+                str(self.path),
+                map_size=min(MAP_BYTES_START, self._map_bytes_max),  # LMDB maps a larger file whole
+                max_dbs=len(self._tables) + 1,
+                max_spare_txns=1,
+                mode=0o644,
+                lock=False,
+                sync=full,
+                metasync=full,
+            )
+            self._dbs = _open_tables(self._env, self.path, self._tables)
+            if full:
+                self._env.sync(True)  # what an earlier run with `process` may have left to the kernel
+        except (lmdb.Error, OSError) as error:
+            self.fail("can't open it", error)
+        if full and started_empty:
+            sync_folder(self.path)
+        self._page_bytes = self._env.stat()["psize"]
+        self.touched_bytes = 0
+
+    def _make_room(self, env: lmdb.Environment, expected_bytes: int) -> None:
+        """Grow the map if the batch might not fit, or map it anew when too much of it is resident.
+
+        Counts free pages inside the file as used; that costs address space, never disk.
+        """
+        info = env.info()
+        size = old_size = info["map_size"]
+        used_bytes = (info["last_pgno"] + 1) * self._page_bytes
+        needed = used_bytes + 2 * expected_bytes + MAP_SLACK_BYTES
+        if self._grow:
+            needed = max(needed, old_size + 1)
+        while size < needed and size < self._map_bytes_max:
+            size = min(size * 2, self._map_bytes_max)
+        if size != old_size or (self.touched_bytes >= PAGES_KEPT_BYTES_MAX and self._too_resident()):
+            self._map_anew(env, size)
+
+    def _map_anew(self, env: lmdb.Environment, size: int) -> None:
+        """Unmap and map the file, which drops its pages from this process; no transaction may be open.
+
+        10 microseconds plus 15 per touched MiB; the pages stay in the kernel's cache, so no disk is read
+        for it.
+        """
+        try:
+            env.set_mapsize(size)
+        except lmdb.Error as error:
+            self._broken = True
+            self.fail(f"can't map {size} bytes", error)
+        self._grow = False
+        self.touched_bytes = 0
+
+    def _too_resident(self) -> bool:
+        return self._gauge.file_bytes() > FILE_RESIDENT_BYTES_MAX
+
+    def _is_idle(self) -> bool:
+        writing = self._batch is not None and self._batch.state is not _OVER
+        return not writing and not any(reader.view_count for reader in self._readers)
+
+    def _map_bytes(self) -> int:
+        return self._env.info()["map_size"] if self._env is not None else 0
+
+    def _disk_is_full(self, code: int | None) -> bool:
+        """Tell a full disk that shows as EIO, as it does in an LMDB without py-lmdb's patches."""
+        if code != errno.EIO:
+            return False
+        try:
+            disk = os.statvfs(self.path)
+        except OSError:
+            return False
+        return disk.f_bavail * disk.f_frsize < _NEARLY_FULL_BYTES
+
+    def _end_readers(self) -> None:
+        for reader in self._readers:
+            txn, reader.txn = reader.txn, None
+            if txn is not None:
+                txn.abort()
+        self._readers.clear()
+
+    def _close_env(self) -> None:
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
+
+
+class LmdbView:
+    """Committed state; see `contract.View`."""
+
+    __slots__ = ("_closed", "_reader", "_store")
+
+    def __init__(self, store: LmdbStore, reader: _Reader) -> None:
+        self._store = store
+        self._reader = reader
+        self._closed = False
+        reader.view_count += 1
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return the value at `key`; see `contract.View.get`."""
+        return self._store.read(self._txn(), table, key)
+
+    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return rows in key order; see `contract.View.scan`."""
+        return self._store.read_range(self._txn(), table, start, stop, limit)
+
+    def close(self) -> None:
+        """Give the view back."""
+        if not self._closed:
+            self._closed = True
+            self._reader.view_count -= 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _txn(self) -> _Transaction:
+        txn = self._reader.txn
+        if txn is None:
+            raise StoreError(self._store.path, "this view ended when the next batch began; take a new one")
+        if self._closed:
+            raise StoreError(self._store.path, "this view is closed")
+        return txn
+
+
+class LmdbBatch:
+    """The one writer; see `contract.Batch`."""
+
+    __slots__ = ("_store", "_txn", "state")
+
+    def __init__(self, store: LmdbStore, txn: _Transaction) -> None:
+        self._store = store
+        self._txn: _Transaction | None = txn
+        self.state = _OPEN
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return the value at `key`, own writes included."""
+        return self._store.read(self._txn or self._refuse(), table, key)
+
+    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return rows in key order, own writes included."""
+        return self._store.read_range(self._txn or self._refuse(), table, start, stop, limit)
+
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        """Write or overwrite; see `contract.Batch.put`."""
+        try:
+            self._store.write(self._txn or self._refuse(), table, key, value)
+        except StoreError:
+            self._drop()
+            raise
+
+    def delete(self, table: str, key: bytes) -> bool:
+        """Remove `key`; False if it wasn't there."""
+        try:
+            return self._store.remove(self._txn or self._refuse(), table, key)
+        except StoreError:
+            self._drop()
+            raise
+
+    def commit(self) -> None:
+        """Make the batch durable; see `contract.Batch.commit`."""
+        txn, self._txn = self._txn or self._refuse(), None  # from here on nobody else can touch it
+        self.state = _COMMITTING
+        try:
+            self._store.finish(txn)
+        finally:
+            self.state = _OVER
+
+    def abort(self) -> None:
+        """Forget the batch; see `contract.Batch.abort`."""
+        if self.state is _COMMITTING:
+            raise StoreError(self._store.path, "the batch is being committed")
+        self._drop()
+
+    def close(self) -> None:
+        """Abort unless the batch is over."""
+        self.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _drop(self) -> None:
+        txn, self._txn = self._txn, None
+        if txn is not None:
+            self.state = _OVER
+            txn.abort()
+
+    def _refuse(self) -> NoReturn:
+        raise StoreError(self._store.path, f"this batch is {self.state}")
+
+
+def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str]) -> dict[str, Any]:
+    """Return a handle for each table, made if new. StoreError: not our file, or not our format."""
+    names = _table_names(env)
+    if names and META_TABLE.encode() not in names:
+        raise StoreError(path, f"{DATA_FILE} isn't an emubus store: it has no table {META_TABLE!r}")
+    with env.begin(write=True) as txn:  # without a write in it, its commit does nothing
+        meta = env.open_db(META_TABLE.encode(), txn, create=not names)
+        if names:
+            _check_format(path, txn.get(_FORMAT_KEY, None, meta))
+        else:
+            txn.put(_FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
+        known = (txn.get(_TABLES_KEY, b"", meta) or b"").decode().split()
+        strange = sorted(set(known) - set(tables))
+        if strange:
+            raise StoreError(path, f"has tables this emubus doesn't know: {', '.join(strange)}")
+        added = [table for table in tables if table not in known]
+        if added:
+            txn.put(_TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
+        return {table: env.open_db(table.encode(), txn) for table in tables}
+
+
+def _table_names(env: lmdb.Environment) -> set[bytes]:
+    """Return the names in the main database: none in a new file; a few of them if it is somebody else's."""
+    with env.begin() as txn, txn.cursor() as cursor:
+        return set(islice(cursor.iternext(values=False), _NAMES_READ_MAX))
+
+
+def _check_format(path: Path, found: bytes | None) -> None:
+    expected = str(FORMAT_VERSION).encode()
+    if found != expected:
+        version = "none" if found is None else found.decode("ascii", "backslashreplace")
+        raise StoreError(path, f"has format version {version}; this emubus reads version {FORMAT_VERSION}")
+
+
+def file_problems(path: Path) -> list[str]:
+    """Walk every page of the file in folder `path` without LMDB; return what is wrong as sentences, [] if
+    nothing.
+
+    For a file that may be damaged: LMDB trusts its pages, and a bad one can end the process. The walk is
+    py-lmdb's (3.0 and later; without it the list is empty). The folder must be locked by the caller.
+    """
+    try:
+        verifier = importlib.import_module("lmdb.verify")
+    except ImportError:
+        return []
+    try:
+        return list(verifier.verify(str(path), subdir=True))
+    except (verifier.VerifyError, OSError) as error:
+        return [f"{DATA_FILE}: {error}"]
+
+
+def walk_tables(path: Path) -> Iterator[tuple[str, Iterator[tuple[bytes, bytes]]]]:
+    """Yield each table of the store in folder `path` with all its rows, read-only; the caller holds the
+    folder's lock.
+
+    StoreError: not an emubus store, another format version, unreadable.
+    """
+    try:
+        env = lmdb.open(str(path), readonly=True, create=False, max_dbs=_NAMES_READ_MAX, lock=False)
+    except lmdb.Error as error:
+        raise StoreFailed(path, f"can't open it: {error}") from error
+    with env, env.begin() as txn:
+        names = _table_names(env)
+        if META_TABLE.encode() not in names:
+            raise StoreError(path, f"{DATA_FILE} isn't an emubus store: it has no table {META_TABLE!r}")
+        _check_format(path, txn.get(_FORMAT_KEY, None, env.open_db(META_TABLE.encode(), txn, create=False)))
+        for name in sorted(names):
+            with txn.cursor(env.open_db(name, txn, create=False)) as cursor:
+                yield name.decode(), iter(cursor)

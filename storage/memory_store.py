@@ -1,0 +1,259 @@
+"""A store in memory: for `Durability.NONE`, where nothing may be left behind, and for tests.
+
+Knows the same contract as the LMDB store, down to when a view ends. Refuses to know files. How it keeps a
+batch apart from the committed state: rows are in `_base`; a batch writes into its own layer (key -> value,
+or None for "deleted") and reads through it. Commit keeps the layer as the newest committed one; the next
+begin() folds it into the base. So commit costs nothing, abort forgets the layer, and a view that was taken
+before a commit goes on seeing the base alone. The store owns base and layers; batches and views only refer
+to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import Any, Self
+
+from sortedcontainers import SortedDict
+
+from .contract import KEY_BYTES_MAX, META_TABLE, StoreError, StoreFailed, no_failpoint
+
+_Rows = Any  # SortedDict[bytes, bytes | None]; sortedcontainers comes without types
+_Layer = dict[str, _Rows]
+
+_OPEN, _COMMITTING, _OVER = "open", "being committed", "over"
+
+
+class MemoryStore:
+    """Tables in this process's memory; see `contract.Store`."""
+
+    blocking = False
+
+    def __init__(self, tables: Sequence[str], failpoint: Callable[[str], None] = no_failpoint) -> None:
+        if META_TABLE in tables:
+            raise ValueError(f"the table name {META_TABLE!r} is reserved")
+        self._base: _Layer = {table: SortedDict() for table in tables}
+        self._committed: _Layer | None = None
+        self._failpoint = failpoint
+        self._batch: MemoryBatch | None = None
+        self._epoch = 0  # counts begin(): a view of an earlier epoch is over
+        self._closed = False
+
+    def begin(self, expected_bytes: int) -> MemoryBatch:
+        """Begin the one batch; see `contract.Store.begin`."""
+        del expected_bytes  # memory has no map to grow
+        self._refuse_closed()
+        if self._batch is not None and self._batch.state is not _OVER:
+            raise StoreError(None, f"a batch is {self._batch.state}; one at a time")
+        self._epoch += 1
+        self._fold()
+        self._batch = MemoryBatch(self, self._base)
+        return self._batch
+
+    def view(self) -> MemoryView:
+        """Look at the committed state; see `contract.Store.view`."""
+        self._refuse_closed()
+        return MemoryView(self, self._epoch, self._base, self._committed)
+
+    def close(self) -> None:
+        """Forget everything; see `contract.Store.close`."""
+        if self._batch is not None:
+            self._batch.abort()
+        self._closed = True
+        self._base = {}
+        self._committed = None
+
+    def refuse_stale(self, epoch: int) -> None:
+        """Raise StoreError for a view that a later begin() or close() has ended."""
+        self._refuse_closed()
+        if epoch != self._epoch:
+            raise StoreError(None, "this view ended when the next batch began; take a new one")
+
+    def finish(self, layer: _Layer) -> None:
+        """Commit a batch's layer (called by MemoryBatch)."""
+        self._failpoint("batch-applied")
+        self._failpoint("commit-started")
+        self._committed = layer
+
+    def committed(self) -> None:
+        """Pass the last failpoint (called by MemoryBatch)."""
+        self._failpoint("committed")
+
+    def _fold(self) -> None:
+        layer, self._committed = self._committed, None
+        for table, changes in (layer or {}).items():
+            rows = self._base[table]
+            for key, value in changes.items():
+                if value is None:
+                    rows.pop(key, None)
+                else:
+                    rows[key] = value
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreError(None, "is closed")
+
+
+class MemoryView:
+    """Committed state; see `contract.View`."""
+
+    __slots__ = ("_base", "_epoch", "_layer", "_store")
+
+    def __init__(self, store: MemoryStore, epoch: int, base: _Layer, layer: _Layer | None) -> None:
+        self._store: MemoryStore | None = store
+        self._epoch = epoch
+        self._base = base
+        self._layer = layer
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return the value at `key`; see `contract.View.get`."""
+        self._refuse_stale()
+        return _get(self._base, self._layer, table, key)
+
+    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return rows in key order; see `contract.View.scan`."""
+        self._refuse_stale()
+        return _scan(self._base, self._layer, table, start, stop, limit)
+
+    def close(self) -> None:
+        """Give the view back."""
+        self._store = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _refuse_stale(self) -> None:
+        if self._store is None:
+            raise StoreError(None, "this view is closed")
+        self._store.refuse_stale(self._epoch)
+
+
+class MemoryBatch:
+    """The one writer; see `contract.Batch`."""
+
+    __slots__ = ("_base", "_layer", "_store", "state")
+
+    def __init__(self, store: MemoryStore, base: _Layer) -> None:
+        self._store = store
+        self._base = base
+        self._layer: _Layer = {}  # only the tables written to: making a SortedDict takes microseconds
+        self.state = _OPEN
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return the value at `key`, own writes included."""
+        self._refuse_over()
+        return _get(self._base, self._layer, table, key)
+
+    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return rows in key order, own writes included."""
+        self._refuse_over()
+        return _scan(self._base, self._layer, table, start, stop, limit)
+
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        """Write or overwrite; see `contract.Batch.put`."""
+        self._refuse_over()
+        if not 0 < len(key) <= KEY_BYTES_MAX:
+            raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}")
+        self._write(table, key, bytes(value))  # bytes stay as they are; a buffer that may change is copied
+
+    def delete(self, table: str, key: bytes) -> bool:
+        """Remove `key`; False if it wasn't there."""
+        self._refuse_over()
+        found = _get(self._base, self._layer, table, key) is not None
+        if found:
+            self._write(table, key, None)
+        return found
+
+    def commit(self) -> None:
+        """Make the batch the committed state; see `contract.Batch.commit`."""
+        self._refuse_over()
+        self.state = _COMMITTING
+        try:
+            try:
+                self._store.finish(self._layer)
+            except StoreError:
+                raise
+            except Exception as error:
+                raise StoreFailed(None, f"commit failed: {error}") from error
+            self._store.committed()
+        finally:
+            self.state = _OVER
+
+    def abort(self) -> None:
+        """Forget the batch; see `contract.Batch.abort`."""
+        if self.state is _COMMITTING:
+            raise StoreError(None, "the batch is being committed")
+        self.state = _OVER
+
+    def close(self) -> None:
+        """Abort unless the batch is over."""
+        self.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write(self, table: str, key: bytes, value: bytes | None) -> None:
+        changes = self._layer.get(table)
+        if changes is None:
+            self._base[table]  # KeyError for an unknown table
+            changes = self._layer[table] = SortedDict()
+        changes[key] = value
+
+    def _refuse_over(self) -> None:
+        if self.state is not _OPEN:
+            raise StoreError(None, f"this batch is {self.state}")
+
+
+def _get(base: _Layer, layer: _Layer | None, table: str, key: bytes) -> bytes | None:
+    rows = base[table]
+    if not key:
+        raise ValueError("a key has at least one byte")
+    changes = layer.get(table) if layer else None
+    if changes is not None and key in changes:
+        value: bytes | None = changes[key]
+        return value
+    stored: bytes | None = rows.get(key)
+    return stored
+
+
+def _scan(
+    base: _Layer, layer: _Layer | None, table: str, start: bytes, stop: bytes, limit: int
+) -> list[tuple[bytes, bytes]]:
+    rows = base[table]
+    if limit <= 0 or start >= stop:
+        return []
+    keys: Iterator[bytes] = rows.irange(start, stop, inclusive=(True, False))
+    changes = layer.get(table) if layer else None
+    if not changes:
+        return [(key, rows[key]) for key in islice(keys, limit)]
+    return list(islice(_merged(rows, keys, changes, start, stop), limit))
+
+
+def _merged(
+    rows: _Rows, keys: Iterator[bytes], changes: _Rows, start: bytes, stop: bytes
+) -> Iterator[tuple[bytes, bytes]]:
+    """Walk two ascending key sequences as one; a change hides the row at its key, and None is no row."""
+    base_key = next(keys, None)
+    for changed_key in changes.irange(start, stop, inclusive=(True, False)):
+        while base_key is not None and base_key < changed_key:
+            yield base_key, rows[base_key]
+            base_key = next(keys, None)
+        if base_key == changed_key:
+            base_key = next(keys, None)
+        value = changes[changed_key]
+        if value is not None:
+            yield changed_key, value
+    while base_key is not None:
+        yield base_key, rows[base_key]
+        base_key = next(keys, None)

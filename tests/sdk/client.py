@@ -1,0 +1,255 @@
+"""An SDK as the tests see it: sends, receivers and messages, whatever the language behind them.
+
+Knows the operations of the protocol (``PROTOCOL.md``) and brings their answers into one form. Refuses to know how a
+driver runs and which SDK it is, except for what the driver itself says that its SDK can't do. A ``Sdk`` belongs to one
+test; the driver behind it is shared, and ``reset`` gives back everything that the test opened in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from .driver import DriverProcess
+
+Spec = Mapping[str, Any]  # a "message in" of the protocol
+How = Literal["single", "list", "batch"]
+Mode = Literal["peek-lock", "receive-and-delete"]
+
+REQUEST_SECONDS_MAX = 25.0
+ARRIVAL_WAIT_MS = 5_000  # how long a message that was sent may take to arrive
+EMPTY_WAIT_MS = 300  # how long a receiver waits where nothing is expected
+RECEIVE_CALLS_MAX = 100
+
+SETTABLE = (
+    "body",
+    "message_id",
+    "subject",
+    "session_id",
+    "partition_key",
+    "correlation_id",
+    "content_type",
+    "reply_to",
+    "reply_to_session_id",
+    "to",
+    "ttl_ms",
+    "scheduled_at_ms",
+    "properties",
+)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A received or peeked message: the protocol's "message out" with sequence numbers as integers.
+
+    ``properties`` are in the protocol's form with every whole number and every timestamp as a ``long``, because some
+    SDKs show no difference between them.
+    """
+
+    handle: str | None = field(default=None, compare=False)
+    body: str | None = None
+    body_size: int = 0
+    body_sha256: str = ""
+    message_id: str | None = None
+    subject: str | None = None
+    session_id: str | None = None
+    partition_key: str | None = None
+    correlation_id: str | None = None
+    content_type: str | None = None
+    reply_to: str | None = None
+    reply_to_session_id: str | None = None
+    to: str | None = None
+    ttl_ms: int | None = None
+    scheduled_at_ms: int | None = None
+    properties: dict[str, Any] = field(default_factory=dict)
+    sequence_number: int = 0
+    enqueued_at_ms: int = 0
+    expires_at_ms: int | None = None
+    locked_until_ms: int | None = None
+    delivery_count: int = 0
+    state: str = "active"
+    dead_letter_reason: str | None = None
+    dead_letter_description: str | None = None
+    dead_letter_source: str | None = None
+
+    @classmethod
+    def from_json(cls, answer: Mapping[str, Any]) -> Message:
+        """The message of an answer."""
+        values = {f.name: answer[f.name] for f in fields(cls) if answer.get(f.name) is not None}
+        values["sequence_number"] = int(values["sequence_number"])
+        values["properties"] = plain_properties(values.get("properties", {}))
+        return cls(**values)
+
+    @property
+    def partition(self) -> int:
+        """The partition that the top 16 bits of the sequence number name."""
+        return self.sequence_number >> 48
+
+    def as_sent(self) -> dict[str, Any]:
+        """What a sender can set, without what is not set: comparable with the message that was sent."""
+        return {name: value for name in SETTABLE if (value := getattr(self, name)) not in (None, {})}
+
+
+def plain_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Typed properties with every whole number and timestamp as ``long``."""
+    return {name: _plain_property(value) for name, value in properties.items()}
+
+
+def _plain_property(value: Any) -> Any:
+    if isinstance(value, Mapping) and value["type"] in ("int", "long", "timestamp"):
+        return {"type": "long", "value": str(value["value"])}
+    return value
+
+
+def made_body_sha256(size_bytes: int) -> str:
+    """The digest of the body that drivers make for ``body_size``."""
+    period = bytes((index * 31 + 7) % 256 for index in range(256))
+    return hashlib.sha256((period * (size_bytes // 256 + 1))[:size_bytes]).hexdigest()
+
+
+class Receiver:
+    """One open receiver."""
+
+    def __init__(self, driver: DriverProcess, receiver_id: str) -> None:
+        self._driver = driver
+        self._id = receiver_id
+
+    def receive(self, count_max: int = 1, wait_ms: int = ARRIVAL_WAIT_MS, **options: Any) -> list[Message]:
+        """What one receive call of the SDK gives."""
+        return self._messages("receive", max=count_max, wait_ms=wait_ms, **options)
+
+    def receive_one(self) -> Message:
+        """The next message; fails the test when none arrives."""
+        messages = self.receive(1)
+        assert len(messages) == 1, f"one message expected, received {messages}"
+        return messages[0]
+
+    def receive_all(self, count: int) -> list[Message]:
+        """Exactly ``count`` messages, with as many receive calls as it takes; fails when they don't arrive."""
+        messages: list[Message] = []
+        for _ in range(RECEIVE_CALLS_MAX):
+            if len(messages) >= count:
+                break
+            more = self.receive(count - len(messages))
+            assert more, f"{count} messages expected, received {len(messages)}: {messages}"
+            messages += more
+        assert len(messages) == count
+        return messages
+
+    def complete(self, *messages: Message) -> None:
+        """Complete messages that were received here."""
+        for message in messages:
+            self._settle(message, "complete")
+
+    def abandon(self, message: Message, properties: Spec | None = None) -> None:
+        """Abandon a message that was received here."""
+        self._settle(message, "abandon", properties=properties)
+
+    def defer(self, message: Message, properties: Spec | None = None) -> None:
+        """Defer a message that was received here."""
+        self._settle(message, "defer", properties=properties)
+
+    def dead_letter(
+        self,
+        message: Message,
+        reason: str | None = None,
+        description: str | None = None,
+        properties: Spec | None = None,
+    ) -> None:
+        """Dead-letter a message that was received here."""
+        self._settle(message, "dead-letter", reason=reason, description=description, properties=properties)
+
+    def renew_lock(self, message: Message) -> int:
+        """Renew the lock of a message; returns the instant it holds until, in Unix milliseconds."""
+        answer = self._request("renew_lock", message=message.handle)
+        return int(answer["locked_until_ms"])
+
+    def peek(self, count_max: int = 10, from_sequence_number: int | None = None) -> list[Message]:
+        """What one peek call of the SDK gives."""
+        start = None if from_sequence_number is None else str(from_sequence_number)
+        return self._messages("peek", max=count_max, from_sequence_number=start)
+
+    def peek_all(self, page: int = 10) -> list[Message]:
+        """Every message, by peeking on from the last sequence number seen until there is no more."""
+        messages: list[Message] = []
+        while more := self.peek(page, messages[-1].sequence_number + 1 if messages else 1):
+            messages += more
+        return messages
+
+    def peek_until(self, wanted: Callable[[list[Message]], bool]) -> list[Message]:
+        """``peek_all``, repeated until it shows what is wanted; fails when it does not.
+
+        For SDKs that don't wait until a settlement is confirmed: the peek may overtake it.
+        """
+        messages: list[Message] = []
+        for _ in range(RECEIVE_CALLS_MAX):
+            messages = self.peek_all()
+            if wanted(messages):
+                return messages
+        raise AssertionError(f"peeking goes on showing {messages}")
+
+    def receive_deferred(self, *sequence_numbers: int) -> list[Message]:
+        """The deferred messages of these sequence numbers, locked."""
+        return self._messages("receive_deferred", sequence_numbers=[str(number) for number in sequence_numbers])
+
+    def close(self) -> None:
+        """Close the receiver; its locks stay until they expire."""
+        self._request("receiver_close")
+
+    def _settle(self, message: Message, action: str, **options: Any) -> None:
+        self._request("settle", message=message.handle, action=action, **_present(options))
+
+    def _messages(self, op: str, **arguments: Any) -> list[Message]:
+        answer = self._request(op, **_present(arguments))
+        return [Message.from_json(message) for message in answer["messages"]]
+
+    def _request(self, op: str, timeout_s: float = REQUEST_SECONDS_MAX, **arguments: Any) -> dict[str, Any]:
+        return self._driver.request(op, timeout_s=timeout_s, receiver=self._id, **arguments)
+
+
+class Sdk:
+    """One SDK for one test."""
+
+    def __init__(self, driver: DriverProcess) -> None:
+        self._driver = driver
+        hello = driver.request("hello", timeout_s=REQUEST_SECONDS_MAX)
+        self.name = driver.client.name
+        self.property_types: Sequence[str] = hello["property_types"]
+        self.keeps_peek_cursor: bool = hello.get("peek_cursor") is not False
+        self.modifies_properties: bool = hello.get("modify_properties") is not False
+        self.confirms_settlement: bool = hello.get("settlement_confirmed") is not False
+
+    def send(
+        self, entity: str, *messages: Spec, how: How = "single", timeout_s: float = REQUEST_SECONDS_MAX
+    ) -> None:
+        """Send messages, one call each, as one list or as one batch."""
+        self._driver.request("send", timeout_s=timeout_s, entity=entity, messages=messages, how=how)
+
+    def fill_batch(self, entity: str, body_bytes: int, max_bytes: int | None = None) -> int:
+        """Send one batch with as many messages as the SDK lets into it; returns their count."""
+        arguments = _present({"entity": entity, "body_bytes": body_bytes, "max_bytes": max_bytes})
+        answer = self._driver.request("fill_batch", timeout_s=REQUEST_SECONDS_MAX, **arguments)
+        return int(answer["count"])
+
+    def receiver(
+        self,
+        entity: str,
+        mode: Mode = "peek-lock",
+        sub_queue: Literal["dead-letter", "transfer-dead-letter"] | None = None,
+        prefetch: int | None = None,
+    ) -> Receiver:
+        """Open a receiver. Some SDKs open its link with the first receive only."""
+        options = _present({"entity": entity, "mode": mode, "sub_queue": sub_queue, "prefetch": prefetch})
+        answer = self._driver.request("receiver_open", timeout_s=REQUEST_SECONDS_MAX, **options)
+        return Receiver(self._driver, answer["receiver"])
+
+    def reset(self) -> None:
+        """Close everything that was opened through the driver."""
+        if self._driver.alive:
+            self._driver.request("reset", timeout_s=REQUEST_SECONDS_MAX)
+
+
+def _present(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}

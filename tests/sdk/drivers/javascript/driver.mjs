@@ -1,0 +1,222 @@
+// Driver of @azure/service-bus for the behaviour tests: node driver.mjs <connection string>.
+//
+// Speaks the protocol of tests/sdk/PROTOCOL.md on stdin and stdout. Knows the SDK's client, senders and receivers; the
+// translation of messages and errors is in translate.mjs. One Driver owns the client and every sender, receiver and
+// message handle; `reset` and `close` give them back.
+
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { RetryMode, ServiceBusClient } from "@azure/service-bus";
+import Long from "long";
+import {
+  DriverError,
+  PROPERTY_TYPES,
+  errorToJson,
+  instantMs,
+  messageFromJson,
+  messageToJson,
+  propertiesFromJson,
+} from "./translate.mjs";
+
+const CLIENT_OPTIONS = {
+  retryOptions: { maxRetries: 1, retryDelayInMs: 100, timeoutInMs: 10000, mode: RetryMode.Fixed },
+};
+const SUB_QUEUES = { "dead-letter": "deadLetter", "transfer-dead-letter": "transferDeadLetter" };
+const MODES = { "peek-lock": "peekLock", "receive-and-delete": "receiveAndDelete" };
+
+const SETTLEMENTS = {
+  complete: (link, message) => link.completeMessage(message),
+  abandon: (link, message, { properties }) => link.abandonMessage(message, properties),
+  defer: (link, message, { properties }) => link.deferMessage(message, properties),
+  "dead-letter": (link, message, { reason, description, properties }) =>
+    link.deadLetterMessage(message, {
+      ...properties,
+      ...(reason == null ? {} : { deadLetterReason: reason }),
+      ...(description == null ? {} : { deadLetterErrorDescription: description }),
+    }),
+};
+
+function sdkVersion() {
+  const url = new URL("node_modules/@azure/service-bus/package.json", import.meta.url);
+  return JSON.parse(readFileSync(url, "utf8")).version;
+}
+
+/** One open receiver and the messages that were received through it and are not settled yet. */
+class Receiver {
+  constructor(link, locks) {
+    this.link = link;
+    this.locks = locks;
+    this.messages = new Map();
+    this.count = 0;
+  }
+
+  answer(messages) {
+    return { messages: messages.map((message) => messageToJson(message, this.#handle(message))) };
+  }
+
+  held(handle) {
+    if (!this.messages.has(handle)) throw new DriverError("other", `no message ${handle}`);
+    return this.messages.get(handle);
+  }
+
+  #handle(message) {
+    if (!this.locks) return null;
+    const handle = `m${++this.count}`;
+    this.messages.set(handle, message);
+    return handle;
+  }
+}
+
+class Driver {
+  #connectionString;
+  #client = null;
+  #senders = new Map();
+  #receivers = new Map();
+  #receiverCount = 0;
+  closed = false;
+
+  constructor(connectionString) {
+    this.#connectionString = connectionString;
+  }
+
+  /** The answer to one request; every error of the SDK becomes an error answer. */
+  async handle({ id, op, ...options }) {
+    try {
+      const operation = this.operations[op];
+      if (operation === undefined) throw new DriverError("other", `unknown operation ${op}`);
+      return { id, ok: true, result: (await operation(options)) ?? {} };
+    } catch (error) {
+      return { id, ok: false, error: errorToJson(error) };
+    }
+  }
+
+  operations = {
+    hello: () => ({
+      client: "javascript",
+      sdk: `@azure/service-bus ${sdkVersion()}`,
+      property_types: PROPERTY_TYPES,
+    }),
+
+    send: ({ entity, messages, how }) =>
+      this.#sending(entity, async (sender) => {
+        const made = messages.map(messageFromJson);
+        if (how === "single") {
+          for (const message of made) await sender.sendMessages(message);
+        } else if (how === "list") {
+          await sender.sendMessages(made);
+        } else {
+          const batch = await sender.createMessageBatch();
+          for (const message of made) {
+            if (!batch.tryAddMessage(message)) throw new DriverError("message-size", "the batch takes no more");
+          }
+          await sender.sendMessages(batch);
+        }
+      }),
+
+    fill_batch: ({ entity, body_bytes: bodyBytes, max_bytes: maxBytes }) =>
+      this.#sending(entity, async (sender) => {
+        const batch = await sender.createMessageBatch(maxBytes == null ? {} : { maxSizeInBytes: maxBytes });
+        const message = messageFromJson({ body_size: bodyBytes });
+        while (batch.tryAddMessage(message));
+        await sender.sendMessages(batch);
+        return { count: batch.count };
+      }),
+
+    receiver_open: ({ entity, subscription, sub_queue: subQueue, mode }) => {
+      const options = { receiveMode: MODES[mode], maxAutoLockRenewalDurationInMs: 0, skipParsingBodyAsJson: true };
+      if (subQueue != null) options.subQueueType = SUB_QUEUES[subQueue];
+      const client = this.#openedClient();
+      const link =
+        subscription == null
+          ? client.createReceiver(entity, options)
+          : client.createReceiver(entity, subscription, options);
+      const receiver = `r${++this.#receiverCount}`;
+      this.#receivers.set(receiver, new Receiver(link, mode === "peek-lock"));
+      return { receiver };
+    },
+
+    receive: async ({ receiver, max, wait_ms: waitMs }) => {
+      const opened = this.#opened(receiver);
+      return opened.answer(await opened.link.receiveMessages(max, { maxWaitTimeInMs: waitMs }));
+    },
+
+    settle: async ({ receiver, message, action, properties, ...options }) => {
+      const opened = this.#opened(receiver);
+      const settlement = SETTLEMENTS[action];
+      if (settlement === undefined) throw new DriverError("other", `unknown action ${action}`);
+      const changes = properties == null ? undefined : propertiesFromJson(properties);
+      await settlement(opened.link, opened.held(message), { ...options, properties: changes });
+      opened.messages.delete(message);
+    },
+
+    renew_lock: async ({ receiver, message }) => {
+      const opened = this.#opened(receiver);
+      return { locked_until_ms: instantMs(await opened.link.renewMessageLock(opened.held(message))) };
+    },
+
+    peek: async ({ receiver, max, from_sequence_number: from }) => {
+      const options = from == null ? {} : { fromSequenceNumber: Long.fromString(from) };
+      const messages = await this.#opened(receiver).link.peekMessages(max, options);
+      return { messages: messages.map((message) => messageToJson(message, null)) };
+    },
+
+    receive_deferred: async ({ receiver, sequence_numbers: numbers }) => {
+      const opened = this.#opened(receiver);
+      return opened.answer(await opened.link.receiveDeferredMessages(numbers.map((number) => Long.fromString(number))));
+    },
+
+    receiver_close: async ({ receiver }) => {
+      const opened = this.#opened(receiver);
+      this.#receivers.delete(receiver);
+      await opened.link.close();
+    },
+
+    reset: () => this.reset(),
+
+    close: async () => {
+      this.closed = true;
+      await this.reset();
+    },
+  };
+
+  /** Close the client with all its links; the next request opens a new one. */
+  async reset() {
+    const client = this.#client;
+    this.#client = null;
+    this.#senders.clear();
+    this.#receivers.clear();
+    await client?.close();
+  }
+
+  #openedClient() {
+    this.#client ??= new ServiceBusClient(this.#connectionString, CLIENT_OPTIONS);
+    return this.#client;
+  }
+
+  #opened(receiver) {
+    const opened = this.#receivers.get(receiver);
+    if (opened === undefined) throw new DriverError("other", `no receiver ${receiver}`);
+    return opened;
+  }
+
+  /** Run a send with the entity's sender; a sender whose send failed is closed and forgotten. */
+  async #sending(entity, send) {
+    if (!this.#senders.has(entity)) this.#senders.set(entity, this.#openedClient().createSender(entity));
+    const sender = this.#senders.get(entity);
+    try {
+      return await send(sender);
+    } catch (error) {
+      this.#senders.delete(entity);
+      await sender.close();
+      throw error;
+    }
+  }
+}
+
+const driver = new Driver(process.argv.at(-1));
+for await (const line of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
+  process.stdout.write(`${JSON.stringify(await driver.handle(JSON.parse(line)))}\n`);
+  if (driver.closed) break;
+}
+await driver.reset();
+process.stdin.destroy();

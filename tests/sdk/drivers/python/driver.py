@@ -1,0 +1,289 @@
+"""Driver of ``azure-servicebus`` for the behaviour tests: ``python driver.py sync|aio <connection string>``.
+
+Speaks the protocol of ``tests/sdk/PROTOCOL.md`` on stdin and stdout. Knows the SDK's client, senders and
+receivers; the translation of messages and errors is in ``translate``. The plain and the asyncio client have the
+same methods, so one set of operations drives both: each SDK call goes through ``done``, which awaits what is
+awaitable. With the plain client nothing ever is, and the operations run to their end without an event loop. One
+``Driver`` owns the client and every sender, receiver and message handle; ``reset`` and ``close`` give them back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import inspect
+import json
+import logging
+import sys
+from collections.abc import Coroutine
+from typing import Any, TextIO
+
+import azure.servicebus as plain
+import azure.servicebus.aio as asynchronous
+from azure.servicebus.exceptions import MessageSizeExceededError
+from translate import (
+    JSON,
+    PROPERTY_TYPES,
+    error_to_json,
+    message_from_json,
+    message_to_json,
+    ms_from_instant,
+    property_from_json,
+)
+
+CLIENT_OPTIONS: JSON = {
+    "retry_total": 1,
+    "retry_mode": "fixed",
+    "retry_backoff_factor": 0.1,
+    "retry_backoff_max": 1,
+    "try_timeout": 10,
+    "timeout": 10,
+}
+SUB_QUEUES = {
+    "dead-letter": plain.ServiceBusSubQueue.DEAD_LETTER,
+    "transfer-dead-letter": plain.ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
+}
+MODES = {
+    "peek-lock": plain.ServiceBusReceiveMode.PEEK_LOCK,
+    "receive-and-delete": plain.ServiceBusReceiveMode.RECEIVE_AND_DELETE,
+}
+# Up to here the SDK sends dispositions already settled and waits for no confirmation.
+LAST_UNCONFIRMED_VERSION = (7, 14)
+
+
+async def done(value: Any) -> Any:
+    """The result of an SDK call, whichever face of the SDK was called."""
+    return await value if inspect.isawaitable(value) else value
+
+
+class Receiver:
+    """One open receiver and the messages that were received through it and are not settled yet."""
+
+    def __init__(self, link: Any, locks: bool) -> None:
+        self.link = link
+        self.locks = locks
+        self.messages: dict[str, Any] = {}
+        self._count = 0
+
+    def answer(self, messages: list[Any]) -> JSON:
+        """The messages for an answer, each with a handle where it is locked."""
+        return {"messages": [message_to_json(message, self._handle(message)) for message in messages]}
+
+    def _handle(self, message: Any) -> str | None:
+        if not self.locks:
+            return None
+        self._count += 1
+        handle = f"m{self._count}"
+        self.messages[handle] = message
+        return handle
+
+
+class Driver:
+    """The operations of the protocol over one client.
+
+    Invariant: a receiver id names an open receiver until ``receiver_close`` or ``reset`` and is not used again.
+    """
+
+    def __init__(self, face: str, connection_string: str) -> None:
+        self._face = face
+        self._module: Any = asynchronous if face == "aio" else plain
+        self._connection_string = connection_string
+        self._client: Any = None
+        self._senders: dict[str, Any] = {}
+        self._receivers: dict[str, Receiver] = {}
+        self._receiver_count = 0
+        self.closed = False
+
+    async def handle(self, request: JSON) -> JSON:
+        """The answer to one request; every error of the SDK becomes an error answer."""
+        try:
+            operation = getattr(self, f"op_{request.get('op')}", None)
+            if operation is None:
+                raise ValueError(f"unknown operation {request.get('op')!r}")
+            result = await operation(**{k: v for k, v in request.items() if k not in ("id", "op")})
+            return {"id": request["id"], "ok": True, "result": result or {}}
+        except Exception as error:  # the protocol: a request never ends the driver
+            return {"id": request["id"], "ok": False, "error": error_to_json(error)}
+
+    async def op_hello(self) -> JSON:
+        version = importlib.metadata.version("azure-servicebus")
+        return {
+            "client": f"python-{self._face}",
+            "sdk": f"azure-servicebus {version}",
+            "property_types": PROPERTY_TYPES,
+            "peek_cursor": False,
+            "modify_properties": False,
+            "settlement_confirmed": tuple(map(int, version.split(".")[:2])) > LAST_UNCONFIRMED_VERSION,
+        }
+
+    async def op_send(self, entity: str, messages: list[JSON], how: str) -> None:
+        try:
+            sender = self._sender(entity)
+            made = [message_from_json(spec) for spec in messages]
+            if how == "single":
+                for message in made:
+                    await done(sender.send_messages(message))
+            elif how == "list":
+                await done(sender.send_messages(made))
+            else:
+                batch = await done(sender.create_message_batch())
+                for message in made:
+                    batch.add_message(message)
+                await done(sender.send_messages(batch))
+        except Exception:
+            await self._forget_sender(entity)
+            raise
+
+    async def op_fill_batch(self, entity: str, body_bytes: int, max_bytes: int | None = None) -> JSON:
+        sender = self._sender(entity)
+        count = 0
+        try:
+            batch = await done(sender.create_message_batch(max_size_in_bytes=max_bytes))
+            try:
+                while True:
+                    batch.add_message(message_from_json({"body_size": body_bytes}))
+                    count += 1
+            except MessageSizeExceededError:
+                await done(sender.send_messages(batch))
+        except Exception:
+            await self._forget_sender(entity)
+            raise
+        return {"count": count}
+
+    async def op_receiver_open(
+        self,
+        entity: str,
+        mode: str,
+        subscription: str | None = None,
+        sub_queue: str | None = None,
+        prefetch: int | None = None,
+    ) -> JSON:
+        options: JSON = {"receive_mode": MODES[mode], "prefetch_count": prefetch or 0}
+        if sub_queue is not None:
+            options["sub_queue"] = SUB_QUEUES[sub_queue]
+        client = self._opened_client()
+        if subscription is None:
+            link = client.get_queue_receiver(entity, **options)
+        else:
+            link = client.get_subscription_receiver(entity, subscription, **options)
+        self._receiver_count += 1
+        receiver_id = f"r{self._receiver_count}"
+        self._receivers[receiver_id] = Receiver(link, mode == "peek-lock")
+        return {"receiver": receiver_id}
+
+    async def op_receive(self, receiver: str, max: int, wait_ms: int) -> JSON:  # noqa: A002
+        opened = self._receivers[receiver]
+        return opened.answer(await done(opened.link.receive_messages(max, max_wait_time=wait_ms / 1000)))
+
+    async def op_settle(
+        self,
+        receiver: str,
+        message: str,
+        action: str,
+        reason: str | None = None,
+        description: str | None = None,
+        properties: JSON | None = None,
+    ) -> None:
+        for value in (properties or {}).values():
+            property_from_json(value)  # the SDK modifies no properties; a wrong type is an error all the same
+        opened = self._receivers[receiver]
+        link, target = opened.link, opened.messages[message]
+        if action == "complete":
+            await done(link.complete_message(target))
+        elif action == "abandon":
+            await done(link.abandon_message(target))
+        elif action == "defer":
+            await done(link.defer_message(target))
+        elif action == "dead-letter":
+            await done(link.dead_letter_message(target, reason=reason, error_description=description))
+        else:
+            raise ValueError(f"unknown action {action!r}")
+        del opened.messages[message]
+
+    async def op_renew_lock(self, receiver: str, message: str) -> JSON:
+        opened = self._receivers[receiver]
+        until = await done(opened.link.renew_message_lock(opened.messages[message]))
+        return {"locked_until_ms": ms_from_instant(until)}
+
+    async def op_peek(self, receiver: str, max: int, from_sequence_number: str | None = None) -> JSON:  # noqa: A002
+        link = self._receivers[receiver].link
+        messages = await done(link.peek_messages(max, sequence_number=int(from_sequence_number or 0)))
+        return {"messages": [message_to_json(message, None) for message in messages]}
+
+    async def op_receive_deferred(self, receiver: str, sequence_numbers: list[str]) -> JSON:
+        opened = self._receivers[receiver]
+        numbers = [int(number) for number in sequence_numbers]
+        return opened.answer(await done(opened.link.receive_deferred_messages(numbers)))
+
+    async def op_receiver_close(self, receiver: str) -> None:
+        await done(self._receivers.pop(receiver).link.close())
+
+    async def op_reset(self) -> None:
+        links = [opened.link for opened in self._receivers.values()] + list(self._senders.values())
+        client, self._client = self._client, None
+        self._receivers, self._senders = {}, {}
+        for link in links:
+            await done(link.close())
+        if client is not None:
+            await done(client.close())
+
+    async def op_close(self) -> None:
+        self.closed = True
+        await self.op_reset()
+
+    def _opened_client(self) -> Any:
+        if self._client is None:
+            self._client = self._module.ServiceBusClient.from_connection_string(
+                self._connection_string, **CLIENT_OPTIONS
+            )
+        return self._client
+
+    def _sender(self, entity: str) -> Any:
+        if entity not in self._senders:
+            self._senders[entity] = self._opened_client().get_queue_sender(entity)
+        return self._senders[entity]
+
+    async def _forget_sender(self, entity: str) -> None:
+        sender = self._senders.pop(entity, None)
+        if sender is not None:
+            await done(sender.close())
+
+
+def run_without_loop(operation: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that never suspends."""
+    try:
+        operation.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise RuntimeError("the plain client suspended")
+
+
+async def serve_aio(driver: Driver, out: TextIO) -> None:
+    """Answer requests with the asyncio client until ``close`` or the end of stdin."""
+    loop = asyncio.get_running_loop()
+    while not driver.closed and (line := await loop.run_in_executor(None, sys.stdin.readline)):
+        print(json.dumps(await driver.handle(json.loads(line))), file=out, flush=True)
+    await driver.op_reset()
+
+
+def serve_sync(driver: Driver, out: TextIO) -> None:
+    """Answer requests with the plain client until ``close`` or the end of stdin."""
+    while not driver.closed and (line := sys.stdin.readline()):
+        print(json.dumps(run_without_loop(driver.handle(json.loads(line)))), file=out, flush=True)
+    run_without_loop(driver.op_reset())
+
+
+def main() -> None:
+    """Start the face of the SDK that the first argument names."""
+    face, connection_string = sys.argv[1:3]
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    out, sys.stdout = sys.stdout, sys.stderr  # whatever else prints must not break the protocol
+    driver = Driver(face, connection_string)
+    if face == "aio":
+        asyncio.run(serve_aio(driver, out))
+    else:
+        serve_sync(driver, out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The sizes and habits that keep the project readable."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 60
+MAKEFILE_LINES_MAX = 40
+UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|NotImplemented" + r"Error)\b")
+PACKAGES = ("emubus", "amqp", "broker", "storage", "spark_connector")
+
+
+def tracked() -> list[Path]:
+    """Every file of the project: known to git, or new and not ignored."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )
+    paths = [ROOT / line for line in listed.stdout.splitlines()]
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
+
+
+def python_files() -> list[Path]:
+    return [path for path in tracked() if path.suffix == ".py"]
+
+
+def test_a_file_has_at_most_600_lines() -> None:
+    sizes = {path: len(path.read_text().splitlines()) for path in python_files()}
+    assert {str(path.relative_to(ROOT)): size for path, size in sizes.items() if size > FILE_LINES_MAX} == {}
+
+
+def test_a_function_has_at_most_60_lines() -> None:
+    long = []
+    for path in python_files():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                size = (node.end_lineno or node.lineno) - node.lineno + 1
+                if size > FUNCTION_LINES_MAX:
+                    long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name} ({size})")
+    assert long == []
+
+
+def test_nothing_is_left_unfinished() -> None:
+    marks = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in python_files()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if UNFINISHED.search(line)
+    ]
+    assert marks == []
+
+
+def test_the_makefile_stays_short() -> None:
+    assert len((ROOT / "Makefile").read_text().splitlines()) <= MAKEFILE_LINES_MAX
+
+
+def test_every_package_is_listed_for_the_wheel() -> None:
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    found = set()
+    for folder in PACKAGES:
+        for init in (ROOT / folder).rglob("__init__.py"):
+            if init.resolve() != init:
+                continue
+            parts = init.parent.relative_to(ROOT).parts
+            found.add(".".join(parts if parts[0] == "emubus" else ("emubus", *parts)))
+    assert listed == found
+
+
+def test_no_module_is_dead() -> None:
+    """Every module is imported by another one, or is an entry point."""
+    entries = {"__init__", "__main__", "testing"}
+    text = {path: path.read_text() for path in python_files() if path.relative_to(ROOT).parts[0] in PACKAGES}
+    dead = [
+        str(path.relative_to(ROOT))
+        for path in text
+        if path.stem not in entries
+        and not any(
+            re.search(rf"\b{path.stem}\b", line)
+            for other, source in text.items()
+            if other != path
+            for line in source.splitlines()
+            if "import" in line
+        )
+    ]
+    assert dead == []
+
+
+def test_tests_do_not_sleep_or_skip() -> None:
+    pattern = re.compile(r"\b(time|asyncio)\.sleep\(|pytest\.skip|mark\.skip|mark\.xfail|importorskip")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in python_files()
+        if path.relative_to(ROOT).parts[0] == "tests" and path != Path(__file__).resolve()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("table", ["COMPATIBILITY.md"])
+def test_every_test_named_in_the_compatibility_table_exists(table: str) -> None:
+    text = (ROOT / "docs" / table).read_text()
+    named = set(re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text))
+    assert named
+    missing = []
+    for file, test in sorted(named):
+        path = ROOT / file
+        if not path.is_file() or (test and f"def {test}(" not in path.read_text()):
+            missing.append(f"{file}::{test}")
+    assert missing == []
