@@ -51,7 +51,9 @@ Key = tuple[int, str, str, str]
 """Size in bytes, mode, broker, kind."""
 
 
-def measure(columns: list[tuple[Broker, str]], sizes: Mapping[int, int], repeats: int) -> dict[Key, Cell]:
+def measure(
+    columns: list[tuple[Broker, str]], sizes: Mapping[int, int], repeats: int, confirm: bool
+) -> dict[Key, Cell]:
     """Run the grid over brokers that are up. Raises BrokerFailed."""
     cells: dict[Key, Cell] = defaultdict(Cell)
     for broker, kind in columns:
@@ -61,7 +63,9 @@ def measure(columns: list[tuple[Broker, str]], sizes: Mapping[int, int], repeats
         for _ in range(repeats):
             for broker, kind in columns:
                 for mode in ("send", "receive"):
-                    figures = load(broker, mode, kind, messages, size_bytes)
+                    confirmed = confirm and mode == "receive" and broker.name == "emubus"
+                    words = ["--confirm"] if confirmed else []
+                    figures = load(broker, mode, kind, messages, size_bytes, *words)
                     cells[size_bytes, mode, broker.name, kind].add(figures)
     return cells
 
@@ -91,6 +95,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--only", default="emubus,rabbitmq,sink", help="brokers, comma-separated")
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--quorum", action="store_true", help="also RabbitMQ's quorum queue (one replica)")
+    parser.add_argument("--confirm", action="store_true", help="emubus: wait for the answer to each outcome")
     parser.add_argument("--sizes", help="body sizes in bytes, comma-separated")
     parser.add_argument("--durability", default="full", help="emubus: full, process or none")
     parser.add_argument("--data", help="folder for the brokers' data; default: the system's temporary folder")
@@ -110,7 +115,8 @@ def main(argv: list[str]) -> int:
         if arguments.quorum and "rabbitmq" in names:
             columns.append((made["rabbitmq"], "quorum"))
         with running(*(made[name] for name in names)):
-            cells = measure(columns, sizes, arguments.repeats or (1 if arguments.quick else 3))
+            repeats = arguments.repeats or (1 if arguments.quick else 3)
+            cells = measure(columns, sizes, repeats, arguments.confirm)
     print("\n".join(lines(cells)))
     return 0
 

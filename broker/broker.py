@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from ..storage import Store
+from ..storage import Store, no_failpoint
 from . import sentences
 from .address import Address, SubQueue, parse_address
 from .catalog import Catalog, QueueEntry
@@ -25,10 +25,6 @@ from .queue import RECEIVE_REFUSED, SEND_REFUSED, Consumer, Queue, QueuePartitio
 from .worker import Worker
 
 COMMIT_THREADS = 4  # commits of several stores overlap; more threads gain nothing on the disks measured
-
-
-def no_failpoint(name: str) -> None:
-    """The failpoint of everyday use: nothing happens at `name`."""
 
 
 class Broker:

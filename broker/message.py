@@ -121,8 +121,9 @@ def _read_header(section: bytes) -> tuple[_HeaderFields, bytes]:
     return kept, _header_start(kept[0], kept[1], None)
 
 
-# Senders write the same few headers again and again.
+# Senders write the same few headers again and again, and a queue has one default time to live.
 _read_header_cached = lru_cache(_HEADERS_CACHED_MAX)(_read_header)
+_header_start_cached = lru_cache(_HEADERS_CACHED_MAX)(_header_start)
 _NO_HEADER: Final = ((False, None, None), _header_start(False, None, None))
 
 # --- An arriving message ------------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ class Message:
         """Read the annotations that mean something and keep all but the broker's."""
         data = self._data
         count, pos = open_items(data, start)
-        kept_from, kept = pos, b""
+        kept_from, kept = pos, list[bytes]()
         kept_count = count
         for _ in range(count >> 1):
             constructor = data[pos]
@@ -201,7 +202,7 @@ class Message:
             next_pos = skip(data, value_pos)
             if owner is not None:
                 if owner is _Owner.BROKER:
-                    kept += data[kept_from:pos]
+                    kept.append(data[kept_from:pos])
                     kept_from = next_pos
                     kept_count -= 2
                 else:
@@ -209,11 +210,11 @@ class Message:
             pos = next_pos
         if pos != stop or count & 1:
             raise malformed(start, f"{count} annotation keys and values do not fill the section to {stop}")
-        self._entries = kept + data[kept_from:stop]
+        self._entries = b"".join((*kept, data[kept_from:stop])) if kept else data[kept_from:stop]
         self._entries_count = kept_count
 
     def _read_annotation(self, owner: _Owner, pos: int) -> None:
-        value, _ = decode(self._data, pos)
+        value = _value_at(self._data, pos)
         if value is None:
             return
         if owner is _Owner.SCHEDULED_ENQUEUE_TIME:
@@ -261,7 +262,7 @@ class Message:
         count, pos = open_items(self._data, self._at[PROPERTIES])
         if field >= count:
             return None
-        return decode(self._data, skip(self._data, pos, field) if field else pos)[0]
+        return _value_at(self._data, skip(self._data, pos, field) if field else pos)
 
     def stored(self, enqueued_at: int, expires_at: int | None) -> bytes:
         """Return the message in the form that is kept; both instants in Unix milliseconds.
@@ -274,7 +275,7 @@ class Message:
             bare = self._data[self._bare :]
         else:
             ttl_ms = min(max(expires_at - enqueued_at, 0), _TTL_MS_MAX)
-            start = _header_start(self.durable, self.priority, ttl_ms)
+            start = _header_start_cached(self.durable, self.priority, ttl_ms)
             bare = self._bare_with_expiry(enqueued_at, expires_at)
         return _FORM_HEAD.pack(_FORM_VERSION, len(start), self._entries_count, len(entries)) + start + entries + bare
 
@@ -282,11 +283,19 @@ class Message:
         data, start, stop = self._data, self._at[PROPERTIES], self._at[PROPERTIES + 7]
         if not stop:
             start = stop = self._bare
-        times: tuple[bytes, ...] = (encode(Timestamp(expires_at)),)
-        if self._field(_Field.CREATION_TIME) is None:
-            times += (encode(Timestamp(enqueued_at)),)
-        properties = list_with_fields(data, start, stop, _Field.ABSOLUTE_EXPIRY_TIME, times)
+        expiry, creation = b"\x83" + _pack_i64(expires_at), b"\x83" + _pack_i64(enqueued_at)
+        properties = list_with_fields(data, start, stop, _Field.ABSOLUTE_EXPIRY_TIME, expiry, creation)
         return b"\x00\x53\x73" + properties + data[stop:]
+
+
+def _value_at(data: bytes, pos: int) -> object:
+    """Return the value at `pos`, which `skip` has been over; short strings, nearly all there is, go a shorter way."""
+    if data[pos] != 0xA1:
+        return decode(data, pos)[0]
+    try:
+        return data[pos + 2 : pos + 2 + data[pos + 1]].decode()
+    except UnicodeDecodeError as error:
+        raise malformed(pos, str(error)) from None
 
 
 def _identifier(name: str, value: object) -> str:

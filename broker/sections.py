@@ -160,24 +160,23 @@ def check_items(data: bytes, start: int, stop: int) -> None:
         raise malformed(start, f"{count} items do not fill the section, which ends at {stop}")
 
 
-def list_with_fields(data: bytes, start: int, stop: int, first: int, fields: tuple[bytes, ...]) -> bytes:
-    """Return the list section from `start` to `stop` with `fields` in the place of the fields number `first` on.
+def list_with_fields(data: bytes, start: int, stop: int, first: int, value: bytes, default: bytes) -> bytes:
+    """Return the list section from `start` to `stop` with new bytes for two fields, without descriptor.
 
-    Missing fields before `first` become null; the fields around them keep their bytes. `start == stop` stands for
-    an empty list. The result is a list without descriptor.
+    Field number `first` becomes `value`; the one behind it becomes `default` if it is null or not there. Fields that
+    are missing before them become null; all others keep their bytes. `start == stop` stands for an empty list.
     """
     count, pos = open_items(data, start) if start < stop else (0, start)
-    before = skip(data, pos, min(count, first))
-    behind = skip(data, before, min(len(fields), max(0, count - first)))
-    items = b"".join(
-        (
-            data[pos:before],
-            b"\x40" * max(0, first - count),
-            *fields,
-            data[behind:stop] if start < stop else b"",
-        )
-    )
-    return list_from_items(max(count, first + len(fields)), items)
+    if count <= first:
+        nulls = b"\x40" * (first - count)
+        return list_from_items(first + 2, data[pos:stop] + nulls + value + default)
+    before = skip(data, pos, first)
+    behind = skip(data, before)
+    if count == first + 1:
+        count, value = count + 1, value + default
+    elif data[behind] == 0x40:
+        behind, value = behind + 1, value + default
+    return list_from_items(count, data[pos:before] + value + data[behind:stop])
 
 
 def map_with_entries(data: bytes, start: int, stop: int, changes: Mapping[str, object]) -> bytes:

@@ -171,11 +171,12 @@ class _Cursor:
         return self._parsed(parse_limit)
 
     def choice(self, *allowed: str) -> str:
+        """One of some texts, in any case; returned as it is in `allowed`."""
         text = self.text()
-        for each in allowed:
-            if each.lower() == text.lower():
-                return each
-        self.fail(f"is {_shown(text)}; allowed is {', '.join(allowed)}{_suggestion(text, allowed)}")
+        chosen = {each.lower(): each for each in allowed}.get(text.lower())
+        if chosen is None:
+            self.fail(f"is {_shown(text)}; allowed is {', '.join(allowed)}{_suggestion(text, allowed)}")
+        return chosen
 
     def status(self) -> EntityStatus:
         return EntityStatus(self.choice(*EntityStatus))
@@ -191,9 +192,10 @@ class _Cursor:
         if not isinstance(value, str):
             self.mistyped('an ISO 8601 duration such as "PT1M"')
         try:
-            return parse(value)
+            parsed = parse(value)
         except ValueError as error:
             self.fail(str(error))
+        return parsed
 
 
 def _shown(value: object) -> str:
@@ -309,7 +311,7 @@ class _Reader:
             tuple(topic for topic, _ in topics),
             tuple(subscription for _, subscriptions in topics for subscription in subscriptions),
         )
-        entities = (*topology.queues, *topology.topics)
+        entities: list[QueueDescription | TopicDescription] = [*topology.queues, *topology.topics]
         _unique([*queue_cursors, *topic_cursors], [each.name for each in entities], "queue or topic")
         self.at_most(cursor, len(entities), self.limits.entities_max, "queues and topics")
         partitioned = sum(each.enable_partitioning for each in entities)

@@ -8,25 +8,24 @@ matter more than speed.
 from __future__ import annotations
 
 import bisect
-import json.decoder
+import json
 import re
 from dataclasses import dataclass
-from typing import Final, NoReturn, Union
+from typing import Any, Final, NoReturn
 
 _DEPTH_MAX: Final = 64
 _SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?P<real>(?:\.\d{1,300})?(?:[eE][+-]?\d{1,4})?)", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9_$.+-]+")
+_STRINGS: Final = json.JSONDecoder()
 _CONSTANTS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
-
-Value = Union[dict[str, "Node"], list["Node"], str, int, float, bool, None]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """A value and the line (from 1) that it begins on."""
 
-    value: Value
+    value: dict[str, Node] | list[Node] | str | int | float | bool | None
     line: int
 
 
@@ -99,10 +98,11 @@ class _Parser:
 
     def _string(self) -> str:
         try:
-            text, self._at = json.decoder.scanstring(self._text, self._at + 1, True)
+            text: Any
+            text, self._at = _STRINGS.raw_decode(self._text, self._at)
         except json.JSONDecodeError as error:
             self._fail(error.msg[:1].lower() + error.msg[1:], error.pos)
-        return text
+        return str(text)
 
     def _scalar(self) -> int | float | bool | None:
         number = _NUMBER.match(self._text, self._at)

@@ -7,7 +7,7 @@ ever interpreted here. Owns no objects; `tests/storage` runs every implementatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -58,13 +58,20 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "committed": "on the committing thread, immediately after: the batch is durable, nobody knows yet",
     }
 )
-"""The places around a commit at which `failpoint(name)` is called, in this order, on the thread of
-`commit()`.
+"""Where around a commit `failpoint(name)` is called, in this order, on the thread of `commit()`.
 
 A test may block, kill the process or, at the first two, raise: an exception raised there fails the commit
 like a disk that refuses. At "committed" it is too late to refuse, so what is raised there reaches the
 caller unchanged.
 """
+
+
+def checked_names(tables: Sequence[str]) -> tuple[str, ...]:
+    """Return the table names; ValueError for one that is empty, reserved, double or has white space."""
+    for name in tables:
+        if name.split() != [name] or name == META_TABLE or tables.count(name) > 1:
+            raise ValueError(f"{name!r} can't be the name of a table here")
+    return tuple(tables)
 
 
 def no_failpoint(name: str) -> None:
@@ -92,7 +99,8 @@ class View(Protocol):
     """Committed state as of one moment, for the thread that owns the store.
 
     Good until that store's next `begin()`, and no longer: a later use raises StoreError. (A view that lived
-    across commits could read pages that a later batch has overwritten, see docs/decisions/0001.)
+    across commits could read pages that a later batch has overwritten, see docs/decisions/0001.) Nor after a
+    failed commit: the store may have been opened anew.
     """
 
     def get(self, table: str, key: bytes) -> bytes | None:
@@ -100,7 +108,7 @@ class View(Protocol):
         ...
 
     def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Return up to `limit` rows with start <= key < stop, ascending by key; an empty `start` is the first."""
+        """Return up to `limit` rows with start <= key < stop, ascending by key; b"" is before all keys."""
         ...
 
     def close(self) -> None:
@@ -122,7 +130,7 @@ class Batch(View, Protocol):
     """
 
     def put(self, table: str, key: bytes, value: bytes) -> None:
-        """Write or overwrite. ValueError for a key of 0 or more than KEY_BYTES_MAX bytes; nothing changed then."""
+        """Write or overwrite. ValueError (and no change) for a key not of 1 to KEY_BYTES_MAX bytes."""
         ...
 
     def delete(self, table: str, key: bytes) -> bool:
@@ -160,8 +168,5 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Abort an open batch, end views, release the folder; twice is fine. StoreError while a commit runs."""
+        """Abort an open batch, end views, release the folder. StoreError while a commit runs."""
         ...
-
-
-Failpoint = Callable[[str], None]

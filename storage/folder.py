@@ -47,21 +47,24 @@ class FolderLock:
             self._fd = -1
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder and its parents; StoreFailed if that can't be."""
+def make_folder(folder: Path) -> list[Path]:
+    """Make the folder and its parents; return the folders that got a new entry. Raises StoreFailed."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreFailed(folder, f"can't make the folder: {error.strerror}") from error
+    return [each.parent for each in missing]
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the folder's entries durable: fsync of a file keeps its bytes, not its name in the folder."""
-    for each in (folder, folder.parent):
-        fd = os.open(each, os.O_RDONLY | os.O_DIRECTORY)
+def sync_folders(store: Path, parents: list[Path]) -> None:
+    """Make the entries of these folders durable: fsync of a file keeps its bytes, not its name."""
+    for each in (store, *parents):
         try:
-            os.fsync(fd)
+            fd = os.open(each, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
         except OSError as error:
-            raise StoreFailed(folder, f"can't sync the folder: {error.strerror}") from error
-        finally:
-            os.close(fd)
+            raise StoreFailed(store, f"can't sync the folder {each}: {error.strerror}") from error

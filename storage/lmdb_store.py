@@ -41,9 +41,10 @@ from .contract import (
     StoreError,
     StoreFailed,
     StoreFull,
+    checked_names,
     no_failpoint,
 )
-from .folder import FolderLock, make_folder, sync_folder
+from .folder import FolderLock, make_folder, sync_folders
 from .resident import ResidentGauge
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ _NEARLY_FULL_BYTES = 1024 * 1024
 # Names looked at in the main database: ours are fewer, and somebody else's may be millions.
 _NAMES_READ_MAX = 64
 
+_META = META_TABLE.encode()
 _FORMAT_KEY, _TABLES_KEY = b"format", b"tables"
 
 
@@ -97,10 +99,8 @@ class LmdbStore:
 
         Reads the meta table and the roots of the others, whatever the backlog.
         """
-        if META_TABLE in tables:
-            raise ValueError(f"the table name {META_TABLE!r} is reserved")
         self.path = path
-        self._tables = tuple(tables)
+        self._tables = checked_names(tables)
         self._durability = durability
         self._failpoint = failpoint
         self._map_bytes_max = map_bytes_max
@@ -108,13 +108,13 @@ class LmdbStore:
         self._dbs: dict[str, Any] = {}
         self._readers: list[_Reader] = []
         self._batch: LmdbBatch | None = None
-        self._commit_count = 0  # a reader of an earlier count sees an earlier state; written by the committing thread
+        self._commit_count = 0  # written by the committing thread; a reader has that of its state
         self._broken = False  # a commit failed: the environment is opened anew before its next use
         self._grow = False  # a batch didn't fit: double at the next begin()
         self._closed = False
         self.touched_bytes = 0  # upper bound of what this store touched of its map since it was last mapped
         self._gauge = ResidentGauge()
-        make_folder(path)
+        self._unsynced = make_folder(path)
         self._lock = FolderLock(path)
         try:
             self._open()
@@ -134,12 +134,12 @@ class LmdbStore:
         env = self._usable()
         self._make_room(env, expected_bytes)
         try:
-            txn = env.begin(write=True)
             # Opened now and not when a view is asked for: by then the commit may be writing the very page
             # that a new read transaction starts from.
             self._readers.append(_Reader(env.begin(), self._commit_count))
+            txn = env.begin(write=True)
         except lmdb.Error as error:
-            self.fail("can't begin a batch", error)
+            raise self.refusal("can't begin a batch", error) from error
         self._batch = LmdbBatch(self, txn)
         return self._batch
 
@@ -154,7 +154,7 @@ class LmdbStore:
         try:
             reader = _Reader(env.begin(), self._commit_count)
         except lmdb.Error as error:
-            self.fail("can't begin to read", error)
+            raise self.refusal("can't begin to read", error) from error
         self._readers.append(reader)
         return LmdbView(self, reader)
 
@@ -178,7 +178,7 @@ class LmdbStore:
         except lmdb.BadValsizeError:
             raise ValueError("a key has at least one byte") from None
         except lmdb.Error as error:
-            self.fail(f"can't read table {table}", error)
+            raise self.refusal(f"can't read table {table}", error) from error
 
     def read_range(
         self, txn: _Transaction, table: str, start: bytes, stop: bytes, limit: int
@@ -195,7 +195,7 @@ class LmdbStore:
                         rows.append(row)
                         touched_bytes += len(row[1])
         except lmdb.Error as error:
-            self.fail(f"can't read table {table}", error)
+            raise self.refusal(f"can't read table {table}", error) from error
         self.touched_bytes += 2 * touched_bytes  # leaves are half full when keys only grow
         return rows
 
@@ -207,7 +207,7 @@ class LmdbStore:
         except lmdb.BadValsizeError:
             raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}") from None
         except lmdb.Error as error:
-            self.fail(f"can't write to table {table}", error)
+            raise self.refusal(f"can't write to table {table}", error) from error
 
     def remove(self, txn: _Transaction, table: str, key: bytes) -> bool:
         """Delete one row; False if it wasn't there."""
@@ -217,7 +217,7 @@ class LmdbStore:
         except lmdb.BadValsizeError:
             raise ValueError("a key has at least one byte") from None
         except lmdb.Error as error:
-            self.fail(f"can't delete from table {table}", error)
+            raise self.refusal(f"can't delete from table {table}", error) from error
 
     def finish(self, txn: _Transaction) -> None:
         """Commit `txn`, on whatever thread; nothing of it is stored when this raises StoreError."""
@@ -226,29 +226,29 @@ class LmdbStore:
             self._failpoint("commit-started")
             txn.commit()
         except BaseException as error:
-            self._broken = True
             with contextlib.suppress(lmdb.Error):
                 txn.abort()
-            if isinstance(error, StoreError) or not isinstance(error, Exception):
-                raise
-            self.fail("commit failed", error)
+            refusal = self.refusal("commit failed", error) if isinstance(error, Exception) else error
+            self._broken = True  # last: from here on the owner may close the environment under this thread
+            raise refusal from error
         self._commit_count += 1
         self._failpoint("committed")
 
-    def fail(self, doing: str, error: Exception) -> NoReturn:
-        """Raise `error` as what it means for a caller: no room, or a failure."""
+    def refusal(self, doing: str, error: Exception) -> StoreError:
+        """Return `error` as what it means for a caller: no room, or a failure."""
+        if isinstance(error, StoreError):
+            return error
         if isinstance(error, lmdb.MapFullError):
             self._grow = True
             reason = f"{doing}: the store is full, its map has {self._map_bytes()} bytes"
-            raise StoreFull(self.path, f"{reason} (at most {self._map_bytes_max})") from error
+            return StoreFull(self.path, f"{reason} (at most {self._map_bytes_max})")
         if isinstance(error, lmdb.TxnFullError):
-            raise StoreFull(self.path, f"{doing}: the batch is too large for one transaction") from error
+            return StoreFull(self.path, f"{doing}: the batch is too large for one transaction")
         code = error.code if isinstance(error, lmdb.Error) else getattr(error, "errno", None)
         kind = StoreFull if code in _NO_ROOM or self._disk_is_full(code) else StoreFailed
-        raise kind(self.path, f"{doing}: {error}") from error
+        return kind(self.path, f"{doing}: {error}")
 
-    # --- inside
-    # ----------------------------------------------------------------------------------------------
+    # --- inside ----------------------------------------------------------------------------------------
 
     def _usable(self) -> lmdb.Environment:
         """Return the environment, opened anew if a commit has failed: that may leave LMDB unusable."""
@@ -263,7 +263,7 @@ class LmdbStore:
         return self._env
 
     def _open(self) -> None:
-        started_empty = not (self.path / DATA_FILE).exists()
+        is_new = not (self.path / DATA_FILE).exists()
         full = self._durability is Durability.FULL
         try:
             self._env = lmdb.open(
@@ -280,9 +280,9 @@ class LmdbStore:
             if full:
                 self._env.sync(True)  # what an earlier run with `process` may have left to the kernel
         except (lmdb.Error, OSError) as error:
-            self.fail("can't open it", error)
-        if full and started_empty:
-            sync_folder(self.path)
+            raise self.refusal("can't open it", error) from error
+        if full and is_new:
+            sync_folders(self.path, self._unsynced)
         self._page_bytes = self._env.stat()["psize"]
         self.touched_bytes = 0
 
@@ -312,7 +312,7 @@ class LmdbStore:
             env.set_mapsize(size)
         except lmdb.Error as error:
             self._broken = True
-            self.fail(f"can't map {size} bytes", error)
+            raise self.refusal(f"can't map {size} bytes", error) from error
         self._grow = False
         self.touched_bytes = 0
 
@@ -465,10 +465,10 @@ class LmdbBatch:
 def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str]) -> dict[str, Any]:
     """Return a handle for each table, made if new. StoreError: not our file, or not our format."""
     names = _table_names(env)
-    if names and META_TABLE.encode() not in names:
-        raise StoreError(path, f"{DATA_FILE} isn't an emubus store: it has no table {META_TABLE!r}")
+    if names:
+        _check_ours(path, names)
     with env.begin(write=True) as txn:  # without a write in it, its commit does nothing
-        meta = env.open_db(META_TABLE.encode(), txn, create=not names)
+        meta = env.open_db(_META, txn, create=not names)
         if names:
             _check_format(path, txn.get(_FORMAT_KEY, None, meta))
         else:
@@ -489,6 +489,11 @@ def _table_names(env: lmdb.Environment) -> set[bytes]:
         return set(islice(cursor.iternext(values=False), _NAMES_READ_MAX))
 
 
+def _check_ours(path: Path, names: set[bytes]) -> None:
+    if _META not in names:
+        raise StoreError(path, f"{DATA_FILE} isn't an emubus store: it has no table {META_TABLE!r}")
+
+
 def _check_format(path: Path, found: bytes | None) -> None:
     expected = str(FORMAT_VERSION).encode()
     if found != expected:
@@ -497,8 +502,7 @@ def _check_format(path: Path, found: bytes | None) -> None:
 
 
 def file_problems(path: Path) -> list[str]:
-    """Walk every page of the file in folder `path` without LMDB; return what is wrong as sentences, [] if
-    nothing.
+    """Walk every page of the file in folder `path` without LMDB; return what is wrong as sentences.
 
     For a file that may be damaged: LMDB trusts its pages, and a bad one can end the process. The walk is
     py-lmdb's (3.0 and later; without it the list is empty). The folder must be locked by the caller.
@@ -514,20 +518,27 @@ def file_problems(path: Path) -> list[str]:
 
 
 def walk_tables(path: Path) -> Iterator[tuple[str, Iterator[tuple[bytes, bytes]]]]:
-    """Yield each table of the store in folder `path` with all its rows, read-only; the caller holds the
-    folder's lock.
+    """Yield each table of the store in folder `path`, with its rows to be read before the next table.
 
-    StoreError: not an emubus store, another format version, unreadable.
+    Read-only; the caller holds the folder's lock. StoreError: not our file, not our format, unreadable.
     """
     try:
-        env = lmdb.open(str(path), readonly=True, create=False, max_dbs=_NAMES_READ_MAX, lock=False)
+        with (
+            lmdb.open(str(path), readonly=True, create=False, max_dbs=_NAMES_READ_MAX, lock=False) as env,
+            env.begin() as txn,
+        ):
+            names = _table_names(env)
+            _check_ours(path, names)
+            _check_format(path, txn.get(_FORMAT_KEY, None, env.open_db(_META, txn, create=False)))
+            for name in sorted(names):
+                with txn.cursor(env.open_db(name, txn, create=False)) as cursor:
+                    yield name.decode(), _rows(path, cursor)
     except lmdb.Error as error:
-        raise StoreFailed(path, f"can't open it: {error}") from error
-    with env, env.begin() as txn:
-        names = _table_names(env)
-        if META_TABLE.encode() not in names:
-            raise StoreError(path, f"{DATA_FILE} isn't an emubus store: it has no table {META_TABLE!r}")
-        _check_format(path, txn.get(_FORMAT_KEY, None, env.open_db(META_TABLE.encode(), txn, create=False)))
-        for name in sorted(names):
-            with txn.cursor(env.open_db(name, txn, create=False)) as cursor:
-                yield name.decode(), iter(cursor)
+        raise StoreFailed(path, f"can't read it: {error}") from error
+
+
+def _rows(path: Path, cursor: lmdb.Cursor[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    try:
+        yield from cursor
+    except lmdb.Error as error:
+        raise StoreFailed(path, f"can't read it: {error}") from error

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from sortedcontainers import SortedDict
 
-from .contract import KEY_BYTES_MAX, META_TABLE, StoreError, StoreFailed, no_failpoint
+from .contract import KEY_BYTES_MAX, StoreError, StoreFailed, checked_names, no_failpoint
 
 _Rows = Any  # SortedDict[bytes, bytes | None]; sortedcontainers comes without types
 _Layer = dict[str, _Rows]
@@ -31,9 +31,7 @@ class MemoryStore:
     blocking = False
 
     def __init__(self, tables: Sequence[str], failpoint: Callable[[str], None] = no_failpoint) -> None:
-        if META_TABLE in tables:
-            raise ValueError(f"the table name {META_TABLE!r} is reserved")
-        self._base: _Layer = {table: SortedDict() for table in tables}
+        self._base: _Layer = {table: SortedDict() for table in checked_names(tables)}
         self._committed: _Layer | None = None
         self._failpoint = failpoint
         self._batch: MemoryBatch | None = None

@@ -22,7 +22,10 @@ def tracked() -> list[Path]:
     """Every file of the project: known to git, or new and not ignored."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     paths = [ROOT / line for line in listed.stdout.splitlines()]
     return [path for path in paths if path.is_file() and not path.is_symlink()]

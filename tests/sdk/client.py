@@ -221,9 +221,7 @@ class Sdk:
         self.modifies_properties: bool = hello.get("modify_properties") is not False
         self.confirms_settlement: bool = hello.get("settlement_confirmed") is not False
 
-    def send(
-        self, entity: str, *messages: Spec, how: How = "single", timeout_s: float = REQUEST_SECONDS_MAX
-    ) -> None:
+    def send(self, entity: str, *messages: Spec, how: How = "single", timeout_s: float = REQUEST_SECONDS_MAX) -> None:
         """Send messages, one call each, as one list or as one batch."""
         self._driver.request("send", timeout_s=timeout_s, entity=entity, messages=messages, how=how)
 

@@ -32,7 +32,7 @@ class SdkError(Exception):
         self.message: str = error["message"]
 
 
-class DriverFailure(Exception):
+class DriverFailedError(Exception):
     """A driver ended, did not answer in time or broke the protocol."""
 
 
@@ -62,8 +62,8 @@ class DriverProcess:
     def request(self, op: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any]:
         """The result of one operation.
 
-        Raises SdkError for an error answer. Raises DriverFailure, and kills the process, when no answer comes within
-        ``timeout_s`` or the answer is not one.
+        Raises SdkError for an error answer. Raises DriverFailedError, and kills the process, when no answer comes
+        within ``timeout_s`` or the answer is not one.
         """
         self._count += 1
         line = json.dumps({"id": self._count, "op": op, **arguments})
@@ -103,9 +103,9 @@ class DriverProcess:
             raise self._failure(f"ended with status {status} after close")
         self._end()
 
-    def _failure(self, what: str) -> DriverFailure:
+    def _failure(self, what: str) -> DriverFailedError:
         tail = self._end()
-        return DriverFailure(f"the driver of {self.client.name} {what}\n--- end of its stderr ---\n{tail}")
+        return DriverFailedError(f"the driver of {self.client.name} {what}\n--- end of its stderr ---\n{tail}")
 
     def _end(self) -> str:
         """Kill what is left of the process, give everything back, and return the end of its stderr."""

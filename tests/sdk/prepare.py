@@ -73,10 +73,10 @@ _GO = DRIVERS / "go"
 CLIENTS: dict[str, Client] = {
     client.name: client
     for client in (
-        Client("python-sync", _PYTHON, (sys.executable, "driver.py", "sync")),
-        Client("python-aio", _PYTHON, (sys.executable, "driver.py", "aio")),
-        Client("python-sync-7.14.3", _PYTHON, (str(PYTHON_7143), "driver.py", "sync"), _BUILD_7143),
-        Client("python-aio-7.14.3", _PYTHON, (str(PYTHON_7143), "driver.py", "aio"), _BUILD_7143),
+        Client("python-sync", DRIVERS, (sys.executable, "-m", "python.driver", "sync")),
+        Client("python-aio", DRIVERS, (sys.executable, "-m", "python.driver", "aio")),
+        Client("python-sync-7.14.3", DRIVERS, (str(PYTHON_7143), "-m", "python.driver", "sync"), _BUILD_7143),
+        Client("python-aio-7.14.3", DRIVERS, (str(PYTHON_7143), "-m", "python.driver", "aio"), _BUILD_7143),
         Client(
             "javascript",
             _JAVASCRIPT,

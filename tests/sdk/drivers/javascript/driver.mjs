@@ -213,6 +213,9 @@ class Driver {
   }
 }
 
+// What fails behind a request's back is for the reader of stderr; it must not end the driver.
+process.on("unhandledRejection", (reason) => console.error("unhandled rejection:", reason));
+
 const driver = new Driver(process.argv.at(-1));
 for await (const line of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
   process.stdout.write(`${JSON.stringify(await driver.handle(JSON.parse(line)))}\n`);

@@ -1,4 +1,4 @@
-"""Driver of ``azure-servicebus`` for the behaviour tests: ``python driver.py sync|aio <connection string>``.
+"""Driver of ``azure-servicebus`` for the behaviour tests: ``python -m python.driver sync|aio <connection string>``.
 
 Speaks the protocol of ``tests/sdk/PROTOCOL.md`` on stdin and stdout. Knows the SDK's client, senders and
 receivers; the translation of messages and errors is in ``translate``. The plain and the asyncio client have the
@@ -21,7 +21,8 @@ from typing import Any, TextIO
 import azure.servicebus as plain
 import azure.servicebus.aio as asynchronous
 from azure.servicebus.exceptions import MessageSizeExceededError
-from translate import (
+
+from .translate import (
     JSON,
     PROPERTY_TYPES,
     error_to_json,

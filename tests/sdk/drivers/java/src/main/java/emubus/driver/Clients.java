@@ -39,11 +39,12 @@ final class Clients {
 
     private ServiceBusClientBuilder builder() {
         if (builder == null) {
+            // To the delay of an operation's retry the SDK adds 4 s, whatever the error; a maximum below
+            // that sum makes its retry itself fail, so the maximum stays at its default.
             AmqpRetryOptions retry = new AmqpRetryOptions()
                 .setMode(AmqpRetryMode.FIXED)
                 .setMaxRetries(1)
                 .setDelay(Duration.ofMillis(100))
-                .setMaxDelay(Duration.ofMillis(100))
                 .setTryTimeout(Duration.ofSeconds(10));
             builder = new ServiceBusClientBuilder().connectionString(connectionString).retryOptions(retry);
         }

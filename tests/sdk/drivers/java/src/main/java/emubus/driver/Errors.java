@@ -10,6 +10,7 @@ import java.util.IdentityHashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeoutException;
+import reactor.core.Exceptions;
 
 /**
  * Exceptions of the SDK, and of what it is built on, to the kinds of error of the driver protocol. Knows
@@ -62,18 +63,15 @@ final class Errors {
     static ObjectNode write(Throwable error) {
         String kind = "other";
         String code = null;
-        Throwable shown = null;
+        // Reactor wraps a checked exception to throw it from a blocking call.
+        Throwable shown = Exceptions.unwrap(error);
         Set<Throwable> seen = Collections.newSetFromMap(new IdentityHashMap<>());
         for (Throwable link = error; link != null && seen.add(link); link = link.getCause()) {
-            if (shown == null || "other".equals(kind)) {
+            if ("other".equals(kind)) {
                 kind = kindOf(link);
             }
             if (code == null) {
                 code = codeOf(link);
-            }
-            // Reactor wraps what an application would catch; the SDK's own exception is worth showing.
-            if (shown == null || !(shown instanceof ServiceBusException) && link instanceof ServiceBusException) {
-                shown = link;
             }
         }
         return JsonNodeFactory.instance.objectNode()

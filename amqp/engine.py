@@ -1,0 +1,288 @@
+"""Proton's engine for one connection, behind readable names: everything except the delivery path.
+
+Knows which low-level calls make a connection, its sessions and its links, and how their termini, properties and
+conditions are read and written. Values cross as encoded bytes, so that their AMQP types stay exact. Refuses to know
+what an attach is answered with and what a delivery means (`attach`, `fastpath`).
+
+Links and sessions are Proton's pointers here; a pointer is valid until `free_link`, `free_session` or `free`. Only the
+connection that owns the engine calls these, when nobody else keeps the pointer. The low-level functions of the wheel
+are used throughout because its wrapper classes cost several times more and raise on bytes that are no text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from cproton_ffi import ffi as _ffi
+from cproton_ffi import lib as _lib
+
+from ..broker.encoding import Symbol, decode, encode_map
+from ..broker.errors import BrokerError
+
+ffi: Any = _ffi
+lib: Any = _lib
+
+Pointer = Any
+"""A cffi pointer to one of Proton's objects; equal and equally hashed when it points to the same object."""
+
+OUTPUT_CHUNK_BYTES: Final = 64 * 1024
+_chunk: Any = ffi.new("char[]", OUTPUT_CHUNK_BYTES)
+_EMPTY_MAP: Final = encode_map({})
+COORDINATOR: Final = int(lib.PN_COORDINATOR)
+
+
+@dataclass(frozen=True, slots=True)
+class AttachRequest:
+    """A client's attach, as far as we look at it. `sends`: the client is the sender. Addresses are None when null."""
+
+    name: str
+    sends: bool
+    source: str | None
+    target: str | None
+    is_coordinator: bool
+    settled_by_sender: bool
+    filter: dict[str, object]
+    properties: dict[str, object]
+    message_bytes_max: int
+
+    @property
+    def address(self) -> str:
+        """The node's address: that of the terminus on our side."""
+        return (self.target if self.sends else self.source) or ""
+
+
+class Engine:
+    """One transport, one connection and its events."""
+
+    def __init__(self, frame_bytes_max: int, channel_max: int) -> None:
+        self.transport: Pointer = lib.pn_transport()
+        self.connection: Pointer = lib.pn_connection()
+        self.collector: Pointer = lib.pn_collector()
+        self.ended = False
+        lib.pn_transport_trace(self.transport, lib.PN_TRACE_OFF)
+        lib.pn_transport_set_server(self.transport)
+        lib.pn_transport_set_max_frame(self.transport, frame_bytes_max)
+        lib.pn_transport_set_channel_max(self.transport, channel_max)
+        lib.pn_connection_collect(self.connection, self.collector)
+        lib.pn_transport_bind(self.transport, self.connection)
+
+    # ---- bytes
+
+    def push(self, data: bytes) -> bool:
+        """Give bytes to Proton; False once it takes no more."""
+        base, size, offset = ffi.from_buffer(data), len(data), 0
+        while offset < size:
+            taken = lib.pn_transport_push(self.transport, base + offset, size - offset)
+            if taken <= 0:
+                return False
+            offset += taken
+        return True
+
+    def output(self) -> bytes:
+        """All bytes that Proton has to write now; sets `ended` behind its last."""
+        transport, chunks = self.transport, []
+        while True:
+            size = lib.pn_transport_peek(transport, _chunk, OUTPUT_CHUNK_BYTES)
+            if size <= 0:
+                self.ended = self.ended or size < 0
+                break
+            chunks.append(ffi.buffer(_chunk, size)[:])
+            lib.pn_transport_pop(transport, size)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def close_input(self) -> None:
+        """There is no more input."""
+        lib.pn_transport_close_tail(self.transport)
+
+    # ---- the connection
+
+    def open(self, container: str) -> None:
+        """Answer the peer's open."""
+        lib.pn_connection_set_container(self.connection, _c_text(container))
+        _put(lib.pn_connection_properties(self.connection), encode_map({Symbol("product"): "emubus"}))
+        lib.pn_connection_open(self.connection)
+
+    def close(self, error: BrokerError | None = None) -> None:
+        """Close the connection, because of `error` or because the peer does."""
+        if error is not None:
+            set_condition(lib.pn_connection_condition(self.connection), error)
+        if lib.pn_connection_state(self.connection) & lib.PN_LOCAL_UNINIT:
+            lib.pn_connection_open(self.connection)
+        lib.pn_connection_close(self.connection)
+
+    @property
+    def idle_timeout_ms(self) -> int:
+        """The peer's idle time-out; 0 is none."""
+        return int(lib.pn_transport_get_remote_idle_timeout(self.transport))
+
+    def peer_properties(self) -> dict[str, object]:
+        """The properties of the peer's open."""
+        return _map(lib.pn_connection_remote_properties(self.connection))
+
+    def peer_container(self) -> str:
+        """The container id of the peer."""
+        return _text(lib.pn_connection_remote_container(self.connection)) or ""
+
+    def is_peer_open(self) -> bool:
+        """Whether the peer's open has come."""
+        return not lib.pn_connection_state(self.connection) & lib.PN_REMOTE_UNINIT
+
+    def transport_error(self) -> str | None:
+        """What Proton found wrong with the input."""
+        condition = lib.pn_transport_condition(self.transport)
+        if not lib.pn_condition_is_set(condition):
+            return None
+        name = _text(lib.pn_condition_get_name(condition))
+        return f"{name}: {_text(lib.pn_condition_get_description(condition))}"
+
+    def free(self) -> None:
+        """Give everything back; no pointer is valid afterwards."""
+        lib.pn_transport_unbind(self.transport)
+        lib.pn_collector_release(self.collector)
+        lib.pn_connection_release(self.connection)
+        lib.pn_decref(self.connection)
+        lib.pn_decref(self.transport)
+        lib.pn_collector_free(self.collector)
+
+
+# ---- sessions
+
+
+def open_session(session: Pointer) -> None:
+    """Answer a begin."""
+    lib.pn_session_open(session)
+
+
+def close_session(session: Pointer) -> None:
+    """Answer an end."""
+    lib.pn_session_close(session)
+
+
+def send_session_flow(session: Pointer) -> None:
+    """Let Proton write a flow for the session: it does whenever the capacity is set, here to what it was."""
+    lib.pn_session_set_incoming_capacity(session, lib.pn_session_get_incoming_capacity(session))
+
+
+def free_session(session: Pointer) -> None:
+    """Forget a session that both sides have ended, with all its links."""
+    lib.pn_session_free(session)
+
+
+# ---- links
+
+
+def read_attach(link: Pointer) -> AttachRequest:
+    """The client's side of a link; UnicodeDecodeError for texts that are none."""
+    source, target = lib.pn_link_remote_source(link), lib.pn_link_remote_target(link)
+    target_type = lib.pn_terminus_get_type(target)
+    return AttachRequest(
+        name=_text(lib.pn_link_name(link)) or "",
+        sends=bool(lib.pn_link_is_receiver(link)),
+        source=_text(lib.pn_terminus_get_address(source)),
+        target=_text(lib.pn_terminus_get_address(target)),
+        is_coordinator=target_type == COORDINATOR,
+        settled_by_sender=lib.pn_link_remote_snd_settle_mode(link) == lib.PN_SND_SETTLED,
+        filter=_map(lib.pn_terminus_filter(source)),
+        properties=_map(lib.pn_link_remote_properties(link)),
+        message_bytes_max=int(lib.pn_link_remote_max_message_size(link)),
+    )
+
+
+def accept_link(link: Pointer, message_bytes_max: int) -> None:
+    """Answer an attach with all that the client asked for [wire 0, rule 5]; 0 leaves out the maximal size."""
+    for local, remote, kind in (
+        (lib.pn_link_source(link), lib.pn_link_remote_source(link), lib.PN_SOURCE),
+        (lib.pn_link_target(link), lib.pn_link_remote_target(link), lib.PN_TARGET),
+    ):
+        lib.pn_terminus_copy(local, remote)
+        lib.pn_terminus_set_type(local, kind)  # a terminus without address counts as none in Proton: keep it
+    lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(link))
+    lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(link))
+    lib.pn_link_set_max_message_size(link, message_bytes_max)
+    _put(lib.pn_link_properties(link), _EMPTY_MAP)
+    lib.pn_link_open(link)
+
+
+def refuse_link(link: Pointer, error: BrokerError) -> None:
+    """Answer an attach with null termini and a detach right behind [wire 9.4]."""
+    lib.pn_terminus_set_type(lib.pn_link_source(link), lib.PN_UNSPECIFIED)
+    lib.pn_terminus_set_type(lib.pn_link_target(link), lib.PN_UNSPECIFIED)
+    lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(link))
+    lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(link))
+    _put(lib.pn_link_properties(link), _EMPTY_MAP)
+    lib.pn_link_open(link)
+    close_link(link, error)
+
+
+def close_link(link: Pointer, error: BrokerError | None = None) -> None:
+    """Detach with closed=true."""
+    if error is not None:
+        set_condition(lib.pn_link_condition(link), error)
+    lib.pn_link_close(link)
+
+
+def detach_link(link: Pointer) -> None:
+    """Detach with closed=false: only ever the answer to the same."""
+    lib.pn_link_detach(link)
+
+
+def is_link_attached(link: Pointer) -> bool:
+    """Whether we have answered the attach and not closed since."""
+    return bool(lib.pn_link_state(link) & lib.PN_LOCAL_ACTIVE)
+
+
+def free_link(link: Pointer) -> bool:
+    """Forget a link that both sides have closed, unless deliveries on it are unsettled.
+
+    Those are kept until the session ends: freeing the link would settle them with dispositions of their own.
+    """
+    if lib.pn_link_unsettled(link):
+        return False
+    lib.pn_link_free(link)
+    return True
+
+
+def session_of(link: Pointer) -> Pointer:
+    """The session that a link belongs to."""
+    return lib.pn_link_session(link)
+
+
+# ---- values
+
+
+def set_condition(condition: Pointer, error: BrokerError) -> None:
+    """Write an error; its text must not hold NUL characters, which would end it."""
+    lib.pn_condition_clear(condition)
+    lib.pn_condition_set_name(condition, _c_text(error.condition.value))
+    lib.pn_condition_set_description(condition, _c_text(error.description))
+    if error.info:
+        _put(lib.pn_condition_info(condition), encode_map(error.info))
+
+
+def value_of(data: Pointer) -> object:
+    """The value in one of Proton's data objects; None when it is empty."""
+    size = lib.pn_data_encoded_size(data)
+    if size <= 0:
+        return None
+    buffer = ffi.new("char[]", size)
+    size = lib.pn_data_encode(data, buffer, size)
+    return decode(ffi.buffer(buffer, size)[:])[0] if size > 0 else None
+
+
+def _map(data: Pointer) -> dict[str, object]:
+    value = value_of(data)
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _put(data: Pointer, encoded: bytes) -> None:
+    lib.pn_data_clear(data)
+    lib.pn_data_decode(data, encoded, len(encoded))
+
+
+def _text(chars: Pointer) -> str | None:
+    return None if chars == ffi.NULL else ffi.string(chars).decode()
+
+
+def _c_text(text: str) -> bytes:
+    return text.encode(errors="replace")

@@ -1,0 +1,248 @@
+"""Frames, looked at from outside Proton: a reader in front of it and a padder behind it.
+
+Knows the frame header and the outer shape of performatives [AMQP 2.3, 2.7]. Refuses to know links, deliveries and
+what any field means, except for the few fields below that Proton doesn't show or doesn't write:
+
+* the message-format of a transfer, which alone tells a batch from a message [wire 4.4];
+* `drain` and `echo` of a flow, both of which want an answer [wire 1.4, 5.6];
+* trailing nulls, which Proton leaves out and old Python clients can't do without [wire 0, rule 1].
+
+A connection owns one reader and perhaps one padder.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
+from typing import Final
+
+from ..broker.encoding import list_from_items, skip
+from ..broker.errors import BrokerError
+
+AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
+SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
+EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
+BATCH_FORMAT: Final = 0x80013700
+_BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"
+
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
+_REJECTED, _ERROR = 0x25, 0x1D
+
+_HEADER: Final = Struct(">IBBH")
+_size_at = Struct(">I").unpack_from
+
+
+class Kind(IntEnum):
+    """What a piece of input needs besides being given to Proton."""
+
+    PLAIN = 0
+    BATCH = 1
+    """One frame: a transfer whose message-format is the batch format."""
+    ASKS = 2
+    """One frame: a flow that wants an answer (drain or echo)."""
+    OPEN = 3
+    """One frame: the peer's `open`."""
+
+
+class FrameReader:
+    """Cuts arriving bytes into pieces of whole frames, so that Proton never sees half of one.
+
+    Frames that need attention come as pieces of their own; everything between them stays together. A frame that can't
+    be one (too large, too short) goes through as it is, with all that follows: Proton's answer to it is the right one.
+    """
+
+    __slots__ = ("_broken", "_frame_bytes_max", "_rest")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._rest = bytearray()
+        self._broken = False
+
+    def feed(self, data: bytes) -> list[tuple[bytes, Kind]]:
+        """The pieces that `data` completes, in order."""
+        if self._broken:
+            return [(data, Kind.PLAIN)]
+        rest = self._rest
+        if rest:
+            rest += data
+            if len(rest) < 4 or (len(rest) < _size_at(rest)[0] <= self._frame_bytes_max):
+                return []
+            data = bytes(rest)
+            rest.clear()
+        return self._cut(data)
+
+    def _cut(self, data: bytes) -> list[tuple[bytes, Kind]]:
+        end, size_max = len(data), self._frame_bytes_max
+        has_batch = _BATCH_FIELD in data
+        pieces: list[tuple[bytes, Kind]] = []
+        start = pos = 0
+        while end - pos >= 4:
+            size = _size_at(data, pos)[0]
+            if size < 8 or size > size_max:
+                self._broken = True
+                pos = end
+                break
+            stop = pos + size
+            if stop > end:
+                break
+            if size > 10:
+                kind = Kind.PLAIN
+                code = data[pos + 10]
+                if data[pos + 9] != 0x53 or data[pos + 4] != 2:
+                    kind = _slow_kind(data, pos, stop)
+                elif code == TRANSFER:
+                    if has_batch and data.find(_BATCH_FIELD, pos, stop) >= 0:
+                        kind = _kind(code, data, pos + 11, stop)
+                elif code in (FLOW, OPEN):
+                    kind = _kind(code, data, pos + 11, stop)
+                if kind:
+                    if pos > start:
+                        pieces.append((data[start:pos], Kind.PLAIN))
+                    pieces.append((data[pos:stop], kind))
+                    start = stop
+            pos = stop
+        if pos > start:
+            pieces.append((data[start:pos] if start or pos < end else data, Kind.PLAIN))
+        if pos < end:
+            self._rest += data[pos:]
+        return pieces
+
+
+def _slow_kind(data: bytes, pos: int, stop: int) -> Kind:
+    """The kind of a frame with an extended header or a descriptor in an unusual encoding."""
+    try:
+        at = pos + 4 * data[pos + 4]
+        if at < pos + 8 or at + 3 > stop or data[at] != 0:
+            return Kind.PLAIN
+        if data[at + 1] == 0x53:
+            return _kind(data[at + 2], data, at + 3, stop)
+        if data[at + 1] == 0x80:
+            return _kind(int.from_bytes(data[at + 2 : at + 10], "big"), data, at + 10, stop)
+    except IndexError:
+        pass
+    return Kind.PLAIN
+
+
+def _kind(code: int, data: bytes, at: int, stop: int) -> Kind:
+    """The kind of the performative `code` whose list begins at `at`; malformed ones are Proton's business."""
+    if code == OPEN:
+        return Kind.OPEN
+    try:
+        frame = data[at:stop]
+        count, pos, _ = _open_list(frame)
+        if code == TRANSFER and count > 3:
+            return Kind.BATCH if _number(frame, skip(frame, pos, 3)) == BATCH_FORMAT else Kind.PLAIN
+        if code == FLOW and count > 8:
+            pos = skip(frame, pos, 8)
+            if _is_true(frame, pos) or (count > 9 and _is_true(frame, skip(frame, pos))):
+                return Kind.ASKS
+    except (BrokerError, IndexError, StructError):
+        pass
+    return Kind.PLAIN
+
+
+def with_lower_frame_size(frame: bytes, by: int) -> bytes:
+    """The client's `open` with a max-frame-size that leaves `by` bytes for padding; other frames unchanged."""
+    try:
+        count, pos, _ = _open_list(frame, 11)
+        if count > 2:
+            pos = skip(frame, pos, 2)
+            if frame[pos] == 0x70:
+                size = _size_at(frame, pos + 1)[0]
+                lower = max(512, size - by).to_bytes(4, "big")
+                return frame[: pos + 1] + lower + frame[pos + 5 :]
+    except (BrokerError, IndexError, StructError):
+        pass
+    return frame
+
+
+def _open_list(data: bytes, at: int = 0) -> tuple[int, int, int]:
+    """Item count, offset of the first item and end of the list at `at`; IndexError if it is no list or cut off."""
+    constructor = data[at]
+    if constructor == 0x45:
+        return 0, at + 1, at + 1
+    if constructor == 0xC0:
+        return data[at + 2], at + 3, at + 2 + data[at + 1]
+    if constructor == 0xD0:
+        return _size_at(data, at + 5)[0], at + 9, at + 5 + _size_at(data, at + 1)[0]
+    raise IndexError
+
+
+def _number(data: bytes, at: int) -> int:
+    return _size_at(data, at + 1)[0] if data[at] == 0x70 else -1
+
+
+def _is_true(data: bytes, at: int) -> bool:
+    return data[at] == 0x41 or data[at : at + 2] == b"\x56\x01"
+
+
+# ---- the other way
+
+
+# Performatives and their number of fields [AMQP 2.7, 2.8.14]; position of a field that is (or holds) an error, if any.
+_FIELDS: Final = {
+    OPEN: (10, -1),
+    BEGIN: (8, -1),
+    ATTACH: (14, -1),
+    FLOW: (11, -1),
+    TRANSFER: (11, -1),
+    DISPOSITION: (6, 4),
+    DETACH: (3, 2),
+    END: (1, 0),
+    CLOSE: (1, 0),
+}
+_INNER_FIELDS: Final = {_REJECTED: (1, 0), _ERROR: (3, -1)}
+
+PADDING_BYTES_MAX: Final = 16
+"""By how much padding can make a transfer longer: ten nulls, and four-byte sizes in place of one-byte ones."""
+
+
+class FramePadder:
+    """Writes Proton's frames anew with every field present, as Python clients before 7.15 need them."""
+
+    __slots__ = ("_rest", "_started")
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._started = False
+
+    def feed(self, data: bytes) -> bytes:
+        """The padded form of the frames that `data` completes; the protocol header goes through as it is."""
+        data = self._rest + data
+        out: list[bytes] = []
+        pos, end = 0, len(data)
+        if not self._started and end >= 8:
+            self._started = True
+            if data.startswith(b"AMQP"):
+                out.append(data[:8])
+                pos = 8
+        while self._started and end - pos >= 8:
+            size, offset, kind, channel = _HEADER.unpack_from(data, pos)
+            if pos + size > end:
+                break
+            out.append(_padded_frame(data[pos + 4 * offset : pos + size], kind, channel))
+            pos += size
+        self._rest = data[pos:]
+        return b"".join(out)
+
+
+def _padded_frame(body: bytes, kind: int, channel: int) -> bytes:
+    if len(body) > 3 and body[:2] == b"\x00\x53" and body[2] in _FIELDS:
+        performative, behind = _padded(body, 0, _FIELDS)
+        body = performative + body[behind:]
+    return _HEADER.pack(8 + len(body), 2, kind, channel) + body
+
+
+def _padded(data: bytes, at: int, table: dict[int, tuple[int, int]]) -> tuple[bytes, int]:
+    """The described list at `at` with all its fields, and the offset behind the original."""
+    fields, error_at = table[data[at + 2]]
+    count, pos, behind = _open_list(data, at + 3)
+    items = data[pos:behind]
+    if 0 <= error_at < count:
+        start = skip(data, pos, error_at)
+        if data[start : start + 2] == b"\x00\x53" and data[start + 2] in _INNER_FIELDS:
+            inner, stop = _padded(data, start, _INNER_FIELDS)
+            items = data[pos:start] + inner + data[stop:behind]
+    missing = max(0, fields - count)
+    return data[at : at + 3] + list_from_items(count + missing, items + b"\x40" * missing), behind

@@ -1,0 +1,68 @@
+"""Every limit of the wire adapter, in one table (R6).
+
+Knows numbers and why they are what they are; knows nothing of the code that obeys them. What an entity allows
+(message size, batch size) is the broker's and comes with each link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one listener; each connection has all of them for itself."""
+
+    frame_bytes_max: int = 64 * KIB
+    """What we advertise and accept; the size most clients advertise themselves [wire 1.3]."""
+
+    channel_max: int = 9_999
+    """JavaScript, Go, Java and .NET open an AMQP session per link: at least 4 999 [wire 1.3]."""
+
+    links_max: int = 10_000
+    """Links of one connection; Proton's own handle limit can't be lowered."""
+
+    sasl_frame_bytes_max: int = 4 * KIB
+    """The standard says 512; a little more for long PLAIN passwords."""
+
+    open_wait_ms: int = 30_000
+    """A connection that has not finished its `open` by then is closed."""
+
+    close_wait_s: float = 3.0
+    """How long the peer may take to read our `close` before the socket goes (real time)."""
+
+    heartbeat_interval_s_min: float = 0.05
+    """However short the peer's idle time-out, we don't look more often (real time)."""
+
+    link_credit: int = 1_000
+    """Credit of a client that sends; comes back only with outcomes [wire 4.1]."""
+
+    request_credit: int = 100
+    """Credit of a `$cbs` or `$management` requester."""
+
+    request_bytes_max: int = 2 * MIB
+    """The largest `$cbs` or `$management` request; schedule-message carries whole messages."""
+
+    reply_bytes_max: int = MIB
+    """The largest reply when the client doesn't name a smaller one [wire 7.2]."""
+
+    replies_max: int = 1_000
+    """Replies of one requester that wait for its credit; more are dropped."""
+
+    pending_bytes_max: int = 32 * MIB
+    """Deliveries that wait for their outcome; above it we stop reading from the socket."""
+
+    partial_bytes_max: int = 256 * MIB
+    """Deliveries of which not all frames have come; above it the connection is closed."""
+
+    write_buffer_bytes_max: int = MIB
+    """Bytes that the socket hasn't taken; above it we stop asking Proton for more and the broker for messages."""
+
+    outgoing_bytes_max: int = 4 * MIB
+    """Bytes of one AMQP session that Proton keeps for want of window, and the size of a consumer's slice of credit."""
+
+    outgoing_slice_max: int = 1_000
+    """Deliveries that the broker may hand to one link before it is asked again."""

@@ -1,0 +1,79 @@
+"""The table of outcomes: what a disposition on the wire means in the broker's words [wire 5.7].
+
+Knows AMQP's delivery states and where SDKs put reasons, descriptions and property changes. Refuses to know what the
+broker does with an outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ..broker.encoding import Symbol
+from ..broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
+from .engine import Pointer, lib, value_of
+from .fastpath import ACCEPTED, MODIFIED, REJECTED, RELEASED
+
+REASON_KEY: Final = "DeadLetterReason"
+DESCRIPTION_KEY: Final = "DeadLetterErrorDescription"
+_DEAD_LETTER_CONDITION: Final = "com.microsoft:dead-letter"
+
+COMPLETE: Final = Complete()
+RELEASE: Final = Release()
+
+
+def _modified(delivery: Pointer) -> Outcome:
+    remote = lib.pn_delivery_remote(delivery)
+    changes = property_changes(value_of(lib.pn_disposition_annotations(remote)))
+    return Defer(changes) if lib.pn_disposition_is_undeliverable(remote) else Abandon(changes)
+
+
+def _rejected(delivery: Pointer) -> Outcome:
+    condition = lib.pn_disposition_condition(lib.pn_delivery_remote(delivery))
+    changes = property_changes(value_of(lib.pn_condition_info(condition)))
+    reason = _text_or_none(changes.pop(REASON_KEY, None))
+    description = _text_or_none(changes.pop(DESCRIPTION_KEY, None))
+    if reason is None and description is None:
+        # A plain AMQP client says what is wrong in the error itself.
+        name = _chars(lib.pn_condition_get_name(condition))
+        if name is not None and name != _DEAD_LETTER_CONDITION:
+            reason = name
+        description = _chars(lib.pn_condition_get_description(condition))
+    return DeadLetter(reason, description, changes)
+
+
+_OUTCOMES: Final[dict[int, Callable[[Pointer], Outcome]]] = {
+    ACCEPTED: lambda _: COMPLETE,
+    RELEASED: lambda _: RELEASE,
+    MODIFIED: _modified,
+    REJECTED: _rejected,
+}
+
+
+def outcome_of(state: int, delivery: Pointer) -> Outcome | None:
+    """The outcome that a client gave a delivery; None for a state that is no outcome we know.
+
+    Raises BrokerError or UnicodeDecodeError for values that can't be decoded.
+    """
+    read = _OUTCOMES.get(state)
+    return None if read is None else read(delivery)
+
+
+def property_changes(value: object) -> dict[str, object]:
+    """A map's entries as application properties: keys become plain strings, whatever kind of text they were."""
+    if not isinstance(value, Mapping):
+        return {}
+    return {str.__str__(key): entry for key, entry in value.items() if isinstance(key, str)}
+
+
+def _text_or_none(value: object) -> str | None:
+    return str.__str__(value) if isinstance(value, str) else None
+
+
+def _chars(chars: Pointer) -> str | None:
+    from .engine import ffi
+
+    return None if chars == ffi.NULL else ffi.string(chars).decode() or None
+
+
+__all__ = ["COMPLETE", "RELEASE", "Symbol", "outcome_of", "property_changes"]

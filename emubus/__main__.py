@@ -1,0 +1,161 @@
+"""The command line: `emubus serve`, `check`, `route`, `health`.
+
+Knows arguments and exit codes: 0 is well, 1 is "it did not work", 2 is "that cannot be meant" with one line on
+stderr. Refuses to know what the commands do; each imports what it needs when it runs, so that `--version` and the
+health check of a container stay fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from . import __version__
+from .config import OPTIONS, OPTIONS_BY_NAME, Config, ConfigError, load_config, read_option
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+
+_ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the result is the exit code."""
+    parsed = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = parsed.command
+    try:
+        return command(parsed)
+    except ConfigError as error:
+        sys.stderr.write(f"emubus: error: {error}\n")
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="emubus", description="A local stand-in for Azure Service Bus.")
+    parser.add_argument("--version", action="version", version=f"emubus {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    serve = commands.add_parser(
+        "serve",
+        help="run the server",
+        description="Run the server until SIGINT or SIGTERM. Each option can be set in the environment too.",
+    )
+    for option in OPTIONS:
+        _add_option(serve, option.name)
+    serve.set_defaults(command=_serve)
+
+    check = commands.add_parser("check", help="check a data folder that no server has open")
+    check.add_argument("dir", type=Path, metavar="DIR", help="the data folder")
+    check.set_defaults(command=_check)
+
+    route = commands.add_parser(
+        "route", help="tell which partition a key goes to", description="Tell which partition a key goes to."
+    )
+    route.add_argument("entity", metavar="ENTITY", help="name of a queue or topic")
+    route.add_argument(
+        "--key", required=True, metavar="K", help="the partition key in force: SessionId, PartitionKey or MessageId"
+    )
+    source = route.add_mutually_exclusive_group()
+    _add_option(source, "config")
+    source.add_argument("--data", type=Path, metavar="DIR", help="take the entities of a data folder instead")
+    for name in ("profile", "premium_partitions"):
+        _add_option(route, name)
+    route.set_defaults(command=_route)
+
+    health = commands.add_parser("health", help="ask a running server whether it is well; exit code 0 or 1")
+    for name in ("host", "http_port"):
+        _add_option(health, name)
+    health.add_argument("--timeout", type=float, default=3.0, metavar="S", help="seconds to wait (3)")
+    health.set_defaults(command=_health)
+    return parser
+
+
+def _add_option(parser: argparse._ActionsContainer, name: str) -> None:
+    option = OPTIONS_BY_NAME[name]
+    notes = [] if option.default is None else [f"default {option.default}"]
+    notes.append(f"env {', '.join(option.variables)}")
+    parser.add_argument(
+        option.flag,
+        dest=option.name,
+        metavar=option.metavar,
+        help=f"{option.help} ({'; '.join(notes)})".replace("%", "%%"),
+    )
+
+
+def _config(parsed: argparse.Namespace) -> Config:
+    return load_config({option.name: getattr(parsed, option.name, None) for option in OPTIONS})
+
+
+def _serve(parsed: argparse.Namespace) -> int:
+    config = _config(parsed)
+    from .logging import configure_logging
+    from .server import run
+
+    configure_logging(config.log_format, config.log_level)
+    return run(config)
+
+
+def _check(parsed: argparse.Namespace) -> int:
+    directory: Path = parsed.dir
+    if not directory.is_dir():
+        raise ConfigError(f"there is no folder {directory}")
+    from .server import check_data
+
+    return check_data(directory)
+
+
+def _route(parsed: argparse.Namespace) -> int:
+    from .broker.description import entity_key
+    from .broker.limits import partitions_of
+    from .broker.router import partition_for_key
+
+    directory: Path | None = parsed.data
+    parsed.data = None
+    config = _config(parsed)
+    topology = config.topology
+    if directory is not None:
+        from .server import read_topology
+
+        topology = read_topology(directory)
+    for entity in (*topology.queues, *topology.topics):
+        if entity_key(entity.name) == entity_key(parsed.entity):
+            count = partitions_of(entity, config.limits)
+            partition = partition_for_key(parsed.key, count)
+            sys.stdout.write(f"{entity.name}: key '{parsed.key}' goes to partition {partition} of {count}\n")
+            return EXIT_OK
+    where = directory or config.config_file or "the default configuration"
+    sys.stderr.write(f"emubus: error: {where} has no queue or topic '{parsed.entity}'\n")
+    return EXIT_FAILED
+
+
+def _health(parsed: argparse.Namespace) -> int:
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    arguments = {"host": parsed.host, "http_port": parsed.http_port}
+    host = str(read_option(OPTIONS_BY_NAME["host"], arguments))
+    port = int(read_option(OPTIONS_BY_NAME["http_port"], arguments))
+    host = _ANY_ADDRESS.get(host, f"[{host}]" if ":" in host else host)
+    # No proxy: HTTP_PROXY in a container's environment is not meant for its own health check.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"http://{host}:{port}/health", timeout=parsed.timeout) as response:
+            sys.stdout.write(response.read(10_000).decode(errors="replace") + "\n")
+            return EXIT_OK if response.status == 200 else EXIT_FAILED
+    except urllib.error.HTTPError as error:
+        with error:
+            sys.stderr.write(error.read(10_000).decode(errors="replace") + "\n")
+    except (OSError, http.client.HTTPException) as error:
+        sys.stderr.write(f"emubus: no answer from http://{host}:{port}/health: {error}\n")
+    return EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

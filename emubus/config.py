@@ -1,0 +1,323 @@
+"""Everything that can be set, from the command line, the environment and Config.json, as one frozen `Config`.
+
+Knows the options (one table: flag, environment variables, default, meaning), their precedence (command line, then
+environment, then default; empty variables count as unset) and the variables of Microsoft's emulator that people
+still pass. The only reader of `os.environ`. Refuses to know what the settings do: it hands over values that have
+been checked, and a `ConfigError` with one line of text otherwise.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from .broker.access import ALL_RIGHTS, DEFAULT_KEY, DEFAULT_KEY_NAME, SharedKey
+from .broker.description import QueueDescription, Topology
+from .broker.limits import PREMIUM_PARTITION_COUNTS, Limits, Partitioning, Profile, limits_for
+from .config_file import ConfigFileError, FileConfig, read_config_file
+from .storage.contract import Durability
+
+MOUNTED_CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
+"""Where Microsoft's emulator has its Config.json mounted; used when it is there and no other file is named."""
+
+MICROSOFT_ONLY_VARIABLES: Final = ("ACCEPT_EULA", "SQL_SERVER", "MSSQL_SA_PASSWORD", "SQL_WAIT_INTERVAL")
+"""What Microsoft's emulator needs and this program has no use for: accepted, so that compose files go on working."""
+
+FAILPOINT_NAMES: Final = ("batch-applied", "commit-started", "committed", "effects-released")
+
+
+class Auth(StrEnum):
+    """Whether tokens and keys are verified."""
+
+    NONE = "none"
+    SAS = "sas"
+
+
+class LogFormat(StrEnum):
+    """How log lines look: for people, or one JSON object per line."""
+
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least important lines that are logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Failpoint:
+    """For tests of durability: kill this process (SIGKILL) the `occurrence`-th time that `name` is reached."""
+
+    name: str
+    occurrence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One server, completely described. `data_dir` is None exactly if `durability` is `none`."""
+
+    topology: Topology
+    limits: Limits
+    config_file: Path | None = None
+    data_dir: Path | None = None
+    durability: Durability = Durability.FULL
+    host: str = "127.0.0.1"
+    amqp_port: int = 5672
+    http_port: int = 5300
+    auth: Auth = Auth.NONE
+    keys: tuple[SharedKey, ...] = ()
+    log_format: LogFormat = LogFormat.CONSOLE
+    log_level: LogLevel = LogLevel.INFO
+    failpoint: Failpoint | None = None
+    notes: tuple[str, ...] = ()
+    """Things worth one line in the log at the start."""
+
+
+class ConfigError(Exception):
+    """The settings cannot be used; the text is one line for stderr."""
+
+
+# ---------------------------------------------------------------- the options
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text[:6]) <= 65535):
+        raise ValueError("0 to 65535 (0 takes a free port)")
+    return int(text)
+
+
+def _non_empty(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a text that is not empty")
+    return text
+
+
+def _partitions(text: str) -> int | None:
+    if text == "none":
+        return None
+    if text not in map(str, PREMIUM_PARTITION_COUNTS):
+        raise ValueError(f"none, {', '.join(map(str, PREMIUM_PARTITION_COUNTS))}")
+    return int(text)
+
+
+def _failpoint(text: str) -> Failpoint:
+    name, _, occurrence = text.partition(":")
+    if name not in FAILPOINT_NAMES or not (occurrence.isascii() and occurrence.isdecimal() and int(occurrence)):
+        raise ValueError(f"NAME:N with a NAME of {', '.join(FAILPOINT_NAMES)} and an N of 1 or more")
+    return Failpoint(name, int(occurrence))
+
+
+def _one_of(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
+    def parse(text: str) -> StrEnum:
+        if text not in list(kind):
+            close = difflib.get_close_matches(text, list(kind), n=1)
+            raise ValueError(f"{', '.join(kind)}{f'; did you mean {close[0]}?' if close else ''}")
+        return kind(text)
+
+    return parse
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting. `parse` raises ValueError with what is allowed; `variables` in the order of precedence."""
+
+    name: str
+    parse: Callable[[str], Any]
+    metavar: str
+    help: str
+    default: str | None = None
+    more_variables: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """The option on the command line, e.g. `--amqp-port`."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that set it."""
+        return (f"EMUBUS_{self.name.upper()}", *self.more_variables)
+
+
+OPTIONS: Final = (
+    Option(
+        "config",
+        Path,
+        "FILE",
+        "Config.json with the entities to start with (Microsoft's format and more); "
+        f"default: {MOUNTED_CONFIG_FILE} if there is one, else one queue named queue.1",
+    ),
+    Option("data", Path, "DIR", "folder that keeps entities and messages", "./emubus-data"),
+    Option("host", _non_empty, "H", "address to listen on; 0.0.0.0 for all", "127.0.0.1"),
+    Option("amqp_port", _port, "PORT", "port for AMQP, 0 for a free one", "5672"),
+    Option(
+        "http_port",
+        _port,
+        "PORT",
+        "port for management, health and the web page, 0 for a free one",
+        "5300",
+        ("EMULATOR_HTTP_PORT",),
+    ),
+    Option(
+        "durability",
+        _one_of(Durability),
+        "|".join(Durability),
+        "what an acknowledged message survives: a crash of the machine, of the process, or nothing (in memory)",
+        Durability.FULL,
+    ),
+    Option("profile", _one_of(Profile), "|".join(Profile), "whose limits and defaults hold", Profile.STANDARD),
+    Option(
+        "premium_partitions",
+        _partitions,
+        "none|1|2|4",
+        "with --profile premium: partitions of the namespace; none is a namespace that is not partitioned",
+        "none",
+    ),
+    Option("auth", _one_of(Auth), "|".join(Auth), "verify shared access signatures, or take everybody", Auth.NONE),
+    Option(
+        "sas_key",
+        _non_empty,
+        "KEY",
+        f"with --auth sas: the key of {DEFAULT_KEY_NAME}; default: as in Config.json, else {DEFAULT_KEY}",
+    ),
+    Option("log_format", _one_of(LogFormat), "|".join(LogFormat), "log for people or for programs", LogFormat.CONSOLE),
+    Option("log_level", _one_of(LogLevel), "|".join(LogLevel), "the least important lines to log", LogLevel.INFO),
+    Option(
+        "failpoint",
+        _failpoint,
+        "NAME:N",
+        "for tests: die by SIGKILL the N-th time that a step of a commit is reached, "
+        f"one of {', '.join(FAILPOINT_NAMES)}",
+    ),
+)
+OPTIONS_BY_NAME: Final[Mapping[str, Option]] = {option.name: option for option in OPTIONS}
+
+
+# ---------------------------------------------------------------- reading them
+
+
+def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, str] | None = None) -> Config:
+    """The configuration from the texts given on the command line, by option name, and the environment.
+
+    `environment` None is the process's own. ConfigError if anything in it cannot be used.
+    """
+    variables = os.environ if environment is None else environment
+    values = {option.name: read_option(option, arguments, variables) for option in OPTIONS}
+    limits = _limits(values)
+    config_file = values["config"]
+    if config_file is None and MOUNTED_CONFIG_FILE.is_file():
+        config_file = MOUNTED_CONFIG_FILE
+    from_file = FileConfig(_default_topology(limits)) if config_file is None else _read(config_file, limits)
+    durability: Durability = values["durability"]
+    data_dir: Path = values["data"]
+    if durability is not Durability.NONE and data_dir.exists() and not data_dir.is_dir():
+        raise ConfigError(f"the data folder {data_dir} is a file")
+    if values["amqp_port"] == values["http_port"] != 0:
+        raise ConfigError(f"AMQP and HTTP cannot both listen on port {values['amqp_port']}")
+    return Config(
+        topology=from_file.topology,
+        limits=limits,
+        config_file=config_file,
+        data_dir=None if durability is Durability.NONE else data_dir,
+        durability=durability,
+        host=values["host"],
+        amqp_port=values["amqp_port"],
+        http_port=values["http_port"],
+        auth=values["auth"],
+        keys=_keys(from_file.keys, values["sas_key"]),
+        log_format=values["log_format"],
+        log_level=values["log_level"],
+        failpoint=values["failpoint"],
+        notes=tuple(_notes(variables)),
+    )
+
+
+def read_option(
+    option: Option, arguments: Mapping[str, str | None], environment: Mapping[str, str] | None = None
+) -> Any:
+    """The value of one option; None if it is set nowhere and has no default. ConfigError if it is not allowed."""
+    variables = os.environ if environment is None else environment
+    source, text = option.flag, arguments.get(option.name)
+    for variable in option.variables:
+        if text is None and variables.get(variable) and not _is_service_link(option, variables[variable]):
+            source, text = variable, variables[variable]
+    if text is None:
+        text = option.default
+    if text is None:
+        return None
+    try:
+        return option.parse(text)
+    except ValueError as error:
+        shown = "(not shown)" if option.name == "sas_key" else repr(text)
+        raise ConfigError(f"{source} is {shown}; allowed is {error}") from error
+
+
+def _is_service_link(option: Option, text: str) -> bool:
+    # Kubernetes sets EMUBUS_AMQP_PORT=tcp://10.0.0.1:5672 in every pod beside a Service named emubus-amqp.
+    return option.parse is _port and text.startswith(("tcp://", "udp://"))
+
+
+def _limits(values: Mapping[str, Any]) -> Limits:
+    profile, partitions = values["profile"], values["premium_partitions"]
+    if partitions is not None and profile is not Profile.PREMIUM:
+        flag = OPTIONS_BY_NAME["premium_partitions"].flag
+        raise ConfigError(f"{flag} {partitions} needs the profile premium; the profile is {profile}")
+    return limits_for(profile, partitions)
+
+
+def _read(path: Path, limits: Limits) -> FileConfig:
+    try:
+        return read_config_file(path, limits)
+    except ConfigFileError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _default_topology(limits: Limits) -> Topology:
+    """One queue, as the first of Microsoft's sample, so that a first try needs no file."""
+    defaults = limits.defaults
+    queue = QueueDescription(
+        "queue.1",
+        enable_partitioning=limits.partitioning is Partitioning.ALWAYS,
+        lock_duration_ms=defaults.lock_duration_ms,
+        max_delivery_count=defaults.max_delivery_count,
+        default_ttl_ms=defaults.ttl_ms,
+        duplicate_window_ms=defaults.duplicate_window_ms,
+        max_size_mb=defaults.max_size_mb,
+    )
+    return Topology(queues=(queue,))
+
+
+def _keys(from_file: tuple[SharedKey, ...], sas_key: str | None) -> tuple[SharedKey, ...]:
+    """The keys of the file and the root key, which a setting overrides and which nobody is left without."""
+    is_root = [key.name == DEFAULT_KEY_NAME and key.scope is None for key in from_file]
+    if not any(is_root):
+        return (SharedKey(DEFAULT_KEY_NAME, sas_key or DEFAULT_KEY, ALL_RIGHTS), *from_file)
+    if sas_key is None:
+        return from_file
+    root = SharedKey(DEFAULT_KEY_NAME, sas_key, ALL_RIGHTS)
+    return tuple(
+        replace(root, rights=key.rights) if here else key for key, here in zip(from_file, is_root, strict=True)
+    )
+
+
+def _notes(variables: Mapping[str, str]) -> list[str]:
+    notes: list[str] = []
+    unused = [name for name in MICROSOFT_ONLY_VARIABLES if variables.get(name)]
+    if unused:
+        notes.append(f"{', '.join(unused)}: accepted and not used; no SQL Server and no licence is needed")
+    known = {variable for option in OPTIONS for variable in option.variables}
+    for name in sorted(variables):
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+        if name.startswith("EMUBUS_") and name not in known and close:
+            notes.append(f"{name} is no setting of emubus; did you mean {close[0]}?")
+    return notes

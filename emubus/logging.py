@@ -1,0 +1,67 @@
+"""How the program reports: log lines on stderr, and the one line on stdout that others wait for.
+
+Knows structlog and the standard library's logging, which libraries use, and brings both into one form. Refuses to
+know what is worth a line. Called once by the CLI; a program that embeds the server keeps its own set-up.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final, TextIO
+
+import structlog
+
+from .config import LogFormat, LogLevel
+
+READY_LINE: Final = "Emulator Service is Successfully Up!"
+"""The words that testcontainers modules for Microsoft's emulator wait for, verbatim."""
+
+
+def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO | None = None) -> None:
+    """Send structlog's and the standard library's records from `level` up to `stream` (stderr)."""
+    out = sys.stderr if stream is None else stream
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_rendering(log_format, out))
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # One line per HTTP request is noise here: health probes come every few seconds.
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+
+
+def announce_ready(stream: TextIO | None = None) -> None:
+    """Say on stdout that everything listens; call it last, and only if it is true."""
+    out = sys.stdout if stream is None else stream
+    out.write(f"{READY_LINE}\n")
+    out.flush()
+
+
+def _rendering(log_format: LogFormat, out: TextIO) -> list[structlog.typing.Processor]:
+    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    if log_format is LogFormat.JSON:
+        return [
+            remove,
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+        ]
+    return [remove, structlog.dev.ConsoleRenderer(colors=out.isatty())]

@@ -1,0 +1,134 @@
+"""The test kit: an emubus inside the test process, on free ports, with a clock that can be moved.
+
+Knows how to run a `Server` on an event loop of its own in a thread, so that synchronous and asynchronous clients and
+programs in other languages can use it alike. Everything here may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import uvloop
+
+from .broker.clock import Clock
+from .broker.description import QueueDescription, Topology
+from .broker.limits import Profile, limits_for
+from .config import Auth, Config, load_config
+from .server import Server
+from .storage.contract import Durability
+
+T = TypeVar("T")
+CALL_TIMEOUT_S = 30.0
+
+
+class EmubusServer:
+    """A running emubus; use it as a context manager, or call `close()`.
+
+    Without `data_dir` it keeps everything in memory. The clock shows the machine's time until `advance` moves it.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[QueueDescription] = (),
+        *,
+        data_dir: Path | None = None,
+        durability: Durability | None = None,
+        profile: Profile = Profile.STANDARD,
+        auth: Auth = Auth.NONE,
+    ) -> None:
+        base = load_config({"durability": "none", "amqp_port": "0", "http_port": "0", "auth": auth.value}, {})
+        config: Config = replace(
+            base,
+            topology=Topology(queues=tuple(queues)),
+            limits=limits_for(profile),
+            data_dir=data_dir,
+            durability=durability or (Durability.NONE if data_dir is None else Durability.FULL),
+        )
+        self._loop = uvloop.new_event_loop()
+        self.clock = Clock()
+        self._server = Server(config, self.clock)
+        self._thread = threading.Thread(target=self._run, name="emubus", daemon=True)
+        self._thread.start()
+        try:
+            self.run(self._server.start())
+        except BaseException:
+            self._end_loop()
+            raise
+
+    # ---- where it is
+
+    @property
+    def amqp_port(self) -> int:
+        """The port for AMQP."""
+        return self._server.amqp_port
+
+    @property
+    def http_port(self) -> int:
+        """The port for HTTP."""
+        return self._server.http_port
+
+    @property
+    def connection_string(self) -> str:
+        """What a Service Bus SDK wants to know."""
+        return (
+            f"Endpoint=sb://localhost:{self.amqp_port};SharedAccessKeyName=RootManageSharedAccessKey;"
+            "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+        )
+
+    # ---- what can be done to it
+
+    def advance(self, ms: int) -> None:
+        """Move the clock forward by `ms`: locks end, messages expire, without anybody waiting."""
+        self.call(lambda: self.clock.advance(ms))
+
+    def create_queue(self, description: QueueDescription) -> None:
+        """Create a queue; BrokerError if the name is taken or a property is out of range."""
+        self.call(lambda: self._server.broker.create_queue(description))
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run `function` on the server's event loop; its result."""
+
+        async def on_loop() -> T:
+            return function()
+
+        return self.run(on_loop())
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the server's event loop; its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_TIMEOUT_S)
+
+    @property
+    def server(self) -> Server:
+        """The server itself; touch it through `call` and `run` only."""
+        return self._server
+
+    def close(self) -> None:
+        """Stop; what is in memory is gone, what is in a data folder stays."""
+        if self._thread.is_alive():
+            try:
+                self.run(self._server.stop())
+            finally:
+                self._end_loop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CALL_TIMEOUT_S)

@@ -1,0 +1,270 @@
+"""The AMQP type codec: every type comes back as it was, nothing malformed gets through, nothing else escapes."""
+
+from __future__ import annotations
+
+import uuid
+
+import proton
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emubus.broker.encoding import (
+    NESTING_MAX,
+    ZERO_WIDTH_ELEMENTS_MAX,
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Described,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+    decode,
+    encode,
+    encode_array,
+    encode_list,
+    encode_map,
+    skip,
+)
+from emubus.broker.errors import BrokerError, Condition
+
+from .amqp_values import VALUES, exact
+
+TOKEN = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+
+VECTORS: list[tuple[object, str]] = [
+    (None, "40"),
+    (True, "41"),
+    (False, "42"),
+    (Uint(0), "43"),
+    (Uint(255), "52ff"),
+    (Uint(0x80013700), "7080013700"),
+    (Ulong(0), "44"),
+    (Ulong(0x70), "5370"),
+    (Ulong(0x137000000C), "80000000137000000c"),
+    (Ubyte(7), "5007"),
+    (Ushort(7), "600007"),
+    (Byte(-1), "51ff"),
+    (Short(38), "610026"),
+    (Int(200), "71000000c8"),
+    (Int(-1), "54ff"),
+    (5, "5505"),
+    (Long(639028224000000000), "8108de48c8b4f80000"),
+    (Timestamp(253402300799999), "830000e677d21fdbff"),
+    (Float(1.5), "723fc00000"),
+    (1.5, "823ff8000000000000"),
+    (Char("é"), "73000000e9"),
+    (Decimal32(b"\x01\x02\x03\x04"), "7401020304"),
+    (TOKEN, "9800112233445566778899aabbccddeeff"),
+    (b"\x00\x01", "a0020001"),
+    ("é", "a102c3a9"),
+    (Symbol("x-opt"), "a305782d6f7074"),
+    ([], "45"),
+    ([None, 1], "c00402405501"),
+    ({"a": True}, "c10502a1016141"),
+    (Array(0x55, (1, 2)), "e00402550102"),
+    (Described(Ulong(0x77), None), "00537740"),
+]
+
+
+@pytest.mark.parametrize(("value", "octets"), VECTORS)
+def test_each_type_has_its_shortest_encoding(value: object, octets: str) -> None:
+    assert encode(value).hex() == octets
+    assert exact(decode(bytes.fromhex(octets))[0]) == exact(Long(value) if type(value) is int else value) or (
+        isinstance(value, list | dict | Array)
+    )
+
+
+@given(VALUES)
+def test_a_value_comes_back_with_its_exact_type(value: object) -> None:
+    octets = encode(value)
+    assert exact(decode(octets)[0]) == exact(value)
+    assert decode(b"\x40" + octets, 1)[1] == skip(b"\x40" + octets, 1) == len(octets) + 1
+    assert decode(memoryview(octets)) == decode(octets)
+    assert skip(octets * 3, 0, 3) == 3 * len(octets)
+
+
+@given(VALUES.map(encode), st.data())
+def test_a_value_that_is_cut_off_is_refused(octets: bytes, data: st.DataObject) -> None:
+    cut = octets[: data.draw(st.integers(0, len(octets) - 1))]
+    for read in (decode, skip):
+        with pytest.raises(BrokerError) as refused:
+            read(cut, 0)
+        assert refused.value.condition is Condition.DECODE_ERROR
+
+
+def reads(octets: bytes, offset: int) -> tuple[int | None, int | None]:
+    ends: list[int | None] = []
+    for read in (lambda: decode(octets, offset)[1], lambda: skip(octets, offset)):
+        try:
+            ends.append(read())
+        except BrokerError as refused:
+            assert refused.condition is Condition.DECODE_ERROR
+            assert "at offset" in refused.description
+            ends.append(None)
+    return ends[0], ends[1]
+
+
+@given(st.binary(max_size=200), st.integers(-2, 12))
+def test_any_bytes_give_a_value_or_a_decode_error(octets: bytes, offset: int) -> None:
+    decoded, skipped = reads(octets, offset)
+    assert decoded is None or decoded == skipped
+
+
+@given(VALUES.map(encode), st.data())
+def test_a_damaged_value_gives_a_value_or_a_decode_error(octets: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(octets)
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
+    decoded, skipped = reads(bytes(damaged), 0)
+    assert decoded is None or decoded == skipped
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        "",
+        "99",  # a constructor of no type
+        "5602",  # a boolean of value 2
+        "a101ff",  # text that is not UTF-8
+        "a301ff",  # a symbol that is not ASCII
+        "730000d800",  # a surrogate as char
+        "c00101",  # a list that has no room for its item
+        "c0030140" + "40",  # a list whose item does not fill it
+        "c000",  # a list without a count
+        "c1020140",  # a map with a key alone
+        "c1040245" + "40",  # a map with a list as key
+        "d000000004ffffffff",  # 4 billion items in no byte
+        "f000000005ffffffff40",  # 4 billion nulls
+        "f000000005ffffffff43",  # 4 billion zeros
+        "e0020101" + "41",  # an array of described values without the descriptor's end
+        "e00101",  # an array without element type
+        "e0080100534000534040",  # an array whose elements are described twice
+        "f0ffffffff00000000",
+        "b0ffffffff",
+    ],
+)
+def test_malformed_bytes_are_refused(octets: str) -> None:
+    with pytest.raises(BrokerError) as refused:
+        decode(bytes.fromhex(octets))
+    assert refused.value.condition is Condition.DECODE_ERROR
+
+
+def nested(depth: int) -> bytes:
+    octets = b"\x40"
+    for _ in range(depth):
+        octets = b"\xd0" + (len(octets) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x01" + octets
+    return octets
+
+
+def test_values_may_be_nested_up_to_a_limit() -> None:
+    assert decode(nested(NESTING_MAX))[1] == len(nested(NESTING_MAX))
+    for octets in (nested(NESTING_MAX + 1), b"\x00" * 100_000, b"\x00\x40" * 100_000):
+        with pytest.raises(BrokerError):
+            decode(octets)
+
+
+def test_nesting_beyond_the_limit_is_skipped_without_looking_inside() -> None:
+    assert skip(nested(1000)) == len(nested(1000))
+
+
+def test_an_array_of_nothings_has_a_limit() -> None:
+    accepted = encode_array(0x40, [None] * ZERO_WIDTH_ELEMENTS_MAX)
+    assert decode(accepted)[0] == Array(0x40, (None,) * ZERO_WIDTH_ELEMENTS_MAX)
+    with pytest.raises(BrokerError):
+        decode(encode_array(0x40, [None] * (ZERO_WIDTH_ELEMENTS_MAX + 1)))
+
+
+def test_an_offset_in_the_error_tells_where() -> None:
+    with pytest.raises(BrokerError, match="at offset 4"):
+        decode(encode_list([None]) + b"\x99", 4)
+
+
+def test_a_plain_int_is_a_long_and_a_tuple_a_list() -> None:
+    assert exact(decode(encode((1, 2**40)))[0]) == exact([Long(1), Long(2**40)])
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, 1j, bytearray(b"x")])
+def test_a_python_type_without_amqp_type_is_a_type_error(value: object) -> None:
+    with pytest.raises(TypeError):
+        encode(value)
+
+
+@pytest.mark.parametrize("value", [2**63, Ubyte(256), Uint(-1), Short(40000), Decimal32(b"x"), Symbol("é")])
+def test_a_value_outside_its_range_is_a_value_error(value: object) -> None:
+    with pytest.raises(ValueError):
+        encode(value)
+
+
+@pytest.mark.parametrize(
+    ("type_code", "element"), [(0xA1, "x" * 256), (0x43, 1), (0x50, 256), (0x99, 1), (0xC0, [None] * 256)]
+)
+def test_an_element_that_its_array_cannot_hold_is_a_value_error(type_code: int, element: object) -> None:
+    with pytest.raises(ValueError):
+        encode_array(type_code, [element])
+
+
+def test_a_subclass_is_encoded_as_what_it_is() -> None:
+    assert encode(Condition.NOT_FOUND) == encode("amqp:not-found")
+
+
+def test_collections_grow_into_their_long_forms() -> None:
+    assert encode_list([None] * 255)[:1] == b"\xd0"
+    assert encode_list([None] * 254)[:1] == b"\xc0"
+    assert encode_map({"k": "x" * 300})[:1] == b"\xd1"
+    assert encode_array(0x40, [None] * 256)[:1] == b"\xf0"
+
+
+PROTON_VALUES = [
+    None,
+    True,
+    False,
+    proton.ubyte(200),
+    proton.ushort(60000),
+    proton.uint(0),
+    proton.uint(2**31),
+    proton.ulong(0),
+    proton.ulong(2**63),
+    proton.byte(-3),
+    proton.short(-300),
+    proton.int32(-70000),
+    -1,
+    2**40,
+    proton.timestamp(1767225600000),
+    proton.float32(0.5),
+    0.1,
+    proton.char("ß"),
+    TOKEN,
+    b"\x00" * 300,
+    "text",
+    "é" * 300,
+    proton.symbol("amqp:accepted:list"),
+    [1, ["two", {proton.symbol("k"): None}]],
+    {"a": proton.ulong(1), 2: [3]},
+    proton.Described(proton.ulong(0x70), [None]),
+    proton.Array(proton.UNDESCRIBED, proton.Data.LONG, 1, 2, 3),
+    proton.Array(proton.symbol("d"), proton.Data.UUID, TOKEN),
+]
+
+
+@pytest.mark.parametrize("value", PROTON_VALUES, ids=repr)
+def test_proton_and_this_codec_read_each_other(value: object) -> None:
+    theirs = proton.Data()
+    theirs.put_object(value)
+    octets = bytes(theirs.encode())
+    ours, stop = decode(octets)
+    assert stop == len(octets)
+    back = proton.Data()
+    assert back.decode(encode(ours)) == len(encode(ours))
+    back.rewind()
+    back.next()
+    assert back.get_object() == value
+    assert type(back.get_object()) is type(value)

@@ -1,0 +1,125 @@
+"""Fixtures of the behaviour tests: one server, one driver process per SDK, and a queue of its own for every test.
+
+Knows how the pieces are put together and how long each lives. The server and the drivers live as long as the test
+run; what a test opens through a driver is closed after it. The clock of the server stands still and is moved by tests
+only. A driver that dies fails its test and is started again for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pytest
+
+from emubus.broker.description import QueueDescription
+from emubus.testing import EmubusServer
+
+from .client import Sdk
+from .driver import DriverProcess
+from .prepare import CLIENTS, PrepareError, prepare
+
+# 2035-01-01T00:00:00Z: later than the machine's time, because SDKs compare lock expiry with their own clock and must
+# leave the decision to the server.
+CLOCK_START_AT = 2_051_222_400_000
+
+
+class MakeQueue(Protocol):
+    """Creates a queue of its own for the test; returns its name."""
+
+    def __call__(self, **options: Any) -> str: ...
+
+
+class Drivers:
+    """The driver processes of the test run, one per client, started when first asked for."""
+
+    def __init__(self, connection_string: str) -> None:
+        self._connection_string = connection_string
+        self._running: dict[str, DriverProcess] = {}
+
+    def driver(self, name: str) -> DriverProcess:
+        """The running driver of a client."""
+        running = self._running.get(name)
+        if running is None or not running.alive:
+            running = DriverProcess(CLIENTS[name], self._connection_string)
+            self._running[name] = running
+        return running
+
+    def close(self) -> None:
+        """End them all; the first failure is raised after the last has been told."""
+        failures: list[Exception] = []
+        for driver in self._running.values():
+            try:
+                driver.close()
+            except Exception as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
+
+
+_prepare_errors: dict[str, PrepareError] = {}
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the drivers of the selected tests here, where no test's time limit runs."""
+    parameters = {
+        parameter for item in session.items if hasattr(item, "callspec") for parameter in item.callspec.params.values()
+    }
+    for client in CLIENTS.values():
+        if client.name in parameters:
+            try:
+                prepare(client)
+            except PrepareError as error:
+                _prepare_errors[client.name] = error
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[EmubusServer]:
+    """The server under test, with a clock that stands still."""
+    with EmubusServer() as running:
+        running.call(running.clock.freeze)
+        running.advance(CLOCK_START_AT - running.clock.now_ms())
+        yield running
+
+
+@pytest.fixture(scope="session")
+def drivers(server: EmubusServer) -> Iterator[Drivers]:
+    """The driver processes, connected to the server under test."""
+    running = Drivers(server.connection_string)
+    yield running
+    running.close()
+
+
+@pytest.fixture(params=list(CLIENTS))
+def sdk(request: pytest.FixtureRequest, drivers: Drivers) -> Iterator[Sdk]:
+    """Each SDK in turn."""
+    if request.param in _prepare_errors:
+        raise _prepare_errors[request.param]
+    used = Sdk(drivers.driver(request.param))
+    yield used
+    used.reset()
+
+
+@pytest.fixture(params=[False, True], ids=["unpartitioned", "partitioned"])
+def partitioned(request: pytest.FixtureRequest) -> bool:
+    """Whether the test's queue is partitioned: each in turn."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def make_queue(partitioned: bool, server: EmubusServer, request: pytest.FixtureRequest) -> MakeQueue:
+    """Creates queues for this test only."""
+    names: list[str] = []
+
+    def make(**options: Any) -> str:
+        names.append(f"{request.node.name}-{len(names)}".translate(str.maketrans("[]", "--")))
+        server.create_queue(QueueDescription(names[-1], enable_partitioning=partitioned, **options))
+        return names[-1]
+
+    return make
+
+
+@pytest.fixture
+def queue(make_queue: MakeQueue) -> str:
+    """The name of an empty queue with Service Bus's defaults."""
+    return make_queue()

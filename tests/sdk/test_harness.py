@@ -1,0 +1,82 @@
+"""The harness itself: a driver that misbehaves fails its test, is killed, and its last words are shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .driver import DriverFailedError, DriverProcess, SdkError
+from .prepare import Build, Client, PrepareError, prepare
+
+SILENT = "import sys; sys.stderr.write('last words'); sys.stderr.flush(); sys.stdin.readline(); sys.stdin.readline()"
+ENDING = "import sys; sys.stdin.readline(); sys.exit('last words')"
+BABBLING = "import sys; sys.stdin.readline(); sys.stderr.write('last words'); print('hello', flush=True); input()"
+REFUSING = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    error = {"kind": "busy", "type": "Busy", "code": None, "message": "later"}
+    print(json.dumps({"id": request["id"], "ok": request["op"] == "close", "error": error, "result": {}}), flush=True)
+    if request["op"] == "close":
+        break
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[[str], DriverProcess]:
+    def start(script: str) -> DriverProcess:
+        return DriverProcess(Client("made up", tmp_path, (sys.executable, "-c", script)), "nowhere")
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("script", "what"),
+    [(SILENT, "no answer within 1.0 s"), (ENDING, "ended instead"), (BABBLING, "broke the protocol")],
+    ids=["silent", "ending", "babbling"],
+)
+def test_a_driver_that_does_not_answer_is_killed_and_its_stderr_shown(
+    start: Callable[[str], DriverProcess], script: str, what: str
+) -> None:
+    driver = start(script)
+    with pytest.raises(DriverFailedError, match=what) as failure:
+        driver.request("hello", timeout_s=1.0)
+    assert "last words" in str(failure.value)
+    assert not driver.alive
+
+
+def test_an_error_answer_leaves_the_driver_running(start: Callable[[str], DriverProcess]) -> None:
+    driver = start(REFUSING)
+    for _ in range(2):
+        with pytest.raises(SdkError) as refused:
+            driver.request("hello", timeout_s=10.0)
+        assert (refused.value.kind, refused.value.type) == ("busy", "Busy")
+        assert (refused.value.code, refused.value.message) == (None, "later")
+    driver.close()
+    assert not driver.alive
+
+
+def test_a_driver_is_built_again_only_when_its_sources_change(tmp_path: Path) -> None:
+    source, output = tmp_path / "source.txt", tmp_path / "out"
+    source.write_text("one")
+    copy = (
+        sys.executable,
+        "-c",
+        "import pathlib, shutil; pathlib.Path('out').mkdir(); shutil.copy('source.txt', 'out')",
+    )
+    client = Client("made up", tmp_path, (), Build(tmp_path, ("*.txt",), output, (copy,)))
+    assert [prepare(client), prepare(client)] == [True, False]
+    source.write_text("two")
+    assert [prepare(client), prepare(client)] == [True, False]
+    assert (output / "source.txt").read_text() == "two"
+
+
+def test_a_driver_that_cannot_be_built_is_an_error_with_the_end_of_the_output(tmp_path: Path) -> None:
+    broken = (sys.executable, "-c", "raise SystemExit('no compiler')")
+    client = Client("made up", tmp_path, (), Build(tmp_path, (), tmp_path / "out", (broken,)))
+    for _ in range(2):
+        with pytest.raises(PrepareError, match="no compiler"):
+            prepare(client)

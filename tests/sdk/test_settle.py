@@ -1,0 +1,144 @@
+"""Settling: abandon, defer and dead-letter, and what becomes of the message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .client import EMPTY_WAIT_MS, Message, Sdk
+from .conftest import MakeQueue
+
+pytestmark = pytest.mark.sdk
+
+SENT = {"body": "x", "message_id": "the message", "properties": {"colour": "red", "size": "large"}}
+
+
+def gone(messages: list[Message]) -> bool:
+    return messages == []
+
+
+def changed(sdk: Sdk, changes: dict[str, Any]) -> dict[str, Any]:
+    """The properties of the message after a settlement with changes, where the SDK can send them."""
+    return {"colour": "red", "size": "large", **(changes if sdk.modifies_properties else {})}
+
+
+def test_each_abandon_raises_the_delivery_count_by_one(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, SENT)
+    receiver = sdk.receiver(queue)
+    counts = []
+    for _ in range(3):
+        message = receiver.receive_one()
+        counts.append(message.delivery_count)
+        receiver.abandon(message)
+    assert counts == [0, 1, 2]
+    assert receiver.receive_one().as_sent() == SENT
+
+
+def test_abandon_changes_properties_of_the_message(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, SENT)
+    receiver = sdk.receiver(queue)
+    receiver.abandon(receiver.receive_one(), {"colour": "blue", "new": True})
+    message = receiver.receive_one()
+    assert message.as_sent() == {**SENT, "properties": changed(sdk, {"colour": "blue", "new": True})}
+
+
+def test_a_message_abandoned_too_often_is_dead_lettered(sdk: Sdk, make_queue: MakeQueue) -> None:
+    queue = make_queue(max_delivery_count=3)
+    sdk.send(queue, SENT)
+    receiver = sdk.receiver(queue)
+    for _ in range(3):
+        receiver.abandon(receiver.receive_one())
+    dead_letters = sdk.receiver(queue, sub_queue="dead-letter")
+    message = dead_letters.receive_one()
+    reason = "MaxDeliveryCountExceeded"
+    description = "Message could not be consumed after 3 delivery attempts."
+    assert (message.dead_letter_reason, message.dead_letter_description) == (reason, description)
+    assert message.properties == {
+        "colour": "red",
+        "size": "large",
+        "DeadLetterReason": reason,
+        "DeadLetterErrorDescription": description,
+    }
+    assert (message.body, message.message_id) == ("x", "the message")
+    assert receiver.peek_all() == []
+
+
+def test_dead_lettering_keeps_the_message_and_says_why(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, SENT)
+    receiver = sdk.receiver(queue)
+    receiver.dead_letter(receiver.receive_one(), "spoilt", "it smells", {"colour": "green"})
+    message = sdk.receiver(queue, sub_queue="dead-letter").receive_one()
+    assert (message.dead_letter_reason, message.dead_letter_description) == ("spoilt", "it smells")
+    why = {"DeadLetterReason": "spoilt", "DeadLetterErrorDescription": "it smells"}
+    assert message.as_sent() == {**SENT, "properties": {**changed(sdk, {"colour": "green"}), **why}}
+    assert receiver.peek_all() == []
+
+
+def test_dead_lettering_needs_no_reason(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, SENT)
+    receiver = sdk.receiver(queue)
+    receiver.dead_letter(receiver.receive_one())
+    message = sdk.receiver(queue, sub_queue="dead-letter").receive_one()
+    assert (message.body, message.message_id) == ("x", "the message")
+    assert message.dead_letter_reason in (None, "")
+
+
+def test_a_dead_letter_can_be_completed(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, SENT)
+    receiver = sdk.receiver(queue)
+    receiver.dead_letter(receiver.receive_one(), "spoilt", "it smells")
+    dead_letters = sdk.receiver(queue, sub_queue="dead-letter")
+    dead_letters.complete(dead_letters.receive_one())
+    assert dead_letters.peek_until(gone) == []
+
+
+def test_a_deferred_message_is_received_by_its_sequence_number_only(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, SENT)
+    receiver = sdk.receiver(queue)
+    message = receiver.receive_one()
+    receiver.defer(message)
+    assert receiver.receive(1, EMPTY_WAIT_MS) == []
+    peeked = receiver.peek_until(lambda messages: [m.state for m in messages] == ["deferred"])
+    assert [each.sequence_number for each in peeked] == [message.sequence_number]
+    assert [each.as_sent() for each in receiver.receive_deferred(message.sequence_number)] == [SENT]
+
+
+@pytest.mark.parametrize("action", ["complete", "dead-letter"])
+def test_a_deferred_message_is_settled_for_good(sdk: Sdk, queue: str, action: str) -> None:
+    sdk.send(queue, SENT)
+    receiver = sdk.receiver(queue)
+    message = receiver.receive_one()
+    receiver.defer(message)
+    receiver.peek_until(lambda messages: [m.state for m in messages] == ["deferred"])
+    deferred = receiver.receive_deferred(message.sequence_number)
+    if action == "complete":
+        receiver.complete(*deferred)
+        expected: list[str | None] = []
+    else:
+        receiver.dead_letter(deferred[0], "spoilt", "it smells")
+        expected = ["spoilt"]
+    assert receiver.peek_until(gone) == []
+    dead_letters = sdk.receiver(queue, sub_queue="dead-letter").peek_all()
+    assert [dead_letter.dead_letter_reason for dead_letter in dead_letters] == expected
+
+
+def test_an_abandoned_deferred_message_stays_deferred(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, SENT)
+    receiver = sdk.receiver(queue)
+    message = receiver.receive_one()
+    receiver.defer(message)
+    receiver.peek_until(lambda messages: [m.state for m in messages] == ["deferred"])
+    receiver.abandon(receiver.receive_deferred(message.sequence_number)[0])
+    again = receiver.receive_deferred(message.sequence_number)
+    assert [(each.as_sent(), each.sequence_number) for each in again] == [(SENT, message.sequence_number)]
+
+
+def test_deferring_changes_properties_of_the_message(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, SENT)
+    receiver = sdk.receiver(queue)
+    message = receiver.receive_one()
+    receiver.defer(message, {"colour": "blue"})
+    receiver.peek_until(lambda messages: [m.state for m in messages] == ["deferred"])
+    received = receiver.receive_deferred(message.sequence_number)
+    assert [each.properties for each in received] == [changed(sdk, {"colour": "blue"})]

@@ -1,0 +1,54 @@
+"""Stores to test: each kind behind the same fixture, every folder its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from emubus.storage import Durability, Store, no_failpoint, open_store
+
+TABLES = ("rows", "index")
+
+OpenStore = Callable[..., Store]
+
+
+@pytest.fixture
+def open_lmdb(tmp_path: Path) -> Iterator[OpenStore]:
+    """Open (or open again, after close) the LMDB store of this test; all are closed at its end."""
+    opened: list[Store] = []
+
+    def opener(
+        durability: Durability = Durability.PROCESS,
+        failpoint: Callable[[str], None] = no_failpoint,
+        **more: int,
+    ) -> Store:
+        opened.append(open_store(tmp_path / "store", TABLES, durability, failpoint, **more))
+        return opened[-1]
+
+    yield opener
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture(params=list(Durability), ids=str)
+def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
+    """Open a store of each durability in turn."""
+    opened: list[Store] = []
+
+    def opener(failpoint: Callable[[str], None] = no_failpoint) -> Store:
+        durability: Durability = request.param
+        path = None if durability is Durability.NONE else tmp_path / f"store-{len(opened)}"
+        opened.append(open_store(path, TABLES, durability, failpoint))
+        return opened[-1]
+
+    yield opener
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_any: OpenStore) -> Store:
+    """One empty store of each durability in turn."""
+    return open_any()
