@@ -128,6 +128,10 @@ class Engine:
         """Whether the peer's open has come."""
         return not lib.pn_connection_state(self.connection) & lib.PN_REMOTE_UNINIT
 
+    def is_peer_closed(self) -> bool:
+        """Whether the peer's close has come."""
+        return bool(lib.pn_connection_state(self.connection) & lib.PN_REMOTE_CLOSED)
+
     def transport_error(self) -> str | None:
         """What Proton found wrong with the input."""
         condition = lib.pn_transport_condition(self.transport)
@@ -177,7 +181,7 @@ def read_attach(link: Pointer) -> AttachRequest:
     source, target = lib.pn_link_remote_source(link), lib.pn_link_remote_target(link)
     target_type = lib.pn_terminus_get_type(target)
     return AttachRequest(
-        name=_text(lib.pn_link_name(link)) or "",
+        name=link_name(link),
         sends=bool(lib.pn_link_is_receiver(link)),
         source=_text(lib.pn_terminus_get_address(source)),
         target=_text(lib.pn_terminus_get_address(target)),
@@ -241,6 +245,11 @@ def free_link(link: Pointer) -> bool:
         return False
     lib.pn_link_free(link)
     return True
+
+
+def link_name(link: Pointer) -> str:
+    """The name of a link."""
+    return _text(lib.pn_link_name(link)) or ""
 
 
 def session_of(link: Pointer) -> Pointer:

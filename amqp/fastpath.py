@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 
 from ..broker.commands import Delivery
 from ..broker.errors import BrokerError, Condition
-from .engine import Engine, Pointer, ffi, lib, set_condition
+from .engine import Engine, Pointer, ffi, lib, send_session_flow, set_condition
 
 PN_DELIVERY: Final = int(lib.PN_DELIVERY)
 PN_LINK_FLOW: Final = int(lib.PN_LINK_FLOW)
@@ -81,25 +81,27 @@ class Host(Protocol):
 class Link:
     """One attached link: its pointer, and what happens on it."""
 
-    __slots__ = ("_open", "asked", "host", "pointer")
+    __slots__ = ("_open", "asked", "batch", "host", "pointer")
 
     def __init__(self, host: Host, pointer: Pointer) -> None:
         self.host = host
         self.pointer = pointer
         self.asked = False
         """The flow that comes next wants an answer."""
+        self.batch = False
+        """The delivery that is arriving is a batch."""
         self._open: dict[Any, Any] = {}
 
     def on_delivery(self, delivery: Pointer) -> None:
         """Something arrived for a delivery: bytes, a disposition, or both."""
-        raise AssertionError
+        raise AssertionError(delivery)
 
     def on_flow(self) -> None:
         """Credit may have changed."""
 
     def finish(self, key: Any, error: BrokerError | None) -> None:
         """Give the delivery `key` its outcome, if it is still there."""
-        raise AssertionError
+        raise AssertionError(key, error)
 
     def gone(self) -> None:
         """The link is closed or lost: no pointer of it may be used any more."""
@@ -151,7 +153,7 @@ def _drop(delivery: Pointer) -> None:
 class Inflow(Link):
     """A link on which the client sends. Subclasses say what happens to a whole delivery in `receive`."""
 
-    __slots__ = ("_credit_half", "_discarded_bytes", "_owed", "_partial_bytes", "batch", "bytes_max", "receive")
+    __slots__ = ("_credit_half", "_discarded_bytes", "_owed", "_partial_bytes", "bytes_max", "receive")
 
     def __init__(
         self,
@@ -166,7 +168,6 @@ class Inflow(Link):
         self.receive = receive
         """Called with a delivery's bytes, whether it is a batch, and how to tell its outcome (once)."""
         self.bytes_max = bytes_max
-        self.batch = False
         self._credit_half = credit // 2
         self._owed = 0
         self._discarded_bytes = 0
@@ -318,7 +319,7 @@ class Outflow(Link):
 
     def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
         """The client wants `state` for the delivery; without `done` it has settled and hears no more of it."""
-        raise AssertionError
+        raise AssertionError(token, state, delivery, done)
 
     def _done(self, serial: int, token: bytes, error: BrokerError | None) -> None:
         host = self.host
@@ -353,11 +354,17 @@ def _large(pointer: Pointer, size: int) -> bytes:
 def _too_large(size_bytes: int, bytes_max: int) -> BrokerError:
     return BrokerError(
         Condition.MESSAGE_SIZE_EXCEEDED,
-        f"The received message (size:{size_bytes} bytes) exceeds the limit ({bytes_max} bytes) currently allowed on the "
-        "link.",
+        f"The received message (size:{size_bytes} bytes) exceeds the limit ({bytes_max} bytes) currently "
+        "allowed on the link.",
     )
 
 
 def link_credit(pointer: Pointer) -> int:
     """The credit that is left on a link, as Proton counts it."""
     return max(0, _credit(pointer))
+
+
+def drain_or_answer(pointer: Pointer, session: Pointer) -> None:
+    """Answer a flow that asked: give unused credit back if it said drain, else tell the session's state."""
+    if not lib.pn_link_drained(pointer):
+        send_session_flow(session)

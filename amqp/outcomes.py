@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ..broker.encoding import Symbol
 from ..broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from .engine import Pointer, lib, value_of
+from .engine import Pointer, ffi, lib, value_of
 from .fastpath import ACCEPTED, MODIFIED, REJECTED, RELEASED
 
 REASON_KEY: Final = "DeadLetterReason"
@@ -71,9 +70,4 @@ def _text_or_none(value: object) -> str | None:
 
 
 def _chars(chars: Pointer) -> str | None:
-    from .engine import ffi
-
     return None if chars == ffi.NULL else ffi.string(chars).decode() or None
-
-
-__all__ = ["COMPLETE", "RELEASE", "Symbol", "outcome_of", "property_changes"]

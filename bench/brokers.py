@@ -13,13 +13,14 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -285,6 +286,16 @@ def running(*brokers: Broker) -> Iterator[None]:
     finally:
         for broker in brokers:
             broker.stop()
+
+
+def exit_code(main: Callable[[list[str]], int]) -> int:
+    """Run a benchmark's `main` on the command line: failures are one line, and being ended stops the brokers."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return main(sys.argv[1:])
+    except BrokerError as error:
+        print(f"{Path(sys.argv[0]).stem}: {error}", file=sys.stderr)
+        return 1
 
 
 def free_ports(count: int) -> list[int]:

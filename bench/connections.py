@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from brokers import BROKERS, KINDS, Broker, running, workplace
+from brokers import BROKERS, KINDS, Broker, exit_code, running, workplace
 from cproton_ffi import lib
 from engine import Engine, EngineError, Pointer, connect
 from load import Receiving, Sending
@@ -173,4 +173,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(exit_code(main))

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from brokers import BROKERS, KINDS, Broker, load, workplace
+from brokers import BROKERS, KINDS, Broker, exit_code, load, workplace
 
 STARTS: Final = 5
 BACKLOG_MESSAGES: Final = 1_000_000
@@ -99,4 +99,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(exit_code(main))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from brokers import BROKERS, KINDS, Broker, Emubus, RabbitMQ, load, running, workplace
+from brokers import BROKERS, KINDS, Broker, Emubus, RabbitMQ, exit_code, load, running, workplace
 
 MESSAGES_BY_SIZE: Final[Mapping[int, int]] = {100: 50_000, 1024: 50_000, 65_536: 4_000}
 """Body bytes -> messages in a run."""
@@ -122,4 +122,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(exit_code(main))

@@ -98,9 +98,7 @@ def parse_token(text: str) -> SasToken:
 
 def sign(resource: str, expiry: str, key: str) -> str:
     """The base64 signature over an (encoded) resource and an expiry; the key is its text, not decoded."""
-    digest = hmac.new(
-        key.encode(), f"{resource}\n{expiry}".encode(errors="surrogatepass"), hashlib.sha256
-    ).digest()
+    digest = hmac.new(key.encode(), f"{resource}\n{expiry}".encode(errors="surrogatepass"), hashlib.sha256).digest()
     return base64.b64encode(digest).decode("ascii")
 
 
@@ -149,9 +147,7 @@ class Access:
                 return Claim(_compared(known.scope or ""), known.rights)
         raise _refusal("InvalidSignature: The key name or the key is not valid.")
 
-    def claims_allow(
-        self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None
-    ) -> bool:
+    def claims_allow(self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None) -> bool:
         """Whether the longest claim on an address has a right; with `now`, expired claims do not count."""
         if not self.verify:
             return True
@@ -163,9 +159,7 @@ class Access:
         ]
         longest = max((len(claim.path) for claim in covering), default=-1)
         return any(
-            right in claim.rights or Right.MANAGE in claim.rights
-            for claim in covering
-            if len(claim.path) == longest
+            right in claim.rights or Right.MANAGE in claim.rights for claim in covering if len(claim.path) == longest
         )
 
     def require(self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None) -> None:

@@ -155,9 +155,7 @@ LIMITS: Final[Mapping[Profile, Limits]] = {
     Profile.MS_EMULATOR: replace(
         _STANDARD,
         profile=Profile.MS_EMULATOR,
-        defaults=Defaults(
-            max_delivery_count=3, ttl_ms=HOUR_MS, duplicate_window_ms=20 * SECOND_MS, max_size_mb=100
-        ),
+        defaults=Defaults(max_delivery_count=3, ttl_ms=HOUR_MS, duplicate_window_ms=20 * SECOND_MS, max_size_mb=100),
         max_size_mb=Range(100, 100),
         max_size_mb_choices=(100,),
         size_is_per_partition=False,
@@ -309,9 +307,7 @@ def _subscription_violations(subscription: SubscriptionDescription, limits: Limi
     yield from _sub_entity_name(subscription.name, limits)
     yield from _receive_violations(subscription, limits, name=subscription.path)
     if subscription.status is EntityStatus.SEND_DISABLED:
-        yield Violation(
-            "Status", subscription.status, "Active, Disabled or ReceiveDisabled for a subscription"
-        )
+        yield Violation("Status", subscription.status, "Active, Disabled or ReceiveDisabled for a subscription")
 
 
 def _rule_violations(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
@@ -338,9 +334,7 @@ def _store_violations(entity: QueueDescription | TopicDescription, limits: Limit
         yield Violation("MaxSizeInMegabytes", str(entity.max_size_mb), _numbers(limits.max_size_mb))
     yield from _message_size(entity, limits)
     if entity.duplicate_window_ms not in limits.duplicate_window_ms:
-        yield _duration(
-            "DuplicateDetectionHistoryTimeWindow", entity.duplicate_window_ms, limits.duplicate_window_ms
-        )
+        yield _duration("DuplicateDetectionHistoryTimeWindow", entity.duplicate_window_ms, limits.duplicate_window_ms)
 
 
 def _message_size(entity: QueueDescription | TopicDescription, limits: Limits) -> Iterator[Violation]:
@@ -349,11 +343,7 @@ def _message_size(entity: QueueDescription | TopicDescription, limits: Limits) -
     if size_bytes is None or size_bytes == limits.message_bytes_max:
         return
     allowed = limits.message_bytes_settable
-    if (
-        allowed is not None
-        and entity.enable_partitioning
-        and limits.partitioned_message_bytes_max is not None
-    ):
+    if allowed is not None and entity.enable_partitioning and limits.partitioned_message_bytes_max is not None:
         allowed = Range(allowed.start, limits.partitioned_message_bytes_max)
     if allowed is None:
         fixed = limits.message_bytes_max // KIB
@@ -370,9 +360,7 @@ def _receive_violations(
     if entity.lock_duration_ms not in limits.lock_duration_ms:
         yield _duration("LockDuration", entity.lock_duration_ms, limits.lock_duration_ms)
     if entity.max_delivery_count not in limits.max_delivery_count:
-        yield Violation(
-            "MaxDeliveryCount", str(entity.max_delivery_count), _numbers(limits.max_delivery_count)
-        )
+        yield Violation("MaxDeliveryCount", str(entity.max_delivery_count), _numbers(limits.max_delivery_count))
     yield from _common_violations(entity, limits)
     if entity.forward_to is not None and entity.requires_session:
         yield Violation("ForwardTo", repr(entity.forward_to), "none, as RequiresSession is true")
@@ -400,9 +388,7 @@ def _common_violations(entity: EntityDescription, limits: Limits) -> Iterator[Vi
 # `relaxed` refuses only what an address cannot carry.
 _ENTITY_NAME = re.compile(r"[A-Za-z0-9_](?:[\w.\-/~]*[A-Za-z0-9_])?", re.ASCII)
 _ENTITY_NAME_MS_EMULATOR = re.compile(r"[A-Za-z0-9](?:[\w.\-/]*[A-Za-z0-9])?", re.ASCII)
-_ENTITY_NAME_RELAXED = re.compile(
-    r"[^@?#*\\\x00-\x20\x7f/](?:[^@?#*\\\x00-\x1f\x7f]*[^@?#*\\\x00-\x20\x7f/])?"
-)
+_ENTITY_NAME_RELAXED = re.compile(r"[^@?#*\\\x00-\x20\x7f/](?:[^@?#*\\\x00-\x1f\x7f]*[^@?#*\\\x00-\x20\x7f/])?")
 _SUB_ENTITY_NAME = re.compile(r"[^@?#*\\/\x00-\x1f\x7f]+")
 _RESERVED_SEGMENT = re.compile(r"(?:^|/)(\$[^/]*|subscriptions|)(?=/|$)", re.IGNORECASE)
 

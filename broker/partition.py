@@ -467,18 +467,13 @@ class Partition:
                 self._attempt_failed(lock, record, len(record), now, step)
 
     def _expire_messages(self, command: ExpireMessages, now: int, view: Reader, step: Step) -> None:
+        del now
         for due_at, home_code, number in command.rows:
             home = Home(home_code)
-            step.changes.append((DUE, due_key(due_at, self.queue_id, home, number), None))
             record = view.get(MESSAGES, message_key(self.queue_id, home, number))
             if record is None:
-                continue
-            expires_at = unpack_head(record)[3]
-            if expires_at > now:  # the clock was set back
-                self._put_due(expires_at, home, number, step)
-            elif number in self._locked:  # may still be completed; looked at again when its lock has ended
-                self._put_due(max(self._locked[number].until_at, now + 1), home, number, step)
-            else:
+                step.changes.append((DUE, due_key(due_at, self.queue_id, home, number), None))
+            elif number not in self._locked:  # a locked one may still be completed; the end of its lock decides
                 self._main.remove(number)
                 self._expire(home, number, record, step)
 

@@ -31,7 +31,7 @@ COMMAND_BYTES = 512  # allowance for what a command other than a send may write,
 WINDOW_BYTES_MAX = 4 << 20  # read-ahead of all partitions of one store
 RETRY_AFTER_MS = 250  # after a failed commit, until consumers ask the store again
 DUE_ROWS_MAX = 500  # expired messages looked at in one batch
-FIRST_DUE, LAST_DUE = b"", b"\xff" * DUE_KEY.size
+FIRST_DUE, LAST_DUE = b"", b"\xff" * (DUE_KEY.size + 1)
 
 log = structlog.get_logger(__name__)
 
@@ -68,6 +68,7 @@ class Worker:
         self._lock_end_of: dict[int, int] = {}  # the entry of a queue in that heap
         self._next_due: int | None = None
         self._due_now = False
+        self._due_from = FIRST_DUE  # rows before it were looked at; those that stayed belong to locked messages
         self._timer: Timer | None = None
         self._timer_at: int | None = None
         self._stopping = False
@@ -225,10 +226,13 @@ class Worker:
         for _, command in commands:
             command.fail(error)
         # Not at once: a store that refuses every commit must not be asked in a tight loop.
-        self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, lambda: self._offer(refs.values()))
+        self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, lambda: self._resume(refs.values()))
 
-    @staticmethod
-    def _offer(refs: Iterable[PartitionRef]) -> None:
+    def _resume(self, refs: Iterable[PartitionRef]) -> None:
+        """Look at the store with fresh eyes: what is available, what has expired."""
+        self._due_from = FIRST_DUE
+        self._due_now = True
+        self._wake.set()
         for ref in refs:
             for sub_queue in SubQueue:
                 ref.announce(sub_queue)
@@ -242,8 +246,10 @@ class Worker:
             if at is not None and (known is None or at < known):
                 self._lock_end_of[queue_id] = at
                 heapq.heappush(self._lock_ends, (at, queue_id))
-        if step.next_due is not None and (self._next_due is None or step.next_due < self._next_due):
-            self._next_due = step.next_due
+        if step.next_due is not None:
+            self._due_from = min(self._due_from, DUE_KEY.pack(step.next_due, 0, 0, 0))
+            if self._next_due is None or step.next_due < self._next_due:
+                self._next_due = step.next_due
         self._arm()
 
     def _arm(self) -> None:
@@ -274,7 +280,9 @@ class Worker:
 
     def _due_commands(self, batch: Batch, now: int) -> list[tuple[PartitionRef, Command]]:
         self._due_now = False
-        rows = batch.scan(DUE, FIRST_DUE, DUE_KEY.pack(now + 1, 0, 0, 0), DUE_ROWS_MAX)
+        end = DUE_KEY.pack(now + 1, 0, 0, 0)
+        rows = batch.scan(DUE, self._due_from, end, DUE_ROWS_MAX)
+        self._due_from = rows[-1][0] + b"\0" if len(rows) == DUE_ROWS_MAX else max(end, self._due_from)
         by_queue: dict[int, list[tuple[int, int, int]]] = {}
         for key, _ in rows:
             at, queue_id, home, number = DUE_KEY.unpack(key)
@@ -287,9 +295,6 @@ class Worker:
                     batch.delete(DUE, DUE_KEY.pack(at, queue_id, home, number))
             else:
                 commands.append((ref, ExpireMessages(expired)))
-        if len(rows) == DUE_ROWS_MAX:
-            self._next_due = now
-        else:
-            following = batch.scan(DUE, DUE_KEY.pack(now + 1, 0, 0, 0), LAST_DUE, 1)
-            self._next_due = DUE_KEY.unpack(following[0][0])[0] if following else None
+        following = batch.scan(DUE, self._due_from, LAST_DUE, 1)
+        self._next_due = DUE_KEY.unpack(following[0][0])[0] if following else None
         return commands

@@ -14,12 +14,19 @@ from pathlib import Path
 from typing import Final
 
 from . import __version__
+from .broker.description import QueueDescription, TopicDescription, entity_key
 from .config import OPTIONS, OPTIONS_BY_NAME, Config, ConfigError, load_config, read_option
+from .storage.contract import StoreError
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 
+_PROPERTY_NAMES: Final = {
+    "--session-id": "SessionId",
+    "--partition-key": "PartitionKey",
+    "--message-id": "MessageId (a key where duplicates are detected)",
+}
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 
 
@@ -32,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         sys.stderr.write(f"emubus: error: {error}\n")
         return EXIT_USAGE
+    except StoreError as error:
+        sys.stderr.write(f"emubus: error: {error}\n")
+        return EXIT_FAILED
     except KeyboardInterrupt:
         return 130
 
@@ -55,12 +65,14 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(command=_check)
 
     route = commands.add_parser(
-        "route", help="tell which partition a key goes to", description="Tell which partition a key goes to."
+        "route",
+        help="tell which partition a message would go to",
+        description="Tell which partition a message would go to, by its key or by the properties that make one.",
     )
     route.add_argument("entity", metavar="ENTITY", help="name of a queue or topic")
-    route.add_argument(
-        "--key", required=True, metavar="K", help="the partition key in force: SessionId, PartitionKey or MessageId"
-    )
+    route.add_argument("--key", metavar="K", help="the partition key in force")
+    for flag in ("--session-id", "--partition-key", "--message-id"):
+        route.add_argument(flag, metavar="K", help=f"the message's {_PROPERTY_NAMES[flag]}")
     source = route.add_mutually_exclusive_group()
     _add_option(source, "config")
     source.add_argument("--data", type=Path, metavar="DIR", help="take the entities of a data folder instead")
@@ -111,27 +123,39 @@ def _check(parsed: argparse.Namespace) -> int:
 
 
 def _route(parsed: argparse.Namespace) -> int:
-    from .broker.description import entity_key
-    from .broker.limits import partitions_of
-    from .broker.router import partition_for_key
-
     directory: Path | None = parsed.data
     parsed.data = None
     config = _config(parsed)
-    topology = config.topology
+    topology, partition_count = config.topology, config.limits.partition_count
     if directory is not None:
         from .server import read_topology
 
         topology = read_topology(directory)
-    for entity in (*topology.queues, *topology.topics):
+    entities: list[QueueDescription | TopicDescription] = [*topology.queues, *topology.topics]
+    for entity in entities:
         if entity_key(entity.name) == entity_key(parsed.entity):
-            count = partitions_of(entity, config.limits)
-            partition = partition_for_key(parsed.key, count)
-            sys.stdout.write(f"{entity.name}: key '{parsed.key}' goes to partition {partition} of {count}\n")
+            sys.stdout.write(f"{_routed(parsed, entity, partition_count)}\n")
             return EXIT_OK
     where = directory or config.config_file or "the default configuration"
     sys.stderr.write(f"emubus: error: {where} has no queue or topic '{parsed.entity}'\n")
     return EXIT_FAILED
+
+
+def _routed(parsed: argparse.Namespace, entity: QueueDescription | TopicDescription, partition_count: int) -> str:
+    """Where a message goes, in words; the order of the keys is that of [P8]."""
+    from .broker.router import partition_for_key
+
+    if not entity.enable_partitioning:
+        return f"{entity.name}: partition 0 of 1 (not partitioned)"
+    session_id, partition_key = parsed.session_id, parsed.partition_key
+    if session_id is not None and partition_key is not None and session_id != partition_key:
+        raise ConfigError("SessionId and PartitionKey differ: such a message is refused")
+    key = next((each for each in (parsed.key, session_id, partition_key) if each is not None), None)
+    if key is None and entity.requires_duplicate_detection:
+        key = parsed.message_id
+    if key is None:
+        return f"{entity.name}: any of {partition_count} partitions in turn (no key)"
+    return f"{entity.name}: partition {partition_for_key(key, partition_count)} of {partition_count} (key '{key}')"
 
 
 def _health(parsed: argparse.Namespace) -> int:

@@ -1,8 +1,8 @@
 """Is a store folder whole? What `emubus check` reports: rows and bytes per table, and what is wrong.
 
-Knows the order of doubt: first the pages, walked without trusting any of them; only a sound file is opened,
-and then every row of every table is read. Refuses to repair, and to look into a row. Holds the folder's
-lock while it looks, so a store that is in use is refused, not disturbed; changes nothing in the file.
+Knows the order of doubt: first the pages, walked without trusting any of them; only a sound file is opened, and then
+every row of every table is read. Refuses to repair, and to look into a row (rows carry no checksums). Holds the
+folder's lock while it looks, so a store that is in use is refused, not disturbed; changes nothing in the file.
 """
 
 from __future__ import annotations

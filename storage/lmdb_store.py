@@ -20,6 +20,8 @@ import contextlib
 import errno
 import importlib
 import os
+import resource
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -66,6 +68,9 @@ _NEARLY_FULL_BYTES = 1024 * 1024
 # Names looked at in the main database: ours are fewer, and somebody else's may be millions.
 _NAMES_READ_MAX = 64
 
+# Where and how an LMDB file says that it is one: behind the header of its first page, in this machine's byte order.
+_MAGIC_AT, _MAGIC = 16, (0xBEEFC0DE).to_bytes(4, sys.byteorder)
+
 _META = META_TABLE.encode()
 _FORMAT_KEY, _TABLES_KEY = b"format", b"tables"
 
@@ -108,6 +113,7 @@ class LmdbStore:
         self._dbs: dict[str, Any] = {}
         self._readers: list[_Reader] = []
         self._batch: LmdbBatch | None = None
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._commit_count = 0  # written by the committing thread; a reader has that of its state
         self._broken = False  # a commit failed: the environment is opened anew before its next use
         self._grow = False  # a batch didn't fit: double at the next begin()
@@ -245,8 +251,9 @@ class LmdbStore:
         if isinstance(error, lmdb.TxnFullError):
             return StoreFull(self.path, f"{doing}: the batch is too large for one transaction")
         code = error.code if isinstance(error, lmdb.Error) else getattr(error, "errno", None)
-        kind = StoreFull if code in _NO_ROOM or self._disk_is_full(code) else StoreFailed
-        return kind(self.path, f"{doing}: {error}")
+        if code in _NO_ROOM or (code == errno.EIO and self._disk_is_full()):
+            return StoreFull(self.path, f"{doing}: no room for its file ({error})")
+        return StoreFailed(self.path, f"{doing}: {error}")
 
     # --- inside ----------------------------------------------------------------------------------------
 
@@ -263,9 +270,10 @@ class LmdbStore:
         return self._env
 
     def _open(self) -> None:
-        is_new = not (self.path / DATA_FILE).exists()
         full = self._durability is Durability.FULL
         try:
+            _drop_unborn(self.path / DATA_FILE)
+            is_new = not (self.path / DATA_FILE).exists()
             self._env = lmdb.open(
                 str(self.path),
                 map_size=min(MAP_BYTES_START, self._map_bytes_max),  # LMDB maps a larger file whole
@@ -276,6 +284,7 @@ class LmdbStore:
                 sync=full,
                 metasync=full,
             )
+            self._page_bytes = self._env.stat()["psize"]
             self._dbs = _open_tables(self._env, self.path, self._tables)
             if full:
                 self._env.sync(True)  # what an earlier run with `process` may have left to the kernel
@@ -283,7 +292,6 @@ class LmdbStore:
             raise self.refusal("can't open it", error) from error
         if full and is_new:
             sync_folders(self.path, self._unsynced)
-        self._page_bytes = self._env.stat()["psize"]
         self.touched_bytes = 0
 
     def _make_room(self, env: lmdb.Environment, expected_bytes: int) -> None:
@@ -326,14 +334,19 @@ class LmdbStore:
     def _map_bytes(self) -> int:
         return self._env.info()["map_size"] if self._env is not None else 0
 
-    def _disk_is_full(self, code: int | None) -> bool:
-        """Tell a full disk that shows as EIO, as it does in an LMDB without py-lmdb's patches."""
-        if code != errno.EIO:
-            return False
+    def _disk_is_full(self) -> bool:
+        """Tell "no room" from other failures: LMDB says EIO for a write that the kernel has cut short.
+
+        What did fit was written, so afterwards the disk is full, or the file as long as a file may be.
+        """
+        file_bytes_max = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         try:
             disk = os.statvfs(self.path)
+            file_bytes = (self.path / DATA_FILE).stat().st_size
         except OSError:
             return False
+        if file_bytes_max != resource.RLIM_INFINITY and file_bytes + self._page_bytes > file_bytes_max:
+            return True
         return disk.f_bavail * disk.f_frsize < _NEARLY_FULL_BYTES
 
     def _end_readers(self) -> None:
@@ -481,6 +494,20 @@ def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str]) -> di
         if added:
             txn.put(_TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
         return {table: env.open_db(table.encode(), txn) for table in tables}
+
+
+def _drop_unborn(data_file: Path) -> None:
+    """Remove a file whose making was cut short (full disk, power): no longer than two roots, it holds no commit.
+
+    LMDB would refuse it for ever. A file that isn't LMDB's is left for it to refuse.
+    """
+    try:
+        if data_file.stat().st_size <= 2 * os.sysconf("SC_PAGE_SIZE"):
+            head = data_file.read_bytes()
+            if not any(head) or head[_MAGIC_AT : _MAGIC_AT + 4] == _MAGIC:
+                data_file.unlink()
+    except FileNotFoundError:
+        pass
 
 
 def _table_names(env: lmdb.Environment) -> set[bytes]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import uuid
+from collections.abc import Callable
+from typing import Any
 
 import proton
 import pytest
@@ -16,6 +19,8 @@ from emubus.broker.encoding import (
     Byte,
     Char,
     Decimal32,
+    Decimal64,
+    Decimal128,
     Described,
     Float,
     Int,
@@ -36,7 +41,103 @@ from emubus.broker.encoding import (
 )
 from emubus.broker.errors import BrokerError, Condition
 
-from .amqp_values import VALUES, exact
+
+def exact(value: object) -> object:
+    """Return something that is equal for equal values of equal types only, all the way down."""
+    if isinstance(value, dict):
+        return ("dict", [(exact(key), exact(item)) for key, item in value.items()])
+    if isinstance(value, list | tuple):
+        return (type(value).__name__, [exact(item) for item in value])
+    if isinstance(value, Array):
+        return ("Array", value.type_code, exact(value.values), exact(value.descriptor))
+    if isinstance(value, Described):
+        return ("Described", exact(value.descriptor), exact(value.value))
+    if isinstance(value, float):
+        return (type(value).__name__, struct.pack(">d", value))
+    return (type(value).__name__, value)
+
+
+def _signed(bits: int) -> st.SearchStrategy[int]:
+    high = 1 << (bits - 1)
+    return st.integers(-high, high - 1) | st.integers(-min(high, 200), min(high - 1, 200))
+
+
+def _unsigned(bits: int) -> st.SearchStrategy[int]:
+    return st.integers(0, (1 << bits) - 1) | st.integers(0, min(300, (1 << bits) - 1))
+
+
+TEXT = st.text(max_size=300)
+ASCII = st.text(st.characters(max_codepoint=127), max_size=300)
+FLOATS = st.floats(width=32, allow_nan=False)
+CHARS = st.characters(codec="utf-8")
+
+SCALARS: st.SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.booleans(),
+    _unsigned(8).map(Ubyte),
+    _unsigned(16).map(Ushort),
+    _unsigned(32).map(Uint),
+    _unsigned(64).map(Ulong),
+    _signed(8).map(Byte),
+    _signed(16).map(Short),
+    _signed(32).map(Int),
+    _signed(64).map(Long),
+    _signed(64).map(Timestamp),
+    st.floats(allow_nan=False),
+    FLOATS.map(Float),
+    CHARS.map(Char),
+    st.binary(min_size=4, max_size=4).map(Decimal32),
+    st.binary(min_size=8, max_size=8).map(Decimal64),
+    st.binary(min_size=16, max_size=16).map(Decimal128),
+    st.uuids(),
+    st.binary(max_size=300),
+    TEXT,
+    ASCII.map(Symbol),
+)
+
+
+def _arrays(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    kinds: list[tuple[int, st.SearchStrategy[Any]]] = [
+        (0x40, st.none()),
+        (0x41, st.just(value=True)),
+        (0x43, st.just(Uint(0))),
+        (0x45, st.builds(list)),
+        (0x50, _unsigned(8).map(Ubyte)),
+        (0x53, _unsigned(8).map(Ulong)),
+        (0x54, _signed(8).map(Int)),
+        (0x56, st.booleans()),
+        (0x61, _signed(16).map(Short)),
+        (0x70, _unsigned(32).map(Uint)),
+        (0x72, FLOATS.map(Float)),
+        (0x73, CHARS.map(Char)),
+        (0x81, _signed(64).map(Long)),
+        (0x83, _signed(64).map(Timestamp)),
+        (0x94, st.binary(min_size=16, max_size=16).map(Decimal128)),
+        (0x98, st.uuids()),
+        (0xA3, ASCII.filter(lambda text: len(text) < 256).map(Symbol)),
+        (0xB0, st.binary(max_size=300)),
+        (0xB1, TEXT),
+        (0xD0, st.lists(children, max_size=3)),
+        (0xD1, st.dictionaries(SCALARS, children, max_size=3)),
+        (0xF0, st.lists(st.none(), max_size=3).map(lambda nulls: Array(0x40, tuple(nulls)))),
+    ]
+    descriptors = st.none() | _unsigned(64).map(Ulong) | ASCII.map(Symbol)
+    return st.sampled_from(kinds).flatmap(
+        lambda kind: st.builds(Array, st.just(kind[0]), st.lists(kind[1], max_size=5).map(tuple), descriptors)
+    )
+
+
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    SCALARS,
+    lambda children: st.one_of(
+        st.lists(children, max_size=6),
+        st.dictionaries(SCALARS, children, max_size=6),
+        _arrays(children),
+        st.builds(Described, _unsigned(64).map(Ulong) | ASCII.map(Symbol), children),
+    ),
+    max_leaves=12,
+)
+
 
 TOKEN = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 
@@ -78,9 +179,7 @@ VECTORS: list[tuple[object, str]] = [
 @pytest.mark.parametrize(("value", "octets"), VECTORS)
 def test_each_type_has_its_shortest_encoding(value: object, octets: str) -> None:
     assert encode(value).hex() == octets
-    assert exact(decode(bytes.fromhex(octets))[0]) == exact(Long(value) if type(value) is int else value) or (
-        isinstance(value, list | dict | Array)
-    )
+    assert decode(bytes.fromhex(octets)) == (value, len(octets) // 2)
 
 
 @given(VALUES)
@@ -101,16 +200,18 @@ def test_a_value_that_is_cut_off_is_refused(octets: bytes, data: st.DataObject) 
         assert refused.value.condition is Condition.DECODE_ERROR
 
 
+def end_of(read: Callable[[], int]) -> int | None:
+    """Return what `read` returns, None when it refuses; whatever else it raises fails the test."""
+    try:
+        return read()
+    except BrokerError as refused:
+        if refused.condition is not Condition.DECODE_ERROR or "at offset" not in refused.description:
+            raise
+        return None
+
+
 def reads(octets: bytes, offset: int) -> tuple[int | None, int | None]:
-    ends: list[int | None] = []
-    for read in (lambda: decode(octets, offset)[1], lambda: skip(octets, offset)):
-        try:
-            ends.append(read())
-        except BrokerError as refused:
-            assert refused.condition is Condition.DECODE_ERROR
-            assert "at offset" in refused.description
-            ends.append(None)
-    return ends[0], ends[1]
+    return end_of(lambda: decode(octets, offset)[1]), end_of(lambda: skip(octets, offset))
 
 
 @given(st.binary(max_size=200), st.integers(-2, 12))
@@ -200,7 +301,7 @@ def test_a_python_type_without_amqp_type_is_a_type_error(value: object) -> None:
 
 @pytest.mark.parametrize("value", [2**63, Ubyte(256), Uint(-1), Short(40000), Decimal32(b"x"), Symbol("é")])
 def test_a_value_outside_its_range_is_a_value_error(value: object) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"fit|bytes|codec"):
         encode(value)
 
 
@@ -208,7 +309,7 @@ def test_a_value_outside_its_range_is_a_value_error(value: object) -> None:
     ("type_code", "element"), [(0xA1, "x" * 256), (0x43, 1), (0x50, 256), (0x99, 1), (0xC0, [None] * 256)]
 )
 def test_an_element_that_its_array_cannot_hold_is_a_value_error(type_code: int, element: object) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"fit|long|array|constructor"):
         encode_array(type_code, [element])
 
 
@@ -223,7 +324,8 @@ def test_collections_grow_into_their_long_forms() -> None:
     assert encode_array(0x40, [None] * 256)[:1] == b"\xf0"
 
 
-PROTON_VALUES = [
+UNDESCRIBED: Any = proton.UNDESCRIBED
+PROTON_VALUES: list[Any] = [
     None,
     True,
     False,
@@ -243,20 +345,20 @@ PROTON_VALUES = [
     0.1,
     proton.char("ß"),
     TOKEN,
-    b"\x00" * 300,
+    b"\x00" * 260,
     "text",
     "é" * 300,
     proton.symbol("amqp:accepted:list"),
     [1, ["two", {proton.symbol("k"): None}]],
     {"a": proton.ulong(1), 2: [3]},
     proton.Described(proton.ulong(0x70), [None]),
-    proton.Array(proton.UNDESCRIBED, proton.Data.LONG, 1, 2, 3),
+    proton.Array(UNDESCRIBED, proton.Data.LONG, 1, 2, 3),
     proton.Array(proton.symbol("d"), proton.Data.UUID, TOKEN),
 ]
 
 
-@pytest.mark.parametrize("value", PROTON_VALUES, ids=repr)
-def test_proton_and_this_codec_read_each_other(value: object) -> None:
+@pytest.mark.parametrize("value", PROTON_VALUES, ids=lambda value: type(value).__name__)
+def test_proton_and_this_codec_read_each_other(value: Any) -> None:
     theirs = proton.Data()
     theirs.put_object(value)
     octets = bytes(theirs.encode())
@@ -267,4 +369,6 @@ def test_proton_and_this_codec_read_each_other(value: object) -> None:
     back.rewind()
     back.next()
     assert back.get_object() == value
-    assert type(back.get_object()) is type(value)
+    theirs.rewind()
+    theirs.next()
+    assert type(back.get_object()) is type(theirs.get_object())

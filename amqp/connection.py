@@ -1,0 +1,457 @@
+"""One client connection: bytes between the socket and Proton, and everything that isn't a delivery.
+
+Knows the order of things: SASL first, then input (frame reader → Proton → events), then once per turn of the event
+loop the outcomes that gathered, then Proton's output (→ padder) to the socket. Knows opening, closing, heartbeats and
+back-pressure. Refuses to know messages and entities. Owns its engine, links, nodes and claims; ends them all in
+`connection_lost`. Nothing that happens in here gets out as an exception: it closes this connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import structlog
+
+from ..broker.access import Access, Claim
+from ..broker.clock import Clock, Timer
+from ..broker.errors import BrokerError, Condition
+from . import engine as proton
+from .attach import attach
+from .engine import AttachRequest, Engine, Pointer, lib
+from .fastpath import PN_DELIVERY, PN_LINK_FLOW, Link, link_of_next, run_events
+from .frames import EMPTY_FRAME, PADDING_BYTES_MAX, FramePadder, FrameReader, Kind, with_lower_frame_size
+from .limits import Limits
+from .outgoing import OutgoingLink
+from .ports import BrokerPort
+from .requests import Node
+from .sasl import SaslServer, Stage
+
+_PADDED_PRODUCT: Final = "azsdk-python-servicebus"
+_PADDED_BEFORE: Final = (7, 15)
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all connections of a listener share."""
+
+    broker: BrokerPort
+    access: Access
+    clock: Clock
+    limits: Limits
+    container: str
+    connections: set[Connection]
+
+
+class Connection(asyncio.Protocol):
+    """See the module. `number` tells connections apart in the log."""
+
+    def __init__(self, shared: Shared, number: int) -> None:
+        self.broker = shared.broker
+        self.access = shared.access
+        self.clock = shared.clock
+        self.limits = shared.limits
+        self.claims: list[Claim] = []
+        self.nodes: dict[str, Node] = {}
+        self.links: dict[Pointer, Link] = {}
+        self.held: set[OutgoingLink] = set()
+        self.serial = 0
+        self.outcomes: list[tuple[int, Link, Hashable, BrokerError | None]] = []
+        self.pending_bytes = 0
+        self.partial_bytes = 0
+        self.blocked = False
+        self._shared = shared
+        self._log = structlog.get_logger().bind(connection=number)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._sasl: SaslServer | None = SaslServer(
+            self._check_plain,
+            required=shared.access.verify,
+            frame_bytes_max=shared.limits.sasl_frame_bytes_max,
+        )
+        self._reader = FrameReader(shared.limits.frame_bytes_max)
+        self._padder: FramePadder | None = None
+        self._engine: Engine | None = None
+        self._opened = False
+        self._failed = False
+        self._closing = False
+        self._flush_scheduled = False
+        self._reading_paused = False
+        self._wrote = False
+        self._open_timer: Timer | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._to_free: list[tuple[Callable[[Pointer], object], Pointer]] = []
+        self._work: set[asyncio.Task[None]] = set()
+
+    # ---- the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client is here; it has a limited time to open."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=self.limits.write_buffer_bytes_max)
+        self._shared.connections.add(self)
+        self._open_timer = self.clock.call_at(self.clock.now_ms() + self.limits.open_wait_ms, self._too_slow)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle everything that has come, and write everything there is to say to it."""
+        if self._failed or self._closing:
+            return
+        try:
+            if self._sasl is not None:
+                data = self._handshake(data)
+            if data:
+                self._input(data)
+            self._flush()
+        except Exception as error:
+            self.crash(error)
+
+    def eof_received(self) -> bool | None:
+        """The client writes no more: neither do we, once what is written is gone."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone: tell the broker, free Proton's memory."""
+        del exc
+        self._closing = True
+        self._shared.connections.discard(self)
+        for timer in (self._open_timer, self._heartbeat):
+            if timer is not None:
+                timer.cancel()
+        for link in list(self.links.values()):
+            self._gone(link)
+        self.links.clear()
+        self.nodes.clear()
+        self.outcomes.clear()
+        self._to_free.clear()
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.free()
+        self._log.debug("connection closed")
+
+    def pause_writing(self) -> None:
+        """The socket takes no more: leave output in Proton and take no more messages from the broker."""
+        self.blocked = True
+        for link in self.links.values():
+            if isinstance(link, OutgoingLink):
+                link.hold()
+
+    def resume_writing(self) -> None:
+        """The socket takes more again."""
+        self.blocked = False
+        self.schedule_flush()
+
+    def close(self, error: BrokerError) -> None:
+        """Close from our side, in good order: `close` with `error`, then the socket."""
+        if self._engine is None or not self._opened:
+            self._close_socket()
+        elif not self._failed:
+            self._fail(error)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and data:
+            self._wrote = True
+            self._transport.write(data)
+
+    def _close_socket(self) -> None:
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    # ---- from bytes to events
+
+    def _handshake(self, data: bytes) -> bytes:
+        """The SASL layer; what it leaves over is the AMQP layer's."""
+        sasl = self._sasl
+        if sasl is None:
+            return data
+        self._write(sasl.feed(data))
+        if sasl.stage is Stage.REFUSED:
+            self._close_socket()
+        if sasl.stage is not Stage.DONE:
+            return b""
+        self._sasl = None
+        self._engine = Engine(self.limits.frame_bytes_max, self.limits.channel_max)
+        header, rest = sasl.rest[:8], sasl.rest[8:]
+        self._engine.push(header)
+        return rest
+
+    def _check_plain(self, name: str, key: str) -> None:
+        self.claims.append(self.access.claim_of_key(name, key))
+
+    def _input(self, data: bytes) -> None:
+        engine = self._engine
+        if engine is None:
+            return
+        if self._flush_scheduled:  # a flow in `data` must not take back the credit of what is about to be written
+            self._flush()
+        for piece, kind in self._reader.feed(data):
+            if kind is Kind.OPEN:
+                piece = self._opening(piece)
+            if not engine.push(piece):
+                run_events(engine, self.links, self._control)
+                break
+            if kind is Kind.BATCH:
+                link = link_of_next(engine, PN_DELIVERY, self.links)
+                if link is not None:
+                    link.batch = True
+            elif kind is Kind.ASKS:
+                link = link_of_next(engine, PN_LINK_FLOW, self.links)
+                if link is not None:
+                    link.asked = True
+            run_events(engine, self.links, self._control)
+        if self.partial_bytes > self.limits.partial_bytes_max:
+            self._fail(BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, "Too many bytes of unfinished deliveries."))
+
+    def _opening(self, piece: bytes) -> bytes:
+        """Old Python clients get longer frames than Proton makes: have it leave room [wire 0, rule 1]."""
+        return with_lower_frame_size(piece, PADDING_BYTES_MAX) if _PADDED_PRODUCT.encode() in piece else piece
+
+    # ---- from outcomes to bytes
+
+    def schedule_flush(self) -> None:
+        """Flush once at the end of this turn of the event loop, however often it is asked for."""
+        if not self._flush_scheduled and self._engine is not None:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._scheduled_flush)
+
+    def _scheduled_flush(self) -> None:
+        if self._flush_scheduled and not self._closing:
+            try:
+                self._flush()
+            except Exception as error:
+                self.crash(error)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        engine = self._engine
+        if engine is None:
+            return
+        outcomes = self.outcomes
+        if outcomes:
+            self.outcomes = []
+            outcomes.sort(key=_serial)
+            for _, link, key, error in outcomes:
+                link.finish(key, error)
+            self._watch_pending()
+        if self.blocked:
+            return
+        output = engine.output()
+        if output:
+            self._write(self._padder.feed(output) if self._padder is not None else output)
+        if self._to_free:
+            self._free_ended()
+        if engine.ended and not self._failed:
+            self._close_socket()
+        if self.held and not self.blocked:
+            held, self.held = self.held, set()
+            for link in held:
+                link.resume()
+
+    def _watch_pending(self) -> None:
+        """Read from the socket only while not too much waits for its outcome."""
+        transport, pending_max = self._transport, self.limits.pending_bytes_max
+        if transport is None:
+            return
+        if self._reading_paused and self.pending_bytes * 2 <= pending_max:
+            self._reading_paused = False
+            transport.resume_reading()
+        elif not self._reading_paused and self.pending_bytes > pending_max:
+            self._reading_paused = True
+            transport.pause_reading()
+
+    def _free_ended(self) -> None:
+        """Free what is closed on both sides: the frames that say so are written."""
+        to_free, self._to_free = self._to_free, []
+        for free, pointer in to_free:
+            free(pointer)
+
+    # ---- trouble
+
+    def crash(self, error: BaseException) -> None:
+        """Close because of an exception: bytes that are no AMQP are the client's fault, all else is ours."""
+        if isinstance(error, BrokerError):
+            self._fail(error)
+        elif isinstance(error, UnicodeDecodeError):
+            self._fail(BrokerError(Condition.DECODE_ERROR, "A text is not UTF-8."))
+        else:
+            self._log.error("connection failed", exc_info=error)
+            self._fail(BrokerError(Condition.INTERNAL_ERROR, "The connection failed; the log knows why."))
+
+    def _fail(self, error: BrokerError) -> None:
+        """Say why, then close; the client has a moment to read it."""
+        if self._failed:
+            self._close_socket()
+            return
+        self._failed = True
+        engine = self._engine
+        if engine is None or self._transport is None:
+            self._close_socket()
+            return
+        try:
+            for link in list(self.links.values()):
+                self._gone(link)
+            self.links.clear()
+            engine.close(error)
+            output = engine.output()
+            self._write(self._padder.feed(output) if self._padder is not None else output)
+        except Exception as again:
+            self._log.error("closing failed", exc_info=again)
+        self._loop.call_later(self.limits.close_wait_s, self._close_socket)
+
+    def _too_slow(self) -> None:
+        if not self._opened:
+            self._log.debug("connection was not opened in time")
+            self._close_socket()
+
+    def run(self, work: Awaitable[None]) -> None:
+        """Run work to its end; whatever it raises closes the connection."""
+        task = self._loop.create_task(_awaited(work))
+        self._work.add(task)
+        task.add_done_callback(self._worked)
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._closing:
+            self.crash(error)
+
+    # ---- events that aren't deliveries
+
+    def _control(self, kind: int, event: Pointer) -> None:
+        handler = _CONTROL.get(kind)
+        if handler is not None:
+            handler(self, event)
+
+    def _on_open(self, event: Pointer) -> None:
+        del event
+        engine = self._engine
+        if engine is None or self._opened:
+            return
+        self._opened = True
+        properties = engine.peer_properties()
+        if properties.get("product") == _PADDED_PRODUCT and _version(properties.get("version")) < _PADDED_BEFORE:
+            self._padder = FramePadder()
+        engine.open(self._shared.container)
+        if engine.idle_timeout_ms:
+            interval_s = max(engine.idle_timeout_ms / 4000, self.limits.heartbeat_interval_s_min)
+            self._heartbeat = self._loop.call_later(interval_s, self._beat, interval_s)
+        self._log.debug("connection opened", client=engine.peer_container(), padded=self._padder is not None)
+
+    def _beat(self, interval_s: float) -> None:
+        """Looked at every quarter of the client's idle time-out: it never waits for more than half."""
+        if self._closing:
+            return
+        if not self._wrote and not self.blocked:
+            self._write(EMPTY_FRAME)
+        self._wrote = False
+        self._heartbeat = self._loop.call_later(interval_s, self._beat, interval_s)
+
+    def _on_close(self, event: Pointer) -> None:
+        del event
+        if self._engine is not None:
+            self._engine.close()
+
+    def _on_begin(self, event: Pointer) -> None:
+        self._require_open()
+        proton.open_session(lib.pn_event_session(event))
+
+    def _require_open(self) -> None:
+        if not self._opened:
+            raise BrokerError(Condition.NOT_ALLOWED, "The first frame of a connection must be its open.")
+
+    def _on_end(self, event: Pointer) -> None:
+        session = lib.pn_event_session(event)
+        for pointer, link in list(self.links.items()):
+            if proton.session_of(pointer) == session:
+                del self.links[pointer]
+                self._gone(link)
+        proton.close_session(session)
+        self._to_free.append((proton.free_session, session))
+
+    def _on_attach(self, event: Pointer) -> None:
+        self._require_open()
+        pointer = lib.pn_event_link(event)
+        request = proton.read_attach(pointer)
+        try:
+            if len(self.links) >= self.limits.links_max:
+                raise BrokerError(
+                    Condition.RESOURCE_LIMIT_EXCEEDED, f"At most {self.limits.links_max} links per connection."
+                )
+            kind, link = attach(self, pointer, request)
+        except BrokerError as error:
+            proton.refuse_link(pointer, error)
+            self._note("link refused", request, reason=str(error))
+            return
+        self.links[pointer] = link
+        self._note("link attached", request, kind=kind)
+
+    def _note(self, event: str, request: AttachRequest, **more: Any) -> None:
+        self._log.debug(event, link=request.name, address=request.address, sends=request.sends, **more)
+
+    def _on_detach(self, event: Pointer) -> None:
+        self._detached(lib.pn_event_link(event), proton.detach_link)
+
+    def _on_link_close(self, event: Pointer) -> None:
+        self._detached(lib.pn_event_link(event), proton.close_link)
+
+    def _detached(self, pointer: Pointer, answer: Callable[[Pointer], None]) -> None:
+        """The client detaches: the answer is of the same kind; nothing if we were first."""
+        link = self.links.pop(pointer, None)
+        if link is not None:
+            self._gone(link)
+            self._log.debug("link detached", link=proton.link_name(pointer))
+        if proton.is_link_attached(pointer):
+            answer(pointer)
+        self._to_free.append((proton.free_link, pointer))
+
+    def detach(self, pointer: Pointer, error: BrokerError) -> None:
+        """Close a link from our side; the client's answer frees it."""
+        link = self.links.pop(pointer, None)
+        if link is not None and self._engine is not None:
+            self._gone(link)
+            proton.close_link(pointer, error)
+            self._log.debug("link detached by us", link=proton.link_name(pointer), reason=str(error))
+            self.schedule_flush()
+
+    def _gone(self, link: Link) -> None:
+        try:
+            link.gone()
+        except Exception as error:
+            self._log.error("ending a link failed", exc_info=error)
+
+    def _on_input_end(self, event: Pointer) -> None:
+        """Proton takes no more input: it found an error, or a frame that it doesn't know."""
+        del event
+        engine = self._engine
+        if engine is not None and not self._failed and not engine.is_peer_closed():
+            problem = engine.transport_error() or "The frame is not one that is expected here."
+            self._log.debug("input ended", problem=problem)
+            self._fail(BrokerError(Condition.DECODE_ERROR, problem))
+
+
+def _serial(outcome: tuple[int, Link, Hashable, BrokerError | None]) -> int:
+    return outcome[0]
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
+
+
+def _version(value: object) -> tuple[int, ...]:
+    """ "7.14.3" as numbers; what isn't a version counts as a new one."""
+    parts = str(value).split(".")[:2]
+    return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else (999,)
+
+
+_CONTROL: Final[dict[int, Callable[[Connection, Pointer], None]]] = {
+    int(lib.PN_CONNECTION_REMOTE_OPEN): Connection._on_open,
+    int(lib.PN_CONNECTION_REMOTE_CLOSE): Connection._on_close,
+    int(lib.PN_SESSION_REMOTE_OPEN): Connection._on_begin,
+    int(lib.PN_SESSION_REMOTE_CLOSE): Connection._on_end,
+    int(lib.PN_LINK_REMOTE_OPEN): Connection._on_attach,
+    int(lib.PN_LINK_REMOTE_CLOSE): Connection._on_link_close,
+    int(lib.PN_LINK_REMOTE_DETACH): Connection._on_detach,
+    int(lib.PN_TRANSPORT_TAIL_CLOSED): Connection._on_input_end,
+}

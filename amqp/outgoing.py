@@ -1,0 +1,192 @@
+"""Links on which clients receive messages of an entity: credit and drain in, messages out, settlements back.
+
+Knows the consumer handle of the broker, the client's credit and how much of it the broker may use at a time: the
+credit is passed on in slices, and not at all while the socket or the AMQP session's window is full (R6). Refuses to
+know which message comes next and what an outcome does. A link owns its handle and closes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..broker.commands import Delivery
+from ..broker.errors import BrokerError, Condition
+from .engine import Pointer, lib, send_session_flow, session_of
+from .fastpath import Done, Host, Outflow, link_credit
+from .limits import Limits
+from .outcomes import RELEASE, outcome_of
+from .ports import ConsumerPort
+
+_FIRST_GUESS_BYTES = 16 * 1024  # size of a message before any was seen
+
+
+class OutgoingHost(Host, Protocol):
+    """What an outgoing link needs of its connection besides."""
+
+    limits: Limits
+    held: set[OutgoingLink]
+    """Links whose consumers get no credit until output has gone."""
+    blocked: bool
+    """The socket takes no more."""
+
+    def crash(self, error: BaseException) -> None:
+        """Something went wrong that must not reach the broker: close the connection, log it once."""
+        ...
+
+
+class OutgoingLink(Outflow):
+    """A client's receiver link. `start` gives it its consumer, right after the attach was accepted."""
+
+    __slots__ = ("_consumer", "_draining", "_granted", "_host", "_message_bytes", "_session")
+
+    def __init__(self, host: OutgoingHost, pointer: Pointer, *, presettled: bool) -> None:
+        super().__init__(host, pointer, presettled=presettled)
+        self._host = host
+        self._session = session_of(pointer)
+        self._consumer: ConsumerPort | None = None
+        self._granted = 0
+        """How much of the credit the consumer has at the moment."""
+        self._message_bytes = _FIRST_GUESS_BYTES
+        self._draining = False
+
+    def start(self, consumer: ConsumerPort) -> None:
+        """From now on messages may come."""
+        self._consumer = consumer
+        if self.credit:
+            self._grant()
+
+    # ---- credit
+
+    def on_flow(self) -> None:
+        """A flow of the client, or Proton telling that it has sent something."""
+        asked, self.asked = self.asked, False
+        credit = link_credit(self.pointer)
+        if credit == self.credit and not asked:
+            return
+        self.credit = credit
+        if self._draining:
+            return  # looked at again when the drain is over
+        self._grant()
+        if asked:
+            self._answer()
+
+    def _answer(self) -> None:
+        """Drain, or answer a flow that wants nothing but an answer."""
+        consumer = self._consumer
+        if consumer is not None and self.credit and lib.pn_link_get_drain(self.pointer):
+            self._draining = True
+            consumer.drain(self._drained)
+        else:
+            send_session_flow(self._session)
+            self._host.schedule_flush()
+
+    def _grant(self) -> None:
+        """Let the consumer have the next slice of the credit."""
+        consumer, host = self._consumer, self._host
+        if consumer is None:
+            return
+        limits = host.limits
+        if self.credit and (host.blocked or lib.pn_session_outgoing_bytes(self._session) > limits.outgoing_bytes_max):
+            host.held.add(self)
+            granted = 0
+        else:
+            slice_count = limits.outgoing_bytes_max // self._message_bytes
+            granted = min(self.credit, limits.outgoing_slice_max, max(1, slice_count))
+        self._granted = granted
+        consumer.set_credit(granted)
+
+    def hold(self) -> None:
+        """The socket takes no more: neither do we."""
+        if self._consumer is not None and self._granted > 0:
+            self._host.held.add(self)
+            self._granted = 0
+            self._consumer.set_credit(0)
+
+    def resume(self) -> None:
+        """Output has gone: there may be room again."""
+        if self._consumer is None:
+            return
+        if self._draining:
+            self._draining = False
+            self._grant()
+            self._answer()
+        else:
+            self._grant()
+
+    def _drained(self) -> None:
+        """The consumer has given all it has; its credit is 0 now."""
+        host, pointer = self._host, self.pointer
+        if self._consumer is None:
+            return
+        used_up = self._granted <= 0
+        self._granted = 0
+        self.credit = link_credit(pointer)
+        if not lib.pn_link_get_drain(pointer):  # taken back meanwhile
+            self._draining = False
+            self._grant()
+        elif used_up and self.credit:  # only the slice is at its end
+            host.held.add(self)
+        else:
+            self._draining = False
+            self.credit = 0
+            lib.pn_link_drained(pointer)
+        host.schedule_flush()
+
+    # ---- messages
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        """The broker's messages; what exceeds the credit that the client has left meanwhile goes back."""
+        try:
+            if self._consumer is None:
+                return  # the broker knows that we closed; what it had under way is its to return
+            over = len(deliveries) - self.credit
+            if over > 0 and not self.presettled:
+                deliveries = self._without_last(deliveries, over)
+            if deliveries:
+                self.transfer(deliveries)
+                self._after(deliveries)
+        except Exception as error:
+            self._host.crash(error)
+
+    def _after(self, deliveries: Sequence[Delivery]) -> None:
+        """Account for what was sent and top the consumer up at half of its slice."""
+        host = self._host
+        size = len(deliveries[-1].payload)
+        self._message_bytes = max(256, size, (self._message_bytes + size) // 2)
+        self._granted -= len(deliveries)
+        host.schedule_flush()
+        if not self._draining and self.credit > self._granted and self._granted * 2 < self._slice():
+            self._grant()
+
+    def _slice(self) -> int:
+        limits = self._host.limits
+        return min(limits.outgoing_slice_max, max(1, limits.outgoing_bytes_max // self._message_bytes))
+
+    def _without_last(self, deliveries: Sequence[Delivery], count: int) -> Sequence[Delivery]:
+        """Give the last `count` deliveries back: credit was withdrawn while they were on their way to us."""
+        consumer = self._consumer
+        keep = max(0, len(deliveries) - count)
+        if consumer is not None:
+            for each in deliveries[keep:]:
+                consumer.settle(each.token, RELEASE, None)
+        return deliveries[:keep]
+
+    def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
+        """The client settles: through the table of outcomes to the broker."""
+        consumer = self._consumer
+        if consumer is None:
+            return
+        outcome = outcome_of(state, delivery) if state else None
+        if outcome is not None:
+            consumer.settle(token, outcome, done)
+        elif done is not None:
+            done(BrokerError(Condition.NOT_IMPLEMENTED, f"Delivery state 0x{state:02x} is not supported here."))
+
+    def gone(self) -> None:
+        """No more messages and no more confirmations; locks stay until they expire [wire 5.8]."""
+        super().gone()
+        self._host.held.discard(self)
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()

@@ -1,0 +1,143 @@
+"""A partition driven by hand: one batch at a time, without loop, threads or real time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proton import Message as ProtonMessage
+
+from emubus.broker.address import SubQueue
+from emubus.broker.commands import Command, Delivery, ReceiveMode, Send, Settle, Step, Take, Taken
+from emubus.broker.description import QueueDescription
+from emubus.broker.errors import BrokerError
+from emubus.broker.line import WindowBudget
+from emubus.broker.message import parse_message
+from emubus.broker.outcomes import Outcome
+from emubus.broker.partition import Partition
+from emubus.broker.records import DUE, DUE_KEY, STATE, STATE_KEY, TABLES
+from emubus.storage import MemoryStore, StoreError
+
+NOTHING = object()
+
+
+def encoded(body: str = "x", **fields: Any) -> bytes:
+    """A message as a client would encode it; `fields` are those of Proton's Message."""
+    return bytes(ProtonMessage(body=body.encode(), inferred=True, **fields).encode())
+
+
+@dataclass
+class Place:
+    """A partition as the worker knows it (`PartitionRef`)."""
+
+    description: QueueDescription
+    queue_id: int = 7
+    index: int = 3
+    partitioned: bool = True
+    size_bytes_max: int = 1 << 30
+    announced: list[SubQueue] = field(default_factory=list[SubQueue])
+
+    def announce(self, sub_queue: SubQueue) -> None:
+        self.announced.append(sub_queue)
+
+
+class Driver:
+    """One partition over a memory store; `now` is set by the test; `refusing` makes every commit fail."""
+
+    def __init__(self, description: QueueDescription, **place: Any) -> None:
+        self.refusing = False
+        self.store = MemoryStore(TABLES, self._failpoint)
+        self.place = Place(description, **place)
+        self.budget = WindowBudget(1 << 20)
+        self.now = 1_700_000_000_000
+        self.partition: Partition | None = None
+
+    def _failpoint(self, name: str) -> None:
+        if self.refusing and name == "batch-applied":
+            raise OSError("refused by the test")
+
+    def run(self, *commands: Command) -> None:
+        """One batch: decide, commit, release the effects; after a refused commit everything in memory is dropped."""
+        batch = self.store.begin(1 << 20)
+        step = Step()
+        if self.partition is None:
+            self.partition = Partition(self.place, batch, self.budget)
+        changed = False
+        for command in commands:
+            self.partition.apply(command, self.now, batch, step)
+            for table, key, value in step.changes:
+                changed = True
+                if value is None:
+                    batch.delete(table, key)
+                else:
+                    batch.put(table, key, value)
+            step.changes.clear()
+        if changed:
+            batch.put(STATE, STATE_KEY.pack(self.place.queue_id), self.partition.counters.pack())
+        try:
+            batch.commit()
+        except StoreError:
+            self.reopen()
+            for command in commands:
+                command.fail(BrokerError.__new__(BrokerError))
+            return
+        for effect, argument in step.effects:
+            effect(argument)
+
+    def reopen(self) -> None:
+        """Forget the memory, as a restart does."""
+        if self.partition is not None:
+            self.partition.close()
+        self.partition = None
+
+    def check(self) -> None:
+        """The partition's invariants hold against what is stored."""
+        if self.partition is not None:
+            with self.store.view() as view:
+                self.partition.check_invariants(view)
+
+    def due_rows(self) -> list[tuple[int, int, int]]:
+        """The rows of the `due` table up to now, as the worker would read them."""
+        with self.store.view() as view:
+            rows = view.scan(DUE, b"", DUE_KEY.pack(self.now + 1, 0, 0, 0), 1 << 20)
+        return [(at, home, number) for at, _, home, number in (DUE_KEY.unpack(key) for key, _ in rows)]
+
+    # ---- the usual commands, with their answers
+
+    def send(self, *data: bytes) -> BrokerError | None:
+        answers: list[BrokerError | None] = []
+        self.run(Send([parse_message(each) for each in data], answers.append))
+        (answer,) = answers
+        return answer
+
+    def take(
+        self, count: int = 1, mode: ReceiveMode = ReceiveMode.PEEK_LOCK, sub_queue: SubQueue = SubQueue.ACTIVE
+    ) -> list[Delivery]:
+        answers: list[Taken] = []
+        self.run(Take(sub_queue, count, mode, answers.append))
+        (answer,) = answers
+        return answer.deliveries
+
+    def settle(self, token: bytes, outcome: Outcome) -> BrokerError | None:
+        answers: list[BrokerError | None] = []
+        self.run(Settle(token, outcome, answers.append))
+        (answer,) = answers
+        return answer
+
+    def ask(self, make: type[Any], *arguments: object) -> Any:
+        """Run a command that ends in a `reply` and return what it was called with."""
+        answers: list[Any] = []
+        self.run(make(*arguments, answers.append))
+        (answer,) = answers
+        return answer
+
+
+def decoded(deliveries: Sequence[Delivery]) -> list[ProtonMessage]:
+    """The messages inside deliveries, as a client would read them."""
+    messages: list[ProtonMessage] = []
+    for delivery in deliveries:
+        message = ProtonMessage()
+        message.decode(delivery.payload)
+        messages.append(message)
+    return messages

@@ -1,0 +1,411 @@
+"""The limits of the profiles, and what a description that breaks them is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from emubus.broker.description import (
+    DEFAULT_RULES,
+    CorrelationFilter,
+    EntityStatus,
+    FalseFilter,
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+    TrueFilter,
+    TypedText,
+)
+from emubus.broker.durations import UNLIMITED_TEXT, format_duration, parse_duration, parse_limit
+from emubus.broker.limits import (
+    DAY_MS,
+    HOUR_MS,
+    LIMITS,
+    MIB,
+    MINUTE_MS,
+    SECOND_MS,
+    Partitioning,
+    Profile,
+    Range,
+    Violation,
+    aggregate_size_mb,
+    limits_for,
+    message_bytes_max,
+    partitions_of,
+    size_mb_from_client,
+    validate_queue,
+    validate_rule,
+    validate_subscription,
+    validate_topic,
+)
+
+STANDARD = LIMITS[Profile.STANDARD]
+PREMIUM = LIMITS[Profile.PREMIUM]
+MS_EMULATOR = LIMITS[Profile.MS_EMULATOR]
+RELAXED = LIMITS[Profile.RELAXED]
+QUEUE = QueueDescription("q")
+
+
+def _default_queue(profile: Profile) -> QueueDescription:
+    defaults = LIMITS[profile].defaults
+    return QueueDescription(
+        "q",
+        lock_duration_ms=defaults.lock_duration_ms,
+        max_delivery_count=defaults.max_delivery_count,
+        default_ttl_ms=defaults.ttl_ms,
+        duplicate_window_ms=defaults.duplicate_window_ms,
+        max_size_mb=defaults.max_size_mb,
+    )
+
+
+# ---------------------------------------------------------------- the table
+
+
+@pytest.mark.parametrize("profile", list(Profile))
+def test_the_defaults_of_a_profile_keep_its_own_limits(profile: Profile) -> None:
+    assert validate_queue(_default_queue(profile), LIMITS[profile]) == []
+    assert LIMITS[profile].profile is profile
+
+
+@pytest.mark.parametrize("profile", list(Profile))
+def test_the_values_of_microsofts_sample_are_allowed_in_every_profile(profile: Profile) -> None:
+    queue = replace(
+        _default_queue(profile),
+        lock_duration_ms=MINUTE_MS,
+        max_delivery_count=3,
+        default_ttl_ms=HOUR_MS,
+        duplicate_window_ms=20 * SECOND_MS,
+    )
+    assert validate_queue(queue, LIMITS[profile]) == []
+
+
+def test_the_standard_defaults_are_those_of_a_bare_description() -> None:
+    assert _default_queue(Profile.STANDARD) == QUEUE
+
+
+@pytest.mark.parametrize("profile", [Profile.PREMIUM, Profile.RELAXED])
+def test_relaxed_and_premium_quotas_are_not_below_those_of_microsofts_emulator(profile: Profile) -> None:
+    limits = LIMITS[profile]
+    assert limits.entities_max > MS_EMULATOR.entities_max
+    assert limits.connections_max > MS_EMULATOR.connections_max
+    assert limits.message_bytes_max > MS_EMULATOR.message_bytes_max
+
+
+# ---------------------------------------------------------------- single properties
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"lock_duration_ms": 4_999}, Violation("LockDuration", "PT4.999S", "PT5S to PT5M")),
+        ({"lock_duration_ms": 300_001}, Violation("LockDuration", "PT5M0.001S", "PT5S to PT5M")),
+        ({"max_delivery_count": 0}, Violation("MaxDeliveryCount", "0", "1 to 2147483647")),
+        ({"default_ttl_ms": 999}, Violation("DefaultMessageTimeToLive", "PT0.999S", "PT1S or more")),
+        (
+            {"duplicate_window_ms": 19_999},
+            Violation("DuplicateDetectionHistoryTimeWindow", "PT19.999S", "PT20S to P7D"),
+        ),
+        (
+            {"duplicate_window_ms": 7 * DAY_MS + 1},
+            Violation("DuplicateDetectionHistoryTimeWindow", "P7DT0.001S", "PT20S to P7D"),
+        ),
+        ({"auto_delete_on_idle_ms": 299_999}, Violation("AutoDeleteOnIdle", "PT4M59.999S", "PT5M or more")),
+        (
+            {"max_size_mb": 1500},
+            Violation("MaxSizeInMegabytes", "1500", "one of 1024, 2048, 3072, 4096, 5120"),
+        ),
+        ({"max_message_bytes": 1024 * 1024}, Violation("MaxMessageSizeInKilobytes", "1024", "256 (fixed)")),
+        ({"user_metadata": "x" * 1025}, Violation("UserMetadata", "1025 characters long", "0 to 1024 characters")),
+        (
+            {"forward_to": "sb://host:5671/Q"},
+            Violation("ForwardTo", "'sb://host:5671/Q'", "another entity than this one"),
+        ),
+    ],
+)
+def test_a_queue_beyond_a_limit_is_told_the_property_the_value_and_what_is_allowed(
+    change: dict[str, object], expected: Violation
+) -> None:
+    assert validate_queue(replace(QUEUE, **change), STANDARD) == [expected]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lock_duration_ms": 5_000},
+        {"lock_duration_ms": 300_000},
+        {"max_delivery_count": 2**31 - 1},
+        {"default_ttl_ms": 1_000},
+        {"duplicate_window_ms": 20_000},
+        {"duplicate_window_ms": 7 * DAY_MS},
+        {"auto_delete_on_idle_ms": 300_000},
+        {"max_size_mb": 5120},
+        {"max_message_bytes": 256 * 1024},
+        {"user_metadata": "x" * 1024},
+        {"forward_to": "other"},
+    ],
+)
+def test_a_value_at_the_edge_of_a_limit_is_allowed(change: dict[str, object]) -> None:
+    assert validate_queue(replace(QUEUE, **change), STANDARD) == []  # type: ignore[arg-type]
+
+
+def test_every_violation_is_reported_not_only_the_first() -> None:
+    queue = replace(QUEUE, name="q?", lock_duration_ms=1, max_delivery_count=0)
+    found = [violation.property for violation in validate_queue(queue, STANDARD)]
+    assert found == ["Name", "LockDuration", "MaxDeliveryCount"]
+
+
+def test_microsofts_emulator_allows_no_unlimited_time_to_live() -> None:
+    queue = replace(_default_queue(Profile.MS_EMULATOR), default_ttl_ms=None)
+    assert validate_queue(queue, MS_EMULATOR) == [Violation("DefaultMessageTimeToLive", UNLIMITED_TEXT, "PT5M to PT1H")]
+
+
+def test_relaxed_allows_a_lock_of_one_second_and_no_less() -> None:
+    assert validate_queue(replace(QUEUE, lock_duration_ms=1_000), RELAXED) == []
+    assert validate_queue(replace(QUEUE, lock_duration_ms=999), RELAXED) == [
+        Violation("LockDuration", "PT0.999S", "PT1S to P1D")
+    ]
+
+
+def test_an_entity_with_message_sessions_cannot_forward() -> None:
+    queue = replace(QUEUE, requires_session=True, forward_to="other")
+    assert [violation.property for violation in validate_queue(queue, STANDARD)] == ["ForwardTo"]
+    assert validate_queue(replace(queue, forward_to=None, forward_dead_letters_to="other"), STANDARD) == []
+
+
+def test_a_topic_cannot_be_receive_disabled_nor_a_subscription_send_disabled() -> None:
+    topic = TopicDescription("t", status=EntityStatus.RECEIVE_DISABLED)
+    subscription = SubscriptionDescription("t", "s", status=EntityStatus.SEND_DISABLED)
+    assert [violation.property for violation in validate_topic(topic, STANDARD)] == ["Status"]
+    assert [violation.property for violation in validate_subscription(subscription, STANDARD)] == ["Status"]
+
+
+# ---------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize("name", ["q", "Q-1", "a/b/c", "under_score", "a.b", "masstransit~temp", "_skipped", "x" * 260])
+def test_a_name_that_the_cloud_takes_is_allowed(name: str) -> None:
+    assert validate_queue(replace(QUEUE, name=name), STANDARD) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "/a",
+        "a/",
+        "a//b",
+        "a b",
+        "a?b",
+        "a@b",
+        "-a",
+        "a-",
+        "x" * 261,
+        "$management",
+        "a/$x/b",
+        "t/Subscriptions/s",
+        "a\n",
+    ],
+)
+def test_a_name_that_cannot_be_addressed_is_refused(name: str) -> None:
+    assert [violation.property for violation in validate_queue(replace(QUEUE, name=name), STANDARD)] == ["Name"]
+
+
+def test_relaxed_takes_names_with_spaces_and_letters_of_any_script_but_none_that_an_address_cannot_carry() -> None:
+    for name in ("two words", "wörter", "日本", "-a-"):
+        assert validate_queue(replace(QUEUE, name=name), RELAXED) == []
+    for name in ("a//b", "/a", "a?b", "a/$x", " a", "a\x00b"):
+        assert [violation.property for violation in validate_queue(replace(QUEUE, name=name), RELAXED)] == ["Name"]
+
+
+def test_a_subscription_or_rule_name_holds_50_characters_and_no_slash() -> None:
+    for name, is_allowed in (("s" * 50, True), ("s" * 51, False), ("a/b", False), ("$Default", True), ("", False)):
+        subscription = SubscriptionDescription("t", name)
+        assert (validate_subscription(subscription, STANDARD) == []) is is_allowed
+        assert (validate_rule(RuleDescription(name), STANDARD) == []) is is_allowed
+
+
+# ---------------------------------------------------------------- rules
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (RuleDescription("r", SqlFilter("x" * 1025)), ["SqlExpression"]),
+        (RuleDescription("r", SqlFilter("")), ["SqlExpression"]),
+        (RuleDescription("r", CorrelationFilter()), ["CorrelationFilter"]),
+        (RuleDescription("r", action="x" * 1025), ["Action"]),
+        (RuleDescription("r", CorrelationFilter(label="a"), "SET a = 1"), []),
+        (RuleDescription("r", CorrelationFilter(properties={"a": 0})), []),
+        (RuleDescription("r", FalseFilter()), []),
+    ],
+)
+def test_a_rule_is_checked_for_length_and_emptiness(rule: RuleDescription, expected: list[str]) -> None:
+    assert [violation.property for violation in validate_rule(rule, STANDARD)] == expected
+
+
+# ---------------------------------------------------------------- partitions and sizes
+
+
+def test_p02_a_standard_namespace_holds_partitioned_and_unpartitioned_entities() -> None:
+    partitioned = replace(QUEUE, enable_partitioning=True)
+    assert validate_queue(QUEUE, STANDARD) == validate_queue(partitioned, STANDARD) == []
+    assert (partitions_of(QUEUE, STANDARD), partitions_of(partitioned, STANDARD)) == (1, 16)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_p03_a_partitioned_premium_namespace_takes_partitioned_entities_only(count: int) -> None:
+    limits = limits_for(Profile.PREMIUM, count)
+    partitioned = replace(QUEUE, enable_partitioning=True)
+    assert limits.partitioning is Partitioning.ALWAYS
+    assert validate_queue(partitioned, limits) == []
+    assert partitions_of(partitioned, limits) == count
+    assert [violation.property for violation in validate_queue(QUEUE, limits)] == ["EnablePartitioning"]
+
+
+def test_p03_an_unpartitioned_premium_namespace_takes_unpartitioned_entities_only() -> None:
+    assert validate_queue(QUEUE, PREMIUM) == []
+    partitioned = replace(QUEUE, enable_partitioning=True)
+    assert [violation.property for violation in validate_queue(partitioned, PREMIUM)] == ["EnablePartitioning"]
+
+
+@pytest.mark.parametrize(("profile", "count"), [(Profile.PREMIUM, 3), (Profile.STANDARD, 2), (Profile.PREMIUM, 0)])
+def test_p03_a_number_of_partitions_that_is_not_offered_is_refused(profile: Profile, count: int) -> None:
+    with pytest.raises(ValueError, match="partitions"):
+        limits_for(profile, count)
+
+
+def test_p04_a_partitioned_queue_of_5_gb_per_partition_is_shown_with_80_gb() -> None:
+    queue = replace(QUEUE, enable_partitioning=True, max_size_mb=5120)
+    assert aggregate_size_mb(queue, STANDARD) == 80 * 1024
+    assert aggregate_size_mb(replace(queue, enable_partitioning=False), STANDARD) == 5120
+    assert aggregate_size_mb(queue, limits_for(Profile.PREMIUM, 4)) == 5120
+
+
+def test_p04_premium_offers_sizes_up_to_80_gb() -> None:
+    sizes = [1, 2, 3, 4, 5, 10, 20, 40, 80]
+    assert [
+        violation for size in sizes for violation in validate_queue(replace(QUEUE, max_size_mb=size * 1024), PREMIUM)
+    ] == []
+    assert len(validate_queue(replace(QUEUE, max_size_mb=6 * 1024), PREMIUM)) == 1
+
+
+@pytest.mark.parametrize(
+    ("size_mb", "partitioned", "expected"),
+    [
+        (1024, True, 1024),
+        (5120, True, 5120),
+        (81920, True, 5120),
+        (49152, True, 3072),
+        (81920, False, 81920),
+        (999, True, 999),
+    ],
+)
+def test_p04_a_client_that_echoes_the_aggregate_size_means_the_size_per_partition(
+    size_mb: int, partitioned: bool, expected: int
+) -> None:
+    assert size_mb_from_client(size_mb, partitioned, STANDARD) == expected
+
+
+def test_p05_a_message_in_a_partitioned_premium_namespace_is_at_most_1_mb() -> None:
+    limits = limits_for(Profile.PREMIUM, 2)
+    large = replace(QUEUE, max_message_bytes=2 * MIB)
+    assert validate_queue(large, PREMIUM) == []
+    assert message_bytes_max(large, PREMIUM) == 2 * MIB
+    partitioned = replace(large, enable_partitioning=True)
+    assert [violation.property for violation in validate_queue(partitioned, limits)] == ["MaxMessageSizeInKilobytes"]
+    assert message_bytes_max(partitioned, limits) == MIB
+    assert message_bytes_max(QUEUE, STANDARD) == 256 * 1024
+
+
+# ---------------------------------------------------------------- descriptions as JSON
+
+
+QUEUES = [
+    QUEUE,
+    QueueDescription(
+        "Q.1", True, 5_000, 3, 3_600_000, True, 2048, 1024, True, True, 20_000, "a", "b", 300_000,
+        EntityStatus.SEND_DISABLED, "meta", False,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_a_queue_survives_the_catalog(queue: QueueDescription) -> None:
+    assert QueueDescription.from_json(json.loads(json.dumps(queue.to_json()))) == queue
+
+
+def test_a_topic_survives_the_catalog() -> None:
+    topic = TopicDescription("t", True, 1_000, 2048, None, True, 20_000, False, None, EntityStatus.DISABLED, "m", False)
+    assert TopicDescription.from_json(json.loads(json.dumps(topic.to_json()))) == topic
+
+
+def test_a_subscription_survives_the_catalog_with_rules_of_every_kind() -> None:
+    rules = (
+        RuleDescription("sql", SqlFilter("a = @b", {"@b": 2}), "SET x = 1"),
+        RuleDescription(
+            "correlation", CorrelationFilter(to="x", properties={"a": 1, "d": TypedText("dateTime", "2026-01-01")})
+        ),
+        RuleDescription("true", TrueFilter()),
+        RuleDescription("false", FalseFilter()),
+    )
+    subscription = SubscriptionDescription("t", "s", requires_session=True, rules=rules)
+    assert SubscriptionDescription.from_json(json.loads(json.dumps(subscription.to_json()))) == subscription
+
+
+def test_what_older_data_does_not_have_gets_its_default_and_what_newer_data_has_is_passed_over() -> None:
+    assert QueueDescription.from_json({"name": "q", "invented_later": 1}) == QUEUE
+    assert SubscriptionDescription.from_json({"topic_name": "t", "name": "s"}).rules == DEFAULT_RULES
+    assert RuleDescription.from_json({"name": "r"}) == RuleDescription("r", TrueFilter())
+
+
+# ---------------------------------------------------------------- durations
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("PT1M", 60_000), ("P14D", 14 * DAY_MS), ("PT1H", HOUR_MS), ("P1DT2H3M4.5S", 93_784_500), ("PT0.25S", 250),
+        ("PT0S", 0), ("P1W", 7 * DAY_MS), ("P1Y", 365 * DAY_MS), ("P1M", 30 * DAY_MS), ("PT90S", 90_000),
+        ("PT5.4775807S", 5_477),
+    ],
+)  # fmt: skip
+def test_an_iso_8601_duration_is_read_in_milliseconds(text: str, ms: int) -> None:
+    assert parse_duration(text) == ms
+    assert parse_duration(format_duration(ms)) == ms
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "P", "PT", "P1DT", "1M", "PT1", "PT-1S", "-PT1S", "pt1m", "PT1M ", "00:01:00", "P1S", "PT1S1M", "PT.5S"],
+)
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="ISO 8601"):
+        parse_duration(text)
+
+
+def test_a_number_of_absurd_length_is_no_duration() -> None:
+    with pytest.raises(ValueError, match="ISO 8601"):
+        parse_duration(f"PT{'9' * 10_000}S")
+
+
+@pytest.mark.parametrize("text", [UNLIMITED_TEXT, "P10675199DT2H48M5.477539S"])
+def test_the_longest_time_span_of_dotnet_and_what_python_makes_of_it_are_no_limit(text: str) -> None:
+    assert parse_limit(text) is None
+    assert format_duration(None) == UNLIMITED_TEXT
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"), [(60_000, "PT1M"), (DAY_MS, "P1D"), (0, "PT0S"), (250, "PT0.25S"), (90_061_000, "P1DT1H1M1S")]
+)
+def test_a_duration_is_written_in_its_shortest_form(ms: int, text: str) -> None:
+    assert format_duration(ms) == text
+
+
+def test_a_range_without_an_upper_bound_holds_no_limit_and_one_with_it_does_not() -> None:
+    assert None in Range(1)
+    assert None not in Range(1, 2)
+    assert [value in Range(1, 2) for value in (0, 1, 2, 3)] == [False, True, True, False]

@@ -1,0 +1,98 @@
+"""Messages as real clients encode them come back so that the same clients read what they wrote."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import proton
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus._pyamqp._decode import decode_payload
+from azure.servicebus._pyamqp._encode import encode_payload
+from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
+
+from emubus.broker.message import delivery_bytes, parse_message
+
+ENQUEUED_AT = 1767225600000
+EXPIRES_AT = ENQUEUED_AT + 60_000
+TOKEN = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+TAG = bytes.fromhex("33221100554477668899aabbccddeeff")
+
+
+def deliver(stored: bytes, lock_token: bytes | None = None) -> bytes:
+    return delivery_bytes(
+        stored,
+        sequence_number=17,
+        enqueued_at=ENQUEUED_AT,
+        delivery_count=2,
+        locked_until_at=ENQUEUED_AT + 30_000,
+        state=0,
+        partition_id=3,
+        enqueue_sequence_number=17,
+        lock_token=lock_token,
+    )
+
+
+def proton_message() -> proton.Message:
+    message = proton.Message(id=TOKEN, subject="s", group_id="session", correlation_id="c", ttl=5)
+    message.durable = True
+    values: Any = {"a": proton.ulong(1), "b": proton.timestamp(5), "c": 0.5, "d": proton.char("x")}
+    message.properties = values
+    message.annotations = {proton.symbol("x-opt-partition-key"): "session", proton.symbol("mine"): 1}
+    message.inferred = True
+    message.body = b"body" * 300
+    return message
+
+
+@pytest.mark.parametrize("expires_at", [None, EXPIRES_AT])
+def test_a_message_of_proton_comes_back_as_proton_wrote_it(expires_at: int | None) -> None:
+    sent = proton_message()
+    parsed = parse_message(bytes(sent.encode()))
+    assert (parsed.message_id, parsed.session_id, parsed.partition_key) == (str(TOKEN), "session", "session")
+    received: Any = proton.Message()
+    received.decode(deliver(parsed.stored(ENQUEUED_AT, expires_at)))
+    assert (received.id, received.subject, received.group_id) == (TOKEN, "s", "session")
+    assert (received.durable, received.delivery_count) == (True, 2)
+    assert received.properties == sent.properties
+    assert {key: type(value) for key, value in received.properties.items()} == {
+        "a": proton.ulong,
+        "b": proton.timestamp,
+        "c": float,
+        "d": proton.char,
+    }
+    assert bytes(received.body) == sent.body
+    assert received.expiry_time == (0 if expires_at is None else EXPIRES_AT / 1000)
+    assert received.ttl == (0 if expires_at is None else 60)
+
+
+def written_by_azure(**fields: Any) -> bytes:
+    output = bytearray()
+    message = ServiceBusMessage(b"body", **fields)
+    encode_payload(output, PyamqpTransport.to_outgoing_amqp_message(message.raw_amqp_message))
+    return bytes(output)
+
+
+@pytest.mark.parametrize("expires_at", [None, EXPIRES_AT])
+def test_a_message_of_the_python_sdk_is_read_back_by_the_python_sdk(expires_at: int | None) -> None:
+    data = written_by_azure(
+        message_id="id-1",
+        session_id="session",
+        partition_key="session",
+        subject="s",
+        application_properties={"a": 1, "b": "x"},
+    )
+    message = parse_message(data)
+    assert (message.message_id, message.session_id, message.partition_key) == ("id-1", "session", "session")
+    delivered = deliver(message.stored(ENQUEUED_AT, expires_at), lock_token=TAG)
+    read = decode_payload(memoryview(delivered))
+    assert read.header is not None
+    assert read.properties is not None
+    assert read.message_annotations is not None
+    assert read.header.delivery_count == 2
+    assert read.properties.message_id == b"id-1"
+    assert read.properties.absolute_expiry_time == expires_at
+    assert read.message_annotations[b"x-opt-sequence-number"] == 17
+    assert read.message_annotations[b"x-opt-partition-key"] == b"session"
+    assert read.application_properties == {b"a": 1, b"b": b"x"}
+    assert b"".join(bytes(part) for part in read.data or ()) == b"body"

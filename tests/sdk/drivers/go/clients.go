@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+const (
+	sdkModule  = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	retryDelay = 100 * time.Millisecond
+	tryTimeout = 10 * time.Second
+)
+
+var modes = map[string]azservicebus.ReceiveMode{
+	"peek-lock":          azservicebus.ReceiveModePeekLock,
+	"receive-and-delete": azservicebus.ReceiveModeReceiveAndDelete,
+}
+
+var subQueues = map[string]azservicebus.SubQueue{
+	"dead-letter":          azservicebus.SubQueueDeadLetter,
+	"transfer-dead-letter": azservicebus.SubQueueTransfer,
+}
+
+// clients is what the driver holds of the SDK: one client, a sender for each entity, and the open
+// receivers by their handles.
+type clients struct {
+	connectionString string
+	client           *azservicebus.Client
+	senders          map[string]*azservicebus.Sender
+	receivers        map[string]*receiver
+	receiversCount   int
+}
+
+func newClients(connectionString string) *clients {
+	return &clients{
+		connectionString: connectionString,
+		senders:          map[string]*azservicebus.Sender{},
+		receivers:        map[string]*receiver{},
+	}
+}
+
+// tryContext bounds a call: the SDK has no timeout of its own.
+func tryContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), tryTimeout)
+}
+
+func bounded(call func(context.Context) error) error {
+	limit, stop := tryContext()
+	defer stop()
+	return call(limit)
+}
+
+func (held *clients) opened() (*azservicebus.Client, error) {
+	if held.client != nil {
+		return held.client, nil
+	}
+	options := &azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{
+		MaxRetries:    1,
+		RetryDelay:    retryDelay,
+		MaxRetryDelay: retryDelay,
+	}}
+	var err error
+	held.client, err = azservicebus.NewClientFromConnectionString(held.connectionString, options)
+	return held.client, err
+}
+
+func (held *clients) hello(*request) (fields, error) {
+	version := ""
+	if info, known := debug.ReadBuildInfo(); known {
+		for _, module := range info.Deps {
+			if module.Path == sdkModule {
+				version = strings.TrimPrefix(module.Version, "v")
+			}
+		}
+	}
+	return fields{
+		"client":            "go",
+		"sdk":               "azservicebus " + version,
+		"property_types":    propertyTypes,
+		"modify_properties": true,
+		"peek_cursor":       true,
+	}, nil
+}
+
+func (held *clients) send(asked *request) (fields, error) {
+	messages := make([]*azservicebus.Message, len(asked.Messages))
+	for i := range asked.Messages {
+		messages[i] = asked.Messages[i].sdkMessage()
+	}
+	return held.withSender(asked.Entity, func(sender *azservicebus.Sender) (fields, error) {
+		switch asked.How {
+		case "single":
+			for _, message := range messages {
+				err := bounded(func(limit context.Context) error { return sender.SendMessage(limit, message, nil) })
+				if err != nil {
+					return nil, err
+				}
+			}
+			return fields{}, nil
+		case "list", "batch":
+			return fields{}, bounded(func(limit context.Context) error { return sendBatch(limit, sender, messages) })
+		}
+		return nil, fmt.Errorf("unknown how %q", asked.How)
+	})
+}
+
+func sendBatch(limit context.Context, sender *azservicebus.Sender, messages []*azservicebus.Message) error {
+	batch, err := sender.NewMessageBatch(limit, nil)
+	if err != nil {
+		return err
+	}
+	for _, message := range messages {
+		if err := batch.AddMessage(message, nil); err != nil {
+			return err
+		}
+	}
+	return sender.SendMessageBatch(limit, batch, nil)
+}
+
+func (held *clients) fillBatch(asked *request) (fields, error) {
+	var options azservicebus.MessageBatchOptions
+	if asked.MaxBytes != nil {
+		options.MaxBytes = *asked.MaxBytes
+	}
+	return held.withSender(asked.Entity, func(sender *azservicebus.Sender) (fields, error) {
+		var count int32
+		err := bounded(func(limit context.Context) error {
+			batch, err := sender.NewMessageBatch(limit, &options)
+			for err == nil {
+				err = batch.AddMessage(&azservicebus.Message{Body: madeBody(asked.BodyBytes)}, nil)
+			}
+			if !errors.Is(err, azservicebus.ErrMessageTooLarge) || batch.NumMessages() == 0 {
+				return err
+			}
+			count = batch.NumMessages()
+			return sender.SendMessageBatch(limit, batch, nil)
+		})
+		return fields{"count": count}, err
+	})
+}
+
+// withSender does work with the sender kept for the entity; after an error the sender is forgotten.
+func (held *clients) withSender(
+	entity string, work func(*azservicebus.Sender) (fields, error),
+) (fields, error) {
+	sender := held.senders[entity]
+	if sender == nil {
+		client, err := held.opened()
+		if err != nil {
+			return nil, err
+		}
+		sender, err = client.NewSender(entity, nil)
+		if err != nil {
+			return nil, err
+		}
+		held.senders[entity] = sender
+	}
+	result, err := work(sender)
+	if err != nil {
+		delete(held.senders, entity)
+		// The error of the work is the one to tell.
+		_ = bounded(sender.Close)
+		return nil, err
+	}
+	return result, nil
+}
+
+func (held *clients) openReceiver(asked *request) (fields, error) {
+	mode, known := modes[asked.Mode]
+	if !known {
+		return nil, fmt.Errorf("unknown mode %q", asked.Mode)
+	}
+	options := &azservicebus.ReceiverOptions{ReceiveMode: mode}
+	if asked.SubQueue != nil {
+		if options.SubQueue, known = subQueues[*asked.SubQueue]; !known {
+			return nil, fmt.Errorf("unknown sub_queue %q", *asked.SubQueue)
+		}
+	}
+	client, err := held.opened()
+	if err != nil {
+		return nil, err
+	}
+	var made *azservicebus.Receiver
+	if asked.Subscription != nil {
+		made, err = client.NewReceiverForSubscription(asked.Entity, *asked.Subscription, options)
+	} else {
+		made, err = client.NewReceiverForQueue(asked.Entity, options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	held.receiversCount++
+	name := fmt.Sprintf("r%d", held.receiversCount)
+	held.receivers[name] = &receiver{
+		client:   made,
+		locks:    mode == azservicebus.ReceiveModePeekLock,
+		messages: map[string]*azservicebus.ReceivedMessage{},
+	}
+	return fields{"receiver": name}, nil
+}
+
+func (held *clients) closeReceiver(asked *request) (fields, error) {
+	found, known := held.receivers[asked.Receiver]
+	if !known {
+		return nil, fmt.Errorf("unknown receiver %q", asked.Receiver)
+	}
+	delete(held.receivers, asked.Receiver)
+	return fields{}, bounded(found.client.Close)
+}
+
+// reset closes the client, and with it every sender and receiver; the next use makes a new one.
+func (held *clients) reset(*request) (fields, error) {
+	client := held.client
+	held.client = nil
+	clear(held.senders)
+	clear(held.receivers)
+	if client == nil {
+		return fields{}, nil
+	}
+	return fields{}, bounded(client.Close)
+}

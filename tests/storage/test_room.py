@@ -1,0 +1,195 @@
+"""Room: the map grows ahead of a batch, and where there is none the batch is refused whole."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from emubus.storage import Durability, Store, StoreError, StoreFull, check_store, lmdb_store, open_store
+from emubus.storage.contract import PAGES_KEPT_BYTES_MAX
+
+OpenStore = Callable[..., Store]
+
+KB = b"v" * 1024
+LAST = b"\xff" * 8
+MIB = 1024 * 1024
+
+
+@contextmanager
+def files_limited_to(size_bytes: int) -> Iterator[None]:
+    """Let no file of this process grow beyond this, as a full disk would; reads and overwrites still work."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def put_rows(store: Store, start: int, count: int, value: bytes = KB) -> None:
+    with store.begin(count * (len(value) + 4)) as batch:
+        for number in range(start, start + count):
+            batch.put("rows", number.to_bytes(4, "big"), value)
+        batch.commit()
+
+
+def row_count(store: Store) -> int:
+    with store.view() as view:
+        return len(view.scan("rows", b"", LAST, 10**6))
+
+
+def test_a_store_grows_beyond_its_first_map(open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lmdb_store, "MAP_BYTES_START", MIB)
+    monkeypatch.setattr(lmdb_store, "MAP_SLACK_BYTES", MIB // 4)
+    store = open_lmdb()
+    for batch in range(20):
+        put_rows(store, batch * 1000, 1000)
+    assert row_count(store) == 20_000
+
+
+def test_one_batch_larger_than_the_first_map_fits(open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lmdb_store, "MAP_BYTES_START", MIB)
+    store = open_lmdb()
+    put_rows(store, 0, 30, b"v" * MIB)
+    assert row_count(store) == 30
+
+
+def test_a_store_that_has_grown_opens_again(open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lmdb_store, "MAP_BYTES_START", MIB)
+    store = open_lmdb()
+    put_rows(store, 0, 3000)
+    store.close()
+    store = open_lmdb()
+    put_rows(store, 3000, 3000)
+    assert row_count(store) == 6000
+
+
+def test_a_batch_that_expected_too_little_is_refused_and_fits_the_next_time(
+    open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lmdb_store, "MAP_BYTES_START", MIB)
+    monkeypatch.setattr(lmdb_store, "MAP_SLACK_BYTES", 0)
+    store = open_lmdb()
+    put_rows(store, 0, 10)
+    refused = 0
+    while row_count(store) < 2000:
+        try:
+            with store.begin(0) as batch:
+                for number in range(2000):
+                    batch.put("rows", number.to_bytes(4, "big"), KB)
+                batch.commit()
+        except StoreFull:
+            refused += 1
+            assert row_count(store) == 10
+    assert refused in (2, 3)  # 1 -> 2 -> 4 -> 8 MiB
+
+
+def test_a_store_at_its_limit_refuses_the_batch_whole_and_takes_others_once_there_is_room(
+    open_lmdb: OpenStore, tmp_path: Path
+) -> None:
+    store = open_lmdb(map_bytes_max=2 * MIB)
+    put_rows(store, 0, 500)
+    with pytest.raises(StoreFull, match=r"store .*/store: .*full.* \(at most 2097152\)"):
+        put_rows(store, 500, 2000)
+    assert row_count(store) == 500
+    with store.begin(0) as batch:
+        for number in range(400):
+            batch.delete("rows", number.to_bytes(4, "big"))
+        batch.commit()
+    for _ in range(3):  # freed pages can be used again one commit later
+        put_rows(store, 0, 100)
+    assert row_count(store) == 200
+    store.close()
+    assert check_store(tmp_path / "store").problems == []
+
+
+@pytest.mark.parametrize("durability", [Durability.FULL, Durability.PROCESS], ids=str)
+def test_a_full_disk_refuses_the_batch_whole_and_the_store_goes_on_when_there_is_room(
+    open_lmdb: OpenStore, tmp_path: Path, durability: Durability
+) -> None:
+    store = open_lmdb(durability)
+    put_rows(store, 0, 300)
+    size_bytes = (tmp_path / "store" / "data.mdb").stat().st_size
+    with files_limited_to(size_bytes + 100_000):
+        for _ in range(2):
+            with pytest.raises(StoreFull, match=r"store .*/store: commit failed: no room for its file"):
+                put_rows(store, 300, 1000)
+            assert row_count(store) == 300
+        put_rows(store, 300, 10)  # what fits is taken meanwhile
+        assert row_count(store) == 310
+        store.close()
+        store = open_lmdb(durability)  # and a store opens on a full disk
+        assert row_count(store) == 310
+    put_rows(store, 310, 1000)
+    assert row_count(store) == 1310
+    store.close()
+    assert check_store(tmp_path / "store").problems == []
+
+
+def test_a_store_that_finds_no_room_at_its_first_opening_says_so(tmp_path: Path) -> None:
+    with files_limited_to(4096), pytest.raises(StoreFull, match="can't open it: no room for its file"):
+        open_store(tmp_path / "store", ["rows"], Durability.FULL)
+    store = open_store(tmp_path / "store", ["rows"], Durability.FULL)
+    put_rows(store, 0, 1)
+    store.close()
+
+
+def mapped_resident_bytes(data_file: Path) -> int:
+    """Return how much of the file this process has resident through its map of it."""
+    total, ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line[0] in "0123456789abcdef":
+            ours = line.endswith(os.fspath(data_file))
+        elif ours and line.startswith("Rss:"):
+            total += int(line.split()[1]) * 1024
+    return total
+
+
+def test_a_backlog_written_and_read_stays_out_of_memory(
+    open_lmdb: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lmdb_store, "FILE_RESIDENT_BYTES_MAX", 0)
+    data_file = tmp_path / "store" / "data.mdb"
+    store = open_lmdb()
+    resident: list[int] = []
+    for batch in range(300):
+        put_rows(store, batch * 64, 64)
+        resident.append(mapped_resident_bytes(data_file) if batch % 10 == 0 else 0)
+    for start in range(0, 300 * 64, 64):
+        with store.view() as view:
+            assert len(view.scan("rows", start.to_bytes(4, "big"), LAST, 64)) == 64
+        resident.append(mapped_resident_bytes(data_file) if start % 640 == 0 else 0)
+    assert data_file.stat().st_size > 30 * MIB
+    assert 0 < max(resident) < PAGES_KEPT_BYTES_MAX + MIB
+
+
+def test_opening_a_store_does_not_read_its_backlog(open_lmdb: OpenStore, tmp_path: Path) -> None:
+    store = open_lmdb()
+    put_rows(store, 0, 20_000)
+    store.close()
+    store = open_lmdb()
+    assert mapped_resident_bytes(tmp_path / "store" / "data.mdb") < MIB
+    assert (tmp_path / "store" / "data.mdb").stat().st_size > 20 * MIB
+
+
+def test_a_store_that_cannot_be_mapped_is_a_store_error_and_heals(
+    open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_lmdb()
+    put_rows(store, 0, 10)
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + 512 * MIB, hard))
+    try:
+        with pytest.raises(StoreError, match="can't map"):
+            store.begin(2048 * MIB)
+        assert row_count(store) == 10
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    put_rows(store, 10, 10)
+    assert row_count(store) == 20
