@@ -1,1 +1,16 @@
-"""The wire adapter: AMQP 1.0 as Service Bus SDKs speak it. Knows Proton and the broker's verbs, decides nothing."""
+"""The wire adapter: AMQP 1.0 as Service Bus SDKs speak it. Knows Proton and the broker's verbs, decides nothing.
+
+How a byte travels: `listener` accepts a `connection`; `sasl` has the first word; `frames` cuts the input into whole
+frames and notes what Proton wouldn't show; `engine` is Proton behind readable names; `fastpath` is everything that
+happens once per message. `attach` decides what a link becomes: `incoming` and `outgoing` for messages, `requests` for
+the nodes `cbs` and `management`. `outcomes` is the table of settlements, `limits` the table of limits, `ports` what is
+asked of the broker.
+
+Proton is a sans-I/O engine here (bytes in, events out, bytes out); its reactor isn't used. Delivery policy, locks and
+limits of entities are the broker's: links map deliveries to lock tokens and back, nothing more (R5, R9).
+"""
+
+from .limits import Limits
+from .listener import AmqpListener
+
+__all__ = ["AmqpListener", "Limits"]

@@ -187,6 +187,8 @@ class Connection(asyncio.Protocol):
         if self._flush_scheduled:  # a flow in `data` must not take back the credit of what is about to be written
             self._flush()
         for piece, kind in self._reader.feed(data):
+            if kind:  # what this frame causes must be the next event
+                run_events(engine, self.links, self._control)
             if kind is Kind.OPEN:
                 piece = self._opening(piece)
             if not engine.push(piece):

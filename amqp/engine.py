@@ -261,16 +261,17 @@ def session_of(link: Pointer) -> Pointer:
 
 
 def set_condition(condition: Pointer, error: BrokerError) -> None:
-    """Write an error; its text must not hold NUL characters, which would end it."""
+    """Write an error, always with an info map: without one Proton leaves the field out and Python looks for it."""
     lib.pn_condition_clear(condition)
     lib.pn_condition_set_name(condition, _c_text(error.condition.value))
     lib.pn_condition_set_description(condition, _c_text(error.description))
-    if error.info:
-        _put(lib.pn_condition_info(condition), encode_map(error.info))
+    _put(lib.pn_condition_info(condition), encode_map(error.info) if error.info else _EMPTY_MAP)
 
 
 def value_of(data: Pointer) -> object:
-    """The value in one of Proton's data objects; None when it is empty."""
+    """The value in one of Proton's data objects; None when it is empty or wasn't made."""
+    if not data:
+        return None
     size = lib.pn_data_encoded_size(data)
     if size <= 0:
         return None

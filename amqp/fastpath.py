@@ -361,7 +361,7 @@ def _too_large(size_bytes: int, bytes_max: int) -> BrokerError:
 
 def link_credit(pointer: Pointer) -> int:
     """The credit that is left on a link, as Proton counts it."""
-    return max(0, _credit(pointer))
+    return max(0, int(_credit(pointer)))
 
 
 def drain_or_answer(pointer: Pointer, session: Pointer) -> None:

@@ -12,6 +12,7 @@ A connection owns one reader and perhaps one padder.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
@@ -23,14 +24,14 @@ from ..broker.errors import BrokerError
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
-BATCH_FORMAT: Final = 0x80013700
-_BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"
+_BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"  # a message-format of 0x80013700
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 _REJECTED, _ERROR = 0x25, 0x1D
+_TRANSFER_HEAD: Final = bytes((0, 0x53, TRANSFER))
 
 _HEADER: Final = Struct(">IBBH")
-_size_at = Struct(">I").unpack_from
+_size_at: Callable[..., tuple[int]] = Struct(">I").unpack_from
 
 
 class Kind(IntEnum):
@@ -43,6 +44,8 @@ class Kind(IntEnum):
     """One frame: a flow that wants an answer (drain or echo)."""
     OPEN = 3
     """One frame: the peer's `open`."""
+    LATE = 4
+    """Never given out: a frame on a channel that its sender has ended."""
 
 
 class FrameReader:
@@ -50,14 +53,17 @@ class FrameReader:
 
     Frames that need attention come as pieces of their own; everything between them stays together. A frame that can't
     be one (too large, too short) goes through as it is, with all that follows: Proton's answer to it is the right one.
+    Frames on a channel that the client itself has ended are left out: Python sends detaches and dispositions there,
+    and Proton would close the connection for it.
     """
 
-    __slots__ = ("_broken", "_frame_bytes_max", "_rest")
+    __slots__ = ("_broken", "_ended", "_frame_bytes_max", "_rest")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._rest = bytearray()
         self._broken = False
+        self._ended: set[bytes] = set()
 
     def feed(self, data: bytes) -> list[tuple[bytes, Kind]]:
         """The pieces that `data` completes, in order."""
@@ -86,20 +92,13 @@ class FrameReader:
             stop = pos + size
             if stop > end:
                 break
-            if size > 10:
-                kind = Kind.PLAIN
-                code = data[pos + 10]
-                if data[pos + 9] != 0x53 or data[pos + 4] != 2:
-                    kind = _slow_kind(data, pos, stop)
-                elif code == TRANSFER:
-                    if has_batch and data.find(_BATCH_FIELD, pos, stop) >= 0:
-                        kind = _kind(code, data, pos + 11, stop)
-                elif code in (FLOW, OPEN):
-                    kind = _kind(code, data, pos + 11, stop)
+            if size > 10 and (has_batch or self._ended or data[pos + 8 : pos + 11] != _TRANSFER_HEAD):
+                kind = self._look(data, pos, stop)
                 if kind:
                     if pos > start:
                         pieces.append((data[start:pos], Kind.PLAIN))
-                    pieces.append((data[pos:stop], kind))
+                    if kind is not Kind.LATE:
+                        pieces.append((data[pos:stop], kind))
                     start = stop
             pos = stop
         if pos > start:
@@ -108,38 +107,59 @@ class FrameReader:
             self._rest += data[pos:]
         return pieces
 
+    def _look(self, data: bytes, pos: int, stop: int) -> Kind:
+        """The kind of one frame; keeps the account of ended channels."""
+        code, at = _performative(data, pos, stop)
+        channel = data[pos + 6 : pos + 8]
+        if code == BEGIN:
+            self._ended.discard(channel)
+        elif channel in self._ended and code not in (OPEN, CLOSE):
+            return Kind.LATE
+        elif code == END:
+            self._ended.add(channel)
+        if code == TRANSFER:
+            return Kind.BATCH if _is_batch(data, at, stop) else Kind.PLAIN
+        if code == FLOW:
+            return Kind.ASKS if _asks(data, at, stop) else Kind.PLAIN
+        return Kind.OPEN if code == OPEN else Kind.PLAIN
 
-def _slow_kind(data: bytes, pos: int, stop: int) -> Kind:
-    """The kind of a frame with an extended header or a descriptor in an unusual encoding."""
-    try:
-        at = pos + 4 * data[pos + 4]
-        if at < pos + 8 or at + 3 > stop or data[at] != 0:
-            return Kind.PLAIN
-        if data[at + 1] == 0x53:
-            return _kind(data[at + 2], data, at + 3, stop)
-        if data[at + 1] == 0x80:
-            return _kind(int.from_bytes(data[at + 2 : at + 10], "big"), data, at + 10, stop)
-    except IndexError:
-        pass
-    return Kind.PLAIN
+
+def _performative(data: bytes, pos: int, stop: int) -> tuple[int, int]:
+    """The code of the performative in a frame and where its list begins; -1 if it isn't one Proton would know."""
+    at = pos + 4 * data[pos + 4]
+    if data[at : at + 2] == b"\x00\x53" and at + 3 <= stop:
+        return data[at + 2], at + 3
+    if data[at : at + 2] == b"\x00\x80" and at + 10 <= stop:
+        return int.from_bytes(data[at + 2 : at + 10], "big"), at + 10
+    return -1, stop
 
 
-def _kind(code: int, data: bytes, at: int, stop: int) -> Kind:
-    """The kind of the performative `code` whose list begins at `at`; malformed ones are Proton's business."""
-    if code == OPEN:
-        return Kind.OPEN
+def _is_batch(data: bytes, at: int, stop: int) -> bool:
+    """Whether a transfer has the batch format."""
+    if data.find(_BATCH_FIELD, at, stop) < 0:
+        return False
     try:
         frame = data[at:stop]
         count, pos, _ = _open_list(frame)
-        if code == TRANSFER and count > 3:
-            return Kind.BATCH if _number(frame, skip(frame, pos, 3)) == BATCH_FORMAT else Kind.PLAIN
-        if code == FLOW and count > 8:
-            pos = skip(frame, pos, 8)
-            if _is_true(frame, pos) or (count > 9 and _is_true(frame, skip(frame, pos))):
-                return Kind.ASKS
+        if count < 4:
+            return False
+        pos = skip(frame, pos, 3)
+        return frame[pos : pos + 5] == _BATCH_FIELD
     except (BrokerError, IndexError, StructError):
-        pass
-    return Kind.PLAIN
+        return False  # Proton will say what is wrong
+
+
+def _asks(data: bytes, at: int, stop: int) -> bool:
+    """Whether a flow says drain or echo."""
+    try:
+        frame = data[at:stop]
+        count, pos, _ = _open_list(frame)
+        if count < 9:
+            return False
+        pos = skip(frame, pos, 8)
+        return _is_true(frame, pos) or (count > 9 and _is_true(frame, skip(frame, pos)))
+    except (BrokerError, IndexError, StructError):
+        return False
 
 
 def with_lower_frame_size(frame: bytes, by: int) -> bytes:
@@ -167,10 +187,6 @@ def _open_list(data: bytes, at: int = 0) -> tuple[int, int, int]:
     if constructor == 0xD0:
         return _size_at(data, at + 5)[0], at + 9, at + 5 + _size_at(data, at + 1)[0]
     raise IndexError
-
-
-def _number(data: bytes, at: int) -> int:
-    return _size_at(data, at + 1)[0] if data[at] == 0x70 else -1
 
 
 def _is_true(data: bytes, at: int) -> bool:

@@ -86,8 +86,14 @@ class Broker(ABC):
         end(self.process)
         self.process = None
 
+    def check_alive(self) -> None:
+        """Raise BrokerError, with the end of its log, if the process has died."""
+        if self.process is not None and self.process.poll() is not None:
+            raise BrokerError(f"{self.name} died, status {self.process.returncode}:\n{self._log_end()}")
+
     def memory(self) -> Memory:
-        """What the process holds now."""
+        """What the process holds now. Raises BrokerError."""
+        self.check_alive()
         status = Path(f"/proc/{self.pid}/status").read_text()
         kib = {name: int(value) for name, value in re.findall(r"^(VmRSS|RssAnon|RssFile):\s+(\d+) kB", status, re.M)}
         return Memory(kib["VmRSS"] / 1024, kib["RssAnon"] / 1024, kib["RssFile"] / 1024)
@@ -110,7 +116,10 @@ class Broker(ABC):
                 break
             time.sleep(LOG_POLL_S)
         self.stop()
-        raise BrokerError(f"{self.name} did not get ready:\n{self.log.read_text(errors='replace')[-2000:]}")
+        raise BrokerError(f"{self.name} did not get ready:\n{self._log_end()}")
+
+    def _log_end(self) -> str:
+        return self.log.read_text(errors="replace")[-2000:]
 
 
 class Emubus(Broker):
@@ -325,6 +334,7 @@ def load(broker: Broker, mode: str, kind: str, messages: int, size_bytes: int, *
     cpu_started_s = broker.cpu_s()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
+        broker.check_alive()
         raise BrokerError(f"{broker.name}, {kind}: {done.stderr.strip()}")
     figures = json.loads(done.stdout)
     figures["broker_cpu_us"] = (broker.cpu_s() - cpu_started_s) * 1e6 / messages

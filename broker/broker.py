@@ -51,10 +51,15 @@ class Broker:
 
     # ---- life
 
-    def start(self, topology: Topology) -> None:
-        """Merge `topology` into the catalog and begin to work; CatalogError if they contradict each other."""
+    def start(self, topology: Topology, *, only_if_new: bool = False) -> None:
+        """Merge `topology` into the catalog and begin to work; CatalogError if they contradict each other.
+
+        With `only_if_new` the topology is for a namespace that never started before: what was deleted stays deleted.
+        """
+        is_new = self._catalog.store_count is None
         self._catalog.fix_store_count(len(self._workers))
-        self._catalog.merge(topology)
+        if is_new or not only_if_new:
+            self._catalog.merge(topology)
         for entry in self._catalog.queues():
             self._add(entry)
         for worker in self._workers:

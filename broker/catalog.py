@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..storage import Batch, Store
+from . import sentences
 from .description import QueueDescription, Topology, entity_key
-from .errors import BrokerError, Condition
 
 ENTITIES = "entities"
 NAMESPACE = "namespace"
@@ -47,10 +47,14 @@ class Catalog:
         self._store = store
         self._queues: dict[str, QueueEntry] = {}
         self._next_id = 1
+        self.store_count: int | None = None  # of the namespace; None before its first start
         with store.view() as view:
             next_id = view.get(NAMESPACE, _NEXT_ID)
             if next_id is not None:
                 self._next_id = int(next_id)
+            store_count = view.get(NAMESPACE, _STORE_COUNT)
+            if store_count is not None:
+                self.store_count = int(store_count)
             for _, value in view.scan(ENTITIES, QUEUE_KIND.encode(), b"r", _ENTITIES_MAX):
                 row = json.loads(value)
                 entry = QueueEntry(row["id"], QueueDescription.from_json(row["description"]))
@@ -58,15 +62,14 @@ class Catalog:
 
     def fix_store_count(self, count: int) -> None:
         """Remember the number of messaging stores at the first start; CatalogError if it is another one now."""
-        with self._store.view() as view:
-            known = view.get(NAMESPACE, _STORE_COUNT)
-        if known is None:
+        if self.store_count is None:
             batch = self._store.begin(_COMMIT_BYTES)
             batch.put(NAMESPACE, _STORE_COUNT, str(count).encode())
             batch.commit()
-        elif int(known) != count:
+            self.store_count = count
+        elif self.store_count != count:
             raise CatalogError(
-                f"the data folder was made with {int(known)} messaging stores and the profile asks for {count}; "
+                f"the data folder was made with {self.store_count} messaging stores and the profile asks for {count}; "
                 "the number is fixed when a namespace is created: use another profile or another folder"
             )
 
@@ -95,10 +98,7 @@ class Catalog:
     def create_queue(self, description: QueueDescription) -> QueueEntry:
         """Add a queue; BrokerError (entity-already-exists) if the name is taken. Blocks for one commit."""
         if self.queue(description.name) is not None:
-            raise BrokerError(
-                Condition.ENTITY_ALREADY_EXISTS,
-                f"The messaging entity 'sb://emubus/{description.name}' already exists.",
-            )
+            raise sentences.already_exists(description.name)
         batch = self._store.begin(_COMMIT_BYTES)
         entry = self._put(description, batch)
         assert entry is not None

@@ -73,7 +73,7 @@ __all__ = [
 NESTING_MAX: Final = 64
 """How deep lists, maps, arrays and descriptions may lie in each other; real clients refuse more, too."""
 
-ZERO_WIDTH_ELEMENTS_MAX: Final = 64
+ZERO_WIDTH_ELEMENTS_MAX: Final = 16
 """Elements of an array whose element type takes no bytes (null, true, …): nothing else limits them."""
 
 

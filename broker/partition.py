@@ -428,7 +428,9 @@ class Partition:
         self._remove(lock.home, lock.number, old_bytes, unpack_head(record)[3], step)  # deferred messages don't expire
         self._put(home, lock.number, record, step)
 
-    def _dead_letter(self, home: Home, number: int, record: bytes, properties: Mapping[str, object], step: Step) -> None:
+    def _dead_letter(
+        self, home: Home, number: int, record: bytes, properties: Mapping[str, object], step: Step
+    ) -> None:
         """Move a message to the dead-letter queue, under a new number so that its order is the order of arrival."""
         version, delivery_count, enqueued_at, expires_at, enqueued_number = unpack_head(record)
         self._remove(home, number, len(record), expires_at, step)

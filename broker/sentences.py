@@ -10,13 +10,22 @@ from datetime import UTC, datetime
 
 from .errors import BrokerError, Condition
 
+AUTHORITY = "emubus"  # of the addresses in these texts; the service prints the namespace's host name
+
 
 def not_found(path: str) -> BrokerError:
     """The entity does not exist. JavaScript and Java match this sentence to tell it from a passing fault."""
     return BrokerError(
         Condition.NOT_FOUND,
-        f"The messaging entity 'sb://emubus/{path}' could not be found. "
+        f"The messaging entity 'sb://{AUTHORITY}/{path}' could not be found. "
         "To know more visit https://aka.ms/sbResourceMgrExceptions.",
+    )
+
+
+def already_exists(path: str) -> BrokerError:
+    """An entity of that name is there."""
+    return BrokerError(
+        Condition.ENTITY_ALREADY_EXISTS, f"The messaging entity 'sb://{AUTHORITY}/{path}' already exists."
     )
 
 
@@ -59,7 +68,7 @@ def disabled(path: str, status: str) -> BrokerError:
     """The entity exists but doesn't take (or give) messages now."""
     return BrokerError(
         Condition.ENTITY_DISABLED,
-        f"Messaging entity 'sb://emubus/{path}' is currently disabled ({status}).",
+        f"Messaging entity 'sb://{AUTHORITY}/{path}' is currently disabled ({status}).",
     )
 
 

@@ -128,9 +128,9 @@ def _route(parsed: argparse.Namespace) -> int:
     config = _config(parsed)
     topology, partition_count = config.topology, config.limits.partition_count
     if directory is not None:
-        from .server import read_topology
+        from .server import read_namespace
 
-        topology = read_topology(directory)
+        topology, partition_count = read_namespace(directory)
     entities: list[QueueDescription | TopicDescription] = [*topology.queues, *topology.topics]
     for entity in entities:
         if entity_key(entity.name) == entity_key(parsed.entity):

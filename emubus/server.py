@@ -24,11 +24,12 @@ from .broker.clock import Clock
 from .broker.description import Topology
 from .broker.http import HttpServer
 from .broker.records import TABLES
+from .broker.sentences import AUTHORITY
 from .config import Auth, Config
 from .failpoint import failpoint_hook
+from .logging import announce_ready
 from .storage import Durability, Store, StoreError, open_store
 
-READY_LINE = "Emulator Service is Successfully Up!"
 STOP_TIMEOUT_S = 4.0
 EXIT_OK, EXIT_FAILED, EXIT_BAD_CONFIG = 0, 1, 2
 
@@ -49,7 +50,7 @@ class StartError(Exception):
 
 
 class Server:
-    """One emubus: after `await start()` `amqp_port` and `http_port` are bound; `await stop()` leaves nothing running."""
+    """One emubus: after `await start()` its ports are bound, `await stop()` leaves nothing running."""
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
@@ -91,9 +92,9 @@ class Server:
         self.http_port = await http.start()  # first, so that /health answers 503 while the rest starts
         self._broker = self._open_broker()
         self._cleanup.callback(self.clock.close)
-        self._broker.start(config.topology)
+        self._broker.start(config.topology, only_if_new=config.config_file is None)
         self._cleanup.push_async_callback(self._broker.stop)
-        access = Access(config.keys, verify=config.auth is Auth.SAS)
+        access = Access(config.keys, verify=config.auth is Auth.SAS, authority=AUTHORITY)
         amqp = AmqpListener(self._broker, access, self.clock, config.host, config.amqp_port)
         self._cleanup.push_async_callback(amqp.stop)
         self.amqp_port = await amqp.start()
@@ -147,7 +148,7 @@ async def _serve(config: Config) -> None:
         profile=config.limits.profile.value,
         queues=sum(1 for _ in server.broker.queues()),
     )
-    log.info(READY_LINE)
+    announce_ready()
     await stopping.wait()
     log.info("stopping")
     try:
@@ -164,14 +165,17 @@ def check_data(folder: Path) -> int:
     return EXIT_OK if report.sound else EXIT_FAILED
 
 
-def read_topology(folder: Path) -> Topology:
-    """The entities in the data folder of a stopped emubus; StoreError if there are none or it is in use."""
+def read_namespace(folder: Path) -> tuple[Topology, int]:
+    """The entities in the data folder of a stopped emubus, and its number of messaging stores.
+
+    StoreError if the folder holds none or is in use.
+    """
     path = folder / "namespace"
     if not path.is_dir():
         raise StoreError(folder, "not a data folder of emubus: it has no folder 'namespace'")
     catalog = Catalog(open_store(path, CATALOG_TABLES, Durability.PROCESS))
     try:
-        return Topology(queues=tuple(entry.description for entry in catalog.queues()))
+        return Topology(queues=tuple(entry.description for entry in catalog.queues())), catalog.store_count or 1
     finally:
         catalog.close()
 

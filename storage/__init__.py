@@ -27,6 +27,7 @@ Where things are:
     memory_store.py  the store that leaves nothing behind, same contract
     opening.py       which durability is which store
     folder.py        one process per folder
+    data_file.py     is there room for the file, was its making finished
     resident.py      how much of the files is in memory; stores give pages back
     check.py         is a folder whole?
 

@@ -33,6 +33,10 @@ MAP_BYTES_MAX = 1024**4
 MAP_SLACK_BYTES = 16 * 1024 * 1024
 """Room on top of twice what a batch expects: 4096 pages, as a write first copies the pages on its path."""
 
+BATCH_BYTES_KEPT_MAX = 2 * 1024 * 1024
+"""After a batch that expected more, a store is opened anew: LMDB would keep the memory of its largest batch, twice
+these bytes, in every store for ever."""
+
 PAGES_KEPT_BYTES_MAX = 4 * 1024 * 1024
 """How much of its map a store may touch before it asks whether to give pages back; 64 MiB over 16 stores."""
 

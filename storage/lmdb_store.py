@@ -20,8 +20,6 @@ import contextlib
 import errno
 import importlib
 import os
-import resource
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -31,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import lmdb
 
 from .contract import (
+    BATCH_BYTES_KEPT_MAX,
     FILE_RESIDENT_BYTES_MAX,
     FORMAT_VERSION,
     KEY_BYTES_MAX,
@@ -46,6 +45,7 @@ from .contract import (
     checked_names,
     no_failpoint,
 )
+from .data_file import drop_unborn, is_full
 from .folder import FolderLock, make_folder, sync_folders
 from .resident import ResidentGauge
 
@@ -62,17 +62,14 @@ _FAULT_BYTES = 64 * 1024
 # Errors of the disk that mean "no room". A write past a file size limit (ulimit -f) is EFBIG.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-# A disk with less room than this counts as full when a write fails without saying why.
-_NEARLY_FULL_BYTES = 1024 * 1024
+# A value up to this size lies in its leaf, whatever the page size and its key (half a page of 4096 bytes holds both).
+_SMALL_BYTES = 1500
 
 # Names looked at in the main database: ours are fewer, and somebody else's may be millions.
 _NAMES_READ_MAX = 64
 
-# Where and how an LMDB file says that it is one: behind the header of its first page, in this machine's byte order.
-_MAGIC_AT, _MAGIC = 16, (0xBEEFC0DE).to_bytes(4, sys.byteorder)
-
 _META = META_TABLE.encode()
-_FORMAT_KEY, _TABLES_KEY = b"format", b"tables"
+_FORMAT_KEY, _TABLES_KEY, _TURN_KEY = b"format", b"tables", b"turn"
 
 
 class _Reader:
@@ -116,12 +113,14 @@ class LmdbStore:
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._commit_count = 0  # written by the committing thread; a reader has that of its state
         self._broken = False  # a commit failed: the environment is opened anew before its next use
-        self._grow = False  # a batch didn't fit: double at the next begin()
+        self._grow = False  # a batch didn't fit the map: double at the next begin()
+        self._cramped = False  # a batch found no room, in the map or on the disk
+        self._large_batch = False  # the last batch was: LMDB keeps the memory that it took
         self._closed = False
-        self.touched_bytes = 0  # upper bound of what this store touched of its map since it was last mapped
-        self._gauge = ResidentGauge()
+        self._touched_bytes = 0  # upper bound of what this store touched of its map since it was last mapped
         self._unsynced = make_folder(path)
         self._lock = FolderLock(path)
+        self._gauge = ResidentGauge()
         try:
             self._open()
         except BaseException:
@@ -137,7 +136,10 @@ class LmdbStore:
         if self._batch is not None and self._batch.state is not _OVER:
             raise StoreError(self.path, f"a batch is {self._batch.state}; one at a time")
         self._end_readers()
-        env = self._usable()
+        env = self._usable(self._large_batch)
+        self._large_batch = expected_bytes > BATCH_BYTES_KEPT_MAX
+        if self._cramped:
+            env = self._turn_pages(env)
         self._make_room(env, expected_bytes)
         try:
             # Opened now and not when a view is asked for: by then the commit may be writing the very page
@@ -151,7 +153,7 @@ class LmdbStore:
 
     def view(self) -> LmdbView:
         """Look at the committed state; see `contract.Store.view`."""
-        if self.touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._too_resident():
+        if self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._too_resident():
             self._end_readers()
             self._map_anew(self._usable(), self._map_bytes())
         if self._readers and self._readers[-1].commit_count == self._commit_count and not self._broken:
@@ -178,7 +180,7 @@ class LmdbStore:
 
     def read(self, txn: _Transaction, table: str, key: bytes) -> bytes | None:
         """Return one value as `txn` sees it."""
-        self.touched_bytes += _FAULT_BYTES
+        self._touched_bytes += _FAULT_BYTES
         try:
             return txn.get(key, None, self._dbs[table])
         except lmdb.BadValsizeError:
@@ -202,12 +204,12 @@ class LmdbStore:
                         touched_bytes += len(row[1])
         except lmdb.Error as error:
             raise self.refusal(f"can't read table {table}", error) from error
-        self.touched_bytes += 2 * touched_bytes  # leaves are half full when keys only grow
+        self._touched_bytes += 2 * touched_bytes  # leaves are half full when keys only grow
         return rows
 
     def write(self, txn: _Transaction, table: str, key: bytes, value: bytes) -> None:
         """Put one row. ValueError leaves the batch as it was, StoreError means that it can't be committed."""
-        self.touched_bytes += _FAULT_BYTES
+        self._touched_bytes += _FAULT_BYTES
         try:
             txn.put(key, value, db=self._dbs[table])
         except lmdb.BadValsizeError:
@@ -217,7 +219,7 @@ class LmdbStore:
 
     def remove(self, txn: _Transaction, table: str, key: bytes) -> bool:
         """Delete one row; False if it wasn't there."""
-        self.touched_bytes += _FAULT_BYTES
+        self._touched_bytes += _FAULT_BYTES
         try:
             return txn.delete(key, db=self._dbs[table])
         except lmdb.BadValsizeError:
@@ -245,23 +247,25 @@ class LmdbStore:
         if isinstance(error, StoreError):
             return error
         if isinstance(error, lmdb.MapFullError):
-            self._grow = True
+            self._grow = self._cramped = True
             reason = f"{doing}: the store is full, its map has {self._map_bytes()} bytes"
             return StoreFull(self.path, f"{reason} (at most {self._map_bytes_max})")
         if isinstance(error, lmdb.TxnFullError):
             return StoreFull(self.path, f"{doing}: the batch is too large for one transaction")
         code = error.code if isinstance(error, lmdb.Error) else getattr(error, "errno", None)
-        if code in _NO_ROOM or (code == errno.EIO and self._disk_is_full()):
+        if code in _NO_ROOM or (code == errno.EIO and is_full(self.path / DATA_FILE)):
+            self._cramped = True
             return StoreFull(self.path, f"{doing}: no room for its file ({error})")
         return StoreFailed(self.path, f"{doing}: {error}")
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _usable(self) -> lmdb.Environment:
-        """Return the environment, opened anew if a commit has failed: that may leave LMDB unusable."""
+    def _usable(self, anew: bool = False) -> lmdb.Environment:
+        """Return the environment, opened anew if asked for or if a commit has failed: LMDB may be unusable then."""
         if self._closed:
             raise StoreError(self.path, "is closed")
-        if self._broken or self._env is None:
+        if anew or self._broken or self._env is None:
+            self._broken = True  # until it is open
             self._end_readers()
             self._close_env()
             self._open()
@@ -272,7 +276,7 @@ class LmdbStore:
     def _open(self) -> None:
         full = self._durability is Durability.FULL
         try:
-            _drop_unborn(self.path / DATA_FILE)
+            drop_unborn(self.path / DATA_FILE)
             is_new = not (self.path / DATA_FILE).exists()
             self._env = lmdb.open(
                 str(self.path),
@@ -292,7 +296,7 @@ class LmdbStore:
             raise self.refusal("can't open it", error) from error
         if full and is_new:
             sync_folders(self.path, self._unsynced)
-        self.touched_bytes = 0
+        self._touched_bytes = 0
 
     def _make_room(self, env: lmdb.Environment, expected_bytes: int) -> None:
         """Grow the map if the batch might not fit, or map it anew when too much of it is resident.
@@ -307,8 +311,22 @@ class LmdbStore:
             needed = max(needed, old_size + 1)
         while size < needed and size < self._map_bytes_max:
             size = min(size * 2, self._map_bytes_max)
-        if size != old_size or (self.touched_bytes >= PAGES_KEPT_BYTES_MAX and self._too_resident()):
+        if size != old_size or (self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._too_resident()):
             self._map_anew(env, size)
+
+    def _turn_pages(self, env: lmdb.Environment) -> lmdb.Environment:
+        """Commit next to nothing, for the pages that the last commit has freed; return the environment to go on with.
+
+        A batch gets pages that were freed two commits before it. With no other room left it could wait for ever for
+        those of a commit just before it, since a batch that is refused doesn't count.
+        """
+        self._cramped = False
+        try:
+            with env.begin(write=True) as txn:
+                txn.put(_TURN_KEY, b"", db=env.open_db(_META, txn))
+        except lmdb.Error:
+            self._broken = True
+        return self._usable()
 
     def _map_anew(self, env: lmdb.Environment, size: int) -> None:
         """Unmap and map the file, which drops its pages from this process; no transaction may be open.
@@ -322,7 +340,7 @@ class LmdbStore:
             self._broken = True
             raise self.refusal(f"can't map {size} bytes", error) from error
         self._grow = False
-        self.touched_bytes = 0
+        self._touched_bytes = 0
 
     def _too_resident(self) -> bool:
         return self._gauge.file_bytes() > FILE_RESIDENT_BYTES_MAX
@@ -333,21 +351,6 @@ class LmdbStore:
 
     def _map_bytes(self) -> int:
         return self._env.info()["map_size"] if self._env is not None else 0
-
-    def _disk_is_full(self) -> bool:
-        """Tell "no room" from other failures: LMDB says EIO for a write that the kernel has cut short.
-
-        What did fit was written, so afterwards the disk is full, or the file as long as a file may be.
-        """
-        file_bytes_max = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-        try:
-            disk = os.statvfs(self.path)
-            file_bytes = (self.path / DATA_FILE).stat().st_size
-        except OSError:
-            return False
-        if file_bytes_max != resource.RLIM_INFINITY and file_bytes + self._page_bytes > file_bytes_max:
-            return True
-        return disk.f_bavail * disk.f_frsize < _NEARLY_FULL_BYTES
 
     def _end_readers(self) -> None:
         for reader in self._readers:
@@ -407,10 +410,11 @@ class LmdbView:
 class LmdbBatch:
     """The one writer; see `contract.Batch`."""
 
-    __slots__ = ("_store", "_txn", "state")
+    __slots__ = ("_large", "_store", "_txn", "state")
 
     def __init__(self, store: LmdbStore, txn: _Transaction) -> None:
         self._store = store
+        self._large: set[tuple[str, bytes]] = set()  # rows with large values that this batch has put
         self._txn: _Transaction | None = txn
         self.state = _OPEN
 
@@ -424,8 +428,15 @@ class LmdbBatch:
 
     def put(self, table: str, key: bytes, value: bytes) -> None:
         """Write or overwrite; see `contract.Batch.put`."""
+        txn = self._txn or self._refuse()
         try:
-            self._store.write(self._txn or self._refuse(), table, key, value)
+            if (table, key) in self._large:
+                # LMDB would write a smaller value over it and keep its pages, more than the value has need of.
+                # Readers don't mind, but py-lmdb's verifier, and so `check_store`, calls that damage.
+                self._store.remove(txn, table, key)
+            if len(value) > _SMALL_BYTES:
+                self._large.add((table, key))
+            self._store.write(txn, table, key, value)
         except StoreError:
             self._drop()
             raise
@@ -494,20 +505,6 @@ def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str]) -> di
         if added:
             txn.put(_TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
         return {table: env.open_db(table.encode(), txn) for table in tables}
-
-
-def _drop_unborn(data_file: Path) -> None:
-    """Remove a file whose making was cut short (full disk, power): no longer than two roots, it holds no commit.
-
-    LMDB would refuse it for ever. A file that isn't LMDB's is left for it to refuse.
-    """
-    try:
-        if data_file.stat().st_size <= 2 * os.sysconf("SC_PAGE_SIZE"):
-            head = data_file.read_bytes()
-            if not any(head) or head[_MAGIC_AT : _MAGIC_AT + 4] == _MAGIC:
-                data_file.unlink()
-    except FileNotFoundError:
-        pass
 
 
 def _table_names(env: lmdb.Environment) -> set[bytes]:

@@ -118,9 +118,10 @@ def test_clocks_and_random_numbers_have_one_source() -> None:
         if name in CLOCK_FILES:
             continue
         for node in ast.walk(tree):
-            named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-            if named and (node.value.id, node.attr) in CLOCK_CALLS | RANDOM_CALLS:
-                wrong.append(f"{name}:{node.lineno} {node.value.id}.{node.attr}")
+            match node:
+                case ast.Attribute(value=ast.Name(id=module), attr=attribute):
+                    if (module, attribute) in CLOCK_CALLS | RANDOM_CALLS:
+                        wrong.append(f"{name}:{node.lineno} {module}.{attribute}")
         wrong += [f"{name}:{line} random" for target, line in imported(name, tree) if target.split(".")[0] == "random"]
     assert wrong == []
 

@@ -133,11 +133,13 @@ class Driver:
         return answer
 
 
-def decoded(deliveries: Sequence[Delivery]) -> list[ProtonMessage]:
-    """The messages inside deliveries, as a client would read them."""
-    messages: list[ProtonMessage] = []
-    for delivery in deliveries:
-        message = ProtonMessage()
-        message.decode(delivery.payload)
-        messages.append(message)
-    return messages
+def decoded(deliveries: Sequence[Delivery]) -> list[Any]:
+    """The messages inside deliveries (Proton's Message), as a client would read them."""
+    return [read(delivery.payload) for delivery in deliveries]
+
+
+def read(payload: bytes) -> Any:
+    """One encoded message as Proton's Message."""
+    message = ProtonMessage()
+    message.decode(payload)
+    return message

@@ -14,7 +14,7 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Release
 from emubus.broker.records import Home
 
-from .driving import Driver, decoded, encoded
+from .driving import Driver, decoded, encoded, read
 
 QUEUE = QueueDescription("q", lock_duration_ms=30_000, max_delivery_count=3)
 DEAD = SubQueue.DEAD_LETTER
@@ -27,8 +27,8 @@ def driver() -> Iterator[Driver]:
     driver.check()
 
 
-def bodies(driver: Driver, count: int = 100, **options: object) -> list[str]:
-    return [bytes(message.body).decode() for message in decoded(driver.take(count, **options))]  # type: ignore[arg-type]
+def bodies(driver: Driver, count: int = 100) -> list[str]:
+    return [bytes(message.body).decode() for message in decoded(driver.take(count))]
 
 
 def test_messages_come_out_in_the_order_of_their_sequence_numbers(driver: Driver) -> None:
@@ -263,11 +263,7 @@ def test_peek_shows_every_state_in_order_and_locks_nothing(driver: Driver) -> No
 
 
 def decoded_state(payload: bytes) -> tuple[str, int]:
-    from proton import Message
-
-    message = Message()
-    message.decode(payload)
-    assert message.annotations is not None
+    message = read(payload)
     return bytes(message.body).decode(), message.annotations["x-opt-message-state"]
 
 

@@ -6,8 +6,9 @@ Not an SDK: Proton's own reactor, so that hundreds of deliveries are under way w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from proton import Delivery, Event, Message
+from proton import Delivery, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, Container
 
@@ -38,28 +39,28 @@ class Load(MessagingHandler):
         self._seen = 0
         self._ids: dict[Delivery, str] = {}
 
-    def on_start(self, event: Event) -> None:
+    def on_start(self, event: Any) -> None:
         connection = event.container.connect(self.url, reconnect=RECONNECT_NEVER, allowed_mechs="ANONYMOUS")
         for queue in self.queues:
             event.container.create_sender(connection, queue, options=AtLeastOnce())
             event.container.create_receiver(connection, queue, options=Peek())
 
-    def on_sendable(self, event: Event) -> None:
+    def on_sendable(self, event: Any) -> None:
         while event.sender.credit and self._sent < self.messages_max and event.sender.queued < 100:
             name = f"{self.prefix}-{self._sent}"
             self._sent += 1
             size = (self._sent * 37) % 700
             event.sender.send(Message(id=name, body=b"x" * size, durable=True, inferred=True), tag=name)
 
-    def on_accepted(self, event: Event) -> None:
+    def on_accepted(self, event: Any) -> None:
         if event.link.is_sender:
             self.told.accepted.add(event.delivery.tag)
 
-    def on_rejected(self, event: Event) -> None:
+    def on_rejected(self, event: Any) -> None:
         if event.link.is_sender:
             self.told.refused.append(event.delivery.tag)
 
-    def on_message(self, event: Event) -> None:
+    def on_message(self, event: Any) -> None:
         self._seen += 1
         if self._seen % 2:
             return  # stays locked: it must be there after the restart
@@ -68,25 +69,25 @@ class Load(MessagingHandler):
         self._ids[event.delivery] = name
         event.delivery.update(Delivery.ACCEPTED)
 
-    def on_settled(self, event: Event) -> None:
+    def on_settled(self, event: Any) -> None:
         if event.link.is_receiver:
             name = self._ids.pop(event.delivery, None)
             if name is not None and event.delivery.remote_state == Delivery.ACCEPTED:
                 self.told.settled.add(name)
 
-    def on_disconnected(self, event: Event) -> None:
+    def on_disconnected(self, event: Any) -> None:
         event.container.stop()
 
-    def on_transport_error(self, event: Event) -> None:
+    def on_transport_error(self, event: Any) -> None:
         event.container.stop()
 
 
 class Peek(AtLeastOnce):
     """Peek-lock: the receiver asks for confirmation of its settlements (rcv-settle-mode second)."""
 
-    def apply(self, link: object) -> None:
+    def apply(self, link: Any) -> None:
         super().apply(link)
-        link.rcv_settle_mode = 1  # type: ignore[attr-defined]
+        link.rcv_settle_mode = 1
 
 
 def run_until_killed(load: Load) -> Told:

@@ -7,6 +7,7 @@ only. A driver that dies fails its test and is started again for the next.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -62,9 +63,8 @@ _prepare_errors: dict[str, PrepareError] = {}
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the drivers of the selected tests here, where no test's time limit runs."""
-    parameters = {
-        parameter for item in session.items if hasattr(item, "callspec") for parameter in item.callspec.params.values()
-    }
+    specs = [getattr(item, "callspec", None) for item in session.items]
+    parameters = {parameter for spec in specs if spec is not None for parameter in spec.params.values()}
     for client in CLIENTS.values():
         if client.name in parameters:
             try:
@@ -112,7 +112,7 @@ def make_queue(partitioned: bool, server: EmubusServer, request: pytest.FixtureR
     names: list[str] = []
 
     def make(**options: Any) -> str:
-        names.append(f"{request.node.name}-{len(names)}".translate(str.maketrans("[]", "--")))
+        names.append(re.sub(r"[^a-z0-9.]+", "-", f"{request.node.name}-{len(names)}".lower()))
         server.create_queue(QueueDescription(names[-1], enable_partitioning=partitioned, **options))
         return names[-1]
 

@@ -37,6 +37,18 @@ def test_a_sound_store_is_whole_and_counted(folder: Path) -> None:
     assert (folder / "data.mdb").read_bytes() == before
 
 
+def test_a_large_value_made_smaller_in_the_same_batch_is_no_damage(tmp_path: Path) -> None:
+    store = open_store(tmp_path, ["rows"], Durability.PROCESS)
+    with store.begin(100_000) as batch:
+        for size_bytes in (9000, 4081, 4080, 1501, 1500, 0):
+            batch.put("rows", b"a", b"v" * size_bytes)
+            batch.put("rows", b"%d" % size_bytes, b"v" * 9000)
+            batch.put("rows", b"%d" % size_bytes, b"v" * size_bytes)
+        batch.commit()
+    store.close()
+    assert check_store(tmp_path).problems == []
+
+
 def test_a_store_in_use_is_not_checked(folder: Path) -> None:
     store = open_store(folder, ["rows", "index"], Durability.PROCESS)
     with pytest.raises(StoreError, match="in use"):

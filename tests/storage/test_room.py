@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 from collections.abc import Callable, Iterator
@@ -38,6 +39,16 @@ def put_rows(store: Store, start: int, count: int, value: bytes = KB) -> None:
         batch.commit()
 
 
+def filled(store: Store) -> int:
+    """Put rows until there is no room; return how many there are."""
+    for start in itertools.count(0, 64):
+        try:
+            put_rows(store, start, 64)
+        except StoreFull:
+            return start
+    raise AssertionError
+
+
 def row_count(store: Store) -> int:
     with store.view() as view:
         return len(view.scan("rows", b"", LAST, 10**6))
@@ -52,11 +63,13 @@ def test_a_store_grows_beyond_its_first_map(open_lmdb: OpenStore, monkeypatch: p
     assert row_count(store) == 20_000
 
 
-def test_one_batch_larger_than_the_first_map_fits(open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_larger_than_the_first_map_fit(open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lmdb_store, "MAP_BYTES_START", MIB)
     store = open_lmdb()
     put_rows(store, 0, 30, b"v" * MIB)
-    assert row_count(store) == 30
+    put_rows(store, 30, 5000)
+    put_rows(store, 5030, 5000)
+    assert row_count(store) == 10_030
 
 
 def test_a_store_that_has_grown_opens_again(open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,6 +141,27 @@ def test_a_full_disk_refuses_the_batch_whole_and_the_store_goes_on_when_there_is
     put_rows(store, 310, 1000)
     assert row_count(store) == 1310
     store.close()
+    assert check_store(tmp_path / "store").problems == []
+
+
+@pytest.mark.parametrize("limited_by", ["disk", "map"])
+def test_rows_deleted_from_a_full_store_make_room_for_the_next_batch(
+    open_lmdb: OpenStore, tmp_path: Path, limited_by: str
+) -> None:
+    """Though LMDB lets a batch use only pages that were freed two commits before it."""
+    limits = {"map_bytes_max": 4 * MIB} if limited_by == "map" else {}
+    store = open_lmdb(**limits)
+    with files_limited_to(4 * MIB):
+        count = filled(store)
+        with store.begin(0) as batch:
+            for number in range(count - 64):
+                batch.delete("rows", number.to_bytes(4, "big"))
+            batch.commit()
+        with pytest.raises(StoreFull):
+            put_rows(store, 0, count // 2)
+        put_rows(store, 0, count // 2)
+        assert row_count(store) == count // 2 + 64
+        store.close()
     assert check_store(tmp_path / "store").problems == []
 
 

@@ -39,6 +39,7 @@ CLIENT_OPTIONS: JSON = {
     "retry_backoff_max": 1,
     "try_timeout": 10,
     "timeout": 10,
+    "keep_alive": 0,  # its thread would make each close wait for up to a second
 }
 SUB_QUEUES = {
     "dead-letter": plain.ServiceBusSubQueue.DEAD_LETTER,

@@ -59,7 +59,7 @@ final class Errors {
         }
     }
 
-    /** Returns the {@code error} object of an answer. */
+    /** Returns the {@code error} object of an answer: of the exception that tells the kind, or of the outermost. */
     static ObjectNode write(Throwable error) {
         String kind = "other";
         String code = null;
@@ -69,6 +69,7 @@ final class Errors {
         for (Throwable link = error; link != null && seen.add(link); link = link.getCause()) {
             if ("other".equals(kind)) {
                 kind = kindOf(link);
+                shown = "other".equals(kind) ? shown : link;
             }
             if (code == null) {
                 code = codeOf(link);

@@ -1,0 +1,1 @@
+"""Tests of the wire adapter: two engines joined in memory, no sockets."""

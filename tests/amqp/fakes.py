@@ -1,0 +1,238 @@
+"""A broker of a few lines and a socket of none: what the adapter is tested against."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from emubus.broker.address import parse_address
+from emubus.broker.commands import Delivery, ReceiveMode
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.outcomes import Abandon, Outcome, Release
+from emubus.broker.sentences import lock_lost, not_found
+
+Done = Callable[[BrokerError | None], None]
+
+
+def token(number: int) -> bytes:
+    """A lock token; no UTF-8, as real ones are not."""
+    return b"\xff\xfe" + number.to_bytes(14, "big")
+
+
+class FakeQueue:
+    """Messages in order. What senders and receivers do is kept for the tests to look at."""
+
+    def __init__(self) -> None:
+        self.message_bytes_max = 256 * 1024
+        self.sent: list[tuple[bytes, bool]] = []
+        self.ready: deque[bytes] = deque()
+        self.locked: dict[bytes, bytes] = {}
+        self.settled: list[tuple[bytes, Outcome]] = []
+        self.consumers: list[FakeConsumer] = []
+        self.deferred: dict[int, bytes] = {}
+        self.error: BrokerError | None = None
+        self.waiting: list[Done] | None = None
+        """A list: outcomes wait in it until the test gives them. None: they are given at once."""
+        self._numbers = 0
+
+    def put(self, *payloads: bytes) -> None:
+        """Messages arrive."""
+        self.ready.extend(payloads)
+        self.hand_out()
+
+    def answer(self, done: Done | None) -> None:
+        if done is None:
+            return
+        if self.waiting is not None:
+            self.waiting.append(done)
+        else:
+            done(self.error)
+
+    def answer_all(self, error: BrokerError | None = None) -> None:
+        """Give every outcome that waits."""
+        waiting, self.waiting = self.waiting or [], []
+        for done in waiting:
+            done(error)
+
+    def hand_out(self) -> None:
+        for consumer in self.consumers:
+            count = min(consumer.credit, len(self.ready))
+            if count:
+                consumer.give([self.next_delivery(consumer.mode) for _ in range(count)])
+
+    def next_delivery(self, mode: ReceiveMode) -> Delivery:
+        self._numbers += 1
+        delivery = Delivery(token(self._numbers), self.ready.popleft(), self._numbers)
+        if mode is ReceiveMode.PEEK_LOCK:
+            self.locked[delivery.token] = delivery.payload
+        return delivery
+
+
+class FakeSender:
+    def __init__(self, queue: FakeQueue) -> None:
+        self.queue = queue
+        self.message_bytes_max = queue.message_bytes_max
+        self.batch_bytes_max = queue.message_bytes_max
+        self.closed = False
+
+    def send(self, data: bytes, *, batch: bool, done: Done) -> None:
+        if self.queue.error is None:
+            self.queue.sent.append((data, batch))
+        self.queue.answer(done)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeConsumer:
+    def __init__(
+        self, queue: FakeQueue, mode: ReceiveMode, deliver: Callable[[Sequence[Delivery]], None],
+        detached: Callable[[BrokerError], None],
+    ) -> None:
+        self.queue = queue
+        self.mode = mode
+        self.deliver = deliver
+        self.detached = detached
+        self.credit = 0
+        self.credits: list[int] = []
+        self.drains = 0
+        self.closed = False
+        queue.consumers.append(self)
+
+    def give(self, deliveries: Sequence[Delivery]) -> None:
+        self.credit -= len(deliveries)
+        self.deliver(deliveries)
+
+    def set_credit(self, count: int) -> None:
+        self.credit = count
+        self.credits.append(count)
+        self.queue.hand_out()
+
+    def drain(self, drained: Callable[[], None]) -> None:
+        self.drains += 1
+        self.queue.hand_out()
+        self.credit = 0
+        drained()
+
+    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
+        payload = self.queue.locked.pop(token, None)
+        if payload is None:
+            if done is not None:
+                done(lock_lost())
+            return
+        self.queue.settled.append((token, outcome))
+        if isinstance(outcome, Abandon | Release):
+            self.queue.ready.appendleft(payload)
+        self.queue.answer(done)
+
+    def close(self) -> None:
+        self.closed = True
+        self.queue.consumers.remove(self)
+
+
+class FakeBroker:
+    """Queues by name; `q` is always there."""
+
+    def __init__(self) -> None:
+        self.queues = {"q": FakeQueue()}
+        self.now_ms = 1_000_000
+        self.senders: list[FakeSender] = []
+
+    @property
+    def q(self) -> FakeQueue:
+        return self.queues["q"]
+
+    def find(self, address: str) -> FakeQueue:
+        parsed = parse_address(address)
+        queue = self.queues.get(parsed.path.lower())
+        if queue is None:
+            raise not_found(parsed.path)
+        return queue
+
+    def open_sender(self, address: str) -> FakeSender:
+        sender = FakeSender(self.find(address))
+        self.senders.append(sender)
+        return sender
+
+    def open_consumer(
+        self,
+        address: str,
+        *,
+        mode: ReceiveMode,
+        deliver: Callable[[Sequence[Delivery]], None],
+        detached: Callable[[BrokerError], None],
+    ) -> FakeConsumer:
+        return FakeConsumer(self.find(address), mode, deliver, detached)
+
+    async def peek(self, address: str, from_sequence_number: int, count: int, bytes_max: int) -> list[bytes]:
+        found: list[bytes] = []
+        for payload in list(self.find(address).ready)[max(0, from_sequence_number - 1) :][:count]:
+            if found and bytes_max < len(payload):
+                break
+            bytes_max -= len(payload)
+            found.append(payload)
+        return found
+
+    async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
+        if any(each not in self.find(address).locked for each in tokens):
+            raise lock_lost()
+        return [self.now_ms + 60_000 + index for index in range(len(tokens))]
+
+    async def settle(self, address: str, tokens: Sequence[bytes], outcome: Outcome) -> None:
+        queue = self.find(address)
+        for each in tokens:
+            if queue.locked.pop(each, None) is None:
+                raise lock_lost()
+            queue.settled.append((each, outcome))
+
+    async def receive_by_sequence_number(
+        self, address: str, numbers: Sequence[int], mode: ReceiveMode
+    ) -> list[Delivery]:
+        queue = self.find(address)
+        if any(number not in queue.deferred for number in numbers):
+            raise BrokerError(Condition.MESSAGE_NOT_FOUND, "The message does not exist.")
+        found = [Delivery(token(number), queue.deferred[number], number) for number in numbers]
+        if mode is ReceiveMode.PEEK_LOCK:
+            queue.locked.update({each.token: each.payload for each in found})
+        return found
+
+
+class FakeTransport(asyncio.Transport):
+    """The socket as the protocol sees it: what is written piles up in `output`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.output = bytearray()
+        self.writes = 0
+        self.closed = False
+        self.reading = True
+        self.high = 64 * 1024
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed, "written after close"
+        self.writes += 1
+        self.output += data
+
+    def take(self) -> bytes:
+        taken = bytes(self.output)
+        self.output.clear()
+        return taken
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high or self.high

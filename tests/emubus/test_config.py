@@ -1,0 +1,194 @@
+"""Command line, environment and defaults, as one configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emubus import config as config_module
+from emubus.broker.access import ALL_RIGHTS, DEFAULT_SHARED_KEY, SharedKey
+from emubus.broker.description import QueueDescription, Topology
+from emubus.broker.limits import HOUR_MS, LIMITS, Profile, limits_for
+from emubus.config import (
+    OPTIONS,
+    Auth,
+    Config,
+    ConfigError,
+    Failpoint,
+    LogFormat,
+    LogLevel,
+    load_config,
+)
+from emubus.storage.contract import Durability
+
+
+def complaint(arguments: dict[str, str | None], environment: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load_config(arguments, environment or {})
+    return str(raised.value)
+
+
+def write(path: Path, queue: str, more: str = "") -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'{{"UserConfig": {{"Namespaces": [{{"Name": "ns", "Queues": [{{"Name": "{queue}"}}]{more}}}]}}}}')
+    return str(path)
+
+
+def test_without_any_setting_there_is_one_queue_and_a_folder_that_keeps_it() -> None:
+    assert load_config({}, {}) == Config(
+        topology=Topology(queues=(QueueDescription("queue.1"),)),
+        limits=LIMITS[Profile.STANDARD],
+        config_file=None,
+        data_dir=Path("emubus-data"),
+        durability=Durability.FULL,
+        host="127.0.0.1",
+        amqp_port=5672,
+        http_port=5300,
+        auth=Auth.NONE,
+        keys=(DEFAULT_SHARED_KEY,),
+        log_format=LogFormat.CONSOLE,
+        log_level=LogLevel.INFO,
+        failpoint=None,
+        notes=(),
+    )
+
+
+SETTINGS = {
+    "data": "/d",
+    "host": "::1",
+    "amqp_port": "0",
+    "http_port": "8080",
+    "durability": "process",
+    "profile": "premium",
+    "premium_partitions": "4",
+    "auth": "sas",
+    "sas_key": "secret",
+    "log_format": "json",
+    "log_level": "debug",
+    "failpoint": "committed:3",
+}
+
+
+def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_result(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "config": write(tmp_path / "c.json", "q")}
+    assert set(settings) == {option.name for option in OPTIONS}
+    by_argument = load_config(settings, {})
+    by_environment = load_config({}, {f"EMUBUS_{name.upper()}": text for name, text in settings.items()})
+    assert by_argument == by_environment
+    assert by_argument == Config(
+        topology=Topology("ns", queues=(QueueDescription("q", enable_partitioning=True),)),
+        limits=limits_for(Profile.PREMIUM, 4),
+        config_file=tmp_path / "c.json",
+        data_dir=Path("/d"),
+        durability=Durability.PROCESS,
+        host="::1",
+        amqp_port=0,
+        http_port=8080,
+        auth=Auth.SAS,
+        keys=(SharedKey("RootManageSharedAccessKey", "secret", ALL_RIGHTS),),
+        log_format=LogFormat.JSON,
+        log_level=LogLevel.DEBUG,
+        failpoint=Failpoint("committed", 3),
+    )
+
+
+def test_an_argument_wins_over_the_environment_and_an_empty_variable_is_none() -> None:
+    environment = {"EMUBUS_AMQP_PORT": "1111", "EMUBUS_HTTP_PORT": ""}
+    assert load_config({"amqp_port": "2222"}, environment).amqp_port == 2222
+    assert load_config({"amqp_port": None}, environment).amqp_port == 1111
+    assert load_config({}, environment).http_port == 5300
+
+
+def test_the_http_port_of_microsofts_emulator_is_taken_unless_ours_is_set() -> None:
+    assert load_config({}, {"EMULATOR_HTTP_PORT": "80"}).http_port == 80
+    assert load_config({}, {"EMULATOR_HTTP_PORT": "80", "EMUBUS_HTTP_PORT": "81"}).http_port == 81
+
+
+def test_what_only_microsofts_emulator_needs_is_accepted_with_one_note() -> None:
+    environment = {"ACCEPT_EULA": "Y", "SQL_SERVER": "sql", "MSSQL_SA_PASSWORD": "secret", "SQL_WAIT_INTERVAL": "15"}
+    (note,) = load_config({}, environment).notes
+    assert note.startswith("ACCEPT_EULA, SQL_SERVER, MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL: accepted and not used")
+    assert "secret" not in note
+
+
+def test_a_misspelt_variable_is_noted_with_what_may_be_meant() -> None:
+    environment = {"EMUBUS_DURABLITY": "none", "EMUBUS_PORT": "tcp://10.0.0.1:5672"}
+    assert load_config({}, environment).notes == (
+        "EMUBUS_DURABLITY is no setting of emubus; did you mean EMUBUS_DURABILITY?",
+    )
+
+
+def test_a_port_that_kubernetes_sets_for_a_service_of_the_same_name_is_no_setting() -> None:
+    assert load_config({}, {"EMUBUS_AMQP_PORT": "tcp://10.0.0.1:5672"}).amqp_port == 5672
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"amqp_port": "65536"}, "--amqp-port is '65536'; allowed is 0 to 65535 (0 takes a free port)"),
+        ({"http_port": "-1"}, "--http-port is '-1'; allowed is 0 to 65535 (0 takes a free port)"),
+        ({"http_port": "9" * 5000}, "--http-port is '999"),
+        (
+            {"profile": "premum"},
+            "--profile is 'premum'; allowed is standard, premium, ms-emulator, relaxed; did you mean premium?",
+        ),
+        ({"durability": "Full"}, "--durability is 'Full'; allowed is full, process, none; did you mean full?"),
+        ({"premium_partitions": "3"}, "--premium-partitions is '3'; allowed is none, 1, 2, 4"),
+        ({"premium_partitions": "2"}, "--premium-partitions 2 needs the profile premium; the profile is standard"),
+        ({"failpoint": "committed"}, "--failpoint is 'committed'; allowed is NAME:N with a NAME of batch-applied, "),
+        ({"failpoint": "committed:0"}, "--failpoint is 'committed:0'; allowed is NAME:N"),
+        ({"failpoint": "comitted:1"}, "--failpoint is 'comitted:1'; allowed is NAME:N"),
+        ({"host": " "}, "--host is ' '; allowed is a text that is not empty"),
+        ({"sas_key": ""}, "--sas-key is (not shown); allowed is a text that is not empty"),
+        ({"amqp_port": "5300"}, "AMQP and HTTP cannot both listen on port 5300"),
+        ({"config": "/nowhere.json"}, "/nowhere.json: cannot be read: No such file or directory"),
+        ({"data": __file__}, f"the data folder {__file__} is a file"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_told_with_its_source_and_what_is(
+    arguments: dict[str, str | None], expected: str
+) -> None:
+    assert complaint(arguments).startswith(expected)
+
+
+def test_a_complaint_names_the_variable_that_a_value_came_from() -> None:
+    assert complaint({}, {"EMUBUS_AUTH": "yes"}) == "EMUBUS_AUTH is 'yes'; allowed is none, sas"
+
+
+def test_both_ports_may_be_free_ones() -> None:
+    config = load_config({"amqp_port": "0", "http_port": "0"}, {})
+    assert (config.amqp_port, config.http_port) == (0, 0)
+
+
+def test_without_durability_there_is_no_data_folder() -> None:
+    assert load_config({"durability": "none", "data": __file__}, {}).data_dir is None
+
+
+def test_the_default_queue_has_the_defaults_of_the_profile() -> None:
+    (queue,) = load_config({"profile": "ms-emulator"}, {}).topology.queues
+    assert (queue.max_delivery_count, queue.default_ttl_ms, queue.max_size_mb) == (3, HOUR_MS, 100)
+    (queue,) = load_config({"profile": "premium", "premium_partitions": "2"}, {}).topology.queues
+    assert queue.enable_partitioning
+
+
+def test_a_file_mounted_where_microsofts_emulator_has_it_is_used_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounted, other = tmp_path / "ConfigFiles" / "Config.json", tmp_path / "other.json"
+    monkeypatch.setattr(config_module, "MOUNTED_CONFIG_FILE", mounted)
+    assert load_config({}, {}).config_file is None
+    write(mounted, "mounted")
+    assert load_config({}, {}).topology.queues == (QueueDescription("mounted"),)
+    environment = {"EMUBUS_CONFIG": write(other, "other")}
+    assert load_config({}, environment).topology.queues == (QueueDescription("other"),)
+
+
+def test_the_root_key_is_that_of_the_setting_else_of_the_file_else_microsofts(tmp_path: Path) -> None:
+    rule = '{"KeyName": "RootManageSharedAccessKey", "Rights": ["Manage"], "PrimaryKey": "of-file"}'
+    with_root = write(tmp_path / "root.json", "q", f', "AuthorizationRules": [{rule}]')
+    with_other = write(tmp_path / "other.json", "q", f', "AuthorizationRules": [{rule.replace("Root", "Other")}]')
+    assert [key.key for key in load_config({"config": with_root}, {}).keys] == ["of-file"]
+    assert [key.key for key in load_config({"config": with_root, "sas_key": "set"}, {}).keys] == ["set"]
+    assert [key.key for key in load_config({"config": with_other}, {}).keys] == ["SAS_KEY_VALUE", "of-file"]
+    assert [key.key for key in load_config({"config": with_other, "sas_key": "set"}, {}).keys] == ["set", "of-file"]
