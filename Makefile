@@ -22,7 +22,7 @@ check: $(VENV)/installed
 	$(BIN)/pyright
 
 bench: $(VENV)/installed
-	$(BIN)/python -P bench/run.py $(ARGS)
+	$(BIN)/python bench/run.py $(ARGS)
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

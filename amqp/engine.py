@@ -107,6 +107,9 @@ class Engine:
         """Close the connection, because of `error` or because the peer does."""
         if error is not None:
             set_condition(lib.pn_connection_condition(self.connection), error)
+            if not self.is_peer_open():  # Proton waits for an open before it closes, except in trouble of its own
+                set_condition(lib.pn_transport_condition(self.transport), error)
+                self.close_input()
         if lib.pn_connection_state(self.connection) & lib.PN_LOCAL_UNINIT:
             lib.pn_connection_open(self.connection)
         lib.pn_connection_close(self.connection)

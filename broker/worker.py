@@ -26,7 +26,7 @@ from .partition import Partition, PartitionRef
 from .records import DUE, DUE_KEY, STATE, STATE_KEY
 
 BATCH_COMMANDS_MAX = 1000  # bounds how long one batch keeps the loop from everything else
-BATCH_BYTES_MAX = 16 << 20
+BATCH_BYTES_MAX = 1 << 20  # LMDB keeps the memory of the largest batch of each store for ever
 COMMAND_BYTES = 512  # allowance for what a command other than a send may write, beside the message it moves
 WINDOW_BYTES_MAX = 4 << 20  # read-ahead of all partitions of one store
 RETRY_AFTER_MS = 250  # after a failed commit, until consumers ask the store again

@@ -1,0 +1,28 @@
+"""The fixtures of this folder: a joint that has been opened, and the care that nothing is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from .wire import Wire
+
+
+@pytest.fixture
+async def bare() -> AsyncIterator[Wire]:
+    """A connection that nothing was said on yet. At the end it is lost, and no error may have been logged."""
+    with capture_logs() as logs:
+        wire = Wire()
+        yield wire
+        wire.lose()
+        assert wire.connections == set()
+    assert [entry for entry in logs if entry["log_level"] in ("error", "critical")] == []
+
+
+@pytest.fixture
+async def wire(bare: Wire) -> Wire:
+    """A connection that is open, with an AMQP session on channel 0."""
+    bare.open()
+    return bare

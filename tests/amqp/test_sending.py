@@ -1,0 +1,275 @@
+"""Clients that send: deliveries to the broker, outcomes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from emubus.amqp.limits import Limits
+from emubus.broker.encoding import Described, Ubyte, Uint, Ulong, encode
+from emubus.broker.errors import BrokerError, Condition
+
+from .wire import (
+    ACCEPTED,
+    ATTACH,
+    BATCH,
+    DETACH,
+    DISPOSITION,
+    END,
+    FLOW,
+    REJECTED,
+    SOURCE,
+    TARGET,
+    Wire,
+    accepted,
+    frame,
+)
+
+REFUSAL = BrokerError(Condition.NOT_ALLOWED, "The broker says no.")
+
+
+async def test_the_attach_is_answered_with_all_that_the_client_said_and_then_with_credit(wire: Wire) -> None:
+    attach, flow = wire.attach_sender("amqps://h:1/Q", snd=Ubyte(2), rcv=Ubyte(0), name="my link")
+    name, handle, role, snd, rcv, source, target, _, _, _, size, _, _, properties = attach.fields
+    assert (attach.code, flow.code) == (ATTACH, FLOW)
+    assert (name, handle, role, snd, rcv) == ("my link", 0, True, 2, 0)
+    assert source == Described(SOURCE, ["client"])
+    assert isinstance(target, Described)
+    assert target.descriptor == TARGET
+    assert target.value[0] == "amqps://h:1/Q"
+    assert (size, type(size)) == (256 * 1024, Ulong)
+    assert properties == {}
+    next_incoming, _, next_outgoing, _, flow_handle, count, credit = flow.fields[:7]
+    assert (next_incoming, next_outgoing, flow_handle, count, credit) == (0, 0, 0, 0, 1000)
+
+
+async def test_a_message_reaches_the_broker_as_it_came_and_is_accepted(wire: Wire) -> None:
+    wire.attach_sender()
+    wire.write(wire.transfer(b"message"))
+    assert wire.broker.q.sent == [(b"message", False)]
+    (disposition,) = wire.read()
+    assert disposition.code == DISPOSITION
+    assert disposition.fields[:2] == [True, 0]
+    assert disposition.get(3) is True
+    assert disposition.get(4) == accepted
+
+
+async def test_outcomes_of_one_turn_go_out_as_one_range_in_one_write(wire: Wire) -> None:
+    wire.broker.q.waiting = []
+    wire.attach_sender()
+    wire.write(b"".join(wire.transfer(b"m%d" % number) for number in range(500)))
+    assert wire.read() == []
+    wire.broker.q.waiting.reverse()  # outcomes come in any order
+    writes = wire.socket.writes
+    wire.broker.q.answer_all()
+    assert wire.read() == []
+    (disposition,) = await wire.turn()
+    assert disposition.fields[:5] == [True, 0, 499, True, accepted]
+    assert wire.socket.writes == writes + 1
+
+
+async def test_a_refusal_is_rejected_with_an_error_of_three_fields(wire: Wire) -> None:
+    wire.broker.q.error = REFUSAL
+    wire.attach_sender()
+    wire.write(wire.transfer(b"message"))
+    (disposition,) = wire.read()
+    assert disposition.get(3) is True
+    state = disposition.get(4)
+    assert state.descriptor == REJECTED
+    assert state.value[0].value == ["amqp:not-allowed", "The broker says no.", {}]
+
+
+async def test_only_the_message_format_makes_a_batch(wire: Wire) -> None:
+    wire.attach_sender()
+    envelope = b"\x00\x53\x75" + encode(b"\x00\x53\x75" + encode(b"inner"))
+    wire.write(
+        wire.transfer(envelope) + wire.transfer(envelope, format=BATCH) + wire.transfer(envelope) + wire.transfer(b"x")
+    )
+    assert wire.broker.q.sent == [(envelope, False), (envelope, True), (envelope, False), (b"x", False)]
+
+
+async def test_a_batch_of_many_frames_has_its_format_on_the_first(wire: Wire) -> None:
+    wire.attach_sender()
+    wire.attach_sender(handle=1)
+    first = wire.transfer(b"first ", more=True, format=BATCH)
+    last = frame(0, 0x14, [Uint(0), None, None, None, None, False], b"last")
+    wire.write(first + last + wire.transfer(b"plain", handle=1), chunk=11)
+    assert wire.broker.q.sent == [(b"first last", True), (b"plain", False)]
+
+
+async def test_deliveries_of_two_links_may_be_interleaved_frame_by_frame(wire: Wire) -> None:
+    wire.attach_sender()
+    wire.attach_sender(handle=1)
+    wire.write(
+        frame(0, 0x14, [Uint(0), Uint(0), b"a", Uint(0), False, True], b"one ")
+        + frame(0, 0x14, [Uint(1), Uint(1), b"b", Uint(BATCH), False, True], b"two ")
+        + frame(0, 0x14, [Uint(0), None, None, None, None, False], b"end")
+        + frame(0, 0x14, [Uint(1), None, None, None, None, False], b"end")
+    )
+    assert wire.broker.q.sent == [(b"one end", False), (b"two end", True)]
+
+
+async def test_a_message_larger_than_a_frame_arrives_whole(wire: Wire) -> None:
+    wire.attach_sender()
+    payload = bytes(range(256)) * 900
+    parts = [payload[start : start + 60_000] for start in range(0, len(payload), 60_000)]
+    data = b"".join(
+        frame(0, 0x14, [Uint(0), Uint(0), b"t", Uint(0), False, number < len(parts) - 1], part)
+        for number, part in enumerate(parts)
+    )
+    wire.write(data, chunk=9999)
+    assert wire.broker.q.sent == [(payload, False)]
+    assert [each.get(4) for each in wire.read()] == [accepted]
+    assert wire.server.partial_bytes == 0
+
+
+async def test_a_message_of_more_than_a_mebibyte_arrives_whole(wire: Wire) -> None:
+    wire.broker.q.message_bytes_max = 4 * 1024 * 1024
+    wire.attach_sender()
+    payload = bytes(range(256)) * 9000
+    for start in range(0, len(payload), 60_000):
+        part = payload[start : start + 60_000]
+        wire.write(frame(0, 0x14, [Uint(0), Uint(0), b"t", Uint(0), False, start + 60_000 < len(payload)], part))
+    assert [(len(data), data == payload) for data, _ in wire.broker.q.sent] == [(len(payload), True)]
+
+
+async def test_what_exceeds_the_limit_is_dropped_while_it_arrives_and_rejected_at_its_end(wire: Wire) -> None:
+    wire.broker.q.message_bytes_max = 100_000
+    wire.attach_sender()
+    for number in range(40):
+        wire.write(frame(0, 0x14, [Uint(0), Uint(0), b"t", Uint(0), False, number < 39], bytes(50_000)))
+        assert wire.server.partial_bytes <= 150_000
+    (disposition,) = wire.read()
+    condition, description, _ = disposition.get(4).value[0].value
+    assert condition == "amqp:link:message-size-exceeded"
+    assert description == (
+        "The received message (size:2000000 bytes) exceeds the limit (100000 bytes) currently allowed on the link."
+    )
+    assert wire.broker.q.sent == []
+    wire.write(frame(0, 0x14, [Uint(0), Uint(1), b"u", Uint(0), False], b"next"))
+    assert wire.broker.q.sent == [(b"next", False)]
+
+
+async def test_a_single_frame_above_the_limit_is_rejected_too(wire: Wire) -> None:
+    wire.broker.q.message_bytes_max = 1000
+    wire.attach_sender()
+    wire.write(wire.transfer(bytes(1000)) + wire.transfer(bytes(1001)))
+    assert [each.get(4).descriptor for each in wire.read()] == [ACCEPTED, REJECTED]
+    assert len(wire.broker.q.sent) == 1
+
+
+async def test_presettled_messages_are_stored_and_not_answered(wire: Wire) -> None:
+    wire.attach_sender()
+    wire.write(wire.transfer(b"one", settled=True) + wire.transfer(b"two", settled=True))
+    assert wire.broker.q.sent == [(b"one", False), (b"two", False)]
+    wire.broker.q.error = REFUSAL
+    wire.write(wire.transfer(b"three", settled=True))
+    assert await wire.turn() == []
+
+
+async def test_an_aborted_delivery_never_was(wire: Wire) -> None:
+    wire.attach_sender()
+    wire.write(wire.transfer(b"half", more=True, format=BATCH))
+    wire.write(frame(0, 0x14, [Uint(0), Uint(0), None, None, None, False, None, None, None, True]))
+    wire._delivery_ids[0] = 1
+    wire.write(wire.transfer(b"whole"))
+    assert wire.broker.q.sent == [(b"whole", False)]
+    assert [each.fields[1] for each in wire.read()] == [1]
+    assert wire.server.partial_bytes == 0
+
+
+async def test_an_empty_message_is_given_to_the_broker_too(wire: Wire) -> None:
+    wire.attach_sender()
+    wire.write(wire.transfer(b""))
+    assert wire.broker.q.sent == [(b"", False)]
+    assert [each.get(4) for each in wire.read()] == [accepted]
+
+
+async def test_credit_comes_back_with_outcomes_only(wire: Wire) -> None:
+    wire.broker.q.waiting = []
+    wire.attach_sender()
+    wire.write(b"".join(wire.transfer(b"m") for _ in range(1000)))
+    assert await wire.turn() == []
+    waiting, wire.broker.q.waiting = wire.broker.q.waiting, []
+    for done in waiting[:500]:
+        done(None)
+    assert [each.code for each in await wire.turn()] == [DISPOSITION]
+    waiting[500](None)
+    disposition, flow = sorted(await wire.turn(), key=lambda each: -each.code)
+    assert disposition.fields[1] == 500
+    assert flow.fields[4:7] == [0, 1000, 501]
+
+
+async def test_too_much_that_waits_for_its_outcome_stops_the_reading_until_half_is_done() -> None:
+    wire = Wire(limits=Limits(pending_bytes_max=100_000))
+    wire.open()
+    wire.broker.q.waiting = []
+    wire.attach_sender()
+    wire.write(b"".join(wire.transfer(bytes(30_000)) for _ in range(4)))
+    await wire.turn()
+    assert not wire.socket.reading
+    waiting = wire.broker.q.waiting
+    for done in waiting[:2]:
+        done(None)
+    await wire.turn()
+    assert not wire.socket.reading
+    waiting[2](None)
+    await wire.turn()
+    assert wire.socket.reading
+    assert wire.server.pending_bytes == 30_000
+    wire.lose()
+    assert wire.server.pending_bytes == 0
+
+
+async def test_unfinished_deliveries_have_a_limit_too() -> None:
+    wire = Wire(limits=Limits(partial_bytes_max=100_000))
+    wire.open()
+    for handle in range(4):
+        wire.attach_sender(handle=handle)
+    for handle in range(4):
+        fields = [Uint(handle), Uint(handle), b"t", Uint(0), False, True]
+        wire.write(frame(0, 0x14, fields, bytes(40_000)))
+    assert [each.code for each in wire.read()] == [0x18]
+    wire.lose()
+
+
+@pytest.mark.parametrize("ending", ["detach", "end", "lost"])
+async def test_an_outcome_that_comes_after_the_link_is_gone_is_dropped(wire: Wire, ending: str) -> None:
+    wire.broker.q.waiting = []
+    wire.attach_sender()
+    wire.write(wire.transfer(b"message"))
+    waiting = wire.broker.q.waiting
+    if ending == "detach":
+        wire.send(0, DETACH, [Uint(0), True])
+    elif ending == "end":
+        wire.send(0, END, [])
+    else:
+        wire.lose()
+    codes = {"detach": [DETACH], "end": [END], "lost": []}
+    assert [each.code for each in wire.read()] == codes[ending]
+    waiting[0](None)
+    assert await wire.turn() == []
+    assert [sender.closed for sender in wire.broker.senders] == [True]
+
+
+async def test_a_message_on_a_refused_link_is_dropped(wire: Wire) -> None:
+    wire.attach_sender("nothing")
+    wire.write(wire.transfer(b"message"))
+    await wire.turn()
+    assert wire.broker.q.sent == []
+
+
+async def test_a_second_link_of_the_same_name_in_the_other_direction_is_another_link(wire: Wire) -> None:
+    wire.attach_sender(name="same")
+    wire.attach_receiver(name="same", handle=1, credit=1)
+    wire.write(wire.transfer(b"message"))
+    assert wire.broker.q.sent == [(b"message", False)]
+    wire.broker.q.put(b"other")
+    assert [each.payload for each in await wire.turn() if each.payload] == [b"other"]
+
+
+async def test_a_link_name_can_be_used_again_after_a_detach(wire: Wire) -> None:
+    for _ in range(3):
+        wire.attach_sender(name="again")
+        wire.write(wire.transfer(b"message"))
+        wire.send(0, DETACH, [Uint(0), True])
+    assert len(wire.broker.q.sent) == 3

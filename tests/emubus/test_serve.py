@@ -1,0 +1,136 @@
+"""The program as a process: ready when it says so, not before; stopped cleanly when told."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+READY_LINE = "Emulator Service is Successfully Up!"
+START_S_MAX = 3.0  # the promise is one second; a busy test machine gets more
+STOP_S_MAX = 5.0
+
+
+class Process:
+    """`emubus serve` with the given options; the log goes to a file, the ready line to stdout."""
+
+    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
+        self.log_path = folder / "log"
+        command = [sys.executable, "-P", "-m", "emubus", "serve", "--amqp-port", "0", "--http-port", "0", *options]
+        self.started_at = time.monotonic()
+        with self.log_path.open("w") as log:
+            self.process = subprocess.Popen(
+                command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **environment}
+            )
+
+    def ready(self) -> float:
+        """Wait for the ready line; how many seconds the start took."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().strip() == READY_LINE, self.log_path.read_text()
+        return time.monotonic() - self.started_at
+
+    def port(self, name: str) -> int:
+        found = re.search(rf"\b{name}=(\d+)", self.log_path.read_text())
+        assert found is not None
+        return int(found[1])
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(STOP_S_MAX)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    process = Process(tmp_path)
+    yield process
+    if process.process.poll() is None:
+        process.process.kill()
+        process.process.wait()
+    if process.process.stdout is not None:
+        process.process.stdout.close()
+
+
+def test_it_is_ready_soon_and_both_ports_answer(process: Process) -> None:
+    assert process.ready() < START_S_MAX
+    with urllib.request.urlopen(f"http://127.0.0.1:{process.port('http_port')}/health", timeout=5) as answer:
+        assert answer.status == 200
+        assert json.load(answer) == {"status": "healthy", "message": "Service is healthy."}
+    with socket.create_connection(("127.0.0.1", process.port("amqp_port")), timeout=5) as peer:
+        peer.sendall(b"AMQP\x03\x01\x00\x00")
+        assert peer.recv(8) == b"AMQP\x03\x01\x00\x00"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_cleanly_on_a_signal(process: Process, number: int) -> None:
+    process.ready()
+    assert process.stop(number) == 0
+    assert "Traceback" not in process.log_path.read_text()
+
+
+def test_it_stops_in_time_with_a_connected_client(process: Process) -> None:
+    process.ready()
+    with socket.create_connection(("127.0.0.1", process.port("amqp_port")), timeout=5) as peer:
+        peer.sendall(b"AMQP\x03\x01\x00\x00")
+        peer.recv(8)
+        assert process.stop() == 0
+
+
+def test_a_second_server_on_the_same_folder_is_refused_with_one_line(process: Process, tmp_path: Path) -> None:
+    process.ready()
+    command = [sys.executable, "-P", "-m", "emubus", "serve", "--amqp-port", "0", "--http-port", "0"]
+    second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False)
+    assert second.returncode == 1
+    assert len(second.stderr.strip().splitlines()) == 1
+    assert "emubus-data" in second.stderr
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-P", "-m", "emubus", "serve", "--http-port", "0", "--amqp-port", str(port)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert str(port) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_check_of_a_stopped_folder_says_what_it_holds(process: Process, tmp_path: Path) -> None:
+    process.ready()
+    process.stop()
+    command = [sys.executable, "-P", "-m", "emubus", "check", str(tmp_path / "emubus-data")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "sound"
+    assert "queue.1: empty" in done.stdout
+
+
+def test_health_says_no_before_the_emulator_is_ready() -> None:
+    from emubus.broker.http import HttpServer
+    from emubus.testing import EmubusServer
+
+    with EmubusServer() as server:
+        starting = HttpServer("127.0.0.1", 0, lambda: False)
+        port = server.run(starting.start())
+        try:
+            with pytest.raises(urllib.request.HTTPError) as answer:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
+            assert answer.value.code == 503
+            assert json.loads(answer.value.read()) == {
+                "status": "unhealthy",
+                "message": "Service not available. Please try after some time.",
+            }
+        finally:
+            server.run(starting.stop())
