@@ -236,6 +236,7 @@ class Connection(asyncio.Protocol):
             outcomes.sort(key=_serial)
             for _, link, key, error in outcomes:
                 link.finish(key, error)
+        if self._reading_paused or self.pending_bytes > self.limits.pending_bytes_max:
             self._watch_pending()
         if self.blocked:
             return
@@ -259,7 +260,7 @@ class Connection(asyncio.Protocol):
         if self._reading_paused and self.pending_bytes * 2 <= pending_max:
             self._reading_paused = False
             transport.resume_reading()
-        elif not self._reading_paused and self.pending_bytes > pending_max:
+        elif not self._reading_paused:
             self._reading_paused = True
             transport.pause_reading()
 

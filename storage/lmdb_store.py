@@ -86,8 +86,6 @@ class _Reader:
 class LmdbStore:
     """Tables in one LMDB environment; see `contract.Store`."""
 
-    blocking = True
-
     def __init__(
         self,
         path: Path,
@@ -102,6 +100,8 @@ class LmdbStore:
         Reads the meta table and the roots of the others, whatever the backlog.
         """
         self.path = path
+        # Without fsync a commit is a copy into the page cache: cheaper than the way to another thread and back.
+        self.blocking = durability is Durability.FULL
         self._tables = checked_names(tables)
         self._durability = durability
         self._failpoint = failpoint

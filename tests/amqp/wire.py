@@ -170,12 +170,20 @@ class Wire:
         return self.read()
 
     def flow(
-        self, handle: int, credit: int, *, count: int = 0, drain: bool = False, echo: bool = False, channel: int = 0
+        self,
+        handle: int,
+        credit: int,
+        *,
+        count: int = 0,
+        drain: bool = False,
+        echo: bool = False,
+        channel: int = 0,
+        window: int = 5000,
     ) -> None:
-        self.send(
-            channel, FLOW,
-            [Uint(0), Uint(5000), Uint(0), Uint(5000), Uint(handle), Uint(count), Uint(credit), None, drain, echo, None],
-        )  # fmt: skip
+        fields = [
+            Uint(0), Uint(window), Uint(0), Uint(5000), Uint(handle), Uint(count), Uint(credit), None, drain, echo, None,
+        ]  # fmt: skip
+        self.send(channel, FLOW, fields)
 
     def transfer(self, payload: bytes, handle: int = 0, channel: int = 0, **more: Any) -> bytes:
         """One transfer frame (not written yet)."""

@@ -21,6 +21,7 @@ Mode = Literal["peek-lock", "receive-and-delete"]
 REQUEST_SECONDS_MAX = 25.0
 ARRIVAL_WAIT_MS = 5_000  # how long a message that was sent may take to arrive
 EMPTY_WAIT_MS = 300  # how long a receiver waits where nothing is expected
+FIRST_EMPTY_WAIT_MS = 1_000  # the same in its first receive call: for some SDKs the time includes opening the link
 RECEIVE_CALLS_MAX = 100
 
 SETTABLE = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .client import EMPTY_WAIT_MS, Sdk
+from .client import FIRST_EMPTY_WAIT_MS, Sdk
 from .driver import SdkError
 
 pytestmark = pytest.mark.sdk
@@ -22,7 +22,7 @@ def test_sending_to_a_missing_queue_fails_at_once(sdk: Sdk) -> None:
 
 def test_receiving_from_a_missing_queue_fails_at_once(sdk: Sdk) -> None:
     with pytest.raises(SdkError) as refused:
-        sdk.receiver(MISSING).receive(1, EMPTY_WAIT_MS, timeout_s=AT_ONCE_S)
+        sdk.receiver(MISSING).receive(1, FIRST_EMPTY_WAIT_MS, timeout_s=AT_ONCE_S)
     assert refused.value.kind == "not-found"
     assert MISSING in refused.value.message
 

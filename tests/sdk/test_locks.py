@@ -6,7 +6,7 @@ import pytest
 
 from emubus.testing import EmubusServer
 
-from .client import EMPTY_WAIT_MS, Sdk
+from .client import FIRST_EMPTY_WAIT_MS, Sdk
 from .conftest import MakeQueue
 from .driver import SdkError
 
@@ -68,7 +68,7 @@ def test_a_message_held_by_one_receiver_is_not_given_to_another(sdk: Sdk, queue:
     sdk.send(queue, {"body": "x"})
     first, second = sdk.receiver(queue), sdk.receiver(queue)
     message = first.receive_one()
-    assert second.receive(1, EMPTY_WAIT_MS) == []
+    assert second.receive(1, FIRST_EMPTY_WAIT_MS) == []
     first.abandon(message)
     again = second.receive_one()
     assert (again.sequence_number, again.delivery_count) == (message.sequence_number, 1)
@@ -81,7 +81,7 @@ def test_a_lock_outlives_its_receiver(sdk: Sdk, make_queue: MakeQueue, server: E
     message = first.receive_one()
     first.close()
     second = sdk.receiver(queue)
-    assert second.receive(1, EMPTY_WAIT_MS) == []
+    assert second.receive(1, FIRST_EMPTY_WAIT_MS) == []
     server.advance(LOCK_MS + 1)
     again = second.receive_one()
     assert (again.sequence_number, again.delivery_count) == (message.sequence_number, 1)

@@ -97,8 +97,8 @@ func (held *clients) send(asked *request) (fields, error) {
 		switch asked.How {
 		case "single":
 			for _, message := range messages {
-				err := bounded(func(limit context.Context) error { return sender.SendMessage(limit, message, nil) })
-				if err != nil {
+				send := func(limit context.Context) error { return sender.SendMessage(limit, message, nil) }
+				if err := bounded(send); err != nil {
 					return nil, err
 				}
 			}

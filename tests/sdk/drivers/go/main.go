@@ -133,7 +133,9 @@ func perform(held *clients, op string, line []byte) (fields, error) {
 	return operation(held, &asked)
 }
 
-func onReceiver(operation func(*receiver, *request) (fields, error)) func(*clients, *request) (fields, error) {
+func onReceiver(
+	operation func(*receiver, *request) (fields, error),
+) func(*clients, *request) (fields, error) {
 	return func(held *clients, asked *request) (fields, error) {
 		found, known := held.receivers[asked.Receiver]
 		if !known {

@@ -86,9 +86,13 @@ func (held *receiver) settle(asked *request) (fields, error) {
 	case "complete":
 		err = held.client.CompleteMessage(limit, message, nil)
 	case "abandon":
-		err = held.client.AbandonMessage(limit, message, &azservicebus.AbandonMessageOptions{PropertiesToModify: changes})
+		err = held.client.AbandonMessage(limit, message, &azservicebus.AbandonMessageOptions{
+			PropertiesToModify: changes,
+		})
 	case "defer":
-		err = held.client.DeferMessage(limit, message, &azservicebus.DeferMessageOptions{PropertiesToModify: changes})
+		err = held.client.DeferMessage(limit, message, &azservicebus.DeferMessageOptions{
+			PropertiesToModify: changes,
+		})
 	case "dead-letter":
 		err = held.client.DeadLetterMessage(limit, message, &azservicebus.DeadLetterOptions{
 			ErrorDescription:   asked.Description,

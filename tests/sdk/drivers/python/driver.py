@@ -38,6 +38,8 @@ CLIENT_OPTIONS: JSON = {
     "retry_backoff_factor": 0.1,
     "retry_backoff_max": 1,
     "try_timeout": 10,
+}
+LINK_OPTIONS: JSON = {
     "timeout": 10,
     "keep_alive": 0,  # its thread would make each close wait for up to a second
 }
@@ -113,7 +115,6 @@ class Driver:
             "client": f"python-{self._face}",
             "sdk": f"azure-servicebus {version}",
             "property_types": PROPERTY_TYPES,
-            "peek_cursor": False,
             "modify_properties": False,
             "settlement_confirmed": tuple(map(int, version.split(".")[:2])) > LAST_UNCONFIRMED_VERSION,
         }
@@ -160,7 +161,7 @@ class Driver:
         sub_queue: str | None = None,
         prefetch: int | None = None,
     ) -> JSON:
-        options: JSON = {"receive_mode": MODES[mode], "prefetch_count": prefetch or 0}
+        options: JSON = {"receive_mode": MODES[mode], "prefetch_count": prefetch or 0, **LINK_OPTIONS}
         if sub_queue is not None:
             options["sub_queue"] = SUB_QUEUES[sub_queue]
         client = self._opened_client()
@@ -242,7 +243,7 @@ class Driver:
 
     def _sender(self, entity: str) -> Any:
         if entity not in self._senders:
-            self._senders[entity] = self._opened_client().get_queue_sender(entity)
+            self._senders[entity] = self._opened_client().get_queue_sender(entity, **LINK_OPTIONS)
         return self._senders[entity]
 
     async def _forget_sender(self, entity: str) -> None:

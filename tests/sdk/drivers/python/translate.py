@@ -32,7 +32,7 @@ TEXT_PROPERTIES = (
     "to",
 )
 
-PROPERTY_TYPES = ("int", "double", "timestamp", "uuid", "binary")
+PROPERTY_TYPES = ("int", "double", "timestamp", "uuid")  # bytes it sends as a string
 
 KIND_BY_CONDITION = {
     "amqp:not-found": "not-found",
@@ -172,9 +172,7 @@ def property_from_json(value: Any) -> Any:
         return float(inner)
     if kind == "timestamp":
         return instant_from_ms(inner)
-    if kind == "uuid":
-        return uuid.UUID(inner)
-    return base64.b64decode(inner)
+    return uuid.UUID(inner)
 
 
 def property_to_json(value: Any) -> Any:

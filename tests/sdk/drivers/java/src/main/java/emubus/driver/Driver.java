@@ -34,7 +34,7 @@ public final class Driver {
             Map.entry("hello", request -> hello()),
             Map.entry("send", this::send),
             Map.entry("fill_batch", this::fillBatch),
-            Map.entry("receiver_open", request -> JSON.createObjectNode().put("receiver", clients.openReceiver(request))),
+            Map.entry("receiver_open", this::openReceiver),
             Map.entry("receiver_close", this::closeReceiver),
             Map.entry("receive", request -> clients.receiver(request).receive(request)),
             Map.entry("receive_deferred", request -> clients.receiver(request).receiveDeferred(request)),
@@ -56,7 +56,8 @@ public final class Driver {
     }
 
     private int serve(PrintStream answers) throws IOException {
-        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        BufferedReader requests = new BufferedReader(
+            new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
             JsonNode request;
             try {
@@ -107,6 +108,10 @@ public final class Driver {
         return JSON.createObjectNode();
     }
 
+    private ObjectNode openReceiver(JsonNode request) {
+        return JSON.createObjectNode().put("receiver", clients.openReceiver(request));
+    }
+
     private ObjectNode closeReceiver(JsonNode request) {
         clients.closeReceiver(request);
         return JSON.createObjectNode();
@@ -130,7 +135,7 @@ public final class Driver {
         ServiceBusMessageBatch batch = sender.createMessageBatch();
         for (ServiceBusMessage message : messages) {
             if (!batch.tryAddMessage(message)) {
-                throw new Errors.RefusedException("message-size", "the batch has no room for another message");
+                throw new Errors.RefusedException("message-size", "no room in the batch");
             }
         }
         sender.sendMessages(batch);
@@ -148,7 +153,7 @@ public final class Driver {
                 continue;
             }
             if (batch.getCount() == 0) {
-                throw new Errors.RefusedException("message-size", "the batch has no room for one message");
+                throw new Errors.RefusedException("message-size", "no room in an empty batch");
             }
             sender.sendMessages(batch);
             return JSON.createObjectNode().put("count", batch.getCount());

@@ -59,7 +59,7 @@ final class Errors {
         }
     }
 
-    /** Returns the {@code error} object of an answer: of the exception that tells the kind, or of the outermost. */
+    /** Returns the {@code error} object of an answer: the exception that tells the kind, or the outermost. */
     static ObjectNode write(Throwable error) {
         String kind = "other";
         String code = null;

@@ -92,7 +92,8 @@ final class Receiver {
         }
     }
 
-    private void deadLetter(ServiceBusReceivedMessage message, JsonNode request, Map<String, Object> changes) {
+    private void deadLetter(
+        ServiceBusReceivedMessage message, JsonNode request, Map<String, Object> changes) {
         DeadLetterOptions options = new DeadLetterOptions();
         boolean plain = changes.isEmpty();
         if (!plain) {
