@@ -37,6 +37,10 @@ class AttachHost(OutgoingHost, RequestHost, Protocol):
     claims: list[Claim]
     nodes: dict[str, Node]
 
+    def grant(self, claim: Claim) -> None:
+        """Keep a claim."""
+        ...
+
     def detach(self, pointer: Pointer, error: BrokerError) -> None:
         """Close a link from our side."""
         ...
@@ -76,7 +80,7 @@ def _cbs(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
         pointer,
         request,
         CBS_ADDRESS,
-        lambda: cbs_answer(host.access, host.clock.now_ms, host.claims.append),
+        lambda: cbs_answer(host.access, host.clock.now_ms, host.grant),
     )
 
 

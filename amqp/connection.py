@@ -9,6 +9,7 @@ back-pressure. Refuses to know messages and entities. Owns its engine, links, no
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -20,8 +21,9 @@ from ..broker.clock import Clock, Timer
 from ..broker.errors import BrokerError, Condition
 from . import engine as proton
 from .attach import attach
+from .drains import Drains
 from .engine import AttachRequest, Engine, Pointer, lib
-from .fastpath import PN_DELIVERY, PN_LINK_FLOW, Link, link_of_next, run_events
+from .fastpath import PN_DELIVERY, PN_LINK_FLOW, Link, Outflow, link_of_next, run_events
 from .frames import EMPTY_FRAME, PADDING_BYTES_MAX, FramePadder, FrameReader, Kind, with_lower_frame_size
 from .limits import Limits
 from .outgoing import OutgoingLink
@@ -43,6 +45,8 @@ class Shared:
     limits: Limits
     container: str
     connections: set[Connection]
+    emptied: Callable[[], None] = lambda: None
+    """Called when the last connection has gone."""
 
 
 class Connection(asyncio.Protocol):
@@ -59,6 +63,7 @@ class Connection(asyncio.Protocol):
         self.held: set[OutgoingLink] = set()
         self.serial = 0
         self.outcomes: list[tuple[int, Link, Hashable, BrokerError | None]] = []
+        self.drained: list[Outflow] = []
         self.pending_bytes = 0
         self.partial_bytes = 0
         self.blocked = False
@@ -73,6 +78,7 @@ class Connection(asyncio.Protocol):
         )
         self._reader = FrameReader(shared.limits.frame_bytes_max)
         self._padder: FramePadder | None = None
+        self._drains = Drains()
         self._engine: Engine | None = None
         self._opened = False
         self._failed = False
@@ -82,6 +88,7 @@ class Connection(asyncio.Protocol):
         self._wrote = False
         self._open_timer: Timer | None = None
         self._heartbeat: asyncio.TimerHandle | None = None
+        self._last_timer: asyncio.TimerHandle | None = None
         self._to_free: list[tuple[Callable[[Pointer], object], Pointer]] = []
         self._work: set[asyncio.Task[None]] = set()
 
@@ -91,6 +98,9 @@ class Connection(asyncio.Protocol):
         """A client is here; it has a limited time to open."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self.limits.write_buffer_bytes_max)
+        sock = self._transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # we advertise no idle time-out [wire 1.3]
         self._shared.connections.add(self)
         self._open_timer = self.clock.call_at(self.clock.now_ms() + self.limits.open_wait_ms, self._too_slow)
 
@@ -115,8 +125,9 @@ class Connection(asyncio.Protocol):
         """The socket is gone: tell the broker, free Proton's memory."""
         del exc
         self._closing = True
-        self._shared.connections.discard(self)
-        for timer in (self._open_timer, self._heartbeat):
+        shared = self._shared
+        shared.connections.discard(self)
+        for timer in (self._open_timer, self._heartbeat, self._last_timer):
             if timer is not None:
                 timer.cancel()
         for link in list(self.links.values()):
@@ -129,6 +140,8 @@ class Connection(asyncio.Protocol):
         if engine is not None:
             engine.free()
         self._log.debug("connection closed")
+        if not shared.connections:
+            shared.emptied()
 
     def pause_writing(self) -> None:
         """The socket takes no more: leave output in Proton and take no more messages from the broker."""
@@ -155,9 +168,17 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _close_socket(self) -> None:
+        """Close once what was written is gone, or in a while if the client doesn't read."""
+        if not self._closing and self._transport is not None:
+            self._closing = True
+            self._transport.close()
+            self._last_timer = self._loop.call_later(self.limits.close_wait_s, self.abort)
+
+    def abort(self) -> None:
+        """Close at once."""
         self._closing = True
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
     # ---- from bytes to events
 
@@ -178,7 +199,11 @@ class Connection(asyncio.Protocol):
         return rest
 
     def _check_plain(self, name: str, key: str) -> None:
-        self.claims.append(self.access.claim_of_key(name, key))
+        self.grant(self.access.claim_of_key(name, key))
+
+    def grant(self, claim: Claim) -> None:
+        """Keep a claim; a renewed one takes the place of the old."""
+        self.claims = [old for old in self.claims if old.path != claim.path] + [claim]
 
     def _input(self, data: bytes) -> None:
         engine = self._engine
@@ -187,28 +212,39 @@ class Connection(asyncio.Protocol):
         if self._flush_scheduled:  # a flow in `data` must not take back the credit of what is about to be written
             self._flush()
         for piece, kind in self._reader.feed(data):
-            if kind:  # what this frame causes must be the next event
-                run_events(engine, self.links, self._control)
-            if kind is Kind.OPEN:
-                piece = self._opening(piece)
-            if not engine.push(piece):
-                run_events(engine, self.links, self._control)
-                break
-            if kind is Kind.BATCH:
-                link = link_of_next(engine, PN_DELIVERY, self.links)
-                if link is not None:
-                    link.batch = True
-            elif kind is Kind.ASKS:
-                link = link_of_next(engine, PN_LINK_FLOW, self.links)
-                if link is not None:
-                    link.asked = True
+            taken = self._push_alone(engine, piece, kind) if kind else engine.push(piece)
             run_events(engine, self.links, self._control)
+            if kind is Kind.BEGIN:
+                engine.process()
+            if not taken:
+                break
         if self.partial_bytes > self.limits.partial_bytes_max:
             self._fail(BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, "Too many bytes of unfinished deliveries."))
 
-    def _opening(self, piece: bytes) -> bytes:
-        """Old Python clients get longer frames than Proton makes: have it leave room [wire 0, rule 1]."""
-        return with_lower_frame_size(piece, PADDING_BYTES_MAX) if _PADDED_PRODUCT.encode() in piece else piece
+    def _push_alone(self, engine: Engine, piece: bytes, kind: Kind) -> bool:
+        """Push a frame that needs more than Proton: what it causes is the next event."""
+        run_events(engine, self.links, self._control)
+        if kind is Kind.OPEN and _PADDED_PRODUCT.encode() in piece:
+            # Old Python clients get longer frames than Proton makes: have it leave room [wire 0, rule 1].
+            piece = with_lower_frame_size(piece, PADDING_BYTES_MAX)
+        taken = engine.push(piece)
+        channel = int.from_bytes(piece[6:8], "big")
+        if kind is Kind.BEGIN:
+            session = proton.session_of_next(engine)
+            if session is not None:
+                self._drains.began(channel, session)
+        elif kind is Kind.BATCH:
+            link = link_of_next(engine, PN_DELIVERY, self.links)
+            if link is not None:
+                link.batch = True
+        elif kind is Kind.ASKS:
+            link = link_of_next(engine, PN_LINK_FLOW, self.links)
+            session = self._drains.session_on(channel)
+            if link is not None:
+                link.asked = True
+            elif session is not None:
+                proton.send_session_flow(session)
+        return taken
 
     # ---- from outcomes to bytes
 
@@ -240,9 +276,7 @@ class Connection(asyncio.Protocol):
             self._watch_pending()
         if self.blocked:
             return
-        output = engine.output()
-        if output:
-            self._write(self._padder.feed(output) if self._padder is not None else output)
+        self._write_output(engine)
         if self._to_free:
             self._free_ended()
         if engine.ended and not self._failed:
@@ -251,6 +285,27 @@ class Connection(asyncio.Protocol):
             held, self.held = self.held, set()
             for link in held:
                 link.resume()
+
+    def _write_output(self, engine: Engine) -> None:
+        drained: list[tuple[Pointer, int]] = []
+        if self.drained:
+            engine.process()  # transfers come before the answer to a drain
+            links, self.drained = self.drained, []
+            for link in links:
+                if link.pointer not in self.links:
+                    continue
+                if link.has_queued():
+                    self.drained.append(link)
+                else:
+                    drained.append((link.pointer, link.count))
+                    proton.send_session_flow(proton.session_of(link.pointer))
+        output = engine.output()
+        if not output:
+            return
+        self._drains.look(output)
+        if drained:
+            output = self._drains.answer(output, drained)
+        self._write(self._padder.feed(output) if self._padder is not None else output)
 
     def _watch_pending(self) -> None:
         """Read from the socket only while not too much waits for its outcome."""
@@ -297,11 +352,10 @@ class Connection(asyncio.Protocol):
                 self._gone(link)
             self.links.clear()
             engine.close(error)
-            output = engine.output()
-            self._write(self._padder.feed(output) if self._padder is not None else output)
+            self._write_output(engine)
         except Exception as again:
             self._log.error("closing failed", exc_info=again)
-        self._loop.call_later(self.limits.close_wait_s, self._close_socket)
+        self._last_timer = self._loop.call_later(self.limits.close_wait_s, self._close_socket)
 
     def _too_slow(self) -> None:
         if not self._opened:
@@ -370,6 +424,7 @@ class Connection(asyncio.Protocol):
             if proton.session_of(pointer) == session:
                 del self.links[pointer]
                 self._gone(link)
+        self._drains.ended(session)
         proton.close_session(session)
         self._to_free.append((proton.free_session, session))
 
@@ -388,6 +443,7 @@ class Connection(asyncio.Protocol):
             self._note("link refused", request, reason=str(error))
             return
         self.links[pointer] = link
+        self._drains.attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
         self._note("link attached", request, kind=kind)
 
     def _note(self, event: str, request: AttachRequest, **more: Any) -> None:
@@ -404,6 +460,7 @@ class Connection(asyncio.Protocol):
         link = self.links.pop(pointer, None)
         if link is not None:
             self._gone(link)
+            self._drains.detached(pointer)
             self._log.debug("link detached", link=proton.link_name(pointer))
         if proton.is_link_attached(pointer):
             answer(pointer)
@@ -414,6 +471,7 @@ class Connection(asyncio.Protocol):
         link = self.links.pop(pointer, None)
         if link is not None and self._engine is not None:
             self._gone(link)
+            self._drains.detached(pointer)
             proton.close_link(pointer, error)
             self._log.debug("link detached by us", link=proton.link_name(pointer), reason=str(error))
             self.schedule_flush()

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+import cproton  # importing it initialises the library behind cproton_ffi
 from cproton_ffi import ffi as _ffi
 from cproton_ffi import lib as _lib
 
@@ -25,6 +26,20 @@ lib: Any = _lib
 
 Pointer = Any
 """A cffi pointer to one of Proton's objects; equal and equally hashed when it points to the same object."""
+
+_engines: dict[Pointer, Engine] = {}
+_traced_by_wrapper: Any = cproton.pn_pytracer
+
+
+@ffi.def_extern(name="pn_pytracer")  # type: ignore[untyped-decorator]
+def _on_trace(transport: Pointer, message: Pointer) -> None:
+    """What Proton would print to stderr: nothing that the peer isn't told, except that it has given up."""
+    engine = _engines.get(transport)
+    if engine is None:
+        _traced_by_wrapper(transport, message)
+    elif b"process error" in ffi.string(message):
+        engine.ended = True
+
 
 OUTPUT_CHUNK_BYTES: Final = 64 * 1024
 _chunk: Any = ffi.new("char[]", OUTPUT_CHUNK_BYTES)
@@ -60,7 +75,9 @@ class Engine:
         self.connection: Pointer = lib.pn_connection()
         self.collector: Pointer = lib.pn_collector()
         self.ended = False
+        _engines[self.transport] = self
         lib.pn_transport_trace(self.transport, lib.PN_TRACE_OFF)
+        lib.pn_transport_set_tracer(self.transport, lib.pn_pytracer)
         lib.pn_transport_set_server(self.transport)
         lib.pn_transport_set_max_frame(self.transport, frame_bytes_max)
         lib.pn_transport_set_channel_max(self.transport, channel_max)
@@ -78,6 +95,10 @@ class Engine:
                 return False
             offset += taken
         return True
+
+    def process(self) -> None:
+        """Have Proton do what it has put off until it is asked for output."""
+        lib.pn_transport_pending(self.transport)
 
     def output(self) -> bytes:
         """All bytes that Proton has to write now; sets `ended` behind its last."""
@@ -145,6 +166,7 @@ class Engine:
 
     def free(self) -> None:
         """Give everything back; no pointer is valid afterwards."""
+        del _engines[self.transport]
         lib.pn_transport_unbind(self.transport)
         lib.pn_collector_release(self.collector)
         lib.pn_connection_release(self.connection)
@@ -159,6 +181,17 @@ class Engine:
 def open_session(session: Pointer) -> None:
     """Answer a begin."""
     lib.pn_session_open(session)
+
+
+def session_of_next(engine: Engine) -> Pointer | None:
+    """The session of the next event if that is a begin of the peer's: told apart because its frame was pushed alone."""
+    event = lib.pn_collector_peek(engine.collector)
+    while event and lib.pn_event_type(event) == lib.PN_SESSION_INIT:
+        lib.pn_collector_pop(engine.collector)
+        event = lib.pn_collector_peek(engine.collector)
+    if not event or lib.pn_event_type(event) != lib.PN_SESSION_REMOTE_OPEN:
+        return None
+    return lib.pn_event_session(event)
 
 
 def close_session(session: Pointer) -> None:

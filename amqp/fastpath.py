@@ -72,6 +72,8 @@ class Host(Protocol):
     """Outcomes of this turn of the event loop: serial, link, the link's key for the delivery, error."""
     pending_bytes: int
     partial_bytes: int
+    drained: list[Outflow]
+    """Links whose drain found no credit: the connection writes their answers."""
 
     def schedule_flush(self) -> None:
         """Have `outcomes` applied and Proton's output written at the end of this turn."""
@@ -98,6 +100,9 @@ class Link:
 
     def on_flow(self) -> None:
         """Credit may have changed."""
+        if self.asked:
+            self.asked = False
+            send_session_flow(lib.pn_link_session(self.pointer))
 
     def finish(self, key: Any, error: BrokerError | None) -> None:
         """Give the delivery `key` its outcome, if it is still there."""
@@ -272,12 +277,14 @@ class Inflow(Link):
 class Outflow(Link):
     """A link on which the client receives. `credit` is what the client's last flow left us."""
 
-    __slots__ = ("credit", "presettled")
+    __slots__ = ("count", "credit", "presettled")
 
     def __init__(self, host: Host, pointer: Pointer, *, presettled: bool) -> None:
         super().__init__(host, pointer)
         self.presettled = presettled
         self.credit = 0
+        self.count = 0
+        """Our delivery-count: deliveries given to Proton and credit given back."""
 
     def transfer(self, deliveries: Sequence[Delivery]) -> None:
         """Give whole messages to Proton, each with its token as delivery-tag."""
@@ -297,6 +304,26 @@ class Outflow(Link):
             else:
                 unsettled[token] = None
         self.credit -= len(deliveries)
+        self.count += len(deliveries)
+
+    def give_back(self) -> None:
+        """Answer a drain: what is left of the credit goes back [wire 5.6]."""
+        unused = link_credit(self.pointer)
+        self.credit = 0
+        self.count += unused
+        if unused:  # with negative credit (an old flow) Proton would count backwards
+            lib.pn_link_drained(self.pointer)
+        else:
+            self.host.drained.append(self)
+        self.host.schedule_flush()
+
+    def has_queued(self) -> bool:
+        """Whether Proton still has deliveries of this link to write."""
+        return bool(lib.pn_link_queued(self.pointer))
+
+    def wants_drain(self) -> bool:
+        """Whether the client's last flow said drain."""
+        return bool(lib.pn_link_get_drain(self.pointer))
 
     def on_delivery(self, delivery: Pointer) -> None:
         """A disposition came: once per delivery it is told to `disposed`."""
@@ -362,9 +389,3 @@ def _too_large(size_bytes: int, bytes_max: int) -> BrokerError:
 def link_credit(pointer: Pointer) -> int:
     """The credit that is left on a link, as Proton counts it."""
     return max(0, int(_credit(pointer)))
-
-
-def drain_or_answer(pointer: Pointer, session: Pointer) -> None:
-    """Answer a flow that asked: give unused credit back if it said drain, else tell the session's state."""
-    if not lib.pn_link_drained(pointer):
-        send_session_flow(session)

@@ -28,7 +28,7 @@ _BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"  # a message-format of 0x80013700
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 _REJECTED, _ERROR = 0x25, 0x1D
-_TRANSFER_HEAD: Final = bytes((0, 0x53, TRANSFER))
+_DULL_HEADS: Final = frozenset((bytes((0, 0x53, TRANSFER)), bytes((0, 0x53, DISPOSITION))))
 
 _HEADER: Final = Struct(">IBBH")
 _size_at: Callable[..., tuple[int]] = Struct(">I").unpack_from
@@ -44,7 +44,9 @@ class Kind(IntEnum):
     """One frame: a flow that wants an answer (drain or echo)."""
     OPEN = 3
     """One frame: the peer's `open`."""
-    LATE = 4
+    BEGIN = 4
+    """One frame: a `begin`, which Proton must have answered before it takes transfers."""
+    LATE = 5
     """Never given out: a frame on a channel that its sender has ended."""
 
 
@@ -87,12 +89,13 @@ class FrameReader:
             size = _size_at(data, pos)[0]
             if size < 8 or size > size_max:
                 self._broken = True
-                pos = end
+                data += bytes(max(0, 8 - (end - pos)))  # Proton looks at a frame once it has eight bytes
+                pos = end = len(data)
                 break
             stop = pos + size
             if stop > end:
                 break
-            if size > 10 and (has_batch or self._ended or data[pos + 8 : pos + 11] != _TRANSFER_HEAD):
+            if size > 10 and (has_batch or self._ended or data[pos + 8 : pos + 11] not in _DULL_HEADS):
                 kind = self._look(data, pos, stop)
                 if kind:
                     if pos > start:
@@ -113,9 +116,10 @@ class FrameReader:
         channel = data[pos + 6 : pos + 8]
         if code == BEGIN:
             self._ended.discard(channel)
-        elif channel in self._ended and code not in (OPEN, CLOSE):
+            return Kind.BEGIN
+        if channel in self._ended and code not in (OPEN, CLOSE):
             return Kind.LATE
-        elif code == END:
+        if code == END:
             self._ended.add(channel)
         if code == TRANSFER:
             return Kind.BATCH if _is_batch(data, at, stop) else Kind.PLAIN
@@ -241,6 +245,11 @@ class FramePadder:
             pos += size
         self._rest = data[pos:]
         return b"".join(out)
+
+
+def write_frame(channel: int, code: int, fields: bytes) -> bytes:
+    """An AMQP frame around the encoded list of a performative."""
+    return _HEADER.pack(11 + len(fields), 2, 0, channel) + bytes((0, 0x53, code)) + fields
 
 
 def _padded_frame(body: bytes, kind: int, channel: int) -> bytes:

@@ -32,7 +32,10 @@ class Limits:
     """A connection that has not finished its `open` by then is closed."""
 
     close_wait_s: float = 3.0
-    """How long the peer may take to read our `close` before the socket goes (real time)."""
+    """How long the peer may take to read our `close` before the socket goes, and what is unsent with it (real time)."""
+
+    stop_wait_s: float = 1.0
+    """How long connections have to end when the listener stops (real time)."""
 
     heartbeat_interval_s_min: float = 0.05
     """However short the peer's idle time-out, we don't look more often (real time)."""

@@ -7,6 +7,7 @@ composition root, on whose event loop everything runs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from itertools import count
 
@@ -52,14 +53,28 @@ class AmqpListener:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Listen no more, close every connection in good order and wait until they are gone."""
+        """Listen no more, close every connection in good order; those that take too long are cut."""
         if self._server is None:
             return
-        self._server.close()
-        for connection in list(self._shared.connections):
+        server, self._server = self._server, None
+        server.close()
+        await self._close_connections()
+        await server.wait_closed()
+
+    async def _close_connections(self) -> None:
+        connections = self._shared.connections
+        all_gone = asyncio.Event()
+        self._shared.emptied = all_gone.set
+        for connection in list(connections):
             connection.close(BrokerError(Condition.CONNECTION_FORCED, "The server is shutting down."))
-        await self._server.wait_closed()
-        self._server = None
+        if not connections:
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(all_gone.wait(), self._shared.limits.stop_wait_s)
+        for connection in list(connections):
+            connection.abort()
+        if connections:
+            await all_gone.wait()
 
     def _connection(self) -> Connection:
         return Connection(self._shared, next(self._numbers))

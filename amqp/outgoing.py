@@ -74,12 +74,14 @@ class OutgoingLink(Outflow):
     def _answer(self) -> None:
         """Drain, or answer a flow that wants nothing but an answer."""
         consumer = self._consumer
-        if consumer is not None and self.credit and lib.pn_link_get_drain(self.pointer):
+        if not self.wants_drain():
+            send_session_flow(self._session)
+            self._host.schedule_flush()
+        elif consumer is not None and self.credit:
             self._draining = True
             consumer.drain(self._drained)
         else:
-            send_session_flow(self._session)
-            self._host.schedule_flush()
+            self.give_back()
 
     def _grant(self) -> None:
         """Let the consumer have the next slice of the credit."""
@@ -116,22 +118,20 @@ class OutgoingLink(Outflow):
 
     def _drained(self) -> None:
         """The consumer has given all it has; its credit is 0 now."""
-        host, pointer = self._host, self.pointer
         if self._consumer is None:
             return
         used_up = self._granted <= 0
         self._granted = 0
-        self.credit = link_credit(pointer)
-        if not lib.pn_link_get_drain(pointer):  # taken back meanwhile
+        self.credit = link_credit(self.pointer)
+        if not self.wants_drain():  # taken back meanwhile
             self._draining = False
             self._grant()
         elif used_up and self.credit:  # only the slice is at its end
-            host.held.add(self)
+            self._host.held.add(self)
+            self._host.schedule_flush()
         else:
             self._draining = False
-            self.credit = 0
-            lib.pn_link_drained(pointer)
-        host.schedule_flush()
+            self.give_back()
 
     # ---- messages
 

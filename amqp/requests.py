@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol
 from ..broker.commands import Delivery
 from ..broker.encoding import Described, Uint, decode, encode, encode_map, list_from_items, malformed
 from ..broker.errors import BrokerError
-from .engine import Pointer, session_of
-from .fastpath import Done, Host, Inflow, Outflow, drain_or_answer, link_credit
+from .engine import Pointer, send_session_flow, session_of
+from .fastpath import Done, Host, Inflow, Outflow, link_credit
 from .limits import Limits
 
 _SECTION_BY_SYMBOL: Final = {
@@ -210,9 +210,10 @@ class ReplyLink(Outflow):
         asked, self.asked = self.asked, False
         self.credit = link_credit(self.pointer)
         self._send_waiting()
-        if asked:
-            drain_or_answer(self.pointer, self.session)
-            self.credit = link_credit(self.pointer)
+        if asked and self.wants_drain():
+            self.give_back()
+        elif asked:
+            send_session_flow(self.session)
             self.host.schedule_flush()
 
     def _send_waiting(self) -> None:

@@ -87,7 +87,10 @@ class FakeSender:
 
 class FakeConsumer:
     def __init__(
-        self, queue: FakeQueue, mode: ReceiveMode, deliver: Callable[[Sequence[Delivery]], None],
+        self,
+        queue: FakeQueue,
+        mode: ReceiveMode,
+        deliver: Callable[[Sequence[Delivery]], None],
         detached: Callable[[BrokerError], None],
     ) -> None:
         self.queue = queue

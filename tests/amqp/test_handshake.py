@@ -6,7 +6,7 @@ import pytest
 
 from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access, SharedKey
-from emubus.broker.encoding import Array, Described, Symbol, Ubyte, Uint, decode
+from emubus.broker.encoding import Array, Described, Symbol, Uint, decode
 
 from .wire import BEGIN, CLOSE, OPEN, Wire, frame, read_frames, sasl_init
 
@@ -183,5 +183,3 @@ async def test_the_begin_answers_on_the_clients_channel_with_windows(wire: Wire)
     assert incoming > 1000
     assert outgoing > 1000
     assert handle_max >= 255
-
-

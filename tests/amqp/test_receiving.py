@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from emubus.amqp.limits import Limits
 from emubus.broker.commands import Delivery, ReceiveMode
-from emubus.broker.encoding import Described, Symbol, Ubyte, Uint, Ulong
+from emubus.broker.encoding import Symbol, Ubyte, Uint, Ulong
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Release
 
 from .fakes import FakeConsumer, token
-from .wire import ATTACH, BEGIN, DETACH, DISPOSITION, END, FLOW, TARGET, TRANSFER, Frame, Wire, accepted
+from .wire import ATTACH, BEGIN, DETACH, DISPOSITION, END, FLOW, TARGET, TRANSFER, Frame, Wire, accepted, frame
 
 
 def payloads(frames: list[Frame]) -> list[bytes]:
@@ -53,7 +55,6 @@ async def test_a_settled_sender_means_receive_and_delete(
 
 async def test_a_target_without_address_is_still_a_target(wire: Wire) -> None:
     (attach,) = wire.attach_receiver(target=None)
-    assert isinstance(attach.fields[6], Described)
     assert attach.fields[6].descriptor == TARGET
     assert attach.fields[6].value[0] is None
 
@@ -173,8 +174,8 @@ async def test_a_drain_of_nothing_is_answered_at_once(wire: Wire) -> None:
 async def test_a_drain_waits_until_the_broker_has_looked_everywhere(wire: Wire) -> None:
     wire.attach_receiver()
     receiver = consumer(wire)
-    drained = []
-    receiver.drain = drained.append  # type: ignore[method-assign]
+    drained: list[Callable[[], None]] = []
+    receiver.drain = drained.append  # type: ignore[assignment, method-assign]
     wire.flow(0, 5, drain=True)
     assert await wire.turn() == []
     receiver.give([Delivery(token(1), b"late", 1)])
@@ -187,8 +188,8 @@ async def test_a_drain_waits_until_the_broker_has_looked_everywhere(wire: Wire) 
 async def test_a_drain_that_is_taken_back_leaves_the_credit(wire: Wire) -> None:
     wire.attach_receiver()
     receiver = consumer(wire)
-    drained = []
-    receiver.drain = drained.append  # type: ignore[method-assign]
+    drained: list[Callable[[], None]] = []
+    receiver.drain = drained.append  # type: ignore[assignment, method-assign]
     wire.flow(0, 5, drain=True)
     wire.flow(0, 5)
     receiver.credit = 0
@@ -197,14 +198,59 @@ async def test_a_drain_that_is_taken_back_leaves_the_credit(wire: Wire) -> None:
     assert receiver.credit == 5
 
 
-async def test_a_flow_that_asks_is_answered(wire: Wire) -> None:
-    wire.attach_receiver(credit=3)
-    wire.flow(0, 3, echo=True)
+async def test_a_drain_that_finds_no_credit_left_is_answered_all_the_same(wire: Wire) -> None:
+    wire.attach_sender(handle=3)
+    wire.begin(5)
+    wire.attach_receiver(handle=7, channel=5, credit=2, name="other")
+    wire.attach_receiver(handle=8, channel=5, credit=2)
+    wire.broker.q.put(b"one", b"two", b"three", b"four")
+    assert payloads(await wire.turn()) == [b"one", b"two", b"three", b"four"]
+    wire.flow(8, 1, count=1, drain=True, channel=5)  # written before the second message arrived
     (flow,) = wire.read()
-    assert flow.code == FLOW
-    assert flow.fields[0] is not None
-    wire.flow(0, 0, drain=True)  # nothing to give back
-    assert [each.code for each in wire.read()] == [FLOW]
+    assert (flow.channel, flow.code) == (1, FLOW)
+    handle, count, credit, available, drain, echo = [flow.get(index) for index in range(4, 10)]
+    assert (handle, count, credit, available, drain, echo) == (1, 2, 0, 0, True, False)
+    assert None not in flow.fields[:4]
+    wire.flow(7, 0, drain=True, channel=5)
+    wire.flow(7, 3, count=2, drain=True, channel=5)
+    first, second = wire.read()
+    assert [first.get(index) for index in (4, 5, 6, 8)] == [0, 2, 0, True]
+    assert [second.get(index) for index in (4, 5, 6, 8)] == [0, 5, 0, True]
+    wire.flow(7, 0, count=5, drain=True, channel=5)
+    (third,) = wire.read()
+    assert [third.get(index) for index in (4, 5, 6, 8)] == [0, 5, 0, True]
+
+
+async def test_two_drains_without_credit_in_one_write_get_an_answer_each(wire: Wire) -> None:
+    wire.attach_receiver()
+    wire.attach_receiver(handle=1)
+    fields = [Uint(0), Uint(9), Uint(0), Uint(9), None, Uint(0), Uint(0), None, True]
+    wire.write(b"".join(frame(0, FLOW, [*fields[:4], Uint(handle), *fields[5:]]) for handle in (0, 1)))
+    assert [each.get(4) for each in wire.read()] == [0, 1]
+
+
+async def test_the_answer_to_a_drain_waits_for_messages_that_wait_for_the_window(wire: Wire) -> None:
+    wire.attach_receiver()
+    wire.flow(0, 2, window=1)
+    wire.broker.q.put(b"one", b"two")
+    assert payloads(await wire.turn()) == [b"one"]
+    wire.flow(0, 2, drain=True, window=1)
+    assert await wire.turn() == []
+    wire.send(0, FLOW, [Uint(1), Uint(100), Uint(0), Uint(5000)])
+    transfer, flow = await wire.turn()
+    assert transfer.payload == b"two"
+    assert [flow.get(index) for index in (4, 5, 6, 8)] == [0, 2, 0, True]
+
+
+async def test_a_flow_that_asks_is_answered_with_or_without_a_link(wire: Wire) -> None:
+    wire.attach_receiver(credit=3)
+    wire.attach_sender(handle=1)
+    wire.flow(0, 3, echo=True)
+    wire.flow(1, 0, echo=True)
+    wire.send(0, FLOW, [Uint(0), Uint(9), Uint(0), Uint(9), None, None, None, None, None, True])
+    flows = wire.read()
+    assert [each.code for each in flows] == [FLOW] * 3
+    assert all(None not in each.fields[:4] for each in flows)
 
 
 async def test_a_session_window_that_is_full_holds_messages_back_until_it_opens(wire: Wire) -> None:

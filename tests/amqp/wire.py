@@ -117,11 +117,15 @@ class Wire:
 
     async def turn(self, count: int = 2) -> list[Frame]:
         """Let the event loop turn, then read."""
+        await self.turns(count)
+        return self.read()
+
+    async def turns(self, count: int) -> None:
+        """Let the event loop turn."""
         for _ in range(count):
             turned = asyncio.get_running_loop().create_future()
             asyncio.get_running_loop().call_soon(turned.set_result, None)
             await turned
-        return self.read()
 
     def lose(self) -> None:
         """The socket is gone."""
@@ -181,7 +185,7 @@ class Wire:
         window: int = 5000,
     ) -> None:
         fields = [
-            Uint(0), Uint(window), Uint(0), Uint(5000), Uint(handle), Uint(count), Uint(credit), None, drain, echo, None,
+            Uint(0), Uint(window), Uint(0), Uint(5000), Uint(handle), Uint(count), Uint(credit), None, drain, echo,
         ]  # fmt: skip
         self.send(channel, FLOW, fields)
 
@@ -192,7 +196,7 @@ class Wire:
             self._delivery_ids[channel] += 1
         fields = [
             Uint(handle), Uint(number), number.to_bytes(4, "big"), Uint(more.get("format", 0)),
-            more.get("settled", False), more.get("more", False), None, more.get("state"), None, more.get("aborted"), None,
+            more.get("settled", False), more.get("more", False), None, more.get("state"), None, more.get("aborted"),
         ]  # fmt: skip
         return frame(channel, TRANSFER, fields, payload)
 

@@ -61,16 +61,19 @@ class Drivers:
 _prepare_errors: dict[str, PrepareError] = {}
 
 
+def client_of(item: pytest.Item) -> str | None:
+    """The name of the client that a test runs, if it runs one."""
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("sdk")
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the drivers of the selected tests here, where no test's time limit runs."""
-    specs = [getattr(item, "callspec", None) for item in session.items]
-    parameters = {parameter for spec in specs if spec is not None for parameter in spec.params.values()}
-    for client in CLIENTS.values():
-        if client.name in parameters:
-            try:
-                prepare(client)
-            except PrepareError as error:
-                _prepare_errors[client.name] = error
+    for name in sorted({client_of(item) for item in session.items} & CLIENTS.keys(), key=str):
+        try:
+            prepare(CLIENTS[str(name)])
+        except PrepareError as error:
+            _prepare_errors[str(name)] = error
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,12 @@ that can't be built is an error, never left out.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,11 +119,22 @@ CLIENTS: dict[str, Client] = {
 def prepare(client: Client) -> bool:
     """Build the client's driver unless it is built already; tells whether it was built now.
 
-    Raises PrepareError when a command fails or is missing.
+    Only one process builds at a time; the others wait and find it built. Raises PrepareError when a command fails or
+    is missing.
     """
-    build = client.build
-    if build is None:
+    if client.build is None:
         return False
+    with _lock_file().open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _build(client, client.build)
+
+
+def _lock_file() -> Path:
+    name = hashlib.sha256(str(ROOT).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"emubus-prepare-{name}.lock"
+
+
+def _build(client: Client, build: Build) -> bool:
     stamp = build.output / ".prepared"
     fingerprint = build.fingerprint()
     if stamp.is_file() and stamp.read_text() == fingerprint:

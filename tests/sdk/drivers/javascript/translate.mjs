@@ -91,7 +91,7 @@ export function messageToJson(message, handle) {
     body: bodyText(body),
     body_size: body.length,
     body_sha256: createHash("sha256").update(body).digest("hex"),
-    ttl_ms: message.timeToLive ?? null,
+    ttl_ms: ttlMs(message),
     scheduled_at_ms: instantMs(message.scheduledEnqueueTimeUtc),
     properties: propertiesToJson(message.applicationProperties ?? {}),
     sequence_number: message.sequenceNumber?.toString() ?? null,
@@ -106,6 +106,13 @@ export function messageToJson(message, handle) {
   };
   for (const [name, sdkName] of TEXT_PROPERTIES) answer[name] = message[sdkName]?.toString() ?? null;
   return answer;
+}
+
+// The SDK's timeToLive of a received message mixes the sender's clock with the server's; what it counts the expiry
+// with is the time to live as it was sent.
+function ttlMs(message) {
+  const expiresAtMs = instantMs(message.expiresAtUtc);
+  return message.timeToLive == null || expiresAtMs === null ? null : expiresAtMs - instantMs(message.enqueuedTimeUtc);
 }
 
 function bodyBytes(body) {

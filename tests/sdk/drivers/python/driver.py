@@ -15,6 +15,7 @@ import inspect
 import json
 import logging
 import sys
+import threading
 from collections.abc import Coroutine
 from typing import Any, TextIO
 
@@ -82,6 +83,47 @@ class Receiver:
         return handle
 
 
+class Closing:
+    """Closes what is no longer used while the next requests are answered; keeps the first failure to be told later."""
+
+    def __init__(self, face: str) -> None:
+        self._face = face
+        self._threads: list[threading.Thread] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._failure: Exception | None = None
+
+    def start(self, closables: list[Any]) -> None:
+        """Begin to close these, in order."""
+        if self._face == "aio":
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tasks.append(asyncio.ensure_future(self._close(closables)))
+        else:
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            self._threads.append(threading.Thread(target=lambda: run_without_loop(self._close(closables))))
+            self._threads[-1].start()
+
+    def raise_failure(self) -> None:
+        """Raise what went wrong since the last call, if anything did."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def wait(self) -> None:
+        """Wait until everything is closed; raises what went wrong."""
+        for thread in self._threads:
+            thread.join()
+        for task in self._tasks:
+            await task
+        self.raise_failure()
+
+    async def _close(self, closables: list[Any]) -> None:
+        for closable in closables:
+            try:
+                await done(closable.close())
+            except Exception as failure:  # told by the next reset or close
+                self._failure = self._failure or failure
+
+
 class Driver:
     """The operations of the protocol over one client.
 
@@ -96,6 +138,7 @@ class Driver:
         self._senders: dict[str, Any] = {}
         self._receivers: dict[str, Receiver] = {}
         self._receiver_count = 0
+        self._closing = Closing(face)
         self.closed = False
 
     async def handle(self, request: JSON) -> JSON:
@@ -222,17 +265,18 @@ class Driver:
         await done(self._receivers.pop(receiver).link.close())
 
     async def op_reset(self) -> None:
+        """Give everything back, behind the answer: closing takes this SDK half a second for each receiver."""
         links = [opened.link for opened in self._receivers.values()] + list(self._senders.values())
         client, self._client = self._client, None
         self._receivers, self._senders = {}, {}
-        for link in links:
-            await done(link.close())
         if client is not None:
-            await done(client.close())
+            self._closing.start([*links, client])
+        self._closing.raise_failure()
 
     async def op_close(self) -> None:
         self.closed = True
         await self.op_reset()
+        await self._closing.wait()
 
     def _opened_client(self) -> Any:
         if self._client is None:
@@ -266,14 +310,14 @@ async def serve_aio(driver: Driver, out: TextIO) -> None:
     loop = asyncio.get_running_loop()
     while not driver.closed and (line := await loop.run_in_executor(None, sys.stdin.readline)):
         print(json.dumps(await driver.handle(json.loads(line))), file=out, flush=True)
-    await driver.op_reset()
+    await driver.op_close()
 
 
 def serve_sync(driver: Driver, out: TextIO) -> None:
     """Answer requests with the plain client until ``close`` or the end of stdin."""
     while not driver.closed and (line := sys.stdin.readline()):
         print(json.dumps(run_without_loop(driver.handle(json.loads(line)))), file=out, flush=True)
-    run_without_loop(driver.op_reset())
+    run_without_loop(driver.op_close())
 
 
 def main() -> None:

@@ -1,0 +1,195 @@
+"""Attaches that are refused, connections that end, and everything that comes too late."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from emubus.amqp.limits import Limits
+from emubus.broker.encoding import Described, Symbol, Uint, Ulong
+from emubus.broker.errors import BrokerError, Condition
+
+from .wire import ATTACH, BEGIN, CLOSE, COORDINATOR, DETACH, END, OPEN, Wire, frame
+
+
+@pytest.mark.parametrize("sends", [True, False])
+async def test_an_entity_that_there_is_not_is_refused_in_one_write(wire: Wire, sends: bool) -> None:
+    writes = wire.socket.writes
+    attach, detach = wire.attach_sender("no/such") if sends else wire.attach_receiver("amqps://h/no/such")
+    assert wire.socket.writes == writes + 1
+    assert (attach.code, attach.fields[0], attach.fields[2]) == (ATTACH, "s0" if sends else "r0", sends)
+    assert attach.fields[5:7] == [None, None]
+    assert attach.fields[13] == {}
+    if not sends:
+        assert attach.fields[9] == 0  # initial-delivery-count
+    assert detach.fields[:2] == [0, True]
+    condition, text, info = detach.fields[2].value
+    assert condition == "amqp:not-found"
+    assert text.startswith("The messaging entity 'sb://emubus/no/such' could not be found.")
+    assert info == {}
+    wire.send(0, DETACH, [Uint(0), True])
+    assert await wire.turn() == []
+    assert [each.code for each in wire.attach_receiver()] == [ATTACH]  # the handle is free again
+
+
+async def test_a_message_session_is_not_allowed_yet(wire: Wire) -> None:
+    for value in ("id", None, Described(Ulong(0x137000000C), "id")):
+        _, detach = wire.attach_receiver(filter={Symbol("com.microsoft:session-filter"): value})
+        condition, text, _ = detach.fields[2].value
+        assert condition == "amqp:not-allowed"
+        assert text.startswith("A sessionful message receiver cannot be created on an entity")
+        wire.send(0, DETACH, [Uint(0), True])
+    _, detach = wire.attach_receiver("nothing", filter={Symbol("com.microsoft:session-filter"): "id"})
+    assert detach.fields[2].value[0] == "amqp:not-found"
+
+
+async def test_a_coordinator_is_not_implemented_yet(wire: Wire) -> None:
+    _, detach = wire.attach_sender(target=Described(Ulong(COORDINATOR), []))
+    assert detach.fields[2].value[0] == "amqp:not-implemented"
+
+
+async def test_an_address_that_is_null_is_an_entity_that_there_is_not(wire: Wire) -> None:
+    _, detach = wire.attach_sender(target=None)
+    assert detach.fields[2].value[0] == "amqp:not-found"
+
+
+async def test_a_connection_has_a_limit_of_links() -> None:
+    wire = Wire(limits=Limits(links_max=2))
+    wire.open()
+    wire.attach_sender(handle=0)
+    wire.attach_receiver(handle=1)
+    _, detach = wire.attach_receiver(handle=2)
+    assert detach.fields[2].value[0] == "amqp:resource-limit-exceeded"
+    wire.send(0, DETACH, [Uint(0), True])
+    assert [each.code for each in wire.read()] == [DETACH]
+    assert [each.code for each in wire.attach_receiver(handle=3)] == [ATTACH]
+    wire.lose()
+
+
+async def test_a_close_is_answered_and_then_the_socket_closes(wire: Wire) -> None:
+    wire.attach_sender()
+    wire.attach_receiver(handle=1, credit=5)
+    wire.send(0, CLOSE, [])
+    assert [each.code for each in wire.read()] == [CLOSE]
+    assert wire.socket.closed
+
+
+async def test_an_end_and_a_close_in_one_write_are_both_answered(wire: Wire) -> None:
+    wire.attach_sender()
+    wire.write(frame(0, DETACH, [Uint(0), True]) + frame(0, END, []) + frame(0, CLOSE, []))
+    assert [each.code for each in wire.read()] == [DETACH, END, CLOSE]
+    assert wire.socket.closed
+
+
+@pytest.mark.parametrize(
+    ("data", "condition"),
+    [
+        (b"\x00\x00\x00\x07", "amqp:connection:framing-error"),
+        (b"\xff\xff\xff\xff", "amqp:connection:framing-error"),
+        (frame(0, 0x77, []), "amqp:decode-error"),
+        (b"\x00\x00\x00\x0a\x02\x00\x00\x00\xff\xff", "amqp:decode-error"),
+        (frame(9, ATTACH, ["name", Uint(0), False]), "amqp:not-allowed"),
+        (frame(0, 0x14, [Uint(77), Uint(0), b"t"], b"x"), "amqp:invalid-field"),
+        (frame(60_000, BEGIN, [None, Uint(0), Uint(1), Uint(1)]), "amqp:connection:framing-error"),
+    ],
+)
+async def test_frames_that_can_t_be_are_answered_with_a_close(wire: Wire, data: bytes, condition: str) -> None:
+    wire.write(data)
+    (close,) = [each for each in wire.read() if each.code == CLOSE]
+    assert close.fields[0].value[0] == condition
+    wire.write(b"more of the same")  # ignored
+    assert wire.read() == []
+
+
+async def test_texts_that_are_no_text_are_answered_with_a_close(wire: Wire) -> None:
+    name = frame(
+        0, ATTACH, ["XX", Uint(0), False, None, None, None, Described(Ulong(0x29), ["q"]), None, None, Uint(0)]
+    )
+    wire.write(name.replace(b"XX", b"\xff\xfe"))
+    (close,) = wire.read()
+    assert close.fields[0].value[0] == "amqp:decode-error"
+
+
+async def test_a_close_because_of_an_error_leaves_the_client_a_moment_to_read_it() -> None:
+    wire = Wire(limits=Limits(close_wait_s=0.01))
+    wire.open()
+    wire.write(b"\x00\x00\x00\x00")
+    assert [each.code for each in wire.read()] == [CLOSE]
+    assert not wire.socket.closed
+    over = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.05, over.set_result, None)
+    await over
+    assert wire.socket.closed
+    wire.lose()
+
+
+async def test_a_fault_of_ours_closes_this_connection_only_and_is_logged_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wire, other = Wire(), Wire()
+    wire.open()
+    other.open()
+
+    def broken(address: str) -> None:
+        raise RuntimeError("broken on purpose")
+
+    wire.broker.open_sender = broken  # type: ignore[method-assign, assignment]
+    frames = wire.attach_sender()
+    assert [each.code for each in frames] == [CLOSE]
+    assert frames[0].fields[0].value[0] == "amqp:internal-error"
+    logged = capsys.readouterr().out
+    assert logged.count("RuntimeError: broken on purpose") == 1
+    assert [each.code for each in other.attach_receiver()] == [ATTACH]
+    wire.lose()
+    other.lose()
+
+
+async def test_a_connection_can_be_closed_from_our_side(wire: Wire) -> None:
+    wire.attach_receiver(credit=1)
+    wire.server.close(BrokerError(Condition.CONNECTION_FORCED, "Bye."))
+    (close,) = wire.read()
+    assert close.fields[0].value == ["amqp:connection:forced", "Bye.", {}]
+    assert wire.broker.q.consumers == []
+
+
+async def test_a_silent_client_hears_an_empty_frame_within_half_of_its_idle_timeout() -> None:
+    wire = Wire(limits=Limits(heartbeat_interval_s_min=0.001))
+    wire.open(idle_ms=40)
+    loop = asyncio.get_running_loop()
+    for _ in range(4):
+        over = loop.create_future()
+        loop.call_later(0.03, over.set_result, None)
+        await over
+        assert 0 in [each.code for each in wire.read()]
+    wire.lose()
+    assert await wire.turn() == []
+
+
+async def test_a_thousand_links_on_a_hundred_sessions_all_work_and_all_end(wire: Wire) -> None:
+    for channel in range(1, 101):
+        assert wire.begin(channel).code == BEGIN
+        for handle in range(10):
+            assert wire.attach_sender(handle=handle, channel=channel)[0].code == ATTACH
+        wire.write(b"".join(wire.transfer(b"m", handle, channel) for handle in range(10)))
+    assert len(wire.broker.q.sent) == 1000
+    assert len(wire.server.links) == 1000
+    wire.read()
+    for channel in range(1, 101):
+        wire.send(channel, END, [])
+        assert [each.code for each in wire.read()] == [END]
+    assert wire.server.links == {}
+    assert all(sender.closed for sender in wire.broker.senders)
+
+
+async def test_nothing_is_said_twice_when_open_comes_twice(wire: Wire) -> None:
+    wire.send(0, OPEN, ["again"])
+    assert [each.code for each in wire.read()] in ([], [CLOSE])
+
+
+async def test_a_client_that_allows_no_handle_is_closed_rather_than_left_alone(bare: Wire) -> None:
+    bare.open()
+    bare.send(1, BEGIN, [None, Uint(0), Uint(10), Uint(10), Uint(0)])
+    bare.attach_sender(channel=1)
+    bare.attach_sender(handle=1, channel=1)
+    assert bare.socket.closed
