@@ -9,8 +9,9 @@ serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
 
 test: $(VENV)/installed check
-	$(BIN)/python -P -m tests.sdk.prepare
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/python tests/sdk/prepare.py
+	$(BIN)/pytest -n 6 -m sdk $(ARGS)
+	$(BIN)/pytest -n 2 -m "not sdk" $(ARGS)
 
 fast: $(VENV)/installed
 	$(BIN)/pytest -m "not sdk and not slow" $(ARGS)

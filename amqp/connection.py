@@ -224,6 +224,8 @@ class Connection(asyncio.Protocol):
     def _push_alone(self, engine: Engine, piece: bytes, kind: Kind) -> bool:
         """Push a frame that needs more than Proton: what it causes is the next event."""
         run_events(engine, self.links, self._control)
+        if kind is Kind.MALFORMED:
+            raise BrokerError(Condition.DECODE_ERROR, "A performative is malformed.")
         if kind is Kind.OPEN and _PADDED_PRODUCT.encode() in piece:
             # Old Python clients get longer frames than Proton makes: have it leave room [wire 0, rule 1].
             piece = with_lower_frame_size(piece, PADDING_BYTES_MAX)
@@ -299,13 +301,14 @@ class Connection(asyncio.Protocol):
                 else:
                     drained.append((link.pointer, link.count))
                     proton.send_session_flow(proton.session_of(link.pointer))
-        output = engine.output()
-        if not output:
-            return
-        self._drains.look(output)
-        if drained:
+        chunks = engine.output()
+        if drained or self._padder is not None or self._drains.is_curious():
+            output = b"".join(chunks)
+            self._drains.look(output)
             output = self._drains.answer(output, drained)
-        self._write(self._padder.feed(output) if self._padder is not None else output)
+            chunks = [self._padder.feed(output) if self._padder is not None else output]
+        for chunk in chunks:
+            self._write(chunk)
 
     def _watch_pending(self) -> None:
         """Read from the socket only while not too much waits for its outcome."""

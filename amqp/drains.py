@@ -66,9 +66,13 @@ class Drains:
         """A link is over."""
         self._links.pop(link, None)
 
+    def is_curious(self) -> bool:
+        """Whether something was opened whose numbers are still to be learnt."""
+        return bool(self._unnamed) or len(self._channels) != len(self._by_client_channel)
+
     def look(self, output: bytes) -> None:
-        """Learn the numbers in Proton's output; costs nothing unless something was opened since the last."""
-        if not self._unnamed and len(self._channels) == len(self._by_client_channel):
+        """Learn the numbers in Proton's output."""
+        if not self.is_curious():
             return
         for channel, code, start, stop in _frames(output):
             if code == BEGIN:
@@ -93,6 +97,8 @@ class Drains:
 
     def answer(self, output: bytes, drained: Sequence[tuple[Pointer, int]]) -> bytes:
         """`output` with the answers for links and their delivery-counts in the place of their sessions' flows."""
+        if not drained:
+            return output
         wanted: dict[int, list[tuple[int, int]]] = {}
         for link, count in drained:
             entry = self._links.get(link)

@@ -43,6 +43,7 @@ def _on_trace(transport: Pointer, message: Pointer) -> None:
 
 OUTPUT_CHUNK_BYTES: Final = 64 * 1024
 _chunk: Any = ffi.new("char[]", OUTPUT_CHUNK_BYTES)
+_chunk_view: Any = ffi.buffer(_chunk)
 _EMPTY_MAP: Final = encode_map({})
 COORDINATOR: Final = int(lib.PN_COORDINATOR)
 
@@ -100,17 +101,17 @@ class Engine:
         """Have Proton do what it has put off until it is asked for output."""
         lib.pn_transport_pending(self.transport)
 
-    def output(self) -> bytes:
-        """All bytes that Proton has to write now; sets `ended` behind its last."""
-        transport, chunks = self.transport, []
+    def output(self) -> list[bytes]:
+        """All bytes that Proton has to write now, whole frames; sets `ended` behind its last."""
+        transport = self.transport
+        chunks: list[bytes] = []
         while True:
             size = lib.pn_transport_peek(transport, _chunk, OUTPUT_CHUNK_BYTES)
             if size <= 0:
                 self.ended = self.ended or size < 0
-                break
-            chunks.append(ffi.buffer(_chunk, size)[:])
+                return chunks
+            chunks.append(_chunk_view[:size])
             lib.pn_transport_pop(transport, size)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def close_input(self) -> None:
         """There is no more input."""

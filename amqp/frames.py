@@ -12,23 +12,39 @@ A connection owns one reader and perhaps one padder.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
 from typing import Final
 
-from ..broker.encoding import list_from_items, skip
+from ..broker.encoding import decode, list_from_items, skip
 from ..broker.errors import BrokerError
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
-_BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"  # a message-format of 0x80013700
+_FORMAT_END_MAX: Final = 80
+"""Where the message-format of a transfer ends at the latest: all before it at its longest, with 32 bytes of tag."""
+_BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"  # 0x80013700
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 _REJECTED, _ERROR = 0x25, 0x1D
-_DULL_HEADS: Final = frozenset((bytes((0, 0x53, TRANSFER)), bytes((0, 0x53, DISPOSITION))))
+_TRANSFER_HEAD: Final = bytes((0, 0x53, TRANSFER))
+_DRAIN, _ECHO = 8, 9
+
+# A receiver's or sender's disposition with accepted or released, as all usual encoders write it: nothing in it can be
+# malformed or needs a closer look, and there is one for every message.
+_SIMPLE_DISPOSITION: Final = re.compile(
+    rb"\x00\x53\x15(?:\xc0..|\xd0.{8})"
+    rb"(?:[\x41\x42]|\x56.)"  # role
+    rb"(?:\x43|\x52.|\x70.{4})(?:[\x40\x43]|\x52.|\x70.{4})"  # first, last
+    rb"(?:[\x40-\x42]|\x56.)"  # settled
+    rb"\x00\x53[\x24\x26](?:\x45|\xc0\x01\x00|\xd0\x00\x00\x00\x04\x00\x00\x00\x00)"  # state
+    rb"(?:[\x40-\x42]|\x56.)?",  # batchable
+    re.DOTALL,
+).fullmatch
 
 _HEADER: Final = Struct(">IBBH")
 _size_at: Callable[..., tuple[int]] = Struct(">I").unpack_from
@@ -46,7 +62,9 @@ class Kind(IntEnum):
     """One frame: the peer's `open`."""
     BEGIN = 4
     """One frame: a `begin`, which Proton must have answered before it takes transfers."""
-    LATE = 5
+    MALFORMED = 5
+    """One frame: a performative that is no AMQP. Proton must not see it: it crashes when it echoes broken arrays."""
+    LATE = 6
     """Never given out: a frame on a channel that its sender has ended."""
 
 
@@ -82,7 +100,7 @@ class FrameReader:
 
     def _cut(self, data: bytes) -> list[tuple[bytes, Kind]]:
         end, size_max = len(data), self._frame_bytes_max
-        has_batch = _BATCH_FIELD in data
+        may_be_late = bool(self._ended)
         pieces: list[tuple[bytes, Kind]] = []
         start = pos = 0
         while end - pos >= 4:
@@ -95,8 +113,9 @@ class FrameReader:
             stop = pos + size
             if stop > end:
                 break
-            if size > 10 and (has_batch or self._ended or data[pos + 8 : pos + 11] not in _DULL_HEADS):
+            if size > 10 and (may_be_late or data[pos + 4] != 2 or not _is_dull(data, pos + 8, stop)):
                 kind = self._look(data, pos, stop)
+                may_be_late = bool(self._ended)
                 if kind:
                     if pos > start:
                         pieces.append((data[start:pos], Kind.PLAIN))
@@ -116,16 +135,30 @@ class FrameReader:
         channel = data[pos + 6 : pos + 8]
         if code == BEGIN:
             self._ended.discard(channel)
-            return Kind.BEGIN
-        if channel in self._ended and code not in (OPEN, CLOSE):
+        elif channel in self._ended and code not in (OPEN, CLOSE):
             return Kind.LATE
-        if code == END:
-            self._ended.add(channel)
         if code == TRANSFER:
             return Kind.BATCH if _is_batch(data, at, stop) else Kind.PLAIN
-        if code == FLOW:
-            return Kind.ASKS if _asks(data, at, stop) else Kind.PLAIN
-        return Kind.OPEN if code == OPEN else Kind.PLAIN
+        if code not in _FIELDS:
+            return Kind.PLAIN
+        try:
+            fields = decode(data[at:stop])[0]
+        except BrokerError:
+            return Kind.MALFORMED
+        if code == END:
+            self._ended.add(channel)
+        asks = code == FLOW and isinstance(fields, list) and True in fields[_DRAIN : _ECHO + 1]
+        return Kind.ASKS if asks else _KIND_BY_CODE.get(code, Kind.PLAIN)
+
+
+_KIND_BY_CODE: Final = {OPEN: Kind.OPEN, BEGIN: Kind.BEGIN}
+
+
+def _is_dull(data: bytes, at: int, stop: int) -> bool:
+    """Whether the performative at `at` needs Proton only: a transfer that is no batch, or the simplest disposition."""
+    if data.startswith(_TRANSFER_HEAD, at):
+        return data.find(_BATCH_FIELD, at, at + _FORMAT_END_MAX) < 0
+    return _SIMPLE_DISPOSITION(data, at, stop) is not None
 
 
 def _performative(data: bytes, pos: int, stop: int) -> tuple[int, int]:
@@ -153,19 +186,6 @@ def _is_batch(data: bytes, at: int, stop: int) -> bool:
         return False  # Proton will say what is wrong
 
 
-def _asks(data: bytes, at: int, stop: int) -> bool:
-    """Whether a flow says drain or echo."""
-    try:
-        frame = data[at:stop]
-        count, pos, _ = _open_list(frame)
-        if count < 9:
-            return False
-        pos = skip(frame, pos, 8)
-        return _is_true(frame, pos) or (count > 9 and _is_true(frame, skip(frame, pos)))
-    except (BrokerError, IndexError, StructError):
-        return False
-
-
 def with_lower_frame_size(frame: bytes, by: int) -> bytes:
     """The client's `open` with a max-frame-size that leaves `by` bytes for padding; other frames unchanged."""
     try:
@@ -191,10 +211,6 @@ def _open_list(data: bytes, at: int = 0) -> tuple[int, int, int]:
     if constructor == 0xD0:
         return _size_at(data, at + 5)[0], at + 9, at + 5 + _size_at(data, at + 1)[0]
     raise IndexError
-
-
-def _is_true(data: bytes, at: int) -> bool:
-    return data[at] == 0x41 or data[at : at + 2] == b"\x56\x01"
 
 
 # ---- the other way

@@ -234,7 +234,7 @@ class Message:
         """
         text = self._message_id
         if text is _UNREAD:
-            value = self._field(_Field.MESSAGE_ID)
+            value = self.field(_Field.MESSAGE_ID)
             if isinstance(value, bytes):
                 if len(value) > IDENTIFIER_CHARS_MAX:
                     raise _too_long("message-id", len(value))
@@ -251,18 +251,30 @@ class Message:
         """The message session that the message belongs to: its group-id. Raises BrokerError as `message_id` does."""
         text = self._session_id
         if text is _UNREAD:
-            value = self._field(_Field.GROUP_ID)
+            value = self.field(_Field.GROUP_ID)
             text = self._session_id = None if value is None else _identifier("group-id", value)
         return text
 
-    def _field(self, field: _Field) -> object:
-        """Return one field of the properties, None when it is null or not there."""
+    def field(self, position: int) -> object:
+        """Return one field of the properties, None when it is null or not there. Raises BrokerError(DECODE_ERROR)."""
         if not self._at[PROPERTIES + 7]:
             return None
         count, pos = open_items(self._data, self._at[PROPERTIES])
-        if field >= count:
+        if position >= count:
             return None
-        return _value_at(self._data, skip(self._data, pos, field) if field else pos)
+        return _value_at(self._data, skip(self._data, pos, position) if position else pos)
+
+    def application_properties(self) -> dict[str, object]:
+        """Return the application properties, decoded anew; an entry whose key is no string is left out.
+
+        Raises BrokerError(DECODE_ERROR) when a value is broken inside, which nobody looked at before.
+        """
+        at = self._at
+        return _named_values(self._data, at[APPLICATION_PROPERTIES]) if at[APPLICATION_PROPERTIES + 7] else {}
+
+    def located(self) -> tuple[bytes, list[int]]:
+        """Return the message with its sections in order, and where each of them lies (as from `sections.locate`)."""
+        return self._data, self._at
 
     def stored(self, enqueued_at: int, expires_at: int | None) -> bytes:
         """Return the message in the form that is kept; both instants in Unix milliseconds.
@@ -470,7 +482,12 @@ def application_properties(stored: bytes) -> dict[str, object]:
     bare_at, at = _locate_bare(stored)
     if not at[APPLICATION_PROPERTIES + 7]:
         return {}
-    entries, _ = decode(stored, bare_at + at[APPLICATION_PROPERTIES] + 3)
+    return _named_values(stored, bare_at + at[APPLICATION_PROPERTIES])
+
+
+def _named_values(data: bytes, start: int) -> dict[str, object]:
+    """Return the entries with string keys of the map section at `start`."""
+    entries, _ = decode(data, start + 3)
     return {str(k): v for k, v in entries.items() if isinstance(k, str)} if isinstance(entries, dict) else {}
 
 

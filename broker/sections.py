@@ -7,7 +7,7 @@ Every function is pure. What is wrong with a peer's bytes comes out as `BrokerEr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from .encoding import Symbol, Ulong, decode, encode, list_from_items, malformed, map_from_items, skip
@@ -179,25 +179,66 @@ def list_with_fields(data: bytes, start: int, stop: int, first: int, value: byte
     return list_from_items(count, data[pos:before] + value + data[behind:stop])
 
 
-def map_with_entries(data: bytes, start: int, stop: int, changes: Mapping[str, object]) -> bytes:
+def list_with(data: bytes, start: int, stop: int, values: Mapping[int, bytes]) -> bytes:
+    """Return the list section from `start` to `stop` with new bytes at some positions, without descriptor.
+
+    Fields that are missing before them become null; all others keep their bytes. `start == stop` stands for an empty
+    list.
+    """
+    count, pos = open_items(data, start) if start < stop else (0, start)
+    items: list[bytes] = []
+    for _ in range(count):
+        next_pos = skip(data, pos)
+        items.append(data[pos:next_pos])
+        pos = next_pos
+    items += [b"\x40"] * (max(values, default=-1) + 1 - count)
+    for position, value in values.items():
+        items[position] = value
+    return list_from_items(len(items), b"".join(items))
+
+
+def with_sections(data: bytes, at: list[int], sections: Mapping[int, bytes]) -> bytes:
+    """Return the message with the sections of some ranks replaced or added; `at` comes from `locate`."""
+    return b"".join(
+        sections[rank] if rank in sections else data[at[rank] : at[rank + 7]] if at[rank + 7] else b""
+        for rank in range(HEADER, FOOTER + 1)
+    )
+
+
+def map_with_entries(
+    data: bytes,
+    start: int,
+    stop: int,
+    changes: Mapping[str, object],
+    removed: Collection[str] = (),
+    *,
+    symbols: bool = False,
+) -> bytes:
     """Return the map section from `start` to `stop`, entries of `changes` replaced or appended, without descriptor.
 
-    Other entries keep their bytes and all their order. `start == stop` stands for an empty map. Raises TypeError or
-    ValueError for a value that AMQP cannot hold.
+    Other entries keep their bytes and all their order, but for those whose keys are in `removed`. New keys are
+    strings, or `symbols`. `start == stop` stands for an empty map. Raises TypeError or ValueError for a value that
+    AMQP cannot hold.
     """
     values = {key.encode(): encode(value) for key, value in changes.items()}
     missing = dict.fromkeys(values)
+    gone = {key.encode() for key in removed}
     pieces: list[bytes] = []
     count, pos = open_items(data, start) if start < stop else (0, start)
+    kept_count = count
     for _ in range(count // 2):
         value_pos = skip(data, pos)
         next_pos = skip(data, value_pos)
         key = data[pos + (2 if data[pos] < 0xB0 else 5) : value_pos]
-        if key in values and data[pos] in _TEXT:
+        is_text = data[pos] in _TEXT
+        if is_text and key in values:
             missing.pop(key, None)
             pieces += (data[pos:value_pos], values[key])
+        elif is_text and key in gone:
+            kept_count -= 2
         else:
             pieces.append(data[pos:next_pos])
         pos = next_pos
-    pieces += (encode(key.decode()) + values[key] for key in missing)
-    return map_from_items(count + 2 * len(missing), b"".join(pieces))
+    write = Symbol if symbols else str
+    pieces += (encode(write(key.decode())) + values[key] for key in missing)
+    return map_from_items(kept_count + 2 * len(missing), b"".join(pieces))

@@ -7,6 +7,7 @@ programs in other languages can use it alike. Everything here may be called from
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import structlog
 import uvloop
 
 from .broker.clock import Clock
@@ -50,6 +52,8 @@ class EmubusServer:
             data_dir=data_dir,
             durability=durability or (Durability.NONE if data_dir is None else Durability.FULL),
         )
+        if not structlog.is_configured():  # a test's output is no place for a line per link
+            structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
         self._loop = uvloop.new_event_loop()
         self.clock = Clock()
         self._server = Server(config, self.clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
-from emubus.broker.encoding import Described, Symbol, Ubyte, Uint, Ulong, encode
+from emubus.broker.encoding import Array, Described, Int, Symbol, Ubyte, Uint, Ulong, encode
 
 from .wire import (
     ATTACH,
@@ -35,7 +36,12 @@ from .wire import (
 
 
 def terminus(code: int, address: str | None) -> Described:
-    return Described(Ulong(code), [address, None, None, None, None, None, None, {Symbol("a"): "b"}])
+    rich = {Symbol("a"): Array(0xA3, (Symbol("b"), Symbol("c"))), Symbol("d"): Described(Ulong(5), [1, {"e": None}])}
+    if code == TARGET:
+        return Described(Ulong(code), [address, None, None, None, None, rich, Array(0xA3, (Symbol("x"),))])
+    return Described(
+        Ulong(code), [address, None, None, None, None, rich, Symbol("move"), rich, accepted, [Symbol("y")], Symbol("z")]
+    )
 
 
 def attach(name: str, handle: int, role: bool, address: str) -> bytes:
@@ -72,6 +78,8 @@ REQUEST = b"".join(
     )
 )
 
+CHANGES = {Symbol("a"): Array(0x98, (UUID(int=1),))}
+
 VALID = [
     SASL_HEADER,
     sasl_init(),
@@ -90,8 +98,12 @@ VALID = [
     transfer(2, 3, b"ee"),
     frame(1, FLOW, [Uint(4), Uint(5000), Uint(0), Uint(5000), Uint(3), Uint(0), Uint(3), None, True]),
     frame(1, DISPOSITION, [True, Uint(1), None, False, accepted]),
-    frame(1, DISPOSITION, [True, Uint(2), None, True, rejected("x", "y", {"a": 1})]),
-    frame(1, DISPOSITION, [True, Uint(3), Uint(9), False, modified(True, True, {Symbol("a"): "b"})]),
+    frame(1, DISPOSITION, [True, Uint(2), None, True, rejected("x", "y", {"a": Array(0x71, (Int(1), Int(2)))})]),
+    frame(
+        1,
+        DISPOSITION,
+        [True, Uint(3), Uint(9), False, modified(True, True, CHANGES)],
+    ),
     frame(1, DETACH, [Uint(2), True]),
     frame(1, END, []),
     frame(0, CLOSE, []),
@@ -201,3 +213,26 @@ def test_lists_that_lie_very_deep(depth: int) -> None:
     body = b"\x00\x53\x12\xd0" + (len(nested) + 4).to_bytes(4, "big") + (1).to_bytes(4, "big") + nested
     data = (8 + len(body)).to_bytes(4, "big") + b"\x02\x00\x00\x01" + body
     asyncio.run(converse(b"".join(VALID[:5]) + data, 100_000))
+
+
+BROKEN_ARRAYS = [
+    b"\xe0\x07\x02\xa3\x01a\xa1\x01b",  # the second element's size is 0xa1
+    b"\xe0\x02\x05\x98",
+    b"\xe0\x03\x05\x00\xa3",
+    b"\xf0\x00\x00\x00\x06\x00\x00\x00\x09\xa3\x01",
+    b"\xe0\x05\x02\xe0\x02\x01\xff",
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN_ARRAYS)
+@pytest.mark.parametrize("place", [3, 5, 9, 17, 18, 19])
+def test_broken_arrays_in_a_performative_never_reach_proton(broken: bytes, place: int) -> None:
+    """Proton takes them and crashes when it writes them back, as in the answer to an attach."""
+    good = encode(Array(0xA3, (Symbol("b"), Symbol("c"))))
+    pieces = list(VALID)
+    body = pieces[place][8:]
+    for whole in (good, encode("b"), encode({}), encode(Array(0x71, (Int(1), Int(2)))), encode(Uint(65536))):
+        if whole in body:
+            changed = body.replace(whole, broken, 1)
+            pieces[place] = (8 + len(changed)).to_bytes(4, "big") + pieces[place][4:8] + changed
+            asyncio.run(converse(b"".join(pieces), 100_000))

@@ -35,8 +35,10 @@ class Build:
     commands: tuple[tuple[str, ...], ...]
 
     def fingerprint(self) -> str:
-        """A hash over the sources' names and contents and the commands."""
-        digest = hashlib.sha256(repr(self.commands).encode())
+        """A hash over the sources' names and contents, the commands and the Python version that runs them."""
+        # One interpreter has several names (python, python3): its version counts, not the name it was called by.
+        commands = repr(self.commands).replace(repr(sys.executable), sys.version)
+        digest = hashlib.sha256(commands.encode())
         paths = {path for pattern in self.sources for path in self.folder.glob(pattern) if path.is_file()}
         for path in sorted(paths):
             digest.update(f"\0{path.relative_to(self.folder)}\0".encode())

@@ -1,0 +1,180 @@
+"""What SET does with a value: the type that it takes on in the message [wire 10.9].
+
+Knows the types of system properties and how a value is brought to the type of the property that it replaces. Where
+that is not possible without losing something, an application property takes the type of the value, and for a system
+property it is a `FilterException`. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ..encoding import (
+    Byte,
+    Char,
+    Described,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+)
+from ..message import IDENTIFIER_CHARS_MAX
+from .errors import FilterException
+from .names import Kind, SystemProperty
+from .values import OPAQUE, Instant, Span, Value, parse_instant, parse_span, to_amqp, to_text
+
+_IDENTIFIERS: Final = frozenset({"MessageId", "SessionId", "PartitionKey", "ViaPartitionKey"})
+_FLOAT_MAX: Final = 3.4028234663852886e38
+_INTEGER_CHARS_MAX: Final = 20
+_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
+
+
+def system_value(known: SystemProperty, value: Value) -> Value:
+    """The value that a system property takes on; None clears it. Raises FilterException for one that does not fit."""
+    if value is None:
+        return None
+    try:
+        converted = _SYSTEM[known.kind](value)
+    except ValueError as error:
+        raise FilterException(f"SET sys.{known.name}: {error}") from None
+    if known.name in _IDENTIFIERS and isinstance(converted, str) and len(converted) > IDENTIFIER_CHARS_MAX:
+        raise FilterException(f"SET sys.{known.name}: {len(converted)} characters are more than {IDENTIFIER_CHARS_MAX}")
+    return converted
+
+
+def _text(value: Value) -> str:
+    if value is OPAQUE:
+        raise ValueError("this value has no text")
+    text = to_text(value)
+    text.encode()  # half a surrogate pair is no text
+    return text
+
+
+def _symbol(value: Value) -> str:
+    text = _text(value)
+    if not text.isascii():
+        raise ValueError(f"{text!r:.40} is not ASCII")
+    return text
+
+
+def _span(value: Value) -> Span:
+    span = parse_span(value) if isinstance(value, str) else value
+    if not isinstance(span, Span) or span <= 0:
+        raise ValueError(f"{'a value' if value is OPAQUE else to_text(value)!r:.40} is no time span above zero")
+    return span
+
+
+def _boolean(value: Value) -> bool:
+    if isinstance(value, str):
+        value = _BOOLEANS.get(value.strip().lower(), value)
+    if not isinstance(value, bool):
+        raise ValueError("the value is no boolean")
+    return value
+
+
+_SYSTEM: Final[Mapping[Kind, Callable[[Value], Value]]] = {
+    Kind.TEXT: _text,
+    Kind.SYMBOL: _symbol,
+    Kind.SPAN: _span,
+    Kind.BOOLEAN: _boolean,
+}
+
+# ---------------------------------------------------------------- application properties
+
+
+def user_value(value: Value, raw: object, replaced: object) -> object:
+    """The AMQP value that an application property takes on: in the type of `replaced`, if that keeps the value whole.
+
+    `raw` is the AMQP value that was copied from another property, None for one that was computed; `replaced` is None
+    when there was none. `value` is not None.
+    """
+    convert = _USER.get(type(replaced))
+    if convert is not None and value is not OPAQUE:
+        try:
+            return convert(value)
+        except ValueError:
+            pass
+    return to_amqp(value) if raw is None else raw
+
+
+def _integer(make: Callable[[int], int], bits: int, *, signed: bool) -> Callable[[Any], int]:
+    allowed = range(-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else range(2**bits)
+
+    def convert(value: Any) -> int:
+        is_digits = isinstance(value, str) and len(value) <= _INTEGER_CHARS_MAX and "_" not in value
+        if is_digits or (type(value) is float and value.is_integer()):
+            value = int(value)
+        if type(value) is not int or value not in allowed:
+            raise ValueError("not an integer of this width")
+        return make(value)
+
+    return convert
+
+
+def _double(value: Any) -> float:
+    if type(value) not in (int, float, str) or (isinstance(value, str) and "_" in value):
+        raise ValueError("not a number")
+    return float(value)
+
+
+def _float(value: Any) -> Float:
+    number = _double(value)
+    if math.isfinite(number) and abs(number) > _FLOAT_MAX:
+        raise ValueError("too large for a float")
+    return Float(number)
+
+
+def _char(value: Value) -> Char:
+    text = _text(value)
+    if len(text) != 1:
+        raise ValueError("not one character")
+    return Char(text)
+
+
+def _timestamp(value: Value) -> object:
+    instant = parse_instant(value) if isinstance(value, str) else value
+    if not isinstance(instant, Instant):
+        raise ValueError("not an instant")
+    return to_amqp(instant)
+
+
+def _guid(value: Value) -> uuid.UUID:
+    return value if isinstance(value, uuid.UUID) else uuid.UUID(_text(value))
+
+
+def _described(value: Value) -> object:
+    span = parse_span(value) if isinstance(value, str) else value
+    if not isinstance(span, Span):
+        raise ValueError("not a time span")
+    return to_amqp(span)
+
+
+_USER: Final[Mapping[type, Callable[[Value], object]]] = {
+    str: _text,
+    Symbol: lambda value: Symbol(_symbol(value)),
+    Char: _char,
+    bool: _boolean,
+    Byte: _integer(Byte, 8, signed=True),
+    Short: _integer(Short, 16, signed=True),
+    Int: _integer(Int, 32, signed=True),
+    Long: _integer(Long, 64, signed=True),
+    int: _integer(int, 64, signed=True),
+    Ubyte: _integer(Ubyte, 8, signed=False),
+    Ushort: _integer(Ushort, 16, signed=False),
+    Uint: _integer(Uint, 32, signed=False),
+    Ulong: _integer(Ulong, 64, signed=False),
+    float: _double,
+    Float: _float,
+    Timestamp: _timestamp,
+    uuid.UUID: _guid,
+    Described: _described,
+}

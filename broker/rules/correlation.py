@@ -1,0 +1,81 @@
+"""Correlation filters: every given property must have the given value [wire 10.9].
+
+Knows the system properties behind the filter's fields. Strings are compared with case, values with their kind: the
+string "2" is not the number 2, while all widths of numbers are compared by value. Names of application properties are
+exact. Pure.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from ..description import CorrelationFilter
+from .compiled import ALWAYS, CompiledFilter, Equality, Space, Test
+from .context import MessageContext
+from .errors import FilterError
+from .names import SYSTEM_PROPERTIES
+from .values import Value, compare, equality_key, from_description
+
+# The order prefers what tells most messages apart: the index takes the first of equally good ones.
+FIELDS: Final[Mapping[str, str]] = {
+    "message_id": "MessageId",
+    "correlation_id": "CorrelationId",
+    "session_id": "SessionId",
+    "reply_to_session_id": "ReplyToSessionId",
+    "label": "Label",
+    "to": "To",
+    "reply_to": "ReplyTo",
+    "content_type": "ContentType",
+}
+"""System properties by the fields of `CorrelationFilter`."""
+
+_Read = Callable[[MessageContext], Value]
+
+
+def compile_correlation(description: CorrelationFilter) -> CompiledFilter:
+    """The filter, ready; one that compares nothing matches everything. FilterError for a value that is none."""
+    parts: list[tuple[Space, str, Value, _Read]] = []
+    for field, name in FIELDS.items():
+        text: str | None = getattr(description, field)
+        if text is not None:
+            parts.append((Space.SYSTEM, name, text, partial(_read_system, SYSTEM_PROPERTIES[name].name)))
+    for name, given in description.properties.items():
+        try:
+            value = from_description(given)
+        except ValueError as error:
+            raise FilterError(f"correlation filter: property {name!r:.80}: {error}") from None
+        if value is not None:
+            parts.append((Space.NAMED, name, value, partial(_read_named, name)))
+    if not parts:
+        return ALWAYS
+    tests: list[Test] = [_equals(value, read) for _, _, value, read in parts]
+    equalities = []
+    for place, (space, name, value, _) in enumerate(parts):
+        is_decided = type(value) is not int and type(value) is not float  # by equal keys: see `equality_key`
+        rest = [test for other, test in enumerate(tests) if other != place or not is_decided]
+        equalities.append(Equality(space, name, equality_key(value), _all(rest) if rest else None))
+    return CompiledFilter(
+        _all(tests),
+        equalities=tuple(equalities),
+        system_names=frozenset(name for space, name, _, _ in parts if space is Space.SYSTEM),
+        reads_user=any(space is Space.NAMED for space, _, _, _ in parts),
+    )
+
+
+def _read_system(name: str, context: MessageContext) -> Value:
+    return context.system(name)
+
+
+def _read_named(name: str, context: MessageContext) -> Value:
+    return context.named().get(name)
+
+
+def _equals(expected: Value, read: _Read) -> Test:
+    return lambda context: compare(operator.eq, read(context), expected) is True
+
+
+def _all(tests: list[Test]) -> Test:
+    return tests[0] if len(tests) == 1 else lambda context: all(test(context) for test in tests)

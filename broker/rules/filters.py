@@ -1,0 +1,46 @@
+"""Any filter description to its compiled form, and the check that a rule can be used.
+
+Knows the four kinds of filters and which SQL needs no parser. Refuses to know how they are evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ..description import CorrelationFilter, FalseFilter, Filter, RuleDescription, SqlFilter, TrueFilter
+from ..limits import Limits, validate_rule
+from .action import compile_action
+from .compiled import ALWAYS, NEVER, CompiledFilter
+from .compiler import compile_sql
+from .correlation import compile_correlation
+from .errors import FilterError
+
+# How SDKs write true and false filters over AMQP: no reason to load the parser.
+_CONSTANT_SQL: Final = re.compile(r"\s*1\s*=\s*([01])\s*")
+
+
+def compile_filter(description: Filter) -> CompiledFilter:
+    """The filter, ready to be called with a `MessageContext`. FilterError."""
+    match description:
+        case TrueFilter():
+            return ALWAYS
+        case FalseFilter():
+            return NEVER
+        case CorrelationFilter():
+            return compile_correlation(description)
+        case SqlFilter():
+            constant = _CONSTANT_SQL.fullmatch(description.expression)
+            if constant is not None:
+                return ALWAYS if constant.group(1) == "1" else NEVER
+            return compile_sql(description.expression, description.parameters)
+
+
+def check_rule(rule: RuleDescription, limits: Limits) -> None:
+    """Raise FilterError, or BrokerError for what the limits forbid, unless the rule can be used."""
+    violations = validate_rule(rule, limits)
+    if violations:
+        raise FilterError(f"rule {rule.name!r:.80}: {'; '.join(map(str, violations))}")
+    compile_filter(rule.filter)
+    if rule.action is not None:
+        compile_action(rule.action, statements_max=limits.action_statements_max)

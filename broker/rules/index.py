@@ -1,0 +1,251 @@
+"""The rules of all subscriptions of one topic, and which copies of a message they make [wire 10.9].
+
+Knows the rules that it was given, compiled, and how to find those that match without evaluating all: a filter that
+demands one value of some property (a correlation filter, or SQL with `property = constant` in an AND) lies in a dict
+under that property and value, and is looked at only for messages that have it. Of several such demands the one with
+the fewest rules beside it is taken. Filters that are always true need no evaluation, those that are always false are
+not kept at hand, all others are evaluated for every message. The outcome is the same as if all were evaluated in order.
+Refuses to know what becomes of the copies.
+
+Owned by its topic; used on the event-loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Final
+
+from ..description import RuleDescription
+from ..message import Message
+from .action import Action, compile_action
+from .compiled import CompiledFilter, Equality, Space, Test
+from .context import MessageContext
+from .errors import FilterException
+from .filters import compile_filter
+from .values import equality_key
+
+_RULES_MAX: Final = 1 << 32  # of one subscription, over its whole life: the place of a rule is one integer
+
+
+class Match:
+    """What a message means for one subscription: the copies that it gets, and the first error, if any rule failed.
+
+    The message itself stands first in `copies` if a rule without action matched; one changed copy for each rule with
+    an action follows. With an error, `copies` has what the other rules made; it may be empty.
+    """
+
+    __slots__ = ("copies", "error", "subscription")
+
+    def __init__(self, subscription: str, copies: list[Message], error: FilterException | None = None) -> None:
+        self.subscription = subscription
+        self.copies = copies
+        self.error = error
+
+    def __repr__(self) -> str:
+        return f"Match({self.subscription!r}, {len(self.copies)} copies, error={self.error!r})"
+
+
+class _Rule:
+    """One rule, compiled; `place` orders all rules of the topic."""
+
+    __slots__ = ("action", "equality", "filter", "name", "place", "subscription")
+
+    def __init__(self, description: RuleDescription) -> None:
+        self.name = description.name
+        self.filter: CompiledFilter = compile_filter(description.filter)
+        self.action: Action | None = None if description.action is None else compile_action(description.action)
+        self.subscription = ""
+        self.place = 0
+        self.equality: Equality | None = None
+
+
+class _Subscription:
+    """The rules of a subscription by lower-case name, in order; `base` is the place of the subscription."""
+
+    __slots__ = ("base", "next_place", "rules")
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+        self.next_place = base
+        self.rules: dict[str, _Rule] = {}
+
+
+_Slots = dict[str, dict[object, dict[int, _Rule]]]  # property name -> key of the value -> rules by place
+_place = attrgetter("place")
+
+
+class RuleIndex:
+    """The rules of a topic's subscriptions.
+
+    Subscriptions are told apart by the keys that the topic gives them; names of rules differ in more than case.
+    Matches come in the order in which the subscriptions were added; replacing one keeps its place.
+    """
+
+    def __init__(self) -> None:
+        self._subscriptions: dict[str, _Subscription] = {}
+        self._next_base = 0
+        self._always: dict[int, _Rule] = {}
+        self._evaluated: dict[int, _Rule] = {}
+        self._slots: dict[Space, _Slots] = {space: {} for space in Space}
+        # What indexed rules read, by how many: a message that lacks nothing but readability is matched without index.
+        self._system_names: Counter[str] = Counter()
+        self._user_readers = 0
+
+    # ------------------------------------------------------------ what there is
+
+    def put_subscription(self, key: str, rules: Sequence[RuleDescription]) -> None:
+        """Add a subscription or replace its rules. FilterError for a rule that cannot be used: nothing changes then."""
+        compiled = [_Rule(rule) for rule in rules]
+        subscription = self._subscriptions.get(key)
+        if subscription is None:
+            subscription = self._subscriptions[key] = _Subscription(self._next_base)
+            self._next_base += _RULES_MAX
+        for rule in subscription.rules.values():
+            self._take_out(rule)
+        subscription.rules.clear()
+        for rule in compiled:
+            self._put(key, subscription, rule)
+
+    def remove_subscription(self, key: str) -> None:
+        """Forget a subscription and its rules. KeyError if it is not there."""
+        for rule in self._subscriptions.pop(key).rules.values():
+            self._take_out(rule)
+
+    def put_rule(self, key: str, rule: RuleDescription) -> None:
+        """Add a rule to a subscription, or replace the one of that name. FilterError; KeyError without subscription."""
+        compiled = _Rule(rule)
+        self._put(key, self._subscriptions[key], compiled)
+
+    def remove_rule(self, key: str, name: str) -> None:
+        """Take a rule from a subscription. KeyError if either is not there."""
+        self._take_out(self._subscriptions[key].rules.pop(name.lower()))
+
+    def _put(self, key: str, subscription: _Subscription, rule: _Rule) -> None:
+        known = subscription.rules.get(rule.name.lower())
+        if known is None:
+            rule.place = subscription.next_place
+            subscription.next_place += 1
+        else:
+            rule.place = known.place
+            self._take_out(known)
+        rule.subscription = key
+        subscription.rules[rule.name.lower()] = rule
+        compiled = rule.filter
+        if compiled.always is not None:
+            if compiled.always:
+                self._always[rule.place] = rule
+        elif not compiled.equalities:
+            self._evaluated[rule.place] = rule
+        else:
+            rule.equality = equality = min(compiled.equalities, key=self._beside)
+            self._slots[equality.space].setdefault(equality.name, {}).setdefault(equality.key, {})[rule.place] = rule
+            self._system_names.update(compiled.system_names)
+            self._user_readers += compiled.reads_user
+
+    def _beside(self, equality: Equality) -> int:
+        return len(self._slots[equality.space].get(equality.name, {}).get(equality.key, ()))
+
+    def _take_out(self, rule: _Rule) -> None:
+        self._always.pop(rule.place, None)
+        self._evaluated.pop(rule.place, None)
+        equality = rule.equality
+        if equality is None:
+            return
+        slots = self._slots[equality.space]
+        by_key = slots[equality.name]
+        del by_key[equality.key][rule.place]
+        if not by_key[equality.key]:
+            del by_key[equality.key]
+            if not by_key:
+                del slots[equality.name]
+        self._user_readers -= rule.filter.reads_user
+        for name in rule.filter.system_names:
+            self._system_names[name] -= 1
+            if not self._system_names[name]:
+                del self._system_names[name]
+
+    # ------------------------------------------------------------ matching
+
+    def matches(self, context: MessageContext) -> list[Match]:
+        """What the message means for each subscription that gets it or whose rules fail; never raises."""
+        hits: list[_Rule] = list(self._always.values())
+        errors: list[tuple[_Rule, FilterException]] = []
+        for rule, test in self._candidates(context):
+            try:
+                if test is None or test(context):
+                    hits.append(rule)
+            except FilterException as error:
+                errors.append((rule, error))
+        for rule in self._evaluated.values():
+            try:
+                if rule.filter.test(context):
+                    hits.append(rule)
+            except FilterException as error:
+                errors.append((rule, error))
+        hits.sort(key=_place)
+        return _matches(hits, errors, context)
+
+    def _candidates(self, context: MessageContext) -> Iterator[tuple[_Rule, Test | None]]:
+        """The indexed rules that may match, and what is left to evaluate of each."""
+        try:
+            found = list(self._found(context))
+        except FilterException:  # as if there were no index: each rule decides whether it needs what is unreadable
+            for slots in self._slots.values():
+                for by_key in slots.values():
+                    for rules in by_key.values():
+                        yield from ((rule, rule.filter.test) for rule in rules.values())
+            return
+        for rules in found:
+            for rule in rules.values():
+                yield rule, rule.equality.rest if rule.equality is not None else rule.filter.test
+
+    def _found(self, context: MessageContext) -> Iterator[dict[int, _Rule]]:
+        values = {name: context.system(name) for name in self._system_names}
+        if self._user_readers:
+            context.raw()
+        for name, by_key in self._slots[Space.SYSTEM].items():
+            rules = by_key.get(equality_key(values[name]))
+            if rules:
+                yield rules
+        named, folded = self._slots[Space.NAMED], self._slots[Space.FOLDED]
+        for slots, properties in (
+            (named, context.named() if named else {}),
+            (folded, context.folded() if folded else {}),
+        ):
+            for name, value in properties.items():
+                if name in slots:
+                    rules = slots[name].get(equality_key(value))
+                    if rules:
+                        yield rules
+
+
+def _matches(hits: list[_Rule], errors: list[tuple[_Rule, FilterException]], context: MessageContext) -> list[Match]:
+    """Group the matching rules, which are in order, by subscription; run their actions."""
+    matches: list[Match] = []
+    places: list[int] = []  # of the subscriptions in `matches`
+    message = context.message
+    for rule in hits:
+        if not matches or matches[-1].subscription != rule.subscription:
+            matches.append(Match(rule.subscription, []))
+            places.append(rule.place)
+        match = matches[-1]
+        if rule.action is None:
+            if not match.copies or match.copies[0] is not message:
+                match.copies.insert(0, message)
+            continue
+        try:
+            match.copies.append(rule.action.apply(context, rule.name))
+        except FilterException as error:
+            errors.append((rule, error))
+    return _with_errors(matches, errors, places) if errors else matches
+
+
+def _with_errors(matches: list[Match], errors: list[tuple[_Rule, FilterException]], places: list[int]) -> list[Match]:
+    by_key = dict(zip((match.subscription for match in matches), zip(places, matches, strict=True), strict=True))
+    for rule, error in sorted(errors, key=lambda each: each[0].place):
+        match = by_key.setdefault(rule.subscription, (rule.place, Match(rule.subscription, [])))[1]
+        if match.error is None:
+            match.error = error
+    return [match for _, match in sorted(by_key.values(), key=lambda each: each[0])]

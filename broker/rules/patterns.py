@@ -1,0 +1,108 @@
+r"""LIKE patterns: `%` any run, `_` one character, an escape character before either takes it literally [wire 10.9].
+
+Knows how to match without backtracking: a pattern is cut at its `%` into pieces of fixed length; the first must begin
+the text, the last must end it, the others are found one behind the other, each as early as possible. Whatever the
+pattern, the time is linear in the text, with a small factor. Case counts, and a line break is a character.
+Patterns are immutable.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+_PATTERNS_CACHED_MAX: Final = 256
+_REGEX_STEPS_MAX: Final = 1_000_000
+"""Above this product of lengths a piece is searched with bits instead of a regex, whose worst case is the product."""
+
+
+class _Piece:
+    """Literal characters and `_` (None) in a row."""
+
+    __slots__ = ("_characters", "_literal", "_regex", "length")
+
+    def __init__(self, characters: list[str | None]) -> None:
+        self._characters = characters
+        self.length = len(characters)
+        self._literal = None if None in characters else "".join(filter(None, characters))
+        source = "".join("." if each is None else re.escape(each) for each in characters)
+        self._regex = re.compile(source, re.DOTALL)
+
+    def is_at(self, text: str, position: int) -> bool:
+        """Whether the piece lies at `position`."""
+        if self._literal is not None:
+            return text.startswith(self._literal, position)
+        return self._regex.match(text, position) is not None
+
+    def find(self, text: str, start: int, stop: int) -> int:
+        """The first position between `start` and `stop` where the piece lies, -1 if there is none."""
+        if self._literal is not None:
+            return text.find(self._literal, start, stop)
+        if (stop - start) * self.length <= _REGEX_STEPS_MAX:
+            found = self._regex.search(text, start, stop)
+            return -1 if found is None else found.start()
+        return self._find_by_bits(text, start, stop)
+
+    def _find_by_bits(self, text: str, start: int, stop: int) -> int:
+        """As `find`: bit i of `state` tells whether the last i + 1 characters are the first i + 1 of the piece."""
+        anywhere = sum(1 << place for place, each in enumerate(self._characters) if each is None)
+        masks: dict[str, int] = {}
+        for place, each in enumerate(self._characters):
+            if each is not None:
+                masks[each] = masks.get(each, anywhere) | 1 << place
+        state, last = 0, 1 << self.length - 1
+        for position in range(start, stop):
+            state = (state << 1 | 1) & masks.get(text[position], anywhere)
+            if state & last:
+                return position + 1 - self.length
+        return -1
+
+
+class Pattern:
+    """A pattern ready to be matched; made by `like_pattern`."""
+
+    __slots__ = ("_first", "_last", "_length_min", "_middle")
+
+    def __init__(self, pieces: list[_Piece]) -> None:
+        self._first = pieces[0]
+        self._last = pieces[-1] if len(pieces) > 1 else None
+        self._middle = [piece for piece in pieces[1:-1] if piece.length]
+        self._length_min = sum(piece.length for piece in pieces)
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text is what the pattern describes."""
+        length, start = len(text), self._first.length
+        if length < self._length_min or not self._first.is_at(text, 0):
+            return False
+        if self._last is None:
+            return length == start
+        stop = length - self._last.length
+        if not self._last.is_at(text, stop):
+            return False
+        for piece in self._middle:
+            position = piece.find(text, start, stop)
+            if position < 0:
+                return False
+            start = position + piece.length
+        return True
+
+
+@lru_cache(_PATTERNS_CACHED_MAX)
+def like_pattern(pattern: str, escape: str | None) -> Pattern:
+    """The pattern, ready. ValueError: an escape that is not one character, or one with nothing behind it."""
+    if escape is not None and len(escape) != 1:
+        raise ValueError(f"the ESCAPE of LIKE must be one character, not {len(escape)}")
+    pieces: list[list[str | None]] = [[]]
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            literal = next(characters, None)
+            if literal is None:
+                raise ValueError("a LIKE pattern must not end with its escape character")
+            pieces[-1].append(literal)
+        elif character == "%":
+            pieces.append([])
+        else:
+            pieces[-1].append(None if character == "_" else character)
+    return Pattern([_Piece(piece) for piece in pieces])

@@ -1,0 +1,340 @@
+"""What rules compute with: values, three-valued truth, comparison and arithmetic as in C# [wire 10.9].
+
+Knows the few kinds of values that the AMQP types fall into, what each operator does with each kind, and how values
+are written and read as text. Refuses to know messages and expressions. Pure functions on immutable values.
+
+UNKNOWN and null are one value, `None`: whatever touches it is UNKNOWN. Where Service Bus does not say what happens:
+integers are computed with 64 bits and wrap around; dividing an integer by zero is a `FilterException`, as is
+Int64.MinValue / -1; doubles follow IEEE 754; an integer meets a double as a double; `+` with a string on either side
+concatenates; kinds that do not go together are UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from ..description import PropertyValue, TypedText
+from ..durations import parse_duration
+from ..encoding import (
+    Byte,
+    Char,
+    Described,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+)
+from .errors import FilterException
+
+TEXT_CHARS_MAX: Final = 32 * 1024
+"""Longest string that an expression may build: the size of one property [wire 10.13]."""
+
+Truth = bool | None
+"""TRUE, FALSE, and None for UNKNOWN."""
+
+
+class Instant(int):
+    """A point in time: ticks of 100 ns since 1970 UTC."""
+
+    __slots__ = ()
+
+
+class Span(int):
+    """A length of time: ticks of 100 ns."""
+
+    __slots__ = ()
+
+
+class Opaque:
+    """The kind of values that no operator takes: binary, decimals, lists, maps."""
+
+    __slots__ = ()
+
+
+OPAQUE: Final = Opaque()
+Value = bool | int | float | str | uuid.UUID | Opaque | None
+
+TICKS_PER_MS: Final = 10_000
+_TICKS_AT_1970: Final = 621_355_968_000_000_000  # .NET counts from the year 1
+_INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+# ---------------------------------------------------------------- kinds
+
+
+def _described(value: Any) -> Value:
+    """A described value as .NET sends those types that AMQP lacks."""
+    convert = _DESCRIBED.get(value.descriptor) if isinstance(value.descriptor, Symbol) else None
+    return convert(value.value) if convert is not None else OPAQUE
+
+
+_DESCRIBED: Final[Mapping[str, Callable[[Any], Value]]] = {
+    "com.microsoft:timespan": lambda ticks: Span(ticks) if isinstance(ticks, int) else OPAQUE,
+    "com.microsoft:datetime-offset": lambda ticks: (
+        Instant(ticks - _TICKS_AT_1970) if isinstance(ticks, int) else OPAQUE
+    ),
+    "com.microsoft:uri": lambda text: str(text) if isinstance(text, str) else OPAQUE,
+}
+
+
+def _same(value: Any) -> Value:
+    same: Value = value
+    return same
+
+
+_NORMALISERS: Final[Mapping[type[Any], Callable[[Any], Value]]] = {
+    **dict.fromkeys((type(None), bool, int, float, str, uuid.UUID, Instant, Span), _same),
+    **dict.fromkeys((Byte, Short, Int, Long, Ubyte, Ushort, Uint, Ulong), int),
+    **dict.fromkeys((Symbol, Char), str),
+    Float: float,
+    Timestamp: lambda ms: Instant(ms * TICKS_PER_MS),
+    Described: _described,
+}
+
+
+def normalise(raw: Any) -> Value:
+    """The value that rules see for a decoded AMQP value: of one of the exact types that this module tells apart."""
+    convert = _NORMALISERS.get(type(raw))
+    return OPAQUE if convert is None else convert(raw)
+
+
+def to_amqp(value: Value) -> object:
+    """The AMQP value that stands for a computed one; integers become longs."""
+    if isinstance(value, Instant):
+        return Timestamp(value // TICKS_PER_MS)
+    if isinstance(value, Span):
+        return Described(Symbol("com.microsoft:timespan"), Long(value))
+    return value
+
+
+def from_description(value: PropertyValue) -> Value:
+    """The value of a parameter or of a property to compare with. ValueError if it is none."""
+    if isinstance(value, TypedText):
+        read = TEXT_TYPES.get(value.type)
+        if read is None:
+            raise ValueError(f"values of type {value.type!r:.40} cannot be compared")
+        return read(value.text)
+    if isinstance(value, int) and not _INT64_MIN <= value <= _UINT64_MAX:
+        raise ValueError(f"{str(value)[:30]} does not fit 64 bits")
+    return value
+
+
+_NUMBER, _TEXT, _BOOLEAN, _INSTANT, _SPAN, _GUID = range(1, 7)
+_KINDS: Final[Mapping[type, int]] = {
+    int: _NUMBER,
+    float: _NUMBER,
+    str: _TEXT,
+    bool: _BOOLEAN,
+    Instant: _INSTANT,
+    Span: _SPAN,
+    uuid.UUID: _GUID,
+}
+_kind = _KINDS.get
+
+
+def equality_key(value: Any) -> object:
+    """A dict key such that values which any operator calls equal have equal keys; the reverse need not hold.
+
+    Strings, booleans, instants, spans and GUIDs with equal keys are equal; numbers may not be.
+    """
+    kind = _kind(type(value))
+    if kind == _TEXT:
+        return value
+    if kind == _NUMBER:
+        return float(value)
+    return type(value), value  # keeps TRUE from 1, and the other integers in disguise from both
+
+
+# ---------------------------------------------------------------- comparison
+
+Operator = Callable[[Any, Any], bool]
+COMPARISONS: Final[Mapping[str, Operator]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_EQUALITY_ONLY: Final = (_BOOLEAN, _GUID)
+
+
+def compare(test: Operator, left: Any, right: Any) -> Truth:
+    """The truth of one of `COMPARISONS` between two values."""
+    kind = _kind(type(left))
+    if kind is None or kind != _kind(type(right)):
+        return None
+    if kind == _NUMBER and type(left) is not type(right):
+        return test(float(left), float(right))
+    if kind in _EQUALITY_ONLY and test is not operator.eq and test is not operator.ne:
+        return None
+    return test(left, right)
+
+
+# ---------------------------------------------------------------- arithmetic
+
+
+def wrapped(number: int) -> int:
+    """The 64-bit signed integer that is left of `number` when it overflows."""
+    return ((number + 2**63) & _UINT64_MAX) - 2**63
+
+
+def add(left: Value, right: Value) -> Value:
+    """Sum of numbers; concatenation where one side is a string."""
+    if isinstance(left, str) or isinstance(right, str):
+        if left is None or right is None or left is OPAQUE or right is OPAQUE:
+            return None
+        text = to_text(left) + to_text(right)
+        if len(text) > TEXT_CHARS_MAX:
+            raise FilterException(f"A string of {len(text)} characters is longer than {TEXT_CHARS_MAX}.")
+        return text
+    return _numeric(left, right, operator.add, operator.add)
+
+
+def subtract(left: Value, right: Value) -> Value:
+    """Difference of numbers."""
+    return _numeric(left, right, operator.sub, operator.sub)
+
+
+def multiply(left: Value, right: Value) -> Value:
+    """Product of numbers."""
+    return _numeric(left, right, operator.mul, operator.mul)
+
+
+def divide(left: Value, right: Value) -> Value:
+    """Quotient of numbers; that of integers is cut off towards zero."""
+    return _numeric(left, right, _divide_integers, _divide_doubles)
+
+
+def modulo(left: Value, right: Value) -> Value:
+    """Remainder of the division, with the sign of the dividend."""
+    return _numeric(left, right, _modulo_integers, _modulo_doubles)
+
+
+def negate(value: Value) -> Value:
+    """The number with the other sign."""
+    return subtract(0, value) if type(value) is int else -value if type(value) is float else None
+
+
+def _numeric(left: Any, right: Any, integers: Callable[[Any, Any], Any], doubles: Callable[[Any, Any], Any]) -> Value:
+    if _kind(type(left)) != _NUMBER or _kind(type(right)) != _NUMBER:
+        return None
+    if type(left) is int and type(right) is int:
+        return wrapped(integers(left, right))
+    result: float = doubles(float(left), float(right))
+    return result
+
+
+def _divide_integers(left: int, right: int) -> int:
+    if right == 0:
+        raise FilterException("Attempted to divide by zero.")
+    if left == _INT64_MIN and right == -1:
+        raise FilterException("Arithmetic operation resulted in an overflow.")
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _modulo_integers(left: int, right: int) -> int:
+    return left - right * _divide_integers(left, right)
+
+
+def _divide_doubles(left: float, right: float) -> float:
+    if right:
+        return left / right
+    if math.isnan(left) or math.isnan(right) or not left:
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def _modulo_doubles(left: float, right: float) -> float:
+    return math.fmod(left, right) if right and math.isfinite(left) else math.nan
+
+
+ARITHMETIC: Final[Mapping[str, Callable[[Value, Value], Value]]] = {
+    "+": add,
+    "-": subtract,
+    "*": multiply,
+    "/": divide,
+    "%": modulo,
+}
+
+# ---------------------------------------------------------------- text
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_CLOCK_SPAN: Final = re.compile(
+    r"(?P<sign>-?)(?:(?P<days>\d{1,8})\.)?(?P<hours>\d{1,2}):(?P<minutes>\d{1,2})"
+    r"(?::(?P<seconds>\d{1,2})(?:\.(?P<fraction>\d{1,7}))?)?",
+    re.ASCII,
+)
+
+
+def parse_instant(text: str) -> Instant:
+    """An ISO 8601 date and time; one without a zone is UTC. ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return Instant((moment - _EPOCH) // timedelta(microseconds=1) * 10)
+
+
+def parse_span(text: str) -> Span:
+    """An ISO 8601 duration (`PT1M`) or a .NET TimeSpan (`00:01:00`, `1.02:03:04.5`). ValueError."""
+    match = _CLOCK_SPAN.fullmatch(text)
+    if match is None:
+        return Span(parse_duration(text) * TICKS_PER_MS)
+    days, hours, minutes, seconds = (int(match.group(unit) or 0) for unit in ("days", "hours", "minutes", "seconds"))
+    ticks = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000 * TICKS_PER_MS
+    ticks += int((match.group("fraction") or "0").ljust(7, "0"))
+    return Span(-ticks if match.group("sign") else ticks)
+
+
+TEXT_TYPES: Final[Mapping[str, Callable[[str], Value]]] = {
+    "dateTime": parse_instant,
+    "duration": parse_span,
+    "guid": uuid.UUID,
+}
+"""By XML Schema type: how the text of a `TypedText` is read; ValueError if it is wrong."""
+
+
+def to_text(value: Value) -> str:
+    """The text of a value, as .NET writes it in the invariant culture; dates in ISO 8601."""
+    match value:
+        case Instant():
+            try:
+                moment = _EPOCH + timedelta(microseconds=value // 10)
+            except OverflowError:
+                raise FilterException("An instant lies outside the years 1 to 9999.") from None
+            return moment.isoformat(timespec="microseconds").replace("+00:00", "Z").replace(".000000", "")
+        case Span():
+            return _span_text(value)
+        case float():
+            return _float_text(value)
+        case _:
+            return str(value)
+
+
+def _span_text(span: Span) -> str:
+    seconds, ticks = divmod(abs(span), 1_000 * TICKS_PER_MS)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    sign = "-" if span < 0 else ""
+    return f"{sign}{f'{days}.' if days else ''}{hours:02}:{minutes:02}:{seconds:02}" + (f".{ticks:07}" if ticks else "")
+
+
+def _float_text(number: float) -> str:
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    text = repr(number)
+    return "NaN" if math.isnan(number) else text.removesuffix(".0").upper()

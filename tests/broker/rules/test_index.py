@@ -1,0 +1,332 @@
+"""A topic's rules: which copies each subscription gets, and that the index finds what evaluating all would find."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emubus.broker.description import (
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TrueFilter,
+)
+from emubus.broker.encoding import Int
+from emubus.broker.message import Message, parse_message
+from emubus.broker.rules import (
+    RULE_NAME_PROPERTY,
+    FilterError,
+    FilterException,
+    Match,
+    MessageContext,
+    RuleIndex,
+    compile_action,
+    compile_filter,
+)
+
+from .messages import context, encoded
+
+Shown = tuple[str, list[bytes], str | None]
+
+
+def shown(matches: list[Match]) -> list[Shown]:
+    return [
+        (
+            match.subscription,
+            [copy.located()[0] for copy in match.copies],
+            None if match.error is None else str(match.error),
+        )
+        for match in matches
+    ]
+
+
+def index_of(**subscriptions: list[RuleDescription]) -> RuleIndex:
+    index = RuleIndex()
+    for key, rules in subscriptions.items():
+        index.put_subscription(key, rules)
+    return index
+
+
+def rule(name: str, filter_: Filter | str | None = None, action: str | None = None) -> RuleDescription:
+    if isinstance(filter_, str):
+        filter_ = SqlFilter(filter_)
+    return RuleDescription(name, filter_ or TrueFilter(), action)
+
+
+def users(copies: list[Message]) -> list[dict[str, object]]:
+    return [copy.application_properties() for copy in copies]
+
+
+# ---------------------------------------------------------------- copies
+
+
+def test_a_subscription_without_rules_gets_nothing() -> None:
+    assert index_of(a=[]).matches(context()) == []
+
+
+def test_a_new_subscription_gets_everything() -> None:
+    seen = context()
+    index = index_of(a=list(SubscriptionDescription("t", "s").rules))
+    assert [(match.subscription, match.copies) for match in index.matches(seen)] == [("a", [seen.message])]
+
+
+def test_all_matching_rules_without_action_make_one_copy() -> None:
+    seen = context({"a": 1, "b": 2})
+    index = index_of(s=[rule("x", "a = 1"), rule("y"), rule("z", "b > 1"), rule("w", FalseFilter())])
+    (match,) = index.matches(seen)
+    assert match.copies == [seen.message]
+
+
+def test_each_matching_rule_with_an_action_makes_a_copy_that_tells_the_rule() -> None:
+    seen = context({"a": 1})
+    rules = [rule("one", None, "SET a = 2"), rule("two", "a = 1", "SET b = a"), rule("no", "a = 2", "SET c = 1")]
+    (match,) = index_of(s=rules).matches(seen)
+    assert users(match.copies) == [{"a": 2, RULE_NAME_PROPERTY: "one"}, {"a": 1, "b": 1, RULE_NAME_PROPERTY: "two"}]
+
+
+def test_rules_with_and_without_action_make_their_copies_side_by_side() -> None:
+    seen = context({"a": 1})
+    rules = [rule("one", None, "SET a = 2"), rule("plain"), rule("two", None, "SET a = 3"), rule("also", "a = 1")]
+    (match,) = index_of(s=rules).matches(seen)
+    assert match.copies[0] is seen.message
+    assert [user["a"] for user in users(match.copies)] == [1, 2, 3]
+
+
+def test_a_rule_that_fails_is_told_next_to_the_copies_of_the_others() -> None:
+    index = index_of(
+        a=[rule("bad", "1 / a = 1"), rule("good", None, "SET b = 1")],
+        b=[rule("bad", "1 / a = 1")],
+        c=[rule("bad", None, "SET b = 1 / a")],
+        d=[rule("fine", "a = 0")],
+    )
+    zero = "Attempted to divide by zero."
+    assert [(m.subscription, len(m.copies), m.error and str(m.error)) for m in index.matches(context({"a": 0}))] == [
+        ("a", 1, zero),
+        ("b", 0, zero),
+        ("c", 0, zero),
+        ("d", 1, None),
+    ]
+    assert repr(index.matches(context({"a": 0}))[1]).startswith("Match('b', 0 copies, error=")
+
+
+# ---------------------------------------------------------------- changes
+
+
+def found(index: RuleIndex, user: dict[Any, object] | None = None, **options: Any) -> list[str]:
+    return [match.subscription for match in index.matches(context(user, **options))]
+
+
+def test_matches_come_in_the_order_in_which_subscriptions_were_added() -> None:
+    index = index_of(
+        c=[rule("r", "a = 1")], a=[rule("r")], b=[rule("r", "a > 0")], d=[rule("r", CorrelationFilter(label="l"))]
+    )
+    assert found(index, {"a": 1}, label="l") == ["c", "a", "b", "d"]
+    index.put_subscription("c", [rule("r")])
+    assert found(index, {"a": 1}, label="l") == ["c", "a", "b", "d"]
+    index.remove_subscription("c")
+    index.put_subscription("c", [rule("r")])
+    assert found(index, {"a": 1}, label="l") == ["a", "b", "d", "c"]
+
+
+def test_rules_come_and_go_one_by_one() -> None:
+    index = index_of(s=[])
+    for filter_ in ("a = 1", "a > 0", CorrelationFilter(properties={"a": 1}), TrueFilter()):
+        index.put_rule("s", rule("R", filter_))
+        assert found(index, {"a": 1}) == ["s"]
+        index.remove_rule("s", "r")
+        assert found(index, {"a": 1}) == []
+    with pytest.raises(KeyError):
+        index.remove_rule("s", "r")
+    with pytest.raises(KeyError):
+        index.put_rule("unknown", rule("r"))
+    with pytest.raises(KeyError):
+        index.remove_subscription("unknown")
+
+
+def test_a_rule_is_replaced_by_one_of_the_same_name_in_any_case() -> None:
+    index = index_of(s=[rule("Rule", "a = 1", "SET b = 1"), rule("other", "a = 1", "SET b = 2")])
+    index.put_rule("s", rule("RULE", "a = 1", "SET b = 3"))
+    (match,) = index.matches(context({"a": 1}))
+    assert [(user["b"], user["RuleName"]) for user in users(match.copies)] == [(3, "RULE"), (2, "other")]
+
+
+def test_a_rule_that_cannot_be_used_changes_nothing() -> None:
+    index = index_of(s=[rule("r", "a = 1")])
+    for bad in (rule("bad", "a ="), rule("bad", None, "SET")):
+        with pytest.raises(FilterError):
+            index.put_subscription("s", [rule("r"), bad])
+        with pytest.raises(FilterError):
+            index.put_subscription("t", [bad])
+        with pytest.raises(FilterError):
+            index.put_rule("s", bad)
+    assert found(index, {"a": 1}) == ["s"]
+    assert found(index, {"a": 2}) == []
+
+
+# ---------------------------------------------------------------- with and without index
+
+
+class Evaluations:
+    """Counts the filters that are evaluated."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        plain = MessageContext.system
+
+        def counted(seen: MessageContext, name: str) -> Any:
+            self.count += 1
+            return plain(seen, name)
+
+        monkeypatch.setattr(MessageContext, "system", counted)
+
+
+@pytest.mark.parametrize("kind", ["correlation", "sql"])
+def test_the_cost_of_a_message_does_not_grow_with_the_subscriptions_that_it_is_not_for(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = RuleIndex()
+    for number in range(1_000):
+        wanted: Filter = SqlFilter(f"sys.Size > 0 AND sys.Label = 'l{number}' AND sys.To = 'everybody'")
+        if kind == "correlation":
+            wanted = CorrelationFilter(to="everybody", label=f"l{number}")
+        index.put_subscription(str(number), [RuleDescription("r", wanted)])
+    evaluations = Evaluations(monkeypatch)
+    assert found(index, to="everybody", label="l500") == ["500"]
+    assert evaluations.count < 20
+
+
+def brute_force(subscriptions: dict[str, list[RuleDescription]], seen: MessageContext) -> list[Shown]:
+    """What the documentation says, rule by rule."""
+    outcome: list[Shown] = []
+    for key, rules in subscriptions.items():
+        plain, changed = False, []
+        failures: list[str] = []
+        for each in rules:
+            try:
+                if compile_filter(each.filter)(seen) is not True:
+                    continue
+                if each.action is None:
+                    plain = True
+                else:
+                    changed.append(compile_action(each.action).apply(seen, each.name).located()[0])
+            except FilterException as error:
+                failures.append(str(error))
+        copies = ([seen.message.located()[0]] if plain else []) + changed
+        if copies or failures:
+            outcome.append((key, copies, failures[0] if failures else None))
+    return outcome
+
+
+EACH_VALUE: list[Any] = ["x", "y", 1, 1.0, True, 0, 2**53, 2**53 + 1, float(2**53), None]
+VALUES: Any = st.sampled_from(EACH_VALUE)
+TEXTS = st.none() | st.sampled_from(["x", "y"])
+CORRELATIONS = st.builds(
+    CorrelationFilter,
+    label=TEXTS,
+    to=TEXTS,
+    message_id=TEXTS,
+    properties=st.dictionaries(st.sampled_from("abA"), VALUES, max_size=2),
+)
+
+
+def literal(value: object) -> str:
+    return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value).upper()
+
+
+CONDITIONS = st.one_of(
+    st.builds(lambda name, value: f"{name} = {literal(value)}", st.sampled_from(["a", "user.B", "A"]), VALUES),
+    st.builds(lambda value, name: f"{literal(value)} = {name}", VALUES, st.sampled_from(["a", "b"])),
+    st.builds(lambda name, value: f"sys.{name} = {literal(value)}", st.sampled_from(["Label", "to"]), VALUES),
+    st.sampled_from(
+        ["a > 0", "b IS NULL", "1 / a = 1", "a + b = 2", "sys.Label LIKE 'x%'", "1=1", "1=0", "a = b", "a = @p"]
+    ),
+    st.just("(a = 1 OR b = 'x')"),
+)
+SQL = st.lists(CONDITIONS, min_size=1, max_size=3).map(lambda parts: SqlFilter(" AND ".join(parts), {"@p": "x"}))
+FILTERS = st.one_of(st.just(TrueFilter()), st.just(FalseFilter()), CORRELATIONS, CORRELATIONS, SQL, SQL)
+ACTIONS = st.sampled_from([None, None, None, "SET a = 'new'", "SET sys.Label = 1 / a", "REMOVE b"])
+RULES = st.lists(st.tuples(FILTERS, ACTIONS), max_size=3).map(
+    lambda each: [RuleDescription(f"r{place}", filter_, action) for place, (filter_, action) in enumerate(each)]
+)
+STEPS = st.lists(st.tuples(st.sampled_from("pqrst"), st.none() | RULES), max_size=8)
+USERS = st.fixed_dictionaries({}, optional={name: st.one_of(VALUES, st.just(Int(1))) for name in "abA"})
+MESSAGES = st.builds(
+    lambda user, fields, broken: _broken(encoded(user, **fields), broken),
+    USERS,
+    st.dictionaries(st.sampled_from(["label", "to", "message_id"]), st.sampled_from(["x", "y", "broken"])),
+    st.sampled_from([False, False, False, True]),
+)
+
+
+def _broken(data: bytes, is_broken: bool) -> bytes:
+    """The message, with text that is no UTF-8 in place of "broken" and (sometimes) "y"."""
+    data = data.replace(b"broken", b"\xff" * 6)
+    return data.replace(b"\xa1\x01y", b"\xa1\x01\xff") if is_broken else data
+
+
+@pytest.mark.parametrize("expected", EACH_VALUE)
+@pytest.mark.parametrize("value", EACH_VALUE)
+@pytest.mark.parametrize("kind", ["property", "properties", "sql", "parameter"])
+def test_the_index_knows_equal_values_from_similar_ones(kind: str, expected: Any, value: Any) -> None:
+    filters: dict[str, Filter] = {
+        "property": CorrelationFilter(properties={"a": expected}),
+        "properties": CorrelationFilter(properties={"a": expected, "c": 1}),
+        "sql": SqlFilter(f"{literal(expected)} = a"),
+        "parameter": SqlFilter("a = @p AND sys.Label = 'x'", {"p": expected}),
+    }
+    subscriptions = {"s": [RuleDescription("r", filters[kind])]}
+    seen = context({"a": value, "c": 1}, label="x")
+    assert shown(index_of(**subscriptions).matches(seen)) == brute_force(subscriptions, seen)
+
+
+@pytest.mark.parametrize("expression", ["b = 'x' AND 1 / a = 1", "1 / a = 1 AND b = 'x'", "b = 'x' AND p(c) = 1"])
+@pytest.mark.parametrize("user", [{"b": "x"}, {"b": "y"}, {}])
+def test_the_index_hides_no_failure(expression: str, user: dict[str, object]) -> None:
+    subscriptions = {"s": [rule("r", expression)]}
+    seen = context({**user, "a": 0, "c": "sys.nothing"})
+    assert shown(index_of(**subscriptions).matches(seen)) == brute_force(subscriptions, seen)
+
+
+@given(STEPS, st.lists(MESSAGES, min_size=1, max_size=4))
+@settings(max_examples=500, deadline=2000)
+def test_the_index_finds_what_evaluating_every_rule_finds(
+    steps: list[tuple[str, list[RuleDescription] | None]], messages: list[bytes]
+) -> None:
+    index, subscriptions = RuleIndex(), dict[str, list[RuleDescription]]()
+    for key, rules in steps:
+        if rules is not None:
+            index.put_subscription(key, rules)
+            subscriptions[key] = rules
+        elif key in subscriptions:
+            last = subscriptions[key][-1:]
+            if last:
+                index.remove_rule(key, last[0].name)
+                subscriptions[key] = subscriptions[key][:-1]
+            else:
+                index.remove_subscription(key)
+                del subscriptions[key]
+    for data in messages:
+        outcome = shown(index.matches(MessageContext(parse_message(data))))
+        assert outcome == brute_force(subscriptions, MessageContext(parse_message(data)))
+
+
+@given(STEPS)
+@settings(max_examples=50, deadline=2000)
+def test_an_index_from_which_all_is_removed_holds_nothing(
+    steps: list[tuple[str, list[RuleDescription] | None]],
+) -> None:
+    index = RuleIndex()
+    keys = {key for key, rules in steps if rules is not None}
+    for key, rules in steps:
+        if rules is not None:
+            index.put_subscription(key, rules)
+    for key in keys:
+        index.remove_subscription(key)
+    assert not any(index._slots.values())
+    assert not any((index._always, index._evaluated, index._system_names, index._user_readers, index._subscriptions))
