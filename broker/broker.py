@@ -1,7 +1,8 @@
 """The namespace at run time: addresses in, senders and consumers out. The face that adapters see.
 
-Knows the queues, the messaging stores' workers and which partition lives where. Refuses to decide about messages
-(`partition.py`) and to speak a protocol. Owned by the composition root; everything here runs on the event loop.
+Knows the entities, the messaging stores' workers and which partition lives where. Refuses to decide about messages
+(`partition.py`), to change what entities there are (`administration.py`) and to speak a protocol. Owned by the
+composition root; everything here runs on the event loop.
 """
 
 from __future__ import annotations
@@ -10,21 +11,29 @@ import asyncio
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from ..storage import Store, no_failpoint
 from . import sentences
 from .address import Address, SubQueue, parse_address
-from .catalog import Catalog, QueueEntry
+from .administration import Administration
+from .catalog import Catalog, Entry
 from .clock import Clock
-from .commands import Delivery, ReceiveMode
-from .description import QueueDescription, Topology, entity_key
+from .commands import Delivery, GetSessionState, ReceiveMode, RenewSession, SetSessionState
+from .description import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
+from .entity import RECEIVE_REFUSED, SEND_REFUSED, Entity, EntityPartition
 from .errors import BrokerError, Condition
-from .limits import Limits, message_bytes_max, partitions_of, validate_queue
+from .forwarder import Forwarder
+from .limits import Limits, message_bytes_max
+from .links import Consumer, Deliver, Detached, Sender, SessionConsumer, SessionWait
+from .message import Message
+from .outage import Outage
 from .outcomes import Outcome
-from .queue import RECEIVE_REFUSED, SEND_REFUSED, Consumer, Queue, QueuePartition, Sender
+from .topic import TopicFanOut
+from .transactions import Transactions
 from .worker import Worker
 
-COMMIT_THREADS = 4  # commits of several stores overlap; more threads gain nothing on the disks measured
+COMMIT_THREADS = 4  # commits of several stores overlap; more threads gain little on the disks measured
 
 
 class Broker:
@@ -40,14 +49,17 @@ class Broker:
     ) -> None:
         self.limits = limits
         self.clock = clock
-        self._catalog = catalog
+        self.catalog = catalog
+        self.transactions = Transactions(clock, limits.messages_per_transaction_max)
+        self.administration = Administration(self)
         self._pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
-        self._queues: dict[str, Queue] = {}
-        self._places: dict[tuple[int, int], QueuePartition] = {}  # (queue id, store index)
-        self._workers = [
+        self.workers = [
             Worker(index, store, clock, self._pool, self._resolver(index), failpoint)
             for index, store in enumerate(stores)
         ]
+        self.forwarder = Forwarder(clock, self.find_target)
+        self._entities: dict[str, Entity] = {}
+        self._places: dict[tuple[int, int], EntityPartition] = {}  # (queue id, store index)
 
     # ---- life
 
@@ -56,131 +68,314 @@ class Broker:
 
         With `only_if_new` the topology is for a namespace that never started before: what was deleted stays deleted.
         """
-        is_new = self._catalog.store_count is None
-        self._catalog.fix_store_count(len(self._workers))
+        is_new = self.catalog.store_count is None
+        self.catalog.fix_store_count(len(self.workers))
         if is_new or not only_if_new:
-            self._catalog.merge(topology)
-        for entry in self._catalog.queues():
-            self._add(entry)
-        for worker in self._workers:
-            worker.start()
+            self.catalog.merge(topology)
+        for entry in self.catalog.entries():
+            self.add(entry)
+        for worker in self.workers:
+            for queue_id in worker.start():
+                place = self._places.get((queue_id, worker.index))
+                if place is not None:
+                    self.forwarder.wake(place)
+        self.administration.start()
 
     async def stop(self) -> None:
         """Finish what was accepted for work, then close the stores."""
-        await asyncio.gather(*(worker.stop() for worker in self._workers))
-        self._catalog.close()
+        await self.administration.stop()
+        await self.forwarder.stop()
+        await asyncio.gather(*(worker.stop() for worker in self.workers))
+        self.catalog.close()
         self._pool.shutdown()
 
     # ---- entities
 
-    def queues(self) -> Iterator[Queue]:
-        """All queues, in order of creation."""
-        return iter(list(self._queues.values()))
+    def entities(self) -> Iterator[Entity]:
+        """All queues, topics and subscriptions."""
+        return iter(list(self._entities.values()))
 
-    def queue(self, name: str) -> Queue | None:
-        """The queue of that name in any case."""
-        return self._queues.get(entity_key(name))
+    def entity(self, path: str) -> Entity | None:
+        """The entity of that path in any case."""
+        return self._entities.get(entity_key(path))
 
-    def create_queue(self, description: QueueDescription) -> Queue:
-        """Create a queue; BrokerError for a name that is taken or a property beyond the limits."""
-        for violation in validate_queue(description, self.limits):
-            raise BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, str(violation))
-        return self._add(self._catalog.create_queue(description))
+    def add(self, entry: Entry) -> Entity:
+        """Bring an entity of the catalog to life."""
+        description = entry.description
+        top = self._topic_of(description) if isinstance(description, SubscriptionDescription) else description
+        count = self.limits.partition_count if top.enable_partitioning else 1
+        first = 0 if top.enable_partitioning else self._home_store(top.name)
+        size_bytes_max = top.max_size_mb << 20
+        if not self.limits.size_is_per_partition:
+            size_bytes_max //= count
+        entity = Entity(
+            entry.queue_id,
+            description,
+            self.workers[first : first + count],
+            size_bytes_max,
+            lambda place: self.forwarder.wake(place),
+            partitioned=top.enable_partitioning,
+        )
+        if isinstance(description, TopicDescription):
+            entity.fan_out = TopicFanOut(entity)
+        elif isinstance(description, SubscriptionDescription):
+            self.fan_out_of(description.topic_name).add(entity)
+        self._entities[entity_key(entity.path)] = entity
+        for place in entity.partitions:
+            self._places[entry.queue_id, place.worker.index] = place
+        self.administration.watch(entity)
+        return entity
+
+    def remove(self, entity: Entity) -> None:
+        """Take an entity out of the namespace; its rows are the business of `administration`."""
+        if isinstance(entity.description, SubscriptionDescription):
+            self.fan_out_of(entity.description.topic_name).remove(entity)
+        self._entities.pop(entity_key(entity.path), None)
+        entity.detach_all(sentences.not_found(entity.path))
+
+    def drop_place(self, queue_id: int, store_index: int) -> None:
+        """The rows of a deleted entity's partition are gone."""
+        place = self._places.pop((queue_id, store_index), None)
+        if place is not None:
+            place.worker.forget(queue_id)
+
+    def place_for_clearing(self, queue_id: int, store_index: int) -> EntityPartition:
+        """The partition of a deleted entity, to remove its rows; made up if an earlier run deleted the entity."""
+        place = self._places.get((queue_id, store_index))
+        if place is None:
+            worker = self.workers[store_index]
+            gone = Entity(queue_id, QueueDescription("(deleted)"), [worker], 0, lambda _: None, partitioned=False)
+            place = self._places[queue_id, store_index] = gone.partitions[0]
+        return place
+
+    def fan_out_of(self, topic_name: str) -> TopicFanOut:
+        """The subscriptions of a topic that exists."""
+        fan_out = self._entities[entity_key(topic_name)].fan_out
+        assert isinstance(fan_out, TopicFanOut)
+        return fan_out
+
+    def find_target(self, address: str) -> Entity:
+        """The queue or topic that a ForwardTo or a transfer names; BrokerError if there is none."""
+        entity, parsed = self.find(address)
+        if parsed.sub_queue is not SubQueue.ACTIVE or isinstance(entity.description, SubscriptionDescription):
+            raise BrokerError(Condition.NOT_ALLOWED, f"Messages can't be forwarded to '{parsed.path}'.")
+        return entity
+
+    def find(self, address: str) -> tuple[Entity, Address]:
+        """The entity of an address as a client writes it; BrokerError (amqp:not-found) with the sentence they match."""
+        parsed = parse_address(address)
+        entity = self._entities.get(parsed.key)
+        if entity is None:
+            raise sentences.not_found(parsed.path)
+        return entity, parsed
 
     # ---- links
 
-    def open_sender(self, address: str) -> Sender:
-        """A way to send to `address` (as the client wrote it).
+    def open_sender(self, address: str, *, detached: Detached) -> Sender:
+        """A way to send to `address` (as the client wrote it); `detached` hears when the entity goes away.
 
-        BrokerError: amqp:not-found, entity-disabled, or amqp:not-allowed for a sub-queue.
+        BrokerError: amqp:not-found, entity-disabled, or amqp:not-allowed for what takes no messages from senders.
         """
-        queue, parsed = self._find(address)
-        if parsed.sub_queue is not SubQueue.ACTIVE:
+        entity, parsed = self.find(address)
+        description = entity.description
+        if parsed.sub_queue is not SubQueue.ACTIVE or isinstance(description, SubscriptionDescription):
             raise BrokerError(
-                Condition.NOT_ALLOWED,
-                f"Messages can't be sent to '{parsed.path}': it takes no messages from senders.",
+                Condition.NOT_ALLOWED, f"Messages can't be sent to '{parsed.path}': it takes no messages from senders."
             )
-        if queue.description.status in SEND_REFUSED:
-            raise sentences.disabled(queue.path, queue.description.status.value)
-        size_bytes_max = message_bytes_max(queue.description, self.limits)
-        return Sender(queue, size_bytes_max, max(size_bytes_max, self.limits.batch_bytes_max))
+        if description.status in SEND_REFUSED:
+            raise sentences.disabled(entity.path, description.status.value)
+        size_bytes_max = message_bytes_max(description, self.limits)
+        return Sender(entity, size_bytes_max, max(size_bytes_max, self.limits.batch_bytes_max), detached)
 
-    def open_consumer(
-        self,
-        address: str,
-        *,
-        mode: ReceiveMode,
-        deliver: Callable[[Sequence[Delivery]], None],
-        detached: Callable[[BrokerError], None],
-    ) -> Consumer:
-        """A way to receive from `address`; `deliver` gets messages, `detached` the reason when the queue goes away.
+    def open_consumer(self, address: str, *, mode: ReceiveMode, deliver: Deliver, detached: Detached) -> Consumer:
+        """A way to receive from `address`; `deliver` gets messages, `detached` the reason when the entity goes away.
 
         BrokerError: amqp:not-found, entity-disabled, amqp:not-allowed for an entity that wants message sessions.
         """
-        del detached  # queues live as long as the broker until they can be deleted
-        queue, parsed = self._find(address)
-        if queue.description.status in RECEIVE_REFUSED:
-            raise sentences.disabled(queue.path, queue.description.status.value)
-        if queue.description.requires_session and parsed.sub_queue is SubQueue.ACTIVE:
-            raise sentences.session_receiver_required(queue.path)
-        return Consumer(queue, parsed.sub_queue, mode, deliver)
+        entity, parsed = self._receivable(address)
+        if entity.requires_session and parsed.sub_queue is SubQueue.ACTIVE:
+            raise sentences.session_receiver_required(entity.path)
+        return Consumer(entity, parsed.sub_queue, mode, deliver, detached)
 
-    # ---- requests
+    def accept_session(
+        self,
+        address: str,
+        session_id: str | None,
+        *,
+        mode: ReceiveMode,
+        timeout_ms: int,
+        granted: Callable[[SessionConsumer], None],
+        refused: Callable[[BrokerError], None],
+        detached: Detached,
+    ) -> SessionWait:
+        """Wait for a message session: the named one, or with None the next that is idle, for up to `timeout_ms`.
 
-    async def peek(self, address: str, from_sequence_number: int, count: int, bytes_max: int) -> list[bytes]:
+        BrokerError at once: amqp:not-found, entity-disabled, amqp:not-allowed for an entity without sessions. Later
+        `granted(consumer)` or `refused(error)`: session-cannot-be-locked, com.microsoft:timeout.
+        """
+        entity, parsed = self._receivable(address)
+        if not entity.requires_session or parsed.sub_queue is not SubQueue.ACTIVE:
+            raise sentences.session_not_supported(parsed.path)
+        return SessionWait(entity, session_id, mode, timeout_ms, self.clock, granted, refused, detached)
+
+    # ---- requests (`$management`)
+
+    async def peek(
+        self, address: str, from_sequence_number: int, count: int, bytes_max: int, session_id: str | None = None
+    ) -> list[bytes]:
         """Up to `count` encoded messages, of about `bytes_max` bytes in all, from `from_sequence_number` on (P23)."""
-        queue, parsed = self._find(address)
-        return await queue.peek(parsed.sub_queue, from_sequence_number, count, bytes_max)
+        entity, parsed = self.find(address)
+        return await entity.peek(parsed.sub_queue, from_sequence_number, count, bytes_max, session_id)
 
     async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
         """Renew locks: their new ends (Unix ms) in order; BrokerError (message-lock-lost) if any is over."""
-        queue, _ = self._find(address)
-        return await queue.renew(tokens)
+        return await self.find(address)[0].renew(tokens)
 
     async def settle(self, address: str, tokens: Sequence[bytes], outcome: Outcome) -> None:
         """Settle by lock token, without the link that received; BrokerError (message-lock-lost) if any is over."""
-        queue, _ = self._find(address)
+        entity, _ = self.find(address)
         loop = asyncio.get_running_loop()
         answers: list[asyncio.Future[BrokerError | None]] = [loop.create_future() for _ in tokens]
         for token, answer in zip(tokens, answers, strict=True):
-            queue.settle(token, outcome, answer.set_result)
+            entity.settle(token, outcome, answer.set_result)
         for error in await asyncio.gather(*answers):
             if error is not None:
                 raise error
 
     async def receive_by_sequence_number(
-        self, address: str, numbers: Sequence[int], mode: ReceiveMode
+        self, address: str, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None = None
     ) -> list[Delivery]:
         """The deferred messages with these sequence numbers; BrokerError (message-not-found) if any is missing."""
-        queue, parsed = self._find(address)
-        return await queue.take_deferred(parsed.sub_queue, numbers, mode)
+        entity, parsed = self.find(address)
+        return await entity.take_deferred(parsed.sub_queue, numbers, mode, session_id)
+
+    async def schedule(self, address: str, encoded: Sequence[bytes]) -> list[int]:
+        """Store encoded messages until the times in them; their sequence numbers, in order."""
+        entity, messages = self._to_schedule(address, encoded)
+        return await entity.schedule(messages)
+
+    async def cancel_scheduled(self, address: str, numbers: Sequence[int]) -> None:
+        """Remove scheduled messages, all or none; BrokerError (message-not-found) names those that aren't there."""
+        await self.find(address)[0].cancel_scheduled(numbers)
+
+    async def delete_messages(self, address: str, count: int, before_at: int, session_id: str | None = None) -> int:
+        """Delete up to `count` available messages enqueued before `before_at` (Unix ms); how many it were."""
+        entity, parsed = self.find(address)
+        return await entity.delete_messages(
+            parsed.sub_queue, min(count, self.limits.messages_per_delete_max), before_at, session_id
+        )
+
+    async def renew_session(self, address: str, session_id: str) -> int:
+        """Start a session's lock duration anew: its new end (Unix ms); BrokerError (session-lock-lost)."""
+        return int(await self._session_place(address, session_id).request(partial(RenewSession, session_id)))
+
+    async def set_session_state(self, address: str, session_id: str, state: bytes | None) -> None:
+        """Keep `state` for a held session, None clears it; BrokerError (session-lock-lost, message-size-exceeded)."""
+        entity, _ = self.find(address)
+        description = entity.description
+        limit = (
+            message_bytes_max(description, self.limits)
+            if isinstance(description, QueueDescription)
+            else self.limits.message_bytes_max
+        )
+        if state is not None and len(state) > limit:
+            raise sentences.too_large(len(state), limit)
+        await self._session_place(address, session_id).request(partial(SetSessionState, session_id, state))
+
+    async def session_state(self, address: str, session_id: str) -> bytes | None:
+        """The state of a held session; BrokerError (session-lock-lost)."""
+        answer = await self._session_place(address, session_id).request(partial(GetSessionState, session_id))
+        return answer if isinstance(answer, bytes) else None
+
+    async def message_sessions(self, address: str, updated_after: int | None) -> list[str]:
+        """Names of sessions: with active messages or state, or with a state changed after an instant (Unix ms)."""
+        entity, _ = self.find(address)
+        if not entity.requires_session:
+            raise sentences.session_not_supported(entity.path)
+        return await entity.list_sessions(updated_after)
+
+    # ---- transactions
+
+    def transactional_send(self, transaction_id: bytes, sender: Sender, data: bytes, *, batch: bool) -> None:
+        """Add a delivery to a transaction; BrokerError if it can't be part of it."""
+        with self.transactions.working(transaction_id):
+            error = sender.size_refusal(data, batch=batch)
+            if error is not None:
+                raise error
+        self.transactions.send(transaction_id, sender.entity, data, batch=batch)
+
+    async def transactional_schedule(self, transaction_id: bytes, address: str, encoded: Sequence[bytes]) -> list[int]:
+        """Add messages to be scheduled to a transaction; the sequence numbers that they will have."""
+        entity, messages = self._to_schedule(address, encoded)
+        return await self.transactions.schedule(transaction_id, entity, messages)
+
+    def transactional_settle(self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome) -> None:
+        """Add a settlement to a transaction; BrokerError if the lock is lost or it can't be part of it."""
+        self.transactions.settle(transaction_id, self.find(address)[0], token, outcome)
+
+    # ---- outages
+
+    def begin_outage(self, store_index: int, outage: Outage, duration_ms: int | None = None) -> None:
+        """Let a messaging store be out, for `duration_ms` or until `end_outage` (P18)."""
+        worker = self.workers[store_index]
+        worker.begin_outage(outage)
+        if duration_ms is not None:
+            self.clock.call_at(
+                self.clock.now_ms() + duration_ms,
+                lambda: self.end_outage(store_index) if worker.outage is outage else None,
+            )
+
+    def end_outage(self, store_index: int) -> None:
+        """The store works again; whoever waits for what is in it is served."""
+        worker = self.workers[store_index]
+        worker.end_outage()
+        for entity in self.entities():
+            for place in entity.partitions:
+                if place.worker is worker:
+                    for sub_queue in SubQueue:
+                        place.announce(sub_queue)
+                    place.announce_session(None)
+                    place.announce_outbox(None)
 
     # ---- helpers
 
-    def _find(self, address: str) -> tuple[Queue, Address]:
-        parsed = parse_address(address)
-        queue = self._queues.get(parsed.key)
-        if queue is None:
-            raise sentences.not_found(parsed.path)
-        return queue, parsed
+    def _receivable(self, address: str) -> tuple[Entity, Address]:
+        entity, parsed = self.find(address)
+        description = entity.description
+        if isinstance(description, TopicDescription):
+            raise BrokerError(Condition.NOT_ALLOWED, f"Nothing can be received from the topic '{entity.path}' itself.")
+        if description.status in RECEIVE_REFUSED:
+            raise sentences.disabled(entity.path, description.status.value)
+        if description.forward_to is not None and parsed.sub_queue is SubQueue.ACTIVE:
+            raise sentences.forwards(entity.path, description.forward_to)
+        return entity, parsed
 
-    def _add(self, entry: QueueEntry) -> Queue:
-        description = entry.description
-        count = partitions_of(description, self.limits)
-        first = 0 if description.enable_partitioning else self._home_store(description.name)
-        workers = self._workers[first : first + count]
-        size_bytes_max = description.max_size_mb << 20
-        if not self.limits.size_is_per_partition:
-            size_bytes_max //= count
-        queue = Queue(entry.queue_id, description, workers, size_bytes_max)
-        self._queues[entity_key(description.name)] = queue
-        for place in queue.partitions:
-            self._places[entry.queue_id, place.worker.index] = place
-        return queue
+    def _to_schedule(self, address: str, encoded: Sequence[bytes]) -> tuple[Entity, list[Message]]:
+        """Messages to be scheduled, which are refused for all the reasons for which a sender is."""
+        sender = self.open_sender(address, detached=lambda _: None)
+        sender.close()
+        messages: list[Message] = []
+        for data in encoded:
+            error = sender.size_refusal(data, batch=False)
+            if error is not None:
+                raise error
+            messages += sender.entity.parse(data, batch=False)
+        return sender.entity, messages
+
+    def _session_place(self, address: str, session_id: str) -> EntityPartition:
+        entity, _ = self.find(address)
+        if not entity.requires_session:
+            raise sentences.session_not_supported(entity.path)
+        return entity.partitions[entity.place_of_session(session_id)]
+
+    def _topic_of(self, description: SubscriptionDescription) -> TopicDescription:
+        topic = self._entities[entity_key(description.topic_name)].description
+        assert isinstance(topic, TopicDescription)
+        return topic
 
     def _home_store(self, name: str) -> int:
         """The store of an unpartitioned entity: a stable hash of its top-level path."""
-        return zlib.crc32(entity_key(name).encode()) % len(self._workers)
+        return zlib.crc32(entity_key(name).encode()) % len(self.workers)
 
-    def _resolver(self, store_index: int) -> Callable[[int], QueuePartition | None]:
+    def _resolver(self, store_index: int) -> Callable[[int], EntityPartition | None]:
         return lambda queue_id: self._places.get((queue_id, store_index))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..storage import Durability, Store, StoreError, check_store, open_store
-from .catalog import CATALOG_TABLES, Catalog
+from .catalog import CATALOG_TABLES, Catalog, path_of
 from .records import (
     DUE,
     DUE_KEY,
@@ -57,7 +57,7 @@ class FolderReport:
 
     def lines(self) -> Iterator[str]:
         """The report for people, line by line."""
-        yield f"{self.folder}: {self.store_count} messaging stores, {len(self.queues)} queues"
+        yield f"{self.folder}: {self.store_count} messaging stores, {len(self.queues)} entities"
         for name, totals in sorted(self.queues.items()):
             counts = ", ".join(
                 f"{count} {home.name.lower().replace('_', '-')}"
@@ -100,7 +100,7 @@ def check_data_folder(folder: Path) -> FolderReport:
 def _queue_names(folder: Path) -> dict[int, str]:
     catalog = Catalog(open_store(folder / "namespace", CATALOG_TABLES, Durability.PROCESS))
     try:
-        return {entry.queue_id: entry.description.name for entry in catalog.queues()}
+        return {entry.queue_id: path_of(entry.description) for entry in catalog.entries()}
     finally:
         catalog.close()
 
@@ -127,7 +127,7 @@ def _check_partition_rows(place: str, store: Store, names: dict[int, str], repor
         totals = found.setdefault(queue_id, QueueTotals())
         totals.messages[home] += 1
         totals.bytes_used += len(record)
-        if home == Home.ACTIVE and unpack_head(record)[3]:
+        if home == Home.ACTIVE and unpack_head(record)[5]:
             expiring.add(key)
     expiring -= {key[8:] for key, _ in _rows(store, DUE) if len(key) == DUE_KEY.size}
     if expiring:

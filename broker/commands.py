@@ -11,7 +11,7 @@ raise.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
@@ -19,6 +19,7 @@ from .address import SubQueue
 from .errors import BrokerError
 from .message import Message
 from .outcomes import Outcome
+from .records import Counters, Record
 
 Done = Callable[[BrokerError | None], None]
 
@@ -40,10 +41,20 @@ class Delivery:
 
 
 @dataclass(slots=True)
-class Taken:
-    """The answer to `Take`: what was found, and whether this partition has more (`more`)."""
+class SessionGrant:
+    """A message session in the hands of a receiver: `grant` names this holding of it, `until_at` its end (Unix ms)."""
 
-    deliveries: list[Delivery]
+    session_id: str
+    grant: int
+    partition_index: int
+    until_at: int
+
+
+@dataclass(slots=True)
+class Taken:
+    """The answer to a request for messages or sessions: what was found, and whether the partition has more."""
+
+    deliveries: list[Any]
     more: bool
     error: BrokerError | None = None
 
@@ -51,15 +62,37 @@ class Taken:
 class Step:
     """What one batch of commands wants: `changes` (table, key, value or None to delete) and `effects` (call, argument).
 
-    `next_due` is the earliest expiry (Unix ms) that the changes added to the `due` table, if any.
+    `touched` are the counters that changed, by queue id. `next_due` is the earliest instant (Unix ms) that the changes
+    added to the `due` table, if any.
     """
 
-    __slots__ = ("changes", "effects", "next_due")
+    __slots__ = ("changes", "effects", "next_due", "touched")
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, bytes, bytes | None]] = []
         self.effects: list[tuple[Callable[[Any], None], Any]] = []
+        self.touched: dict[int, Counters] = {}
         self.next_due: int | None = None
+
+
+class Answered:
+    """A command that ends in `reply(result or BrokerError)`."""
+
+    __slots__ = ()
+    reply: Callable[[Any], None]
+
+    def fail(self, error: BrokerError) -> None:
+        """Answer with the error."""
+        self.reply(error)
+
+
+class Silent:
+    """A command that nobody waits for; after a failed commit it is found again in the store."""
+
+    __slots__ = ()
+
+    def fail(self, error: BrokerError) -> None:
+        """Say nothing."""
 
 
 @dataclass(slots=True)
@@ -68,10 +101,49 @@ class Send:
 
     messages: Sequence[Message]
     done: Done
+    elsewhere: Callable[[BrokerError], None] | None = None  # tries another partition when this one's store fails
 
     def fail(self, error: BrokerError) -> None:
-        """Tell the sender that nothing was stored."""
-        self.done(error)
+        """Tell the sender that nothing was stored, or try elsewhere."""
+        (self.elsewhere or self.done)(error)
+
+
+@dataclass(slots=True)
+class Schedule(Answered):
+    """Store `messages` until their scheduled times; `reply` gets their sequence numbers."""
+
+    messages: Sequence[Message]
+    reply: Callable[[list[int] | BrokerError], None]
+    numbers: Sequence[int] = ()  # those that were reserved, inside a transaction
+
+
+@dataclass(slots=True)
+class Reserve(Answered):
+    """Give out `count` sequence numbers; `reply` gets them."""
+
+    count: int
+    reply: Callable[[list[int] | BrokerError], None]
+
+
+@dataclass(slots=True)
+class CancelScheduled(Answered):
+    """Remove scheduled messages, all or none; `reply(None)` when they are gone."""
+
+    numbers: Sequence[int]
+    reply: Callable[[BrokerError | None], None]
+
+
+@dataclass(slots=True)
+class Forwarded(Answered):
+    """Messages from the outbox of partition `source_index` of queue `source_id`, by their numbers there (R4).
+
+    `reply(None)` once they are durable here, or had been before.
+    """
+
+    source_id: int
+    source_index: int
+    records: Sequence[tuple[int, Record]]
+    reply: Callable[[BrokerError | None], None]
 
 
 @dataclass(slots=True)
@@ -89,6 +161,78 @@ class Take:
 
 
 @dataclass(slots=True)
+class TakeFromSession:
+    """Hand over up to `count` messages of the session held as `grant`."""
+
+    grant: int
+    count: int
+    mode: ReceiveMode
+    reply: Callable[[Taken], None]
+
+    def fail(self, error: BrokerError) -> None:
+        """Answer with nothing."""
+        self.reply(Taken([], False, error))
+
+
+@dataclass(slots=True)
+class AcceptSession:
+    """Give the session named `session_id` to a receiver, or with None the idle one with the oldest message.
+
+    `reply` gets a `Taken` with one `SessionGrant` or none. `announce` is called when the session has messages (again),
+    `lost` when the holding ends by itself.
+    """
+
+    session_id: str | None
+    announce: Callable[[None], None]
+    lost: Callable[[BrokerError], None]
+    reply: Callable[[Taken], None]
+
+    def fail(self, error: BrokerError) -> None:
+        """Answer with nothing."""
+        self.reply(Taken([], False, error))
+
+
+@dataclass(slots=True)
+class ReleaseSession(Silent):
+    """The receiver gives the session back; what it had not settled is available again, uncounted."""
+
+    grant: int
+
+
+@dataclass(slots=True)
+class RenewSession(Answered):
+    """Start the lock duration of a held session anew; `reply` gets the new end (Unix ms)."""
+
+    session_id: str
+    reply: Callable[[int | BrokerError], None]
+
+
+@dataclass(slots=True)
+class SetSessionState(Answered):
+    """Keep `state` for a held session; None clears it."""
+
+    session_id: str
+    state: bytes | None
+    reply: Callable[[BrokerError | None], None]
+
+
+@dataclass(slots=True)
+class GetSessionState(Answered):
+    """The state of a held session, None if it has none."""
+
+    session_id: str
+    reply: Callable[[bytes | BrokerError | None], None]
+
+
+@dataclass(slots=True)
+class ListSessions(Answered):
+    """The names of sessions: with active messages or state, or (with `updated_after`) with a later change of state."""
+
+    updated_after: int | None
+    reply: Callable[[list[str] | BrokerError], None]
+
+
+@dataclass(slots=True)
 class Settle:
     """End the lock `token` with `outcome`; without `done` nobody wants to hear of it."""
 
@@ -103,77 +247,141 @@ class Settle:
 
 
 @dataclass(slots=True)
-class Renew:
+class Renew(Answered):
     """Start the lock durations of `tokens` anew; `reply` gets the new ends (Unix ms) or the error for all of them."""
 
     tokens: Sequence[bytes]
     reply: Callable[[list[int] | BrokerError], None]
 
-    def fail(self, error: BrokerError) -> None:
-        """Answer with the error."""
-        self.reply(error)
-
 
 @dataclass(slots=True)
-class Peek:
+class Peek(Answered):
     """Show up to `count` messages of `sub_queue` from `from_sequence_number` on, of about `bytes_max` bytes in all.
 
-    The answer is a list of (sequence number, encoded message); the first message is there whatever its size.
+    With `session_id` only those of that session. The answer is a list of (sequence number, encoded message); the first
+    message is there whatever its size.
     """
 
     sub_queue: SubQueue
     from_sequence_number: int
     count: int
     bytes_max: int
+    session_id: str | None
     reply: Callable[[list[tuple[int, bytes]] | BrokerError], None]
-
-    def fail(self, error: BrokerError) -> None:
-        """Answer with the error."""
-        self.reply(error)
 
 
 @dataclass(slots=True)
-class TakeDeferred:
+class TakeDeferred(Answered):
     """Hand over the deferred messages with these sequence numbers; all of them or an error."""
 
     sub_queue: SubQueue
     sequence_numbers: Sequence[int]
     mode: ReceiveMode
+    session_id: str | None
     reply: Callable[[list[Delivery] | BrokerError], None]
 
-    def fail(self, error: BrokerError) -> None:
-        """Answer with the error."""
-        self.reply(error)
+
+@dataclass(slots=True)
+class DeleteMessages(Answered):
+    """Delete up to `count` available messages enqueued before `before_at`, oldest first; `reply` gets how many."""
+
+    sub_queue: SubQueue
+    count: int
+    before_at: int
+    session_id: str | None
+    reply: Callable[[int | BrokerError], None]
 
 
 @dataclass(slots=True)
-class ExpireLocks:
-    """End the locks whose time is over."""
+class Commit(Answered):
+    """A transaction: all its operations or none; `reply(None)` when they are durable.
 
-    def fail(self, error: BrokerError) -> None:
-        """Nobody waits for this; the deadline is met again when the partition is reopened."""
+    Each operation names its partition (a `state.PartitionRef`); all of them are in the same messaging store.
+    """
 
-
-@dataclass(slots=True)
-class ExpireMessages:
-    """Drop or dead-letter the messages named by these rows of the `due` table: (instant, home, sequence number)."""
-
-    rows: Sequence[tuple[int, int, int]]
-
-    def fail(self, error: BrokerError) -> None:
-        """Nobody waits for this; the rows are still there."""
+    operations: Sequence[tuple[Any, Send | Schedule | Settle | Transfer]]
+    reply: Callable[[BrokerError | None], None]
 
 
 @dataclass(slots=True)
-class Clear:
-    """Remove up to `limit` rows of this partition; `reply` gets whether any are left. Used when a queue is deleted."""
+class Transfer:
+    """Inside a transaction: a message for another entity, which leaves through this partition's outbox."""
+
+    message: Message
+    destination: str
+
+
+@dataclass(slots=True)
+class ReadOutbox(Answered):
+    """The first `count` messages that wait in the outboxes: (home, number, record)."""
+
+    count: int
+    reply: Callable[[list[tuple[int, int, Record]] | BrokerError], None]
+
+
+@dataclass(slots=True)
+class Delivered(Answered):
+    """Messages of the outboxes (home, number) have arrived elsewhere: forget them."""
+
+    rows: Sequence[tuple[int, int]]
+    reply: Callable[[BrokerError | None], None]
+
+
+@dataclass(slots=True)
+class Undeliverable(Answered):
+    """A message of an outbox can't go where it should: dead-letter it (or, without a reason, make it active here)."""
+
+    home: int
+    number: int
+    reason: str | None
+    description: str
+    reply: Callable[[BrokerError | None], None]
+
+
+@dataclass(slots=True)
+class ExpireLocks(Silent):
+    """End the locks, of messages and of sessions, whose time is over."""
+
+
+@dataclass(slots=True)
+class FallDue(Silent):
+    """These rows of the `due` table are due: (instant, what, number)."""
+
+    rows: Sequence[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+
+
+@dataclass(slots=True)
+class Clear(Answered):
+    """Remove up to `limit` messages of this partition; `reply` gets whether any are left. For deleted entities."""
 
     limit: int
     reply: Callable[[bool | BrokerError], None]
 
-    def fail(self, error: BrokerError) -> None:
-        """Answer with the error."""
-        self.reply(error)
 
-
-Command = Send | Take | Settle | Renew | Peek | TakeDeferred | ExpireLocks | ExpireMessages | Clear
+Command = (
+    Send
+    | Schedule
+    | Reserve
+    | CancelScheduled
+    | Forwarded
+    | Take
+    | TakeFromSession
+    | AcceptSession
+    | ReleaseSession
+    | RenewSession
+    | SetSessionState
+    | GetSessionState
+    | ListSessions
+    | Settle
+    | Renew
+    | Peek
+    | TakeDeferred
+    | DeleteMessages
+    | Commit
+    | ReadOutbox
+    | Delivered
+    | Undeliverable
+    | ExpireLocks
+    | FallDue
+    | Clear
+)

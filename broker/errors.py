@@ -31,7 +31,13 @@ class Condition(StrEnum):
     NOT_IMPLEMENTED = "amqp:not-implemented"
     RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
     SERVER_BUSY = "com.microsoft:server-busy"
+    SESSION_CANNOT_BE_LOCKED = "com.microsoft:session-cannot-be-locked"
+    SESSION_LOCK_LOST = "com.microsoft:session-lock-lost"
+    SESSION_NOT_FOUND = "com.microsoft:session-not-found"
     TIMEOUT = "com.microsoft:timeout"
+    TRANSACTION_ROLLBACK = "amqp:transaction:rollback"
+    TRANSACTION_TIMEOUT = "amqp:transaction:timeout"
+    TRANSACTION_UNKNOWN_ID = "amqp:transaction:unknown-id"
     UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
 
 

@@ -37,6 +37,8 @@ DAY_MS: Final = 86_400_000
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
 
+FORWARD_HOPS_MAX: Final = 4
+
 
 class Profile(StrEnum):
     """Whose limits hold."""
@@ -122,7 +124,7 @@ class Limits:
     receives_per_entity_max: int = 5_000
     messages_per_transaction_max: int = 100
     messages_per_delete_max: int = 500
-    forward_hops_max: int = 4
+    forward_hops_max: int = FORWARD_HOPS_MAX
 
     # Texts.
     entity_path_length_max: int = 260

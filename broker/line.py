@@ -50,12 +50,12 @@ class Line:
     """
 
     __slots__ = (
+        "_announce",
         "_budget",
         "_queue_id",
         "_returned",
         "_window",
         "_window_bytes",
-        "announce",
         "announced",
         "deferred_home",
         "gone",
@@ -78,7 +78,7 @@ class Line:
         self.sub_queue = sub_queue
         self.home = home
         self.deferred_home = Home(home + 1)
-        self.announce = announce
+        self._announce = announce
         self.announced = True  # a fresh dispatcher asks every partition once before it believes it empty
         self.more_in_store = more_in_store
         self.next_read = 0
@@ -88,6 +88,10 @@ class Line:
         self._window: deque[tuple[int, bytes]] = deque()
         self._window_bytes = 0
         self._returned: list[int] = []
+
+    def announce(self, sub_queue: SubQueue) -> None:
+        """Tell the dispatcher that there are messages."""
+        self._announce(sub_queue)
 
     def append(self, number: int, record: bytes) -> None:
         """A new message joined at the end (its number is higher than all before)."""

@@ -1,22 +1,46 @@
 """How a partition's rows look: keys that sort as the broker reads them, and the fixed head of a stored message.
 
-Knows struct layouts and nothing else. All integers are big-endian so that byte order is number order.
+Knows struct layouts and nothing else. All integers are big-endian so that byte order is number order. "number" is a
+sequence number, "session" the number of a message session (a hash of its name).
 
-Tables of a messaging store:
-* `messages`: queue id (u32) · home (u8) · sequence number (u64) → record
-* `due`: instant (u64, Unix ms) · queue id · home · sequence number → nothing; messages whose time to live ends then
-* `state`: queue id → counters of this partition of the queue (see `Counters`)
+Tables of a messaging store (every key begins with the queue id, u32, unless it says otherwise):
+* `messages`: home (u8) · number (u64) → record
+* `due`: instant (u64, Unix ms) · queue id · what (u8) · number → nothing; what falls due then (see `Due`)
+* `state`: → counters of this partition of the queue (see `Counters`)
+* `sessions`: name → session, instant of the last state change
+* `session_messages`: session (u64) · number → nothing; the active messages of each session, in order
+* `session_heads`: number → session name; for each idle session with active messages the first of them
+* `session_state`: session → the application's bytes
+* `duplicates`: hash of the message id (8 bytes) → instant until which it is remembered
+* `forwarded`: source queue id (u32) · source partition (u16) → highest number taken from there
 """
 
 from __future__ import annotations
 
+import hashlib
 from enum import IntEnum
 from struct import Struct
 
 MESSAGES = "messages"
 DUE = "due"
 STATE = "state"
-TABLES = (MESSAGES, DUE, STATE)
+SESSIONS = "sessions"
+SESSION_MESSAGES = "session_messages"
+SESSION_HEADS = "session_heads"
+SESSION_STATE = "session_state"
+DUPLICATES = "duplicates"
+FORWARDED = "forwarded"
+TABLES = (
+    MESSAGES,
+    DUE,
+    STATE,
+    SESSIONS,
+    SESSION_MESSAGES,
+    SESSION_HEADS,
+    SESSION_STATE,
+    DUPLICATES,
+    FORWARDED,
+)
 
 RECORD_VERSION = 1
 PARTITION_SHIFT = 48  # the topmost 16 bits of a sequence number are the partition id (P22)
@@ -25,7 +49,7 @@ SEQUENCE_NUMBER_MAX = (1 << 63) - 1
 
 
 class Home(IntEnum):
-    """Where a message of a queue lives; one partition's store holds them all (R4)."""
+    """Where a message of an entity lives; one partition's store holds them all (R4)."""
 
     ACTIVE = 0
     DEFERRED = 1
@@ -34,25 +58,111 @@ class Home(IntEnum):
     DEAD_LETTER_DEFERRED = 4
     TRANSFER_DEAD_LETTER = 5
     TRANSFER_DEAD_LETTER_DEFERRED = 6
+    OUTBOX = 7  # on its way to the entity of ForwardTo
+    DEAD_LETTER_OUTBOX = 8  # on its way to the entity of ForwardDeadLetteredMessagesTo
+    TRANSFER_OUTBOX = 9  # on its way to the destination of a transaction that spans entities
 
 
 HOMES = tuple(Home)
+OUTBOXES = (Home.OUTBOX, Home.DEAD_LETTER_OUTBOX, Home.TRANSFER_OUTBOX)
+
+
+class Due(IntEnum):
+    """What a row of the `due` table is about."""
+
+    EXPIRE = 0  # the active message of that number ends its time to live
+    ACTIVATE = 2  # the scheduled message of that number becomes active
+    FORGET = 255  # the duplicate hash in the place of the number is no longer remembered
+
 
 KEY = Struct(">IBQ")
 DUE_KEY = Struct(">QIBQ")
 STATE_KEY = Struct(">I")
+SESSION_MESSAGE_KEY = Struct(">IQQ")
+SESSION_NUMBER_KEY = Struct(">IQ")
+SESSION_VALUE = Struct(">Qq")
+FORWARDED_KEY = Struct(">IIH")
+NUMBER = Struct(">Q")
+INSTANT = Struct(">q")
 
-# version, delivery count, enqueued at, expires at (0: never), enqueued sequence number; the stored message follows
-HEAD = Struct(">BIqqq")
+# version, hops, length of the note, delivery count, enqueued at, expires at (0: never), enqueued sequence number; then
+# the note (UTF-8: the dead-letter source, or the destination of a transfer) and the stored message
+HEAD = Struct(">BBHIqqq")
 HEAD_BYTES = HEAD.size
 
 # next counter, bytes used, then a message count per home
-STATE_VALUE = Struct(">QQ7Q")
+STATE_VALUE = Struct(f">QQ{len(HOMES)}Q")
 
 message_key = KEY.pack
 due_key = DUE_KEY.pack
-pack_head = HEAD.pack
 unpack_head = HEAD.unpack_from
+session_message_key = SESSION_MESSAGE_KEY.pack
+session_number_key = SESSION_NUMBER_KEY.pack
+SESSION_NAME_BYTES_MAX = 400  # a key's limit is 511; longer names (128 characters may be 512 bytes) are hashed
+
+
+def session_key(queue_id: int, name: str) -> bytes:
+    """The key of a session in the `sessions` table."""
+    encoded = name.encode("utf-8", "surrogatepass")
+    if len(encoded) > SESSION_NAME_BYTES_MAX:
+        encoded = b"\xff" + hashlib.blake2b(encoded, digest_size=32).digest()
+    return STATE_KEY.pack(queue_id) + encoded
+
+
+def session_number(name: str) -> int:
+    """The number of a session inside a queue (63 bits): a hash, so that sessions take no sequence numbers."""
+    return duplicate_hash(name) >> 1 or 1
+
+
+def duplicate_hash(identity: str) -> int:
+    """The 64-bit hash under which a message id is remembered."""
+    return int.from_bytes(hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+class Record:
+    """A message as it is stored: the head's fields, the note, and the message's bytes (`message.py`)."""
+
+    __slots__ = ("delivery_count", "enqueued_at", "enqueued_number", "expires_at", "hops", "note", "stored")
+
+    def __init__(
+        self,
+        stored: bytes,
+        enqueued_at: int,
+        expires_at: int,
+        enqueued_number: int,
+        delivery_count: int = 0,
+        hops: int = 0,
+        note: str = "",
+    ) -> None:
+        self.stored = stored
+        self.enqueued_at = enqueued_at
+        self.expires_at = expires_at  # Unix ms; 0: never
+        self.enqueued_number = enqueued_number
+        self.delivery_count = delivery_count
+        self.hops = hops
+        self.note = note
+
+    def pack(self) -> bytes:
+        """The row of the `messages` table."""
+        note = self.note.encode()
+        head = HEAD.pack(
+            RECORD_VERSION,
+            self.hops,
+            len(note),
+            self.delivery_count,
+            self.enqueued_at,
+            self.expires_at,
+            self.enqueued_number,
+        )
+        return head + note + self.stored
+
+    @classmethod
+    def unpack(cls, row: bytes) -> Record:
+        """The inverse of `pack`."""
+        _, hops, note_bytes, delivery_count, enqueued_at, expires_at, enqueued_number = HEAD.unpack_from(row)
+        start = HEAD_BYTES + note_bytes
+        note = row[HEAD_BYTES:start].decode() if note_bytes else ""
+        return cls(row[start:], enqueued_at, expires_at, enqueued_number, delivery_count, hops, note)
 
 
 class Counters:

@@ -40,8 +40,12 @@ class Router:
         self.partition_count = partition_count
         self._next = 0
 
-    def route(self, messages: Sequence[Message], *, duplicate_detection: bool) -> int:
-        """The partition for a delivery: one message, or a batch, which goes to one partition whole (P12).
+    def place(self, key: str) -> int:
+        """The partition of a key."""
+        return partition_for_key(key, self.partition_count) if self.partition_count > 1 else 0
+
+    def route_keyed(self, messages: Sequence[Message], *, duplicate_detection: bool) -> int | None:
+        """The partition that the key of a delivery chooses, or None without a key; a batch goes to one whole (P12).
 
         Raises BrokerError (amqp:not-allowed) for keys that contradict each other.
         """
@@ -53,8 +57,10 @@ class Router:
                 break
         if self.partition_count == 1:
             return 0
-        if key is not None:
-            return partition_for_key(key, self.partition_count)
+        return None if key is None else partition_for_key(key, self.partition_count)
+
+    def next(self) -> int:
+        """The partition whose turn it is (P11)."""
         index = self._next
         self._next = (index + 1) % self.partition_count
         return index

@@ -6,11 +6,14 @@ prints one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from .errors import BrokerError, Condition
 
 AUTHORITY = "emubus"  # of the addresses in these texts; the service prints the namespace's host name
+LOW_48_BITS = (1 << 48) - 1
+SIGN_OF_48 = 1 << 47
 
 
 def not_found(path: str) -> BrokerError:
@@ -35,6 +38,62 @@ def lock_lost() -> BrokerError:
         Condition.MESSAGE_LOCK_LOST,
         "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the "
         "queue. For more information please see https://aka.ms/ServiceBusExceptions .",
+    )
+
+
+def session_lock_lost() -> BrokerError:
+    """The message session is not (or no longer) held by the one who asks."""
+    return BrokerError(
+        Condition.SESSION_LOCK_LOST,
+        "The session lock has expired on the message session. Accept a new message session and try again.",
+    )
+
+
+def session_cannot_be_locked(session_id: str) -> BrokerError:
+    """Another receiver holds the session that was asked for."""
+    return BrokerError(
+        Condition.SESSION_CANNOT_BE_LOCKED,
+        f"The requested session '{session_id}' cannot be accepted. It may be locked by another receiver.",
+    )
+
+
+def session_not_supported(path: str) -> BrokerError:
+    """A message session is asked for on an entity that has none."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        "A sessionful message receiver cannot be created on an entity that does not require sessions. Ensure "
+        "RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior. "
+        f"Entity: '{path}'.",
+    )
+
+
+def renew_in_session() -> BrokerError:
+    """Message locks of a session are renewed with the session."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        "Message locks can't be renewed on an entity that requires sessions; renew the lock of the session.",
+    )
+
+
+def dead_letter_of_dead_letter() -> BrokerError:
+    """A dead-lettered message is the end of the line."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        "A message in a dead-letter queue can't be dead-lettered again; complete it instead.",
+    )
+
+
+def scheduled_not_found(numbers: Sequence[int]) -> BrokerError:
+    """No scheduled messages of these numbers. The service prints their low 48 bits, sign-extended [wire 7.2]."""
+    shown = ", ".join(str(((number & LOW_48_BITS) ^ SIGN_OF_48) - SIGN_OF_48) for number in numbers)
+    return BrokerError(Condition.MESSAGE_NOT_FOUND, f"Messages not found. Missing sequence numbers: {shown}")
+
+
+def forwards(path: str, target: str) -> BrokerError:
+    """Nothing can be received from an entity that forwards everything."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        f"Can't receive from '{path}': it forwards its messages to '{target}'.",
     )
 
 

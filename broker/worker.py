@@ -18,12 +18,13 @@ from ..storage import Batch, Store, StoreError
 from . import sentences
 from .address import SubQueue
 from .clock import Clock, Timer
-from .commands import Command, ExpireLocks, ExpireMessages, Send, Step
-from .description import QueueDescription
+from .commands import Command, ExpireLocks, FallDue, Forwarded, Schedule, Send, Step
 from .errors import BrokerError, Condition
-from .line import WindowBudget
-from .partition import Partition, PartitionRef
-from .records import DUE, DUE_KEY, STATE, STATE_KEY
+from .line import Reader, WindowBudget
+from .outage import Outage
+from .partition import Partition
+from .records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters
+from .state import PartitionRef
 
 BATCH_COMMANDS_MAX = 1000  # bounds how long one batch keeps the loop from everything else
 BATCH_BYTES_MAX = 1 << 20  # LMDB keeps the memory of the largest batch of each store for ever
@@ -31,6 +32,8 @@ COMMAND_BYTES = 512  # allowance for what a command other than a send may write,
 WINDOW_BYTES_MAX = 4 << 20  # read-ahead of all partitions of one store
 RETRY_AFTER_MS = 250  # after a failed commit, until consumers ask the store again
 DUE_ROWS_MAX = 500  # expired messages looked at in one batch
+STATES_MAX = 1 << 24  # one row per entity: all of them
+STATES_MAX = 1 << 24  # one row per entity: all of them
 FIRST_DUE, LAST_DUE = b"", b"\xff" * (DUE_KEY.size + 1)
 
 log = structlog.get_logger(__name__)
@@ -60,6 +63,7 @@ class Worker:
         self._failpoint = failpoint
         self._partitions: dict[int, Partition] = {}
         self._refs: dict[int, PartitionRef] = {}
+        self._seen: dict[int, Partition] = {}  # the partitions of the batch under way
         self._inbox: list[tuple[PartitionRef, Command]] = []
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -72,17 +76,24 @@ class Worker:
         self._timer: Timer | None = None
         self._timer_at: int | None = None
         self._stopping = False
+        self.outage: Outage | None = None
 
     # ---- what the rest of the broker calls
 
-    def start(self) -> None:
-        """Begin to work; expired messages of an earlier run are due at once."""
+    def start(self) -> list[int]:
+        """Begin to work; expired messages of an earlier run are due at once.
+
+        The queue ids of partitions whose outboxes hold messages.
+        """
         with self._store.view() as view:
             first = view.scan(DUE, FIRST_DUE, LAST_DUE, 1)
+            states = view.scan(STATE, b"", b"\xff" * (STATE_KEY.size + 1), STATES_MAX)
         if first:
             self._next_due = DUE_KEY.unpack(first[0][0])[0]
         self._arm()
         self._task = asyncio.create_task(self._run(), name=f"store-{self.index:02}")
+        counted = ((STATE_KEY.unpack(key)[0], Counters.unpack(row).messages) for key, row in states)
+        return [queue_id for queue_id, messages in counted if any(messages[home] for home in OUTBOXES)]
 
     async def stop(self) -> None:
         """Finish what is in the inbox, then close the store."""
@@ -96,20 +107,43 @@ class Worker:
             partition.close()
         self._store.close()
 
+    @property
+    def available(self) -> bool:
+        """Whether the store takes commands at all."""
+        return self.outage is None or not self.outage.is_down
+
     def submit(self, ref: PartitionRef, command: Command) -> None:
-        """Queue `command` for the next batch."""
+        """Queue `command` for the next batch; while the store is down it fails instead."""
+        if self.outage is not None and self.outage.is_down:
+            error = sentences.store_unavailable(self.index, "it is down")
+            asyncio.get_running_loop().call_soon(command.fail, error)
+            return
         self._inbox.append((ref, command))
         self._wake.set()
+
+    def begin_outage(self, outage: Outage) -> None:
+        """Behave as `outage` says until `end_outage`; what waits in the inbox of a store that goes down fails."""
+        self.outage = outage
+        if outage.is_down:
+            commands, self._inbox = self._inbox, []
+            error = sentences.store_unavailable(self.index, "it is down")
+            for _, command in commands:
+                command.fail(error)
+
+    def end_outage(self) -> None:
+        """Work normally again."""
+        self.outage = None
+        self._resume(self._refs.values())
 
     def partition(self, queue_id: int) -> Partition | None:
         """The partition as it is in memory, if it was used since the start; to be read, not to be changed."""
         return self._partitions.get(queue_id)
 
-    def describe(self, queue_id: int, description: QueueDescription) -> None:
-        """Let an open partition follow its queue's new description."""
+    def described_anew(self, queue_id: int) -> None:
+        """The description of an entity changed; its partition here, if open, follows."""
         partition = self._partitions.get(queue_id)
         if partition is not None:
-            partition.describe(description)
+            partition.described_anew()
 
     def forget(self, queue_id: int) -> None:
         """Drop the memory of a partition whose queue is gone."""
@@ -147,8 +181,10 @@ class Worker:
                 break
             count += 1
             expected_bytes += COMMAND_BYTES
-            if type(command) is Send:
+            if type(command) is Send or type(command) is Schedule:
                 expected_bytes += sum(message.size_bytes for message in command.messages)
+            elif type(command) is Forwarded:
+                expected_bytes += sum(len(record.stored) for _, record in command.records)
         if count == len(inbox):
             self._inbox = []
             return inbox, expected_bytes
@@ -157,72 +193,84 @@ class Worker:
 
     async def _process(self, commands: list[tuple[PartitionRef, Command]], expected_bytes: int) -> None:
         step = Step()
-        touched: dict[int, Partition] = {}
         now = self._clock.now_ms()
         batch = self._store.begin(expected_bytes)
         try:
             if self._due_now:
                 commands += self._due_commands(batch, now)
-            seen = self._apply(commands, now, batch, step, touched)
-            for queue_id, partition in touched.items():
-                batch.put(STATE, STATE_KEY.pack(queue_id), partition.counters.pack())
+            changed = self._apply(commands, now, batch, step)
+            for queue_id, counters in step.touched.items():
+                batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
         except BaseException:
             batch.abort()
             raise
-        if not touched:
+        await self._commit(batch, changed)
+        self._set_timers(step)
+        for effect, argument in step.effects:
+            effect(argument)
+        if changed:
+            self._failpoint("effects-released")
+
+    async def _commit(self, batch: Batch, changed: bool) -> None:
+        if not changed:
             batch.abort()
-        elif self._store.blocking:
+            return
+        if self.outage is not None:
+            try:
+                await self.outage.before_commit(self._clock)
+            except StoreError:
+                batch.abort()
+                raise
+        if self._store.blocking:
             await asyncio.get_running_loop().run_in_executor(self._pool, batch.commit)
         else:
             batch.commit()
-        self._set_timers(seen, step)
-        for effect, argument in step.effects:
-            effect(argument)
-        if touched:
-            self._failpoint("effects-released")
 
-    def _apply(
-        self,
-        commands: Sequence[tuple[PartitionRef, Command]],
-        now: int,
-        batch: Batch,
-        step: Step,
-        touched: dict[int, Partition],
-    ) -> dict[int, Partition]:
+    def _apply(self, commands: Sequence[tuple[PartitionRef, Command]], now: int, batch: Batch, step: Step) -> bool:
+        """Decide about every command; whether anything has to be stored."""
         partitions = self._partitions
         changes = step.changes
-        seen: dict[int, Partition] = {}
+        changed = False
         put, delete = batch.put, batch.delete
+        self._seen.clear()
         for ref, command in commands:
             queue_id = ref.queue_id
             partition = partitions.get(queue_id)
             if partition is None:
                 partition = self._open(ref, batch)
+            self._seen[queue_id] = partition
             partition.apply(command, now, batch, step)
-            seen[queue_id] = partition
             if changes:
-                touched[queue_id] = partition
+                changed = True
                 for table, key, value in changes:
                     if value is None:
                         delete(table, key)
                     else:
                         put(table, key, value)
                 changes.clear()
-        return seen
+        return changed
 
-    def _open(self, ref: PartitionRef, batch: Batch) -> Partition:
-        partition = Partition(ref, batch, self._budget)
+    def _open(self, ref: PartitionRef, view: Reader) -> Partition:
+        partition = Partition(ref, view, self._budget, self._sibling)
         self._partitions[ref.queue_id] = partition
         self._refs[ref.queue_id] = ref
         return partition
 
+    def _sibling(self, ref: PartitionRef, view: Reader) -> Partition:
+        """The partition of a subscription that a topic's partition puts a copy into; it belongs to the batch, too."""
+        partition = self._partitions.get(ref.queue_id) or self._open(ref, view)
+        self._seen[ref.queue_id] = partition
+        return partition
+
     def _fail(self, commands: Sequence[tuple[PartitionRef, Command]], error: BrokerError) -> None:
         """Nothing of the batch is stored: forget what memory made of it, tell the callers, offer the lines anew."""
-        refs = {ref.queue_id: ref for ref, _ in commands}
+        refs = {ref.queue_id: ref for ref, _ in commands} | {each: self._refs[each] for each in self._seen}
         for queue_id in refs:
             partition = self._partitions.pop(queue_id, None)
             if partition is not None:
                 partition.close()
+                partition.lose_sessions()
+        self._seen.clear()
         for _, command in commands:
             command.fail(error)
         # Not at once: a store that refuses every commit must not be asked in a tight loop.
@@ -236,11 +284,13 @@ class Worker:
         for ref in refs:
             for sub_queue in SubQueue:
                 ref.announce(sub_queue)
+            ref.announce_session(None)
+            ref.announce_outbox(None)
 
     # ---- time
 
-    def _set_timers(self, seen: dict[int, Partition], step: Step) -> None:
-        for queue_id, partition in seen.items():
+    def _set_timers(self, step: Step) -> None:
+        for queue_id, partition in self._seen.items():
             at = partition.next_lock_end()
             known = self._lock_end_of.get(queue_id)
             if at is not None and (known is None or at < known):
@@ -285,16 +335,16 @@ class Worker:
         self._due_from = rows[-1][0] + b"\0" if len(rows) == DUE_ROWS_MAX else max(end, self._due_from)
         by_queue: dict[int, list[tuple[int, int, int]]] = {}
         for key, _ in rows:
-            at, queue_id, home, number = DUE_KEY.unpack(key)
-            by_queue.setdefault(queue_id, []).append((at, home, number))
+            at, queue_id, what, number = DUE_KEY.unpack(key)
+            by_queue.setdefault(queue_id, []).append((at, what, number))
         commands: list[tuple[PartitionRef, Command]] = []
         for queue_id, expired in by_queue.items():
             ref = self._resolve(queue_id)
             if ref is None:
-                for at, home, number in expired:
-                    batch.delete(DUE, DUE_KEY.pack(at, queue_id, home, number))
+                for at, what, number in expired:
+                    batch.delete(DUE, DUE_KEY.pack(at, queue_id, what, number))
             else:
-                commands.append((ref, ExpireMessages(expired)))
+                commands.append((ref, FallDue(expired)))
         following = batch.scan(DUE, self._due_from, LAST_DUE, 1)
         self._next_due = DUE_KEY.unpack(following[0][0])[0] if following else None
         return commands

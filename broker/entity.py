@@ -1,0 +1,366 @@
+"""An entity while the broker runs: its partitions, who waits for its messages, and the requests that reach them.
+
+Knows which partition lives in which messaging store. Refuses to decide about messages (`partition.py`), to find
+entities by address (`broker.py`) and to know links (`links.py`). Queues, topics and subscriptions are made of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from . import sentences
+from .address import SubQueue
+from .commands import (
+    CancelScheduled,
+    Command,
+    DeleteMessages,
+    Delivery,
+    Done,
+    ListSessions,
+    Peek,
+    ReceiveMode,
+    Renew,
+    Schedule,
+    Send,
+    Settle,
+    TakeDeferred,
+)
+from .description import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription, entity_key
+from .dispatcher import Dispatcher
+from .errors import BrokerError, Condition
+from .ids import partition_index_of
+from .message import Message, parse_message, split_batch
+from .outcomes import Outcome
+from .records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX
+from .router import Router
+from .state import FanOut
+from .worker import Worker
+
+T = TypeVar("T")
+
+BATCH_MESSAGES_MAX = 4500  # in one envelope; what the service allows per batch
+SEND_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
+RECEIVE_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
+
+Description = QueueDescription | TopicDescription | SubscriptionDescription
+
+
+class EntityPartition:
+    """Where partition `index` of `entity` lives; the worker's and the partition's view of it (`state.PartitionRef`)."""
+
+    __slots__ = ("entity", "index", "partitioned", "queue_id", "size_bytes_max", "worker")
+
+    def __init__(self, entity: Entity, index: int, worker: Worker, size_bytes_max: int) -> None:
+        self.entity = entity
+        self.queue_id = entity.queue_id
+        self.index = index
+        self.partitioned = entity.partitioned
+        self.size_bytes_max = size_bytes_max
+        self.worker = worker
+
+    @property
+    def description(self) -> Description:
+        """What the entity is now."""
+        return self.entity.description
+
+    @property
+    def path(self) -> str:
+        """The entity path."""
+        return self.entity.path
+
+    @property
+    def fan_out(self) -> FanOut | None:
+        """How a topic finds the subscriptions of a message."""
+        return self.entity.fan_out
+
+    def announce(self, sub_queue: SubQueue) -> None:
+        """Tell the dispatcher of `sub_queue` that this partition has messages."""
+        self.entity.dispatchers[sub_queue].announce(self.index)
+
+    def announce_session(self, argument: None) -> None:
+        """Tell those who wait for any session that this partition has one."""
+        del argument
+        self.entity.session_dispatcher.announce(self.index)
+
+    def announce_outbox(self, argument: None) -> None:
+        """Tell the forwarder that messages wait here to go elsewhere."""
+        del argument
+        self.entity.on_outbox(self)
+
+    def submit(self, command: Command) -> None:
+        """Hand `command` to the worker of this partition's store."""
+        self.worker.submit(self, command)
+
+    async def request(self, make: Callable[[Callable[[Any], None]], Command]) -> Any:
+        """Submit the command that `make(reply)` builds, and wait for what it replies; raises the BrokerError."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def reply(result: Any) -> None:
+            if answer.done():
+                return
+            if isinstance(result, BrokerError):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+
+        self.submit(make(reply))
+        return await answer
+
+
+class Entity:
+    """A queue, topic or subscription with one partition per worker: 1 if unpartitioned, else the profile's count.
+
+    `partition_bytes_max` is how much one partition may hold; `on_outbox` is told of partitions whose outbox fills.
+    """
+
+    fan_out: FanOut | None = None
+
+    def __init__(
+        self,
+        queue_id: int,
+        description: Description,
+        workers: Sequence[Worker],
+        partition_bytes_max: int,
+        on_outbox: Callable[[EntityPartition], None],
+        *,
+        partitioned: bool,
+    ) -> None:
+        self.queue_id = queue_id
+        self.description = description
+        self.partitioned = partitioned
+        self.on_outbox = on_outbox
+        self.partitions = [
+            EntityPartition(self, index, worker, partition_bytes_max) for index, worker in enumerate(workers)
+        ]
+        self.dispatchers = {sub_queue: Dispatcher(len(workers), self._ask) for sub_queue in SubQueue}
+        self.session_dispatcher = Dispatcher(len(workers), self._ask)
+        self.attached: set[Callable[[BrokerError], None]] = set()  # links to tell when the entity goes away
+        self._router = Router(len(workers))
+
+    @property
+    def path(self) -> str:
+        """The entity path, as it was created."""
+        description = self.description
+        return description.path if isinstance(description, SubscriptionDescription) else description.name
+
+    @property
+    def top_level_key(self) -> str:
+        """The queue or topic that it belongs to, for comparing."""
+        description = self.description
+        name = description.topic_name if isinstance(description, SubscriptionDescription) else description.name
+        return entity_key(name)
+
+    def _ask(self, index: int, command: Command) -> None:
+        self.partitions[index].submit(command)
+
+    # ---- sending
+
+    def send(self, data: bytes, *, batch: bool, done: Done) -> None:
+        """Store one delivery; see `links.Sender.send`."""
+        try:
+            messages = self.parse(data, batch=batch)
+            index, keyed = self.route(messages)
+        except BrokerError as error:
+            done(error)
+            return
+        place = self.partitions[index]
+        if keyed or len(self.partitions) == 1:
+            place.submit(Send(messages, done))
+        else:
+            place.submit(Send(messages, done, self._elsewhere(messages, done, index)))
+
+    def parse(self, data: bytes, *, batch: bool) -> list[Message]:
+        """The messages in a delivery; BrokerError if the entity doesn't take them as they are."""
+        description = self.description
+        if description.status in SEND_REFUSED:
+            raise sentences.disabled(self.path, description.status.value)
+        if not batch:
+            messages = [parse_message(data)]
+        else:
+            encoded = split_batch(data)
+            if len(encoded) > BATCH_MESSAGES_MAX:
+                raise BrokerError(
+                    Condition.MESSAGE_SIZE_EXCEEDED,
+                    f"The batch holds {len(encoded)} messages; at most {BATCH_MESSAGES_MAX} are allowed.",
+                )
+            messages = [parse_message(each) for each in encoded]
+        if isinstance(description, QueueDescription) and description.requires_session:
+            for message in messages:
+                if message.session_id is None:
+                    raise sentences.session_id_missing()
+        return messages
+
+    def route(self, messages: Sequence[Message]) -> tuple[int, bool]:
+        """The partition for a delivery, and whether a key chose it; BrokerError for contradicting keys (P8 to P12)."""
+        description = self.description
+        duplicates = not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
+        index = self._router.route_keyed(messages, duplicate_detection=duplicates)
+        if index is not None:
+            return index, True
+        for _ in self.partitions:
+            index = self._router.next()
+            if self.partitions[index].worker.available:
+                break
+        assert index is not None
+        return index, False
+
+    def _elsewhere(self, messages: Sequence[Message], done: Done, tried: int) -> Callable[[BrokerError], None]:
+        """What to do when a store fails a message without a key: the next partition takes it (P13)."""
+        left = len(self.partitions) - 1
+
+        def again(error: BrokerError) -> None:
+            nonlocal left, tried
+            if left == 0 or error.condition is not Condition.SERVER_BUSY:
+                done(error)
+                return
+            left -= 1
+            tried = (tried + 1) % len(self.partitions)
+            self.partitions[tried].submit(Send(messages, done, again))
+
+        return again
+
+    async def schedule(self, messages: Sequence[Message]) -> list[int]:
+        """Store messages until their scheduled times; their sequence numbers, in order."""
+        numbers: list[int] = []
+        for message in messages:
+            index, _ = self.route([message])
+            numbers += await self.partitions[index].request(partial(Schedule, [message]))
+        return numbers
+
+    async def cancel_scheduled(self, numbers: Sequence[int]) -> None:
+        """Remove scheduled messages; BrokerError (message-not-found) if any is not there (any more)."""
+        if any(self._index_of_number(number) is None for number in numbers):
+            raise sentences.scheduled_not_found(numbers)
+        for index, group in self._by_partition((self._index_of_number(n) or 0, n) for n in numbers).items():
+            await self.partitions[index].request(partial(CancelScheduled, group))
+
+    # ---- receiving
+
+    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
+        """End the lock `token`; a token that was never given out here is answered as a lost lock."""
+        index = partition_index_of(token)
+        if index < len(self.partitions):
+            self.partitions[index].submit(Settle(token, outcome, done))
+        elif done is not None:
+            done(sentences.lock_lost())
+
+    async def renew(self, tokens: Sequence[bytes]) -> list[int]:
+        """Renew the locks `tokens`: their new ends (Unix ms) in the same order, or BrokerError(message-lock-lost)."""
+        groups = self._by_partition((partition_index_of(token), token) for token in tokens)
+        if any(index >= len(self.partitions) for index in groups):
+            raise sentences.lock_lost()
+        ends: dict[bytes, int] = {}
+        for index, group in groups.items():
+            answer: list[int] = await self.partitions[index].request(partial(Renew, group))
+            ends.update(zip(group, answer, strict=True))
+        return [ends[token] for token in tokens]
+
+    async def peek(
+        self, sub_queue: SubQueue, first: int, count: int, bytes_max: int, session_id: str | None
+    ) -> list[bytes]:
+        """Encoded messages from sequence number `first` on, partition after partition (P23)."""
+        index = max(0, first) >> PARTITION_SHIFT if self.partitioned else 0
+        found: list[bytes] = []
+        while index < len(self.partitions) and len(found) < count and bytes_max > 0:
+            place = self.partitions[index]
+            if place.worker.available:
+                ask = partial(Peek, sub_queue, first, count - len(found), bytes_max, session_id)
+                rows: list[tuple[int, bytes]] = await place.request(ask)
+                if rows and found and bytes_max < len(rows[0][1]):
+                    break
+                found.extend(payload for _, payload in rows)
+                bytes_max -= sum(len(payload) for _, payload in rows)
+            index += 1
+            first = index << PARTITION_SHIFT
+        return found
+
+    async def take_deferred(
+        self, sub_queue: SubQueue, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None
+    ) -> list[Delivery]:
+        """The deferred messages with these sequence numbers; BrokerError(message-not-found) if any is missing."""
+        if any(self._index_of_number(number) is None for number in numbers):
+            raise sentences.deferred_not_found()
+        groups = self._by_partition((self._index_of_number(n) or 0, n) for n in numbers)
+        deliveries: list[Delivery] = []
+        for index, group in groups.items():
+            ask = partial(TakeDeferred, sub_queue, group, mode, session_id)
+            deliveries += await self.partitions[index].request(ask)
+        order = {number: position for position, number in enumerate(numbers)}
+        return sorted(deliveries, key=lambda delivery: order[delivery.sequence_number])
+
+    async def delete_messages(self, sub_queue: SubQueue, count: int, before_at: int, session_id: str | None) -> int:
+        """Delete up to `count` available messages enqueued before `before_at` (Unix ms); how many it were."""
+        if self.partitioned:
+            raise BrokerError(
+                Condition.NOT_ALLOWED, f"Messages can't be deleted in batches from '{self.path}': it is partitioned."
+            )
+        ask = partial(DeleteMessages, sub_queue, count, before_at, session_id)
+        return int(await self.partitions[0].request(ask))
+
+    @property
+    def requires_session(self) -> bool:
+        """Whether it is received from through message sessions."""
+        description = self.description
+        return not isinstance(description, TopicDescription) and description.requires_session
+
+    def place_of_session(self, session_id: str) -> int:
+        """The partition of a message session, which is that of its messages (P10)."""
+        return self._router.place(session_id)
+
+    async def list_sessions(self, updated_after: int | None) -> list[str]:
+        """The names of the message sessions, sorted; see `commands.ListSessions`."""
+        names: list[str] = []
+        for place in self.partitions:
+            if place.worker.available:
+                names += await place.request(partial(ListSessions, updated_after))
+        return sorted(names)
+
+    # ---- what is in it
+
+    def message_counts(self) -> list[int]:
+        """Messages per home (see `records.Home`), over the partitions that were used since the start."""
+        totals = [0] * len(HOMES)
+        for place in self.partitions:
+            partition = place.worker.partition(self.queue_id)
+            if partition is not None:
+                totals = [a + b for a, b in zip(totals, partition.counters.messages, strict=True)]
+        return totals
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a partition can't be reached now: the availability status is `Limited` then (P17)."""
+        return not all(place.worker.available for place in self.partitions)
+
+    @property
+    def has_waiting_receivers(self) -> bool:
+        """Whether somebody waits for its messages or sessions."""
+        return self.session_dispatcher.is_waited_for or any(each.is_waited_for for each in self.dispatchers.values())
+
+    def describe(self, description: Description) -> None:
+        """Follow a changed description (partitioning and sessions can't change)."""
+        self.description = description
+        for place in self.partitions:
+            place.worker.described_anew(self.queue_id)
+
+    def detach_all(self, error: BrokerError) -> None:
+        """Tell every attached link that the entity is gone, or closed to it."""
+        for detached in list(self.attached):
+            detached(error)
+        self.attached.clear()
+
+    # ---- helpers
+
+    def _index_of_number(self, number: int) -> int | None:
+        if not 0 <= number <= SEQUENCE_NUMBER_MAX:
+            return None
+        index = number >> PARTITION_SHIFT if self.partitioned else 0
+        return index if index < len(self.partitions) else None
+
+    def _by_partition(self, pairs: Iterable[tuple[int, T]]) -> dict[int, list[T]]:
+        groups: dict[int, list[T]] = {}
+        for index, item in pairs:
+            groups.setdefault(index, []).append(item)
+        return groups

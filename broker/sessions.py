@@ -1,0 +1,405 @@
+"""Message sessions of one partition: who holds which, what is in them, what waits to be accepted.
+
+Knows session names, their numbers, the order of their messages and their state. A session has one holder at a time;
+idle sessions are accepted in the order of their oldest messages. Of the idle ones only a window is in memory (R7).
+Works on the state of one partition; time comes in as an argument.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from sortedcontainers import SortedDict
+
+from . import sentences
+from .address import SubQueue
+from .commands import (
+    AcceptSession,
+    GetSessionState,
+    ListSessions,
+    ReleaseSession,
+    RenewSession,
+    SessionGrant,
+    SetSessionState,
+    Step,
+    Taken,
+)
+from .errors import BrokerError
+from .line import Reader
+from .locks import Lock
+from .records import (
+    MESSAGES,
+    NUMBER,
+    SESSION_HEADS,
+    SESSION_MESSAGES,
+    SESSION_STATE,
+    SESSION_VALUE,
+    SESSIONS,
+    STATE_KEY,
+    Home,
+    message_key,
+    session_key,
+    session_message_key,
+    session_number,
+    session_number_key,
+)
+from .settlements import Settlements
+from .state import PartitionState
+
+IDLE_WINDOW_MAX = 1024  # idle sessions known in memory
+NAMES_CACHED_MAX = 10_000
+NUMBERS_READ_MAX = 64  # of a session's messages, ahead of demand
+LIST_ROWS_MAX = 1 << 20
+
+
+class SessionLine:
+    """The active messages of one session, in order; a session's own `Line`."""
+
+    def __init__(self, queue_id: int, session: int, announce: Callable[[None], None]) -> None:
+        self.home = Home.ACTIVE
+        self.deferred_home = Home.DEFERRED
+        self.sub_queue = SubQueue.ACTIVE
+        self.announced = False
+        self._announce = announce
+        self._queue_id = queue_id
+        self._session = session
+        self._ahead: deque[int] = deque()
+        self._returned: list[int] = []
+        self._next_read = 0
+        self.more_in_store = True
+
+    def announce(self, sub_queue: SubQueue) -> None:
+        """Tell the holder that there are messages."""
+        del sub_queue
+        self._announce(None)
+
+    def give_back(self, number: int) -> None:
+        """A message that was taken is available again, at its old place."""
+        heapq.heappush(self._returned, number)
+
+    def has_more(self) -> bool:
+        """Whether `next` may still find something."""
+        return bool(self._ahead or self._returned or self.more_in_store)
+
+    def next(self, view: Reader) -> tuple[int, bytes] | None:
+        """Take the next message off the line: (sequence number, row), or None when there is none."""
+        while True:
+            if not self._ahead and self.more_in_store:
+                self._read_ahead(view)
+            if self._returned and (not self._ahead or self._returned[0] < self._ahead[0]):
+                number = heapq.heappop(self._returned)
+            elif self._ahead:
+                number = self._ahead.popleft()
+            else:
+                return None
+            row = view.get(MESSAGES, message_key(self._queue_id, Home.ACTIVE, number))
+            if row is not None:
+                return number, row
+
+    def _read_ahead(self, view: Reader) -> None:
+        rows = view.scan(
+            SESSION_MESSAGES,
+            session_message_key(self._queue_id, self._session, self._next_read),
+            session_message_key(self._queue_id, self._session + 1, 0),
+            NUMBERS_READ_MAX,
+        )
+        self._ahead.extend(int.from_bytes(key[-8:], "big") for key, _ in rows)
+        if rows:
+            self._next_read = self._ahead[-1] + 1
+        self.more_in_store = len(rows) == NUMBERS_READ_MAX
+
+
+class HeldSession:
+    """A session in the hands of a receiver."""
+
+    def __init__(self, command: AcceptSession, name: str, number: int, grant: int, until_at: int, line: SessionLine):
+        self.name = name
+        self.number = number
+        self.grant = grant
+        self.until_at = until_at
+        self.line = line
+        self.head: int | None = None  # the number of its row in `session_heads`, if it had messages
+        self.taken: dict[int, Lock] = {}
+        self.announce: Callable[[None], None] = command.announce
+        self.lost = command.lost
+
+
+class MessageSessions:
+    """All message sessions of a partition.
+
+    Invariants: a held session is not among the idle ones in memory; every session that is not held and has active
+    messages has at least one row in `session_heads`, and is in the window unless it lies beyond it.
+    """
+
+    def __init__(self, state: PartitionState, settlements: Settlements) -> None:
+        self._state = state
+        self._settlements = settlements
+        self._held: OrderedDict[str, HeldSession] = OrderedDict()  # by end, as renewals move to the end
+        self._by_grant: dict[int, HeldSession] = {}
+        self._next_grant = 1
+        self._numbers: OrderedDict[str, int] = OrderedDict()
+        self._idle: dict[int, str] = SortedDict()  # by number
+        self._idle_of: dict[str, int] = {}
+        self._more_idle = True
+        self._next_idle = 0
+        self._announced = True
+
+    # ---- messages come and go
+
+    def add_message(self, name: str, number: int, view: Reader, step: Step) -> int:
+        """An active message joined the session `name`; the session's number."""
+        session = self._number(name, view, step, create=True)
+        assert session is not None
+        key = session_message_key(self._state.queue_id, session, number)
+        held = self._held.get(name)
+        if held is not None:
+            held.line.more_in_store = True
+            if held.head is None:  # after a crash nobody holds it, and it must be found
+                held.head = number
+                step.changes.append((SESSION_HEADS, session_number_key(self._state.queue_id, number), name.encode()))
+            step.effects.append((held.announce, None))
+        elif name not in self._idle_of and self._first_message(session, view) is None:
+            self._add_head(name, number, step)
+        step.changes.append((SESSION_MESSAGES, key, b""))
+        return session
+
+    def number_of(self, name: str, view: Reader) -> int:
+        """The number of a session that has (had) messages; 0 if it is unknown."""
+        return self._number(name, view, None, create=False) or 0
+
+    def held(self, grant: int) -> HeldSession | None:
+        """The holding of that number, if it goes on."""
+        return self._by_grant.get(grant)
+
+    def held_by_name(self, name: str, now: int) -> HeldSession | None:
+        """The holding of the session `name`, if there is one."""
+        held = self._held.get(name)
+        return None if held is None or held.until_at <= now else held
+
+    # ---- commands
+
+    def accept(self, command: AcceptSession, now: int, view: Reader, step: Step) -> None:
+        """Give a session to a receiver."""
+        if command.session_id is None:
+            found = self._next_head(view, step)
+            name = None if found is None else found
+        else:
+            name = command.session_id
+            if name in self._held:
+                error = sentences.session_cannot_be_locked(name)
+                step.effects.append((command.reply, Taken([], False, error)))
+                return
+            self._drop_idle(name)
+        grants: list[SessionGrant] = []
+        if name is not None:
+            grants.append(self._hold(command, name, now, view, step))
+        more = bool(self._idle) or self._more_idle
+        if not more:
+            self._announced = False
+        step.effects.append((command.reply, Taken(grants, more)))
+
+    def release(self, command: ReleaseSession, now: int, view: Reader, step: Step) -> None:
+        """The receiver gives the session back; nothing is counted."""
+        held = self._by_grant.get(command.grant)
+        if held is not None:
+            self._end(held, now, view, step, counted=False)
+
+    def renew(self, command: RenewSession, now: int, view: Reader, step: Step) -> None:
+        """Start the lock duration of a session anew."""
+        del view
+        held = self.held_by_name(command.session_id, now)
+        if held is None:
+            step.effects.append((command.reply, sentences.session_lock_lost()))
+            return
+        held.until_at = now + self._state.receivable.lock_duration_ms
+        self._held.move_to_end(held.name)
+        step.effects.append((command.reply, held.until_at))
+
+    def set_state(self, command: SetSessionState, now: int, view: Reader, step: Step) -> None:
+        """Keep the application's bytes for a session."""
+        del view
+        held = self.held_by_name(command.session_id, now)
+        if held is None:
+            step.effects.append((command.reply, sentences.session_lock_lost()))
+            return
+        queue_id = self._state.queue_id
+        # No bytes are no state: Go clears it so, and expects none back.
+        step.changes.append((SESSION_STATE, session_number_key(queue_id, held.number), command.state or None))
+        value = SESSION_VALUE.pack(held.number, now)
+        step.changes.append((SESSIONS, session_key(queue_id, held.name), value + held.name.encode()))
+        step.touched[queue_id] = self._state.counters
+        step.effects.append((command.reply, None))
+
+    def get_state(self, command: GetSessionState, now: int, view: Reader, step: Step) -> None:
+        """The application's bytes of a session."""
+        held = self.held_by_name(command.session_id, now)
+        answer: bytes | BrokerError | None
+        if held is None:
+            answer = sentences.session_lock_lost()
+        else:
+            answer = view.get(SESSION_STATE, session_number_key(self._state.queue_id, held.number))
+        step.effects.append((command.reply, answer))
+
+    def list(self, command: ListSessions, now: int, view: Reader, step: Step) -> None:
+        """Names of sessions, in the order of their keys."""
+        del now
+        queue_id = self._state.queue_id
+        names: list[str] = []
+        start, stop = STATE_KEY.pack(queue_id), STATE_KEY.pack(queue_id + 1)
+        for _, row in view.scan(SESSIONS, start, stop, LIST_ROWS_MAX):
+            session, changed_at = SESSION_VALUE.unpack_from(row)
+            name = row[SESSION_VALUE.size :].decode()
+            if command.updated_after is not None:
+                wanted = changed_at > command.updated_after
+            else:
+                has_state = view.get(SESSION_STATE, session_number_key(queue_id, session)) is not None
+                wanted = has_state or self._first_message(session, view) is not None
+            if wanted:
+                names.append(name)
+        step.effects.append((command.reply, names))
+
+    # ---- time
+
+    def next_end(self) -> int | None:
+        """When the next holding ends (Unix ms)."""
+        for held in self._held.values():
+            return held.until_at
+        return None
+
+    def expire(self, now: int, view: Reader, step: Step) -> None:
+        """End the holdings whose time is over; what they had in hand counts as delivered."""
+        while self._held:
+            held = next(iter(self._held.values()))
+            if held.until_at > now:
+                return
+            self._end(held, now, view, step, counted=True)
+            step.effects.append((held.lost, sentences.session_lock_lost()))
+
+    def lose_all(self) -> None:
+        """Every holding has ended, and its receiver is told."""
+        for held in self._held.values():
+            held.lost(sentences.session_lock_lost())
+
+    def check_invariants(self) -> None:
+        """Assert what the class docstring promises about memory."""
+        assert {held.grant for held in self._held.values()} == set(self._by_grant)
+        assert not set(self._held) & set(self._idle_of)
+        assert {name: number for number, name in self._idle.items()} == self._idle_of
+
+    # ---- helpers
+
+    def _hold(self, command: AcceptSession, name: str, now: int, view: Reader, step: Step) -> SessionGrant:
+        session = self._number(name, view, step, create=True)
+        assert session is not None
+        until_at = now + self._state.receivable.lock_duration_ms
+        line = SessionLine(self._state.queue_id, session, command.announce)
+        held = HeldSession(command, name, session, self._next_grant, until_at, line)
+        held.head = self._first_message(session, view)
+        self._next_grant += 1
+        self._held[name] = held
+        self._by_grant[held.grant] = held
+        self._state.last_activity_at = now
+        return SessionGrant(name, held.grant, self._state.index, until_at)
+
+    def _end(self, held: HeldSession, now: int, view: Reader, step: Step, *, counted: bool) -> None:
+        for lock in list(held.taken.values()):
+            self._settlements.release(lock, now, view, step, counted=counted)
+        del self._held[held.name]
+        del self._by_grant[held.grant]
+        first = self._first_message(held.number, view)
+        if held.head is not None and held.head != first:
+            key = session_number_key(self._state.queue_id, held.head)
+            step.changes.append((SESSION_HEADS, key, None))
+            step.touched[self._state.queue_id] = self._state.counters
+        if first is not None:
+            self._add_head(held.name, first, step)
+        elif view.get(SESSION_STATE, session_number_key(self._state.queue_id, held.number)) is None:
+            step.changes.append((SESSIONS, session_key(self._state.queue_id, held.name), None))
+            step.touched[self._state.queue_id] = self._state.counters
+            self._numbers.pop(held.name, None)
+
+    def _number(self, name: str, view: Reader, step: Step | None, *, create: bool) -> int | None:
+        number = self._numbers.get(name)
+        if number is not None:
+            self._numbers.move_to_end(name)
+            return number
+        key = session_key(self._state.queue_id, name)
+        row = view.get(SESSIONS, key)
+        if row is not None:
+            number = SESSION_VALUE.unpack_from(row)[0]
+        elif create and step is not None:
+            number = session_number(name)
+            step.changes.append((SESSIONS, key, SESSION_VALUE.pack(number, 0) + name.encode()))
+            step.touched[self._state.queue_id] = self._state.counters
+        else:
+            return None
+        self._numbers[name] = number
+        if len(self._numbers) > NAMES_CACHED_MAX:
+            self._numbers.popitem(last=False)
+        return number
+
+    def _first_message(self, session: int, view: Reader) -> int | None:
+        queue_id = self._state.queue_id
+        start, stop = session_message_key(queue_id, session, 0), session_message_key(queue_id, session + 1, 0)
+        rows = view.scan(SESSION_MESSAGES, start, stop, 1)
+        return int.from_bytes(rows[0][0][-8:], "big") if rows else None
+
+    def _add_head(self, name: str, number: int, step: Step) -> None:
+        """An idle session has `number` for its first message."""
+        key = session_number_key(self._state.queue_id, number)
+        step.changes.append((SESSION_HEADS, key, name.encode()))
+        step.touched[self._state.queue_id] = self._state.counters
+        if number < self._next_idle or (not self._more_idle and len(self._idle) < IDLE_WINDOW_MAX):
+            self._idle[number] = name
+            self._idle_of[name] = number
+            self._next_idle = max(self._next_idle, number + 1)
+        else:
+            self._more_idle = True
+        if not self._announced:
+            self._announced = True
+            step.effects.append((self._state.ref.announce_session, None))
+
+    def _drop_idle(self, name: str) -> None:
+        number = self._idle_of.pop(name, None)
+        if number is not None:
+            del self._idle[number]
+
+    def _next_head(self, view: Reader, step: Step) -> str | None:
+        """The idle session with the oldest message, taken off the idle ones; its row is put right on the way."""
+        queue_id = self._state.queue_id
+        while True:
+            if not self._idle and self._more_idle:
+                self._read_heads(view)
+            if not self._idle:
+                return None
+            number = next(iter(self._idle))
+            name = self._idle.pop(number)
+            self._idle_of.pop(name, None)
+            session = self._number(name, view, step, create=False)
+            first = None if session is None else self._first_message(session, view)
+            if name in self._held:
+                continue
+            if first == number:
+                return name  # the row stays while it is true, for the case of a crash; the holding's end replaces it
+            step.changes.append((SESSION_HEADS, session_number_key(queue_id, number), None))
+            step.touched[queue_id] = self._state.counters
+            if first is not None:  # its older messages went without being received
+                step.changes.append((SESSION_HEADS, session_number_key(queue_id, first), name.encode()))
+                self._drop_idle(name)
+                self._idle[first] = name
+                self._idle_of[name] = first
+
+    def _read_heads(self, view: Reader) -> None:
+        queue_id = self._state.queue_id
+        start, stop = session_number_key(queue_id, self._next_idle), session_number_key(queue_id + 1, 0)
+        rows = view.scan(SESSION_HEADS, start, stop, IDLE_WINDOW_MAX)
+        for key, encoded in rows:
+            number, name = NUMBER.unpack(key[-8:])[0], encoded.decode()
+            if name not in self._held and name not in self._idle_of:
+                self._idle[number] = name
+                self._idle_of[name] = number
+        if rows:
+            self._next_idle = NUMBER.unpack(rows[-1][0][-8:])[0] + 1
+        self._more_idle = len(rows) == IDLE_WINDOW_MAX

@@ -1,0 +1,73 @@
+"""Topics at run time: which subscriptions there are, and which of them get a message.
+
+Knows the subscriptions' partitions and the index of their rules. Refuses to evaluate rules (`rules/`) and to store
+copies (`arrivals.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .description import RuleDescription, SubscriptionDescription
+from .entity import Entity
+from .message import Message
+from .rules import MessageContext, RuleIndex
+from .state import Copy, PartitionRef
+
+REASON_FILTER = "FilterException"
+
+
+class TopicFanOut:
+    """How a topic's messages find its subscriptions; the index is shared by all partitions of the topic."""
+
+    def __init__(self, topic: Entity) -> None:
+        self._topic = topic
+        self._index = RuleIndex()
+        self._entities: dict[str, Entity] = {}
+
+    def add(self, subscription: Entity) -> None:
+        """A subscription is there: it gets the messages that come from now on."""
+        description = subscription.description
+        assert isinstance(description, SubscriptionDescription)
+        key = description.name.lower()
+        self._entities[key] = subscription
+        self._index.put_subscription(key, description.rules)
+
+    def change_rules(self, subscription: Entity, rules: Sequence[RuleDescription]) -> None:
+        """The rules of a subscription are others now."""
+        description = subscription.description
+        assert isinstance(description, SubscriptionDescription)
+        self._index.put_subscription(description.name.lower(), rules)
+
+    def remove(self, subscription: Entity) -> None:
+        """A subscription is gone."""
+        description = subscription.description
+        assert isinstance(description, SubscriptionDescription)
+        key = description.name.lower()
+        self._entities.pop(key, None)
+        self._index.remove_subscription(key)
+
+    def entities(self) -> list[Entity]:
+        """All subscriptions."""
+        return list(self._entities.values())
+
+    # ---- what partitions ask (`state.FanOut`)
+
+    def copies(self, message: Message, partition_index: int, now: int) -> list[Copy]:
+        """The copies of a message that the topic took."""
+        context = MessageContext(message, enqueued_at=now)
+        found: list[Copy] = []
+        for match in self._index.matches(context):
+            entity = self._entities[match.subscription]
+            ref = entity.partitions[partition_index]
+            if match.error is not None:
+                description = entity.description
+                assert isinstance(description, SubscriptionDescription)
+                if description.dead_letter_on_filter_exceptions:
+                    found.append(Copy(ref, message, (REASON_FILTER, str(match.error))))
+            found += (Copy(ref, each) for each in match.copies)
+        return found
+
+    def subscriptions(self, partition_index: int) -> list[PartitionRef]:
+        """The partitions of all subscriptions beside the topic's partition of that index."""
+        return [entity.partitions[partition_index] for entity in self._entities.values()]
