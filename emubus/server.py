@@ -21,7 +21,7 @@ from .broker.broker import Broker
 from .broker.catalog import CATALOG_TABLES, Catalog, CatalogError
 from .broker.check import check_data_folder
 from .broker.clock import Clock
-from .broker.description import Topology
+from .broker.description import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from .broker.http import HttpServer
 from .broker.records import TABLES
 from .broker.sentences import AUTHORITY
@@ -146,7 +146,7 @@ async def _serve(config: Config) -> None:
         data=str(config.data_dir) if config.data_dir else "(in memory)",
         durability=config.durability.value,
         profile=config.limits.profile.value,
-        queues=sum(1 for _ in server.broker.queues()),
+        entities=sum(1 for _ in server.broker.entities()),
     )
     announce_ready()
     await stopping.wait()
@@ -175,7 +175,13 @@ def read_namespace(folder: Path) -> tuple[Topology, int]:
         raise StoreError(folder, "not a data folder of emubus: it has no folder 'namespace'")
     catalog = Catalog(open_store(path, CATALOG_TABLES, Durability.PROCESS))
     try:
-        return Topology(queues=tuple(entry.description for entry in catalog.queues())), catalog.store_count or 1
+        found = [entry.description for entry in catalog.entries()]
+        topology = Topology(
+            queues=tuple(each for each in found if isinstance(each, QueueDescription)),
+            topics=tuple(each for each in found if isinstance(each, TopicDescription)),
+            subscriptions=tuple(each for each in found if isinstance(each, SubscriptionDescription)),
+        )
+        return topology, catalog.store_count or 1
     finally:
         catalog.close()
 

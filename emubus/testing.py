@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -18,9 +19,11 @@ from typing import Any, Self, TypeVar
 import structlog
 import uvloop
 
+from .broker.catalog import Description
 from .broker.clock import Clock
 from .broker.description import QueueDescription, Topology
 from .broker.limits import Profile, limits_for
+from .broker.outage import Outage, OutageKind
 from .config import Auth, Config, load_config
 from .server import Server
 from .storage.contract import Durability
@@ -91,9 +94,32 @@ class EmubusServer:
         """Move the clock forward by `ms`: locks end, messages expire, without anybody waiting."""
         self.call(lambda: self.clock.advance(ms))
 
-    def create_queue(self, description: QueueDescription) -> None:
-        """Create a queue; BrokerError if the name is taken or a property is out of range."""
-        self.call(lambda: self._server.broker.create_queue(description))
+    def create(self, description: Description) -> None:
+        """Create a queue, topic or subscription; BrokerError if the name is taken or a property is out of range."""
+        self.call(lambda: self._server.broker.administration.create(description))
+
+    create_queue = create
+
+    def update(self, description: Description) -> None:
+        """Change an entity's properties; BrokerError for what is chosen at creation."""
+        self.call(lambda: self._server.broker.administration.update(description))
+
+    def delete(self, path: str) -> None:
+        """Delete an entity with everything in it."""
+        self.call(lambda: self._server.broker.administration.delete(path))
+
+    def begin_outage(
+        self, stores: Sequence[int], kind: OutageKind, *, delay_ms: int = 0, duration_ms: int | None = None
+    ) -> None:
+        """Let messaging stores be down, slow, failing their commits or full, for a time or until `end_outage` (P18)."""
+        outage = Outage(kind, delay_ms)
+        for index in stores:
+            self.call(partial(self._server.broker.begin_outage, index, outage, duration_ms))
+
+    def end_outage(self, stores: Sequence[int]) -> None:
+        """The stores work again."""
+        for index in stores:
+            self.call(partial(self._server.broker.end_outage, index))
 
     def call(self, function: Callable[[], T]) -> T:
         """Run `function` on the server's event loop; its result."""
