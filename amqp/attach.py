@@ -1,8 +1,8 @@
 """What an attach becomes: one table of link kinds, asked in order.
 
 Knows how a client's attach tells `$cbs`, `$management`, senders and receivers apart, which rights each needs and how
-each is refused [wire 2.4, 4.1, 5.2, 9.4]. Refuses to know what the links do afterwards. A new kind (message sessions,
-transactions) is a file of its own and a row here.
+each is refused [wire 2.4, 4.1, 5.2, 6, 8, 9.4]. Refuses to know what the links do afterwards. A new kind is a file of
+its own and a row here.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ from ..broker.access import Access, Claim, Right
 from ..broker.address import parse_address, strip_authority
 from ..broker.clock import Clock
 from ..broker.commands import ReceiveMode
-from ..broker.errors import BrokerError, Condition
+from ..broker.encoding import Symbol, encode_map
 from .cbs import CBS_ADDRESS, cbs_answer
-from .engine import AttachRequest, Pointer, accept_link
+from .engine import AttachRequest, Pointer, accept_link, session_of
 from .fastpath import Link
 from .incoming import IncomingLink
 from .management import management_answer
-from .outgoing import OutgoingHost, OutgoingLink
-from .ports import BrokerPort
+from .message_sessions import SESSION_FILTER, MessageSessionHost, MessageSessionLink
+from .outgoing import OutgoingLink
 from .requests import Answer, Node, RequestHost
+from .transactions import CoordinatorLink, Scope
 
-SESSION_FILTER: Final = "com.microsoft:session-filter"
+DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-address"
 
 
-class AttachHost(OutgoingHost, RequestHost, Protocol):
+class AttachHost(MessageSessionHost, RequestHost, Protocol):
     """What an attach needs of its connection besides what its links need."""
 
-    broker: BrokerPort
+    scopes: dict[Pointer, Scope]
+    """What the AMQP sessions may reach, by session; made with the first link that matters."""
     access: Access
     clock: Clock
     claims: list[Claim]
@@ -39,10 +41,6 @@ class AttachHost(OutgoingHost, RequestHost, Protocol):
 
     def grant(self, claim: Claim) -> None:
         """Keep a claim."""
-        ...
-
-    def detach(self, pointer: Pointer, error: BrokerError) -> None:
-        """Close a link from our side."""
         ...
 
 
@@ -93,17 +91,14 @@ def _management(host: AttachHost, pointer: Pointer, request: AttachRequest) -> L
     now = host.clock.now_ms()
     if not host.access.claims_allow(host.claims, path, Right.SEND, now):
         _require(host, path, Right.LISTEN)
-    _require_entity(host.broker, path)
-    return _node_link(host, pointer, request, path.lower(), lambda: management_answer(host.broker, path))
-
-
-def _require_entity(broker: BrokerPort, path: str) -> None:
-    """Refuse the node of an entity that doesn't exist; whether one may receive from it is not asked here."""
-    try:
-        broker.open_consumer(path, mode=ReceiveMode.PEEK_LOCK, deliver=lambda _: None, detached=lambda _: None).close()
-    except BrokerError as error:
-        if error.condition is Condition.NOT_FOUND:
-            raise
+    host.broker.find(path)
+    return _node_link(
+        host,
+        pointer,
+        request,
+        path.lower(),
+        lambda: management_answer(host.broker, path, lambda right: _require(host, path, right)),
+    )
 
 
 def _node_link(
@@ -125,7 +120,7 @@ def _node_link(
     )
 
 
-# ---- refusals of what is not there yet
+# ---- transactions
 
 
 def _is_coordinator(request: AttachRequest) -> bool:
@@ -133,23 +128,15 @@ def _is_coordinator(request: AttachRequest) -> bool:
 
 
 def _coordinator(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    del host, pointer, request
-    raise BrokerError(Condition.NOT_IMPLEMENTED, "Transactions are not supported.")
+    del request
+    scope = host.scopes.setdefault(session_of(pointer), Scope(cross_entity=True))
+    accept_link(pointer, host.limits.request_bytes_max)
+    return CoordinatorLink(host, pointer, scope)
 
 
-def _wants_message_session(request: AttachRequest) -> bool:
-    return not request.sends and SESSION_FILTER in request.filter
-
-
-def _message_session(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    del pointer
-    _require(host, request.address, Right.LISTEN)
-    _require_entity(host.broker, request.address)
-    raise BrokerError(
-        Condition.NOT_ALLOWED,
-        "A sessionful message receiver cannot be created on an entity that does not require sessions. Ensure "
-        "RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior.",
-    )
+def _scope(host: AttachHost, pointer: Pointer) -> Scope:
+    """What the AMQP session of an entity link may reach."""
+    return host.scopes.setdefault(session_of(pointer), Scope(cross_entity=False))
 
 
 # ---- senders and receivers
@@ -157,13 +144,37 @@ def _message_session(host: AttachHost, pointer: Pointer, request: AttachRequest)
 
 def _sender(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
     _require(host, request.address, Right.SEND)
-    sender = host.broker.open_sender(request.address)
-    accept_link(pointer, max(1, sender.message_bytes_max))
-    return IncomingLink(host, pointer, sender, host.limits.link_credit)
+    destination, properties = None, {}
+    named = request.properties.get(DESTINATION_PROPERTY)
+    if isinstance(named, str):
+        destination = str.__str__(named)
+        _require(host, destination, Right.SEND)
+        host.broker.open_sender(destination, detached=lambda _: None).close()
+        properties = {Symbol(DESTINATION_PROPERTY): named}
+    sender = host.broker.open_sender(request.address, detached=lambda error: host.detach(pointer, error))
+    _scope(host, pointer).enter(request.address)
+    accept_link(pointer, max(1, sender.message_bytes_max), encode_map(properties))
+    return IncomingLink(host, pointer, sender, host.limits.link_credit, destination)
+
+
+def _wants_message_session(request: AttachRequest) -> bool:
+    return not request.sends and SESSION_FILTER in request.filter
+
+
+def _message_session(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
+    _require(host, request.address, Right.LISTEN)
+    scope = _scope(host, pointer)
+    scope.check(request.address)
+    link = MessageSessionLink(host, pointer, request)
+    link.ask()
+    scope.enter(request.address)
+    return link
 
 
 def _receiver(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
     _require(host, request.address, Right.LISTEN)
+    scope = _scope(host, pointer)
+    scope.check(request.address)
     link = OutgoingLink(host, pointer, presettled=request.settled_by_sender)
     consumer = host.broker.open_consumer(
         request.address,
@@ -171,6 +182,7 @@ def _receiver(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Lin
         deliver=link.deliver,
         detached=lambda error: host.detach(pointer, error),
     )
+    scope.enter(request.address)
     accept_link(pointer, request.message_bytes_max)
     link.start(consumer)
     return link

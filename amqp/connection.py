@@ -30,6 +30,7 @@ from .outgoing import OutgoingLink
 from .ports import BrokerPort
 from .requests import Node
 from .sasl import SaslServer, Stage
+from .transactions import Scope
 
 _PADDED_PRODUCT: Final = "azsdk-python-servicebus"
 _PADDED_BEFORE: Final = (7, 15)
@@ -59,6 +60,7 @@ class Connection(asyncio.Protocol):
         self.limits = shared.limits
         self.claims: list[Claim] = []
         self.nodes: dict[str, Node] = {}
+        self.scopes: dict[Pointer, Scope] = {}
         self.links: dict[Pointer, Link] = {}
         self.held: set[OutgoingLink] = set()
         self.serial = 0
@@ -134,6 +136,7 @@ class Connection(asyncio.Protocol):
             self._gone(link)
         self.links.clear()
         self.nodes.clear()
+        self.scopes.clear()
         self.outcomes.clear()
         self._to_free.clear()
         engine, self._engine = self._engine, None
@@ -427,6 +430,7 @@ class Connection(asyncio.Protocol):
             if proton.session_of(pointer) == session:
                 del self.links[pointer]
                 self._gone(link)
+        self.scopes.pop(session, None)
         self._drains.ended(session)
         proton.close_session(session)
         self._to_free.append((proton.free_session, session))
@@ -475,9 +479,18 @@ class Connection(asyncio.Protocol):
         if link is not None and self._engine is not None:
             self._gone(link)
             self._drains.detached(pointer)
-            proton.close_link(pointer, error)
+            if proton.is_link_attached(pointer):
+                proton.close_link(pointer, error)
+            else:  # the attach is still held
+                proton.refuse_link(pointer, error)
             self._log.debug("link detached by us", link=proton.link_name(pointer), reason=str(error))
             self.schedule_flush()
+
+    def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
+        """An attach that was held has been answered; the answer is still to be written."""
+        self._drains.attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
+        self._note("message session granted", request)
+        self.schedule_flush()
 
     def _gone(self, link: Link) -> None:
         try:

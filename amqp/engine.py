@@ -122,7 +122,7 @@ class Engine:
     def open(self, container: str) -> None:
         """Answer the peer's open."""
         lib.pn_connection_set_container(self.connection, _c_text(container))
-        _put(lib.pn_connection_properties(self.connection), encode_map({Symbol("product"): "emubus"}))
+        put_value(lib.pn_connection_properties(self.connection), encode_map({Symbol("product"): "emubus"}))
         lib.pn_connection_open(self.connection)
 
     def close(self, error: BrokerError | None = None) -> None:
@@ -230,18 +230,26 @@ def read_attach(link: Pointer) -> AttachRequest:
     )
 
 
-def accept_link(link: Pointer, message_bytes_max: int) -> None:
-    """Answer an attach with all that the client asked for [wire 0, rule 5]; 0 leaves out the maximal size."""
+def accept_link(
+    link: Pointer, message_bytes_max: int, properties: bytes = _EMPTY_MAP, source_filter: bytes | None = None
+) -> None:
+    """Answer an attach with all that the client asked for [wire 0, rule 5]; 0 leaves out the maximal size.
+
+    `properties` and `source_filter` are encoded maps; without a filter the client's comes back.
+    """
     for local, remote, kind in (
         (lib.pn_link_source(link), lib.pn_link_remote_source(link), lib.PN_SOURCE),
         (lib.pn_link_target(link), lib.pn_link_remote_target(link), lib.PN_TARGET),
     ):
         lib.pn_terminus_copy(local, remote)
-        lib.pn_terminus_set_type(local, kind)  # a terminus without address counts as none in Proton: keep it
+        if lib.pn_terminus_get_type(remote) != COORDINATOR:
+            lib.pn_terminus_set_type(local, kind)  # a terminus without address counts as none in Proton: keep it
+    if source_filter is not None:
+        put_value(lib.pn_terminus_filter(lib.pn_link_source(link)), source_filter)
     lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(link))
     lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(link))
     lib.pn_link_set_max_message_size(link, message_bytes_max)
-    _put(lib.pn_link_properties(link), _EMPTY_MAP)
+    put_value(lib.pn_link_properties(link), properties)
     lib.pn_link_open(link)
 
 
@@ -251,7 +259,7 @@ def refuse_link(link: Pointer, error: BrokerError) -> None:
     lib.pn_terminus_set_type(lib.pn_link_target(link), lib.PN_UNSPECIFIED)
     lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(link))
     lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(link))
-    _put(lib.pn_link_properties(link), _EMPTY_MAP)
+    put_value(lib.pn_link_properties(link), _EMPTY_MAP)
     lib.pn_link_open(link)
     close_link(link, error)
 
@@ -302,7 +310,7 @@ def set_condition(condition: Pointer, error: BrokerError) -> None:
     lib.pn_condition_clear(condition)
     lib.pn_condition_set_name(condition, _c_text(error.condition.value))
     lib.pn_condition_set_description(condition, _c_text(error.description))
-    _put(lib.pn_condition_info(condition), encode_map(error.info) if error.info else _EMPTY_MAP)
+    put_value(lib.pn_condition_info(condition), encode_map(error.info) if error.info else _EMPTY_MAP)
 
 
 def value_of(data: Pointer) -> object:
@@ -322,7 +330,8 @@ def _map(data: Pointer) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
-def _put(data: Pointer, encoded: bytes) -> None:
+def put_value(data: Pointer, encoded: bytes) -> None:
+    """Replace the value in one of Proton's data objects."""
     lib.pn_data_clear(data)
     lib.pn_data_decode(data, encoded, len(encoded))
 

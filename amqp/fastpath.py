@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol
 from ..broker.commands import Delivery
 from ..broker.errors import BrokerError, Condition
 from .engine import Engine, Pointer, ffi, lib, send_session_flow, set_condition
+from .states import TRANSACTIONAL, set_state_data, transaction_of, transactional_state
 
 PN_DELIVERY: Final = int(lib.PN_DELIVERY)
 PN_LINK_FLOW: Final = int(lib.PN_LINK_FLOW)
@@ -158,7 +159,7 @@ def _drop(delivery: Pointer) -> None:
 class Inflow(Link):
     """A link on which the client sends. Subclasses say what happens to a whole delivery in `receive`."""
 
-    __slots__ = ("_credit_half", "_discarded_bytes", "_owed", "_partial_bytes", "bytes_max", "receive")
+    __slots__ = ("_credit_half", "_discarded_bytes", "_owed", "_partial_bytes", "answers", "bytes_max", "receive")
 
     def __init__(
         self,
@@ -172,6 +173,8 @@ class Inflow(Link):
         super().__init__(host, pointer)
         self.receive = receive
         """Called with a delivery's bytes, whether it is a batch, and how to tell its outcome (once)."""
+        self.answers: dict[int, tuple[int, bytes]] = {}
+        """For deliveries (by serial) whose success is not plainly accepted: the state and its encoded fields."""
         self.bytes_max = bytes_max
         self._credit_half = credit // 2
         self._owed = 0
@@ -200,6 +203,7 @@ class Inflow(Link):
                 return
         batch, self.batch = self.batch, False
         presettled = _settled(delivery)
+        transaction = transaction_of(delivery) if _remote_state(delivery) == TRANSACTIONAL else None
         _advance(pointer)
         host.serial = serial = host.serial + 1
         if presettled:
@@ -212,8 +216,16 @@ class Inflow(Link):
         if self._discarded_bytes or size > self.bytes_max:
             total, self._discarded_bytes = size + self._discarded_bytes, 0
             done(_too_large(total, self.bytes_max))
-        else:
+        elif transaction is None:
             self.receive(data, batch, done)
+        else:
+            self.answers[serial] = (TRANSACTIONAL, transactional_state(transaction, ACCEPTED))
+            self.receive_in(transaction, data, batch, done)
+
+    def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
+        """As `receive`, for a delivery that is part of a transaction."""
+        del transaction, data, batch
+        done(BrokerError(Condition.NOT_ALLOWED, "What comes over this link can't be part of a transaction."))
 
     def _done(self, serial: int, error: BrokerError | None) -> None:
         host = self.host
@@ -227,11 +239,16 @@ class Inflow(Link):
             return
         delivery, size = entry
         self.host.pending_bytes -= size
+        answer = self.answers.pop(key, None) if self.answers else None
         if delivery is not None:
-            if error is None:
+            if error is not None:
+                reject(delivery, error)
+            elif answer is None:
                 _update(delivery, ACCEPTED)
             else:
-                reject(delivery, error)
+                state, encoded = answer
+                set_state_data(delivery, encoded)
+                _update(delivery, state)
             _settle(delivery)
         self._owed += 1
         if self._owed > self._credit_half:
@@ -243,6 +260,7 @@ class Inflow(Link):
         self.host.pending_bytes -= sum(size for _, size in self._open.values())
         self.host.partial_bytes -= self._partial_bytes
         self._partial_bytes = 0
+        self.answers.clear()
         super().gone()
 
     def _part(self, size: int) -> None:

@@ -52,6 +52,12 @@ class Limits:
     reply_bytes_max: int = MIB
     """The largest reply when the client doesn't name a smaller one [wire 7.2]."""
 
+    session_wait_ms_max: int = 65_000
+    """How long a receiver may wait for a message session, and how long it does when it doesn't say [wire 6.3]."""
+
+    transactions_max: int = 5_000
+    """Open transactions of the broker; each of them ends after two minutes at the latest."""
+
     replies_max: int = 1_000
     """Replies of one requester that wait for its credit; more are dropped."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from ..broker.encoding import Described
 from ..broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .engine import Pointer, ffi, lib, value_of
 from .fastpath import ACCEPTED, MODIFIED, REJECTED, RELEASED
@@ -29,15 +30,23 @@ def _modified(delivery: Pointer) -> Outcome:
 
 def _rejected(delivery: Pointer) -> Outcome:
     condition = lib.pn_disposition_condition(lib.pn_delivery_remote(delivery))
-    changes = property_changes(value_of(lib.pn_condition_info(condition)))
+    return _dead_letter(
+        _chars(lib.pn_condition_get_name(condition)),
+        _chars(lib.pn_condition_get_description(condition)),
+        value_of(lib.pn_condition_info(condition)),
+    )
+
+
+def _dead_letter(name: str | None, text: str | None, info: object) -> Outcome:
+    """From the three fields of an error."""
+    changes = property_changes(info)
     reason = _text_or_none(changes.pop(REASON_KEY, None))
     description = _text_or_none(changes.pop(DESCRIPTION_KEY, None))
     if reason is None and description is None:
         # A plain AMQP client says what is wrong in the error itself.
-        name = _chars(lib.pn_condition_get_name(condition))
         if name is not None and name != _DEAD_LETTER_CONDITION:
             reason = name
-        description = _chars(lib.pn_condition_get_description(condition))
+        description = text
     return DeadLetter(reason, description, changes)
 
 
@@ -56,6 +65,43 @@ def outcome_of(state: int, delivery: Pointer) -> Outcome | None:
     """
     read = _OUTCOMES.get(state)
     return None if read is None else read(delivery)
+
+
+def _modified_fields(fields: list[object]) -> Outcome:
+    changes = property_changes(fields[2])
+    return Defer(changes) if fields[1] is True else Abandon(changes)
+
+
+def _rejected_fields(fields: list[object]) -> Outcome:
+    error = fields[0].value if isinstance(fields[0], Described) else None
+    name, text, info = [*error, None, None, None][:3] if isinstance(error, list) else [None] * 3
+    return _dead_letter(_text_or_none(name), _text_or_none(text), info)
+
+
+_OUTCOMES_OF_FIELDS: Final[dict[int, Callable[[list[object]], Outcome]]] = {
+    ACCEPTED: lambda _: COMPLETE,
+    RELEASED: lambda _: RELEASE,
+    MODIFIED: _modified_fields,
+    REJECTED: _rejected_fields,
+}
+_CODES: Final[dict[object, int]] = {
+    "amqp:accepted:list": ACCEPTED,
+    "amqp:rejected:list": REJECTED,
+    "amqp:released:list": RELEASED,
+    "amqp:modified:list": MODIFIED,
+}
+
+
+def outcome_of_value(value: object) -> tuple[int, Outcome] | None:
+    """The code and the outcome of a described value, as it stands inside a transactional-state; None if it is none."""
+    if not isinstance(value, Described):
+        return None
+    code = _CODES.get(value.descriptor, value.descriptor)
+    read = _OUTCOMES_OF_FIELDS.get(code) if isinstance(code, int) else None
+    if read is None or not isinstance(code, int):
+        return None
+    fields = value.value if isinstance(value.value, list) else []
+    return code, read([*fields, None, None, None])
 
 
 def property_changes(value: object) -> dict[str, object]:

@@ -15,8 +15,9 @@ from ..broker.errors import BrokerError, Condition
 from .engine import Pointer, lib, send_session_flow, session_of
 from .fastpath import Done, Host, Outflow, link_credit
 from .limits import Limits
-from .outcomes import RELEASE, outcome_of
-from .ports import ConsumerPort
+from .outcomes import RELEASE, outcome_of, outcome_of_value
+from .ports import BrokerPort, ConsumerPort
+from .states import TRANSACTIONAL, read_transactional, set_state_data, transactional_state
 
 _FIRST_GUESS_BYTES = 16 * 1024  # size of a message before any was seen
 
@@ -24,6 +25,7 @@ _FIRST_GUESS_BYTES = 16 * 1024  # size of a message before any was seen
 class OutgoingHost(Host, Protocol):
     """What an outgoing link needs of its connection besides."""
 
+    broker: BrokerPort
     limits: Limits
     held: set[OutgoingLink]
     """Links whose consumers get no credit until output has gone."""
@@ -177,16 +179,44 @@ class OutgoingLink(Outflow):
         consumer = self._consumer
         if consumer is None:
             return
+        if state == TRANSACTIONAL:
+            self._settle_in_transaction(consumer.entity_path, token, delivery, done or _ignore)
+            return
         outcome = outcome_of(state, delivery) if state else None
         if outcome is not None:
             consumer.settle(token, outcome, done)
         elif done is not None:
             done(BrokerError(Condition.NOT_IMPLEMENTED, f"Delivery state 0x{state:02x} is not supported here."))
 
+    def _settle_in_transaction(self, entity_path: str, token: bytes, delivery: Pointer, done: Done) -> None:
+        """Add a settlement to a transaction; it is confirmed with the same state around the same outcome [wire 8]."""
+        transaction, value = read_transactional(delivery)
+        found = outcome_of_value(value)
+        if found is None:
+            done(BrokerError(Condition.INVALID_FIELD, "A transactional-state of a receiver must have an outcome."))
+            return
+        code, outcome = found
+        if done is not _ignore:  # else the delivery is no more
+            set_state_data(delivery, transactional_state(transaction, code))
+        try:
+            self._host.broker.transactional_settle(transaction, entity_path, token, outcome)
+        except BrokerError as error:
+            done(error)
+        else:
+            done(None)
+
     def gone(self) -> None:
         """No more messages and no more confirmations; locks stay until they expire [wire 5.8]."""
         super().gone()
+        self._release()
+
+    def _release(self) -> None:
+        """Give the consumer up."""
         self._host.held.discard(self)
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
+
+
+def _ignore(error: BrokerError | None) -> None:
+    """The outcome of what the client has settled already."""

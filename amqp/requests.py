@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from ..broker.commands import Delivery
@@ -37,12 +37,13 @@ _HEADER: Final = b"\x00\x53\x70" + list_from_items(5, b"\x40\x40\x40\x40" + enco
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request: `message_id` and `reply_to` in the types that the client used."""
+    """A request: `message_id` and `reply_to` in the types that the client used; `transaction` is the one it is in."""
 
     message_id: object = None
     reply_to: object = None
     properties: Mapping[str, object] = field(default_factory=dict[str, object])
     body: object = None
+    transaction: bytes | None = None
 
     def text(self, key: str) -> str | None:
         """An application property that is a text, else None."""
@@ -135,10 +136,10 @@ class Node:
         """A response link is gone."""
         self._replies.remove(link)
 
-    def received(self, session: Pointer, data: bytes, done: Done) -> None:
+    def received(self, session: Pointer, data: bytes, done: Done, transaction: bytes | None = None) -> None:
         """Answer a request that came on a link of `session`; `done` goes out with the response."""
         try:
-            request = read_request(data)
+            request = replace(read_request(data), transaction=transaction)
         except BrokerError as error:
             done(error)
             return
@@ -181,6 +182,11 @@ class RequestLink(Inflow):
     def _received(self, data: bytes, batch: bool, done: Done) -> None:
         del batch
         self._node.received(self._session, data, done)
+
+    def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
+        """A request within a transaction: whether its operation can be, the node says."""
+        del batch
+        self._node.received(self._session, data, done, transaction)
 
 
 class ReplyLink(Outflow):

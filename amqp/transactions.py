@@ -1,0 +1,118 @@
+"""Transactions on the wire: the coordinator's link, and what an AMQP session may reach within them [wire 8].
+
+Knows declare and discharge, and the rule of cross-entity transactions: on an AMQP session whose coordinator link came
+before any entity link, the first entity is the one through which messages for others leave. Refuses to know what is in
+a transaction: the broker collects it. A coordinator link owns what was declared over it: when it goes, all that is open
+is rolled back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ..broker.address import parse_address
+from ..broker.encoding import Described
+from ..broker.errors import BrokerError, Condition
+from .engine import Pointer
+from .fastpath import Done, Host, Inflow
+from .limits import Limits
+from .ports import BrokerPort
+from .requests import read_request
+from .states import DECLARED, declared
+
+_SUBSCRIPTIONS: Final = "/subscriptions/"
+
+
+@dataclass(slots=True)
+class Scope:
+    """What one AMQP session may reach: `via` is the address of its first entity if it is `cross_entity`."""
+
+    cross_entity: bool
+    via: str | None = None
+
+    def check(self, address: str) -> None:
+        """Refuse a receiver on a second top-level entity, even while no transaction is open."""
+        if self.via is not None and _top_level(address) != _top_level(self.via):
+            raise BrokerError(
+                Condition.NOT_ALLOWED,
+                "Local transactions cannot span multiple top-level entities such as queue or topic. Receivers of this "
+                f"AMQP session can be opened on '{_top_level(self.via)}' only, not on '{_top_level(address)}'.",
+            )
+
+    def enter(self, address: str) -> None:
+        """An entity link was opened."""
+        if self.cross_entity and self.via is None:
+            self.via = address
+
+
+def _top_level(address: str) -> str:
+    return parse_address(address).key.partition(_SUBSCRIPTIONS)[0]
+
+
+class CoordinatorHost(Host, Protocol):
+    """What a coordinator link needs of its connection besides."""
+
+    broker: BrokerPort
+    limits: Limits
+
+
+class CoordinatorLink(Inflow):
+    """A client's link to the coordinator: each delivery declares a transaction or discharges one."""
+
+    __slots__ = ("_host", "_scope")
+
+    def __init__(self, host: CoordinatorHost, pointer: Pointer, scope: Scope) -> None:
+        self._host = host
+        self._scope = scope
+        limits = host.limits
+        super().__init__(
+            host, pointer, self._received, bytes_max=limits.request_bytes_max, credit=limits.request_credit
+        )
+
+    def _received(self, data: bytes, batch: bool, done: Done) -> None:
+        del batch
+        serial = self._host.serial  # of this delivery, as long as `receive` runs
+        try:
+            body = read_request(data).body
+            do = _COMMANDS.get(body.descriptor) if isinstance(body, Described) else None
+            if do is None or not isinstance(body, Described):
+                raise BrokerError(Condition.NOT_IMPLEMENTED, "A coordinator takes declare and discharge only.")
+            fields = body.value if isinstance(body.value, list) else []
+            do(self, [*fields, None, None], serial, done)
+        except BrokerError as error:
+            done(error)
+
+    def _declare(self, fields: list[object], serial: int, done: Done) -> None:
+        if fields[0] is not None:
+            raise BrokerError(Condition.NOT_IMPLEMENTED, "Global transactions are not supported.")
+        broker = self._host.broker
+        limit = self._host.limits.transactions_max
+        if broker.transactions.open_count() >= limit:
+            raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, f"There are {limit} open transactions already.")
+        via = None if self._scope.via is None else broker.find(self._scope.via)[0]
+        transaction = broker.transactions.declare(self, via)
+        self.answers[serial] = (DECLARED, declared(transaction))
+        done(None)
+
+    def _discharge(self, fields: list[object], serial: int, done: Done) -> None:
+        del serial
+        transaction, fail = fields[:2]
+        if not isinstance(transaction, bytes):
+            raise BrokerError(Condition.INVALID_FIELD, "A discharge must name its transaction by a binary id.")
+        self._host.broker.transactions.discharge(transaction, fail=fail is True, done=done)
+
+    def gone(self) -> None:
+        """Whatever is open is rolled back."""
+        super().gone()
+        self._host.broker.transactions.leave(self)
+
+
+_Command = Callable[[CoordinatorLink, list[object], int, Done], None]
+_COMMANDS: Final[Mapping[object, _Command]] = {
+    0x31: CoordinatorLink._declare,
+    0x32: CoordinatorLink._discharge,
+    "amqp:declare:list": CoordinatorLink._declare,
+    "amqp:discharge:list": CoordinatorLink._discharge,
+}
