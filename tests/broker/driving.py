@@ -36,10 +36,23 @@ class Place:
     index: int = 3
     partitioned: bool = True
     size_bytes_max: int = 1 << 30
+    fan_out: None = None
     announced: list[SubQueue] = field(default_factory=list[SubQueue])
+    sessions_announced: int = 0
+    outbox_announced: int = 0
+
+    @property
+    def path(self) -> str:
+        return self.description.name
 
     def announce(self, sub_queue: SubQueue) -> None:
         self.announced.append(sub_queue)
+
+    def announce_session(self, argument: None) -> None:
+        self.sessions_announced += 1
+
+    def announce_outbox(self, argument: None) -> None:
+        self.outbox_announced += 1
 
 
 class Driver:
@@ -62,19 +75,17 @@ class Driver:
         batch = self.store.begin(1 << 20)
         step = Step()
         if self.partition is None:
-            self.partition = Partition(self.place, batch, self.budget)
-        changed = False
+            self.partition = Partition(self.place, batch, self.budget, self._no_sibling)
         for command in commands:
             self.partition.apply(command, self.now, batch, step)
             for table, key, value in step.changes:
-                changed = True
                 if value is None:
                     batch.delete(table, key)
                 else:
                     batch.put(table, key, value)
             step.changes.clear()
-        if changed:
-            batch.put(STATE, STATE_KEY.pack(self.place.queue_id), self.partition.counters.pack())
+        for queue_id, counters in step.touched.items():
+            batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
         try:
             batch.commit()
         except StoreError:
@@ -84,6 +95,10 @@ class Driver:
             return
         for effect, argument in step.effects:
             effect(argument)
+
+    @staticmethod
+    def _no_sibling(ref: object, view: object) -> Partition:
+        raise AssertionError(f"{ref} was asked for, but a queue's partition stands alone")
 
     def reopen(self) -> None:
         """Forget the memory, as a restart does."""
@@ -101,7 +116,7 @@ class Driver:
         """The rows of the `due` table up to now, as the worker would read them."""
         with self.store.view() as view:
             rows = view.scan(DUE, b"", DUE_KEY.pack(self.now + 1, 0, 0, 0), 1 << 20)
-        return [(at, home, number) for at, _, home, number in (DUE_KEY.unpack(key) for key, _ in rows)]
+        return [(at, what, number) for at, _, what, number in (DUE_KEY.unpack(key) for key, _ in rows)]
 
     # ---- the usual commands, with their answers
 

@@ -14,8 +14,8 @@ from emubus.broker.commands import Delivery, ReceiveMode
 from emubus.broker.description import QueueDescription, Topology
 from emubus.broker.errors import BrokerError
 from emubus.broker.limits import Profile, limits_for
+from emubus.broker.links import Consumer
 from emubus.broker.outcomes import Outcome
-from emubus.broker.queue import Consumer
 from emubus.broker.records import TABLES
 from emubus.storage import Durability, Store, no_failpoint, open_store
 
@@ -42,7 +42,7 @@ def open_broker(
 async def send(broker: Broker, address: str, data: bytes, *, batch: bool = False) -> None:
     """Send one delivery; raises the BrokerError that it was refused with."""
     answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-    broker.open_sender(address).send(data, batch=batch, done=answer.set_result)
+    broker.open_sender(address, detached=print).send(data, batch=batch, done=answer.set_result)
     error = await asyncio.wait_for(answer, WAIT_S)
     if error is not None:
         raise error

@@ -43,10 +43,11 @@ def test_p08_session_id_comes_before_partition_key_and_message_id() -> None:
     session = parse_message(encoded(group_id="s", id="m"))
     key = parse_message(encoded(annotations={"x-opt-partition-key": "k"}, id="m"))
     plain = parse_message(encoded(id="m"))
-    assert router.route([session], duplicate_detection=True) == partition_for_key("s", 16)
-    assert router.route([key], duplicate_detection=True) == partition_for_key("k", 16)
-    assert router.route([plain], duplicate_detection=True) == partition_for_key("m", 16)
-    assert [router.route([plain], duplicate_detection=False) for _ in range(3)] == [0, 1, 2]
+    assert router.route_keyed([session], duplicate_detection=True) == partition_for_key("s", 16)
+    assert router.route_keyed([key], duplicate_detection=True) == partition_for_key("k", 16)
+    assert router.route_keyed([plain], duplicate_detection=True) == partition_for_key("m", 16)
+    assert router.route_keyed([plain], duplicate_detection=False) is None
+    assert [router.next() for _ in range(3)] == [0, 1, 2]
 
 
 async def test_p09_session_id_and_partition_key_that_differ_are_refused() -> None:
@@ -245,7 +246,7 @@ async def test_receive_and_delete_takes_from_every_partition() -> None:
 )
 async def test_the_status_of_a_queue_decides_who_may_attach(status: EntityStatus, sends: bool, receives: bool) -> None:
     broker = open_broker(QueueDescription("q", status=status))
-    assert allowed(lambda: broker.open_sender("q")) is sends
+    assert allowed(lambda: broker.open_sender("q", detached=print)) is sends
     assert allowed(lambda: Receiver(broker, "q")) is receives
     await broker.stop()
 
@@ -264,7 +265,7 @@ def allowed(action: Callable[[], object]) -> bool:
 async def test_a_missing_entity_is_refused_with_the_sentence_that_clients_match(address: str) -> None:
     broker = open_broker(PLAIN)
     with pytest.raises(BrokerError, match=r"The messaging entity '.*' could not be found") as refused:
-        broker.open_sender(address)
+        broker.open_sender(address, detached=print)
     assert refused.value.condition is Condition.NOT_FOUND
     await broker.stop()
 
@@ -274,21 +275,21 @@ async def test_a_missing_entity_is_refused_with_the_sentence_that_clients_match(
 )
 async def test_an_address_is_found_however_it_is_written(address: str) -> None:
     broker = open_broker(PLAIN)
-    assert broker.open_sender(address).entity_path == "plain"
+    assert broker.open_sender(address, detached=print).entity_path == "plain"
     await broker.stop()
 
 
 async def test_nothing_can_be_sent_to_a_dead_letter_queue() -> None:
     broker = open_broker(PLAIN)
     with pytest.raises(BrokerError) as refused:
-        broker.open_sender("plain/$DeadLetterQueue")
+        broker.open_sender("plain/$DeadLetterQueue", detached=print)
     assert refused.value.condition is Condition.NOT_ALLOWED
     await broker.stop()
 
 
 async def test_p01_partitioning_cannot_be_changed_by_a_new_configuration(tmp_path: Path) -> None:
     await open_broker(QueueDescription("q"), folder=tmp_path).stop()
-    with pytest.raises(CatalogError, match="queue 'q': EnablePartitioning is false"):
+    with pytest.raises(CatalogError, match="'q': EnablePartitioning is false"):
         open_broker(QueueDescription("q", enable_partitioning=True), folder=tmp_path)
 
 
@@ -334,4 +335,30 @@ async def test_locks_are_renewed_and_settled_by_token_from_any_partition() -> No
     with pytest.raises(BrokerError) as refused:
         await broker.renew_locks("parts", tokens[:1])
     assert refused.value.condition is Condition.MESSAGE_LOCK_LOST
+    await broker.stop()
+
+
+async def test_p07_each_partition_is_kept_by_a_messaging_store_of_its_own(tmp_path: Path) -> None:
+    broker = open_broker(PARTITIONED, folder=tmp_path)
+    for _ in range(32):
+        await send(broker, "parts", encoded())
+    entity = broker.entity("parts")
+    assert entity is not None
+    assert [place.worker.index for place in entity.partitions] == list(range(16))
+    partitions = [place.worker.partition(entity.queue_id) for place in entity.partitions]
+    assert [partition.counters.messages[0] for partition in partitions if partition is not None] == [2] * 16
+    await broker.stop()
+
+
+async def test_p21_nothing_is_lost_by_what_another_receiver_holds_ahead() -> None:
+    clock = Clock()
+    broker = open_broker(PARTITIONED, clock=clock)
+    for _ in range(5):
+        await send(broker, "parts", encoded())
+    ahead, other = Receiver(broker, "parts"), Receiver(broker, "parts")
+    assert len(await ahead.receive(5)) == 5
+    assert await other.drain() == []
+    ahead.consumer.close()
+    clock.advance(60_000)
+    assert len(await other.receive(5)) == 5
     await broker.stop()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from emubus.broker.address import SubQueue
-from emubus.broker.commands import ExpireLocks, ExpireMessages, Peek, ReceiveMode, Renew, Take, TakeDeferred, Taken
+from emubus.broker.commands import ExpireLocks, FallDue, Peek, ReceiveMode, Renew, Take, TakeDeferred, Taken
 from emubus.broker.description import QueueDescription
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Release
@@ -193,13 +193,13 @@ def test_a_deferred_message_comes_back_by_its_number_only(driver: Driver) -> Non
     driver.reopen()
     assert driver.take() == []
     numbers = [delivery.sequence_number]
-    (again,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK)
+    (again,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
     assert decoded([again])[0].properties == {"later": True}
-    error = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK)
+    error = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
     assert error.condition is Condition.MESSAGE_NOT_FOUND
     driver.settle(again.token, Abandon())
     assert driver.take() == []
-    (third,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK)
+    (third,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
     assert decoded([third])[0].delivery_count == 1
     assert driver.settle(third.token, Complete()) is None
 
@@ -216,7 +216,7 @@ def test_an_expired_message_is_dead_lettered_if_the_queue_says_so() -> None:
     driver = Driver(replace(QUEUE, dead_letter_on_expiration=True, default_ttl_ms=1_000))
     driver.send(encoded("a", ttl=50))
     driver.now += 1_000
-    driver.run(ExpireMessages(driver.due_rows()))
+    driver.run(FallDue(driver.due_rows()))
     (dead,) = decoded(driver.take(sub_queue=DEAD))
     assert dead.properties == {
         "DeadLetterReason": "TTLExpiredException",
@@ -229,7 +229,7 @@ def test_a_message_locked_when_it_expires_can_be_completed(driver: Driver) -> No
     driver.send(encoded(ttl=1))
     (delivery,) = driver.take()
     driver.now += 2_000
-    driver.run(ExpireMessages(driver.due_rows()))
+    driver.run(FallDue(driver.due_rows()))
     assert driver.settle(delivery.token, Complete()) is None
 
 
@@ -237,7 +237,7 @@ def test_a_message_that_expired_under_lock_goes_when_the_lock_ends(driver: Drive
     driver.send(encoded(ttl=1))
     (delivery,) = driver.take()
     driver.now += 2_000
-    driver.run(ExpireMessages(driver.due_rows()))
+    driver.run(FallDue(driver.due_rows()))
     driver.settle(delivery.token, Abandon())
     assert driver.take() == []
 
@@ -246,7 +246,7 @@ def test_a_message_in_the_window_that_expires_is_not_delivered_twice(driver: Dri
     driver.send(encoded("old", ttl=1))
     driver.send(encoded("new"))
     driver.now += 2_000
-    driver.run(ExpireMessages(driver.due_rows()))
+    driver.run(FallDue(driver.due_rows()))
     assert bodies(driver) == ["new"]
 
 
@@ -256,7 +256,7 @@ def test_peek_shows_every_state_in_order_and_locks_nothing(driver: Driver) -> No
     first, second = driver.take(2)
     driver.settle(first.token, Defer())
     assert second.sequence_number > first.sequence_number
-    rows = driver.ask(Peek, SubQueue.ACTIVE, 0, 10, 1 << 20)
+    rows = driver.ask(Peek, SubQueue.ACTIVE, 0, 10, 1 << 20, None)
     states = [decoded_state(payload) for _, payload in rows]
     assert states == [("a", 1), ("b", 0), ("c", 0), ("d", 0)]
     assert bodies(driver) == ["c", "d"]
@@ -274,7 +274,7 @@ def test_peek_in_small_pages_sees_each_message_once(driver: Driver) -> None:
         driver.settle(delivery.token, Defer())
     seen: list[int] = []
     start = 0
-    while rows := driver.ask(Peek, SubQueue.ACTIVE, start, 3, 1 << 20):
+    while rows := driver.ask(Peek, SubQueue.ACTIVE, start, 3, 1 << 20, None):
         seen += [number for number, _ in rows]
         start = seen[-1] + 1
     assert seen == [(3 << 48) + n for n in range(1, 21)]
@@ -283,8 +283,8 @@ def test_peek_in_small_pages_sees_each_message_once(driver: Driver) -> None:
 def test_peek_stops_at_the_size_limit_but_shows_at_least_one(driver: Driver) -> None:
     for _ in range(3):
         driver.send(encoded("x" * 1000))
-    assert len(driver.ask(Peek, SubQueue.ACTIVE, 0, 10, 2500)) == 2
-    assert len(driver.ask(Peek, SubQueue.ACTIVE, 0, 10, 10)) == 1
+    assert len(driver.ask(Peek, SubQueue.ACTIVE, 0, 10, 2500, None)) == 2
+    assert len(driver.ask(Peek, SubQueue.ACTIVE, 0, 10, 10, None)) == 1
 
 
 def test_a_full_partition_refuses_and_stores_nothing() -> None:

@@ -1,0 +1,342 @@
+"""Message sessions: accept, order, locks, state, listing. No wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from emubus.broker.broker import Broker
+from emubus.broker.clock import Clock
+from emubus.broker.commands import Delivery, ReceiveMode
+from emubus.broker.description import QueueDescription
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.links import SessionConsumer, SessionWait
+from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
+
+from .driving import decoded, encoded
+from .namespace import WAIT_S, Receiver, open_broker, send
+
+START = 1_800_000_000_000
+LOCK_MS = 30_000
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(start_at=START, frozen=True)
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "partitioned"])
+def queue(request: pytest.FixtureRequest) -> QueueDescription:
+    return QueueDescription(
+        "s", requires_session=True, lock_duration_ms=LOCK_MS, enable_partitioning=request.param, max_delivery_count=3
+    )
+
+
+class Holder:
+    """A receiver that waits for a session and then receives from it."""
+
+    def __init__(self, broker: Broker, session_id: str | None, timeout_ms: int = 60_000) -> None:
+        loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[SessionConsumer] = loop.create_future()
+        self.lost: list[BrokerError] = []
+        self.got: list[Delivery] = []
+        self.more = asyncio.Event()
+        self.wait: SessionWait = broker.accept_session(
+            "s",
+            session_id,
+            mode=ReceiveMode.PEEK_LOCK,
+            timeout_ms=timeout_ms,
+            granted=self._granted,
+            refused=self.answer.set_exception,
+            detached=self.lost.append,
+        )
+
+    def _granted(self, consumer: SessionConsumer) -> None:
+        consumer.deliver = self._deliver
+        self.answer.set_result(consumer)
+
+    def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+        self.got.extend(deliveries)
+        self.more.set()
+
+    async def accepted(self) -> SessionConsumer:
+        return await asyncio.wait_for(asyncio.shield(self.answer), WAIT_S)
+
+    async def receive(self, count: int) -> list[Delivery]:
+        (await self.accepted()).set_credit(count)
+        async with asyncio.timeout(WAIT_S):
+            while len(self.got) < count:
+                self.more.clear()
+                await self.more.wait()
+        taken, self.got = self.got, []
+        return taken
+
+    async def drain(self) -> list[Delivery]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        consumer = await self.accepted()
+        consumer.set_credit(1000)
+        consumer.drain(lambda: done.set_result(None))
+        await asyncio.wait_for(done, WAIT_S)
+        taken, self.got = self.got, []
+        return taken
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> BrokerError | None:
+        answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+        (await self.accepted()).settle(delivery.token, outcome, answer.set_result)
+        return await asyncio.wait_for(answer, WAIT_S)
+
+
+def bodies(deliveries: Sequence[Delivery]) -> list[str]:
+    return [bytes(message.body).decode() for message in decoded(deliveries)]
+
+
+async def fill(broker: Broker, *names: str, each: int = 3) -> None:
+    for number in range(each):
+        for name in names:
+            await send(broker, "s", encoded(f"{name}{number}", group_id=name))
+
+
+async def test_a_session_gives_its_messages_in_order_and_no_others(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "a", "b")
+    assert bodies(await Holder(broker, "a").drain()) == ["a0", "a1", "a2"]
+    assert bodies(await Holder(broker, "b").drain()) == ["b0", "b1", "b2"]
+    await broker.stop()
+
+
+async def test_new_messages_of_a_held_session_go_to_its_holder(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    holder = Holder(broker, "a")
+    await holder.accepted()
+    waiting = asyncio.create_task(holder.receive(3))
+    await asyncio.sleep(0)
+    await fill(broker, "a", "b")
+    assert bodies(await waiting) == ["a0", "a1", "a2"]
+    await broker.stop()
+
+
+async def test_a_session_has_one_holder(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    first = Holder(broker, "a")
+    await first.accepted()
+    with pytest.raises(BrokerError) as refused:
+        await Holder(broker, "a").accepted()
+    assert refused.value.condition is Condition.SESSION_CANNOT_BE_LOCKED
+    (await first.accepted()).close()
+    assert (await Holder(broker, "a").accepted()).session_id == "a"
+    await broker.stop()
+
+
+async def test_the_next_session_is_the_idle_one_with_the_oldest_message(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("s", requires_session=True), clock=clock)
+    await fill(broker, "a", "b", "c", each=1)
+    named = Holder(broker, "a")
+    await named.accepted()
+    assert [(await Holder(broker, None).accepted()).session_id for _ in range(2)] == ["b", "c"]
+    (await named.accepted()).close()
+    assert (await Holder(broker, None).accepted()).session_id == "a"
+    await broker.stop()
+
+
+async def test_every_session_of_a_partitioned_queue_is_accepted_once(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    names = [f"session-{number}" for number in range(40)]
+    await fill(broker, *names, each=2)
+    holders = [Holder(broker, None) for _ in range(40)]
+    assert sorted([(await holder.accepted()).session_id for holder in holders]) == sorted(names)
+    await broker.stop()
+
+
+async def test_waiting_for_a_session_ends_exactly_at_its_timeout(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    holder = Holder(broker, None, timeout_ms=5_000)
+    clock.advance(4_999)
+    await asyncio.sleep(0)
+    assert not holder.answer.done()
+    clock.advance(1)
+    with pytest.raises(BrokerError) as refused:
+        await holder.accepted()
+    assert refused.value.condition is Condition.TIMEOUT
+    await broker.stop()
+
+
+async def test_who_waits_gets_the_session_of_the_next_message(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    holders = [Holder(broker, None) for _ in range(3)]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    await fill(broker, "a", "b", each=1)
+    assert [(await holder.accepted()).session_id for holder in holders[:2]] == ["a", "b"]
+    assert not holders[2].answer.done()
+    holders[2].wait.cancel()
+    await fill(broker, "c", each=1)
+    assert (await Holder(broker, None).accepted()).session_id == "c"
+    await broker.stop()
+
+
+async def test_closing_gives_back_what_was_not_settled_uncounted(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "a")
+    holder = Holder(broker, "a")
+    first, *_ = await holder.receive(3)
+    assert await holder.settle(first, Complete()) is None
+    (await holder.accepted()).close()
+    found = await Holder(broker, "a").drain()
+    assert bodies(found) == ["a1", "a2"]
+    assert [message.delivery_count for message in decoded(found)] == [0, 0]
+    await broker.stop()
+
+
+async def test_a_lost_session_counts_what_its_holder_had(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "a")
+    holder = Holder(broker, "a")
+    deliveries = await holder.receive(2)
+    clock.advance(LOCK_MS)
+    found = await Holder(broker, None).drain()
+    assert bodies(found) == ["a0", "a1", "a2"]
+    assert [message.delivery_count for message in decoded(found)] == [1, 1, 0]
+    assert [error.condition for error in holder.lost] == [Condition.SESSION_LOCK_LOST]
+    error = await holder.settle(deliveries[0], Complete())
+    assert error is not None
+    assert error.condition is Condition.SESSION_LOCK_LOST
+    await broker.stop()
+
+
+async def test_renewing_a_session_keeps_it_and_its_messages(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "a", each=1)
+    holder = Holder(broker, "a")
+    (delivery,) = await holder.receive(1)
+    clock.advance(LOCK_MS - 1)
+    assert await broker.renew_session("s", "a") == clock.now_ms() + LOCK_MS
+    clock.advance(LOCK_MS - 1)
+    assert await holder.settle(delivery, Complete()) is None
+    with pytest.raises(BrokerError):
+        await broker.renew_session("s", "nobody")
+    await broker.stop()
+
+
+async def test_an_abandoned_message_is_next_in_its_session(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "a")
+    holder = Holder(broker, "a")
+    (first,) = await holder.receive(1)
+    await holder.settle(first, Abandon())
+    assert bodies(await holder.drain()) == ["a0", "a1", "a2"]
+    await broker.stop()
+
+
+async def test_the_dead_letters_of_sessions_are_a_plain_queue(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "a", each=1)
+    holder = Holder(broker, "a")
+    (first,) = await holder.receive(1)
+    await holder.settle(first, DeadLetter("bad"))
+    (dead,) = decoded(await Receiver(broker, "s/$DeadLetterQueue").receive(1))
+    assert (dead.group_id, dead.properties) == ("a", {"DeadLetterReason": "bad"})
+    await broker.stop()
+
+
+async def test_a_deferred_message_needs_its_session(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "a", each=1)
+    holder = Holder(broker, "a")
+    (first,) = await holder.receive(1)
+    await holder.settle(first, Defer())
+    numbers = [first.sequence_number]
+    with pytest.raises(BrokerError):
+        await broker.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "b")
+    (again,) = await broker.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "a")
+    assert await holder.settle(again, Complete()) is None
+    await broker.stop()
+
+
+async def test_session_state_is_kept_without_messages_and_over_a_restart(
+    clock: Clock, queue: QueueDescription, tmp_path: Path
+) -> None:
+    broker = open_broker(queue, clock=clock, folder=tmp_path)
+    holder = Holder(broker, "a")
+    await holder.accepted()
+    assert await broker.session_state("s", "a") is None
+    await broker.set_session_state("s", "a", b"\x00state")
+    await broker.stop()
+    broker = open_broker(queue, clock=clock, folder=tmp_path)
+    await Holder(broker, "a").accepted()
+    assert await broker.session_state("s", "a") == b"\x00state"
+    await broker.set_session_state("s", "a", None)
+    assert await broker.session_state("s", "a") is None
+    with pytest.raises(BrokerError) as refused:
+        await broker.session_state("s", "b")
+    assert refused.value.condition is Condition.SESSION_LOCK_LOST
+    await broker.stop()
+
+
+async def test_sessions_with_messages_or_state_are_listed(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "full", each=1)
+    for name in ("state", "empty"):
+        holder = Holder(broker, name)
+        await holder.accepted()
+        if name == "state":
+            await broker.set_session_state("s", name, b"x")
+        (await holder.accepted()).close()
+    assert await broker.message_sessions("s", None) == ["full", "state"]
+    clock.advance(10)
+    assert await broker.message_sessions("s", START - 1) == ["full", "state"][1:]
+    assert await broker.message_sessions("s", START + 5) == []
+    await broker.stop()
+
+
+async def test_sessions_are_accepted_after_a_restart(clock: Clock, queue: QueueDescription, tmp_path: Path) -> None:
+    broker = open_broker(queue, clock=clock, folder=tmp_path)
+    await fill(broker, "a", "b")
+    holder = Holder(broker, "a")
+    (first,) = await holder.receive(1)
+    await holder.settle(first, Complete())
+    await broker.stop()
+    broker = open_broker(queue, clock=clock, folder=tmp_path)
+    found = {}
+    for _ in range(2):
+        holder = Holder(broker, None)
+        found[(await holder.accepted()).session_id] = bodies(await holder.drain())
+    assert found == {"a": ["a1", "a2"], "b": ["b0", "b1", "b2"]}
+    await broker.stop()
+
+
+async def test_plain_and_session_receivers_are_not_mixed_up(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, QueueDescription("plain"), clock=clock)
+    with pytest.raises(BrokerError, match="non-sessionful message receiver") as refused:
+        Receiver(broker, "s")
+    assert refused.value.condition is Condition.NOT_ALLOWED
+    with pytest.raises(BrokerError, match="RequiresSession is set to true") as refused:
+        broker.accept_session(
+            "plain", "a", mode=ReceiveMode.PEEK_LOCK, timeout_ms=1, granted=print, refused=print, detached=print
+        )
+    assert refused.value.condition is Condition.NOT_ALLOWED
+    with pytest.raises(BrokerError, match="SessionId was not set"):
+        await send(broker, "s", encoded("x"))
+    with pytest.raises(BrokerError, match="renew the lock of the session"):
+        await broker.renew_locks("s", [b"\0" * 16])
+    await broker.stop()
+
+
+async def test_peek_can_look_at_one_session(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "a", "b")
+    page = await broker.peek("s", 0, 10, 1 << 20, "b")
+    assert len(page) == 3
+    await broker.stop()
+
+
+async def test_expired_messages_of_a_session_are_dropped(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await send(broker, "s", encoded("old", group_id="a", ttl=1))
+    await send(broker, "s", encoded("new", group_id="a"))
+    clock.advance(1_000)
+    holder = Holder(broker, None)
+    assert bodies(await holder.drain()) == ["new"]
+    await broker.stop()

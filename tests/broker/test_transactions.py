@@ -1,0 +1,233 @@
+"""Transactions: all or nothing, in one partition. No wire."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emubus.broker.broker import Broker
+from emubus.broker.clock import Clock
+from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.outcomes import Complete
+
+from .driving import decoded, encoded
+from .namespace import WAIT_S, Receiver, open_broker, send
+
+OWNER = object()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(start_at=1_800_000_000_000, frozen=True)
+
+
+def bodies(deliveries: Any) -> list[str]:
+    return [bytes(message.body).decode() for message in decoded(deliveries)]
+
+
+def work(broker: Broker, transaction_id: bytes, address: str, data: bytes) -> None:
+    sender = broker.open_sender(address, detached=print)
+    broker.transactional_send(transaction_id, sender, data, batch=False)
+
+
+async def discharge(broker: Broker, transaction_id: bytes, *, fail: bool = False) -> BrokerError | None:
+    answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+    broker.transactions.discharge(transaction_id, fail=fail, done=answer.set_result)
+    return await asyncio.wait_for(answer, WAIT_S)
+
+
+async def test_a_commit_makes_sends_and_settlements_true_together(clock: Clock, tmp_path: Path) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock, folder=tmp_path)
+    await send(broker, "q", encoded("old"))
+    receiver = Receiver(broker, "q")
+    (old,) = await receiver.receive(1)
+    transaction_id = broker.transactions.declare(OWNER)
+    work(broker, transaction_id, "q", encoded("new"))
+    broker.transactional_settle(transaction_id, "q", old.token, Complete())
+    assert await receiver.drain() == []
+    assert await discharge(broker, transaction_id) is None
+    assert bodies(await receiver.drain()) == ["new"]
+    await broker.stop()
+    broker = open_broker(QueueDescription("q"), clock=clock, folder=tmp_path)
+    assert bodies(await Receiver(broker, "q").drain()) == ["new"]
+    await broker.stop()
+
+
+async def test_a_rollback_leaves_no_trace(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    await send(broker, "q", encoded("old"))
+    receiver = Receiver(broker, "q")
+    (old,) = await receiver.receive(1)
+    transaction_id = broker.transactions.declare(OWNER)
+    work(broker, transaction_id, "q", encoded("new"))
+    broker.transactional_settle(transaction_id, "q", old.token, Complete())
+    assert await discharge(broker, transaction_id, fail=True) is None
+    assert await receiver.drain() == []
+    assert await receiver.settle(old, Complete()) is None  # still locked by its receiver
+    await broker.stop()
+
+
+async def test_a_lock_that_is_lost_before_the_commit_rolls_everything_back(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    await send(broker, "q", encoded("old"))
+    receiver = Receiver(broker, "q")
+    (old,) = await receiver.receive(1)
+    transaction_id = broker.transactions.declare(OWNER)
+    work(broker, transaction_id, "q", encoded("new"))
+    broker.transactional_settle(transaction_id, "q", old.token, Complete())
+    clock.advance(60_000)
+    error = await discharge(broker, transaction_id)
+    assert error is not None
+    assert error.condition is Condition.TRANSACTION_ROLLBACK
+    assert bodies(await receiver.drain()) == ["old"]
+    await broker.stop()
+
+
+@pytest.mark.parametrize("leaving", ["owner", "time"])
+async def test_an_abandoned_transaction_is_rolled_back(clock: Clock, leaving: str) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    transaction_id = broker.transactions.declare(OWNER)
+    work(broker, transaction_id, "q", encoded("new"))
+    if leaving == "owner":
+        broker.transactions.leave(OWNER)
+    else:
+        clock.advance(120_000)
+    error = await discharge(broker, transaction_id)
+    assert error is not None
+    assert error.condition is Condition.TRANSACTION_UNKNOWN_ID
+    assert await Receiver(broker, "q").drain() == []
+    assert broker.transactions.open_count() == 0
+    await broker.stop()
+
+
+async def test_p26_a_send_to_a_partitioned_queue_needs_a_key(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("p", enable_partitioning=True), clock=clock)
+    transaction_id = broker.transactions.declare(OWNER)
+    with pytest.raises(BrokerError, match="needs a SessionId, a PartitionKey or a MessageId") as refused:
+        work(broker, transaction_id, "p", encoded("x"))
+    assert refused.value.condition is Condition.NOT_ALLOWED
+    work(broker, transaction_id, "p", encoded("x", id="a message id is a key here"))
+    await broker.stop()
+
+
+async def test_p27_all_sends_of_a_transaction_have_the_same_key(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("p", enable_partitioning=True), clock=clock)
+    transaction_id = broker.transactions.declare(OWNER)
+    for body in "ab":
+        work(broker, transaction_id, "p", encoded(body, annotations={"x-opt-partition-key": "k"}))
+    with pytest.raises(BrokerError, match="must have the same partition key") as refused:
+        work(broker, transaction_id, "p", encoded("c", annotations={"x-opt-partition-key": "other"}))
+    assert refused.value.condition is Condition.NOT_ALLOWED
+    error = await discharge(broker, transaction_id)  # some clients don't look at the refusal of a send
+    assert error is not None
+    assert error.condition is Condition.TRANSACTION_ROLLBACK
+    assert await Receiver(broker, "p").drain() == []
+    await broker.stop()
+
+
+async def test_p28_messages_of_different_sessions_in_one_transaction(clock: Clock) -> None:
+    partitioned = QueueDescription("p", enable_partitioning=True, requires_session=True)
+    broker = open_broker(partitioned, QueueDescription("plain", requires_session=True), clock=clock)
+    transaction_id = broker.transactions.declare(OWNER)
+    work(broker, transaction_id, "p", encoded("a", group_id="1"))
+    with pytest.raises(BrokerError):
+        work(broker, transaction_id, "p", encoded("b", group_id="2"))
+    with pytest.raises(BrokerError, match="SessionId was not set"):
+        work(broker, transaction_id, "p", encoded("b", annotations={"x-opt-partition-key": "1"}))
+    other = broker.transactions.declare(OWNER)
+    for session in "12":
+        work(broker, other, "plain", encoded("a", group_id=session))
+    assert await discharge(broker, other) is None
+    assert await broker.message_sessions("plain", None) == ["1", "2"]
+    await broker.stop()
+
+
+async def test_a_transaction_stays_within_one_top_level_entity(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("a"), QueueDescription("b"), clock=clock)
+    transaction_id = broker.transactions.declare(OWNER)
+    work(broker, transaction_id, "a", encoded("x"))
+    with pytest.raises(BrokerError, match="Local transactions cannot span multiple top-level entities") as refused:
+        work(broker, transaction_id, "b", encoded("x"))
+    assert refused.value.condition is Condition.NOT_ALLOWED
+    await broker.stop()
+
+
+async def test_a_topic_and_its_subscription_are_one_top_level_entity(clock: Clock) -> None:
+    broker = open_broker(clock=clock)
+    broker.administration.create(TopicDescription("t"))
+    broker.administration.create(SubscriptionDescription("t", "s"))
+    await send(broker, "t", encoded("old"))
+    receiver = Receiver(broker, "t/Subscriptions/s")
+    (old,) = await receiver.receive(1)
+    transaction_id = broker.transactions.declare(OWNER)
+    work(broker, transaction_id, "t", encoded("new"))
+    broker.transactional_settle(transaction_id, "t/Subscriptions/s", old.token, Complete())
+    assert await discharge(broker, transaction_id) is None
+    assert bodies(await receiver.drain()) == ["new"]
+    await broker.stop()
+
+
+async def test_settlements_of_two_partitions_are_refused(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("p", enable_partitioning=True), clock=clock)
+    for _ in range(2):
+        await send(broker, "p", encoded("x"))
+    first, second = await Receiver(broker, "p").receive(2)
+    transaction_id = broker.transactions.declare(OWNER)
+    broker.transactional_settle(transaction_id, "p", first.token, Complete())
+    with pytest.raises(BrokerError, match="multiple entities or partitions"):
+        broker.transactional_settle(transaction_id, "p", second.token, Complete())
+    await broker.stop()
+
+
+async def test_a_transaction_through_one_entity_reaches_another(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("via"), QueueDescription("target"), clock=clock)
+    await send(broker, "via", encoded("in"))
+    (delivery,) = await Receiver(broker, "via").receive(1)
+    transaction_id = broker.transactions.declare(OWNER, broker.entity("via"))
+    broker.transactional_settle(transaction_id, "via", delivery.token, Complete())
+    work(broker, transaction_id, "target", encoded("out"))
+    assert await Receiver(broker, "target").drain() == []
+    assert await discharge(broker, transaction_id) is None
+    assert bodies(await Receiver(broker, "target").receive(1)) == ["out"]
+    await broker.stop()
+
+
+async def test_a_transfer_to_a_missing_entity_is_dead_lettered_where_it_left(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("via"), clock=clock)
+    answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+    via = broker.entity("via")
+    assert via is not None
+    broker.transactions.transfer(None, via, encoded("lost"), "nowhere", answer.set_result)
+    assert await asyncio.wait_for(answer, WAIT_S) is None
+    (dead,) = decoded(await Receiver(broker, "via/$Transfer/$DeadLetterQueue").receive(1))
+    assert dead.properties["DeadLetterReason"] == "MessagingEntityNotFound"
+    await broker.stop()
+
+
+async def test_scheduling_in_a_transaction_tells_the_numbers_and_keeps_them(clock: Clock) -> None:
+    from proton import timestamp
+
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    at = timestamp(clock.now_ms() + 1_000)
+    transaction_id = broker.transactions.declare(OWNER)
+    data = encoded("later", annotations={"x-opt-scheduled-enqueue-time": at})
+    numbers = await broker.transactional_schedule(transaction_id, "q", [data])
+    assert await broker.peek("q", 0, 10, 1 << 20) == []
+    assert await discharge(broker, transaction_id) is None
+    await broker.cancel_scheduled("q", numbers)
+    await broker.stop()
+
+
+async def test_a_transaction_holds_at_most_a_hundred_messages(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    transaction_id = broker.transactions.declare(OWNER)
+    for _ in range(100):
+        work(broker, transaction_id, "q", encoded("x"))
+    with pytest.raises(BrokerError) as refused:
+        work(broker, transaction_id, "q", encoded("x"))
+    assert refused.value.condition is Condition.RESOURCE_LIMIT_EXCEEDED
+    await broker.stop()
