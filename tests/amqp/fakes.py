@@ -6,11 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from emubus.broker.address import parse_address
+from emubus.broker.address import Address, parse_address
 from emubus.broker.commands import Delivery, ReceiveMode
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, Outcome, Release
-from emubus.broker.sentences import lock_lost, not_found
+from emubus.broker.sentences import lock_lost, not_found, too_large
+
+from .fake_verbs import FakeVerbs
 
 Done = Callable[[BrokerError | None], None]
 
@@ -70,8 +72,10 @@ class FakeQueue:
 
 
 class FakeSender:
-    def __init__(self, queue: FakeQueue) -> None:
+    def __init__(self, queue: FakeQueue, detached: Callable[[BrokerError], None]) -> None:
         self.queue = queue
+        self.entity = queue
+        self.detached = detached
         self.message_bytes_max = queue.message_bytes_max
         self.batch_bytes_max = queue.message_bytes_max
         self.closed = False
@@ -81,11 +85,17 @@ class FakeSender:
             self.queue.sent.append((data, batch))
         self.queue.answer(done)
 
+    def size_refusal(self, data: bytes, *, batch: bool) -> BrokerError | None:
+        limit = self.batch_bytes_max if batch else self.message_bytes_max
+        return too_large(len(data), limit) if len(data) > limit else None
+
     def close(self) -> None:
         self.closed = True
 
 
 class FakeConsumer:
+    entity_path = "q"
+
     def __init__(
         self,
         queue: FakeQueue,
@@ -134,10 +144,11 @@ class FakeConsumer:
         self.queue.consumers.remove(self)
 
 
-class FakeBroker:
+class FakeBroker(FakeVerbs):
     """Queues by name; `q` is always there."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.queues = {"q": FakeQueue()}
         self.now_ms = 1_000_000
         self.senders: list[FakeSender] = []
@@ -146,15 +157,18 @@ class FakeBroker:
     def q(self) -> FakeQueue:
         return self.queues["q"]
 
-    def find(self, address: str) -> FakeQueue:
+    def find(self, address: str) -> tuple[FakeQueue, Address]:
+        return self.queue_at(address), parse_address(address)
+
+    def queue_at(self, address: str) -> FakeQueue:
         parsed = parse_address(address)
         queue = self.queues.get(parsed.path.lower())
         if queue is None:
             raise not_found(parsed.path)
         return queue
 
-    def open_sender(self, address: str) -> FakeSender:
-        sender = FakeSender(self.find(address))
+    def open_sender(self, address: str, *, detached: Callable[[BrokerError], None]) -> FakeSender:
+        sender = FakeSender(self.queue_at(address), detached)
         self.senders.append(sender)
         return sender
 
@@ -166,11 +180,14 @@ class FakeBroker:
         deliver: Callable[[Sequence[Delivery]], None],
         detached: Callable[[BrokerError], None],
     ) -> FakeConsumer:
-        return FakeConsumer(self.find(address), mode, deliver, detached)
+        return FakeConsumer(self.queue_at(address), mode, deliver, detached)
 
-    async def peek(self, address: str, from_sequence_number: int, count: int, bytes_max: int) -> list[bytes]:
+    async def peek(
+        self, address: str, from_sequence_number: int, count: int, bytes_max: int, session_id: str | None = None
+    ) -> list[bytes]:
+        self.calls.append(("peek", address, from_sequence_number, count, session_id))
         found: list[bytes] = []
-        for payload in list(self.find(address).ready)[max(0, from_sequence_number - 1) :][:count]:
+        for payload in list(self.queue_at(address).ready)[max(0, from_sequence_number - 1) :][:count]:
             if found and bytes_max < len(payload):
                 break
             bytes_max -= len(payload)
@@ -178,21 +195,22 @@ class FakeBroker:
         return found
 
     async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
-        if any(each not in self.find(address).locked for each in tokens):
+        if any(each not in self.queue_at(address).locked for each in tokens):
             raise lock_lost()
         return [self.now_ms + 60_000 + index for index in range(len(tokens))]
 
     async def settle(self, address: str, tokens: Sequence[bytes], outcome: Outcome) -> None:
-        queue = self.find(address)
+        queue = self.queue_at(address)
         for each in tokens:
             if queue.locked.pop(each, None) is None:
                 raise lock_lost()
             queue.settled.append((each, outcome))
 
     async def receive_by_sequence_number(
-        self, address: str, numbers: Sequence[int], mode: ReceiveMode
+        self, address: str, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None = None
     ) -> list[Delivery]:
-        queue = self.find(address)
+        self.calls.append(("deferred", address, list(numbers), mode, session_id))
+        queue = self.queue_at(address)
         if any(number not in queue.deferred for number in numbers):
             raise BrokerError(Condition.MESSAGE_NOT_FOUND, "The message does not exist.")
         found = [Delivery(token(number), queue.deferred[number], number) for number in numbers]

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from emubus.amqp.limits import Limits
-from emubus.broker.encoding import Described, Symbol, Uint, Ulong
+from emubus.broker.encoding import Described, Uint, Ulong
 from emubus.broker.errors import BrokerError, Condition
 
-from .wire import ATTACH, BEGIN, CLOSE, COORDINATOR, DETACH, END, OPEN, Wire, frame
+from .wire import ATTACH, BEGIN, CLOSE, DETACH, END, OPEN, Wire, frame
 
 
 @pytest.mark.parametrize("sends", [True, False])
@@ -31,22 +31,6 @@ async def test_an_entity_that_there_is_not_is_refused_in_one_write(wire: Wire, s
     wire.send(0, DETACH, [Uint(0), True])
     assert await wire.turn() == []
     assert [each.code for each in wire.attach_receiver()] == [ATTACH]  # the handle is free again
-
-
-async def test_a_message_session_is_not_allowed_yet(wire: Wire) -> None:
-    for value in ("id", None, Described(Ulong(0x137000000C), "id")):
-        _, detach = wire.attach_receiver(filter={Symbol("com.microsoft:session-filter"): value})
-        condition, text, _ = detach.fields[2].value
-        assert condition == "amqp:not-allowed"
-        assert text.startswith("A sessionful message receiver cannot be created on an entity")
-        wire.send(0, DETACH, [Uint(0), True])
-    _, detach = wire.attach_receiver("nothing", filter={Symbol("com.microsoft:session-filter"): "id"})
-    assert detach.fields[2].value[0] == "amqp:not-found"
-
-
-async def test_a_coordinator_is_not_implemented_yet(wire: Wire) -> None:
-    _, detach = wire.attach_sender(target=Described(Ulong(COORDINATOR), []))
-    assert detach.fields[2].value[0] == "amqp:not-implemented"
 
 
 async def test_an_address_that_is_null_is_an_entity_that_there_is_not(wire: Wire) -> None:
@@ -131,7 +115,7 @@ async def test_a_fault_of_ours_closes_this_connection_only_and_is_logged_once(
     wire.open()
     other.open()
 
-    def broken(address: str) -> None:
+    def broken(address: str, *, detached: object) -> None:
         raise RuntimeError("broken on purpose")
 
     wire.broker.open_sender = broken  # type: ignore[method-assign, assignment]

@@ -159,7 +159,7 @@ async def test_an_unknown_delivery_is_nobodys_business(receiving: Wire) -> None:
 
 
 async def test_a_state_that_we_don_t_know_is_rejected(receiving: Wire) -> None:
-    receiving.dispose(Described(Ulong(0x34), [b"txn", accepted]), 0)
+    receiving.dispose(Described(Ulong(0x35), [b"txn", accepted]), 0)
     (confirmation,) = receiving.read()
     assert confirmation.get(4).value[0].value[0] == "amqp:not-implemented"
     assert receiving.broker.q.settled == []

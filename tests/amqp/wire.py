@@ -155,7 +155,7 @@ class Wire:
         target = more.get("target", Described(Ulong(TARGET), [address]))
         fields = [
             more.get("name", f"s{handle}"), Uint(handle), False, more.get("snd"), more.get("rcv"),
-            Described(Ulong(SOURCE), ["client"]), target, None, None, Uint(0), None, None, None, None,
+            Described(Ulong(SOURCE), ["client"]), target, None, None, Uint(0), None, None, None, more.get("properties"),
         ]  # fmt: skip
         self.send(channel, ATTACH, fields)
         return self.read()

@@ -1,0 +1,217 @@
+"""The part of the fake broker that is no plain queue: message sessions, schedules, transactions, rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from emubus.broker.commands import Delivery, ReceiveMode
+from emubus.broker.description import RuleDescription
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.outcomes import Outcome
+from emubus.broker.sentences import already_exists, not_found, scheduled_not_found, session_lock_lost
+
+Done = Callable[[BrokerError | None], None]
+
+
+def nothing(deliveries: Sequence[Delivery]) -> None:
+    raise AssertionError(f"{len(deliveries)} deliveries before there was credit")
+
+
+@dataclass
+class FakeSessionConsumer:
+    """A message session in the hands of a link; the test delivers and loses it."""
+
+    session_id: str
+    locked_until_at: int
+    detached: Callable[[BrokerError], None]
+    entity_path: str = "q"
+    deliver: Callable[[Sequence[Delivery]], None] = nothing
+    credit: int = 0
+    closed: bool = False
+    settled: list[tuple[bytes, Outcome]] = field(default_factory=list)
+
+    def set_credit(self, count: int) -> None:
+        self.credit = count
+
+    def drain(self, drained: Callable[[], None]) -> None:
+        self.credit = 0
+        drained()
+
+    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
+        self.settled.append((token, outcome))
+        if done is not None:
+            done(None)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class FakeWait:
+    """A receiver that waits; the test grants or refuses."""
+
+    address: str
+    session_id: str | None
+    mode: ReceiveMode
+    timeout_ms: int
+    granted: Callable[[Any], None]
+    refused: Callable[[BrokerError], None]
+    detached: Callable[[BrokerError], None]
+    cancelled: bool = False
+
+    def grant(self, session_id: str | None = None, until_at: int = 1_767_225_600_000) -> FakeSessionConsumer:
+        consumer = FakeSessionConsumer(session_id or self.session_id or "", until_at, self.detached)
+        self.granted(consumer)
+        return consumer
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+@dataclass
+class FakeTransactions:
+    """What was declared (with its owner and via), worked and ended."""
+
+    declared: dict[bytes, tuple[object, Any]] = field(default_factory=dict)
+    work: list[tuple[object, ...]] = field(default_factory=list)
+    ended: list[tuple[bytes, bool]] = field(default_factory=list)
+    error: BrokerError | None = None
+
+    def declare(self, owner: object, via: Any = None) -> bytes:
+        transaction_id = b"txn\xff%d" % (len(self.declared) + 1)
+        self.declared[transaction_id] = (owner, via)
+        return transaction_id
+
+    def discharge(self, transaction_id: bytes, *, fail: bool, done: Done) -> None:
+        try:
+            self.check(transaction_id)
+        except BrokerError as error:
+            done(error)
+            return
+        del self.declared[transaction_id]
+        self.ended.append((transaction_id, fail))
+        done(None)
+
+    def leave(self, owner: object) -> None:
+        for transaction_id in [each for each, (whose, _) in self.declared.items() if whose is owner]:
+            self.discharge(transaction_id, fail=True, done=lambda _: None)
+
+    def open_count(self) -> int:
+        return len(self.declared)
+
+    def transfer(
+        self, transaction_id: bytes | None, via: Any, data: bytes, destination: str, done: Done, *, batch: bool
+    ) -> None:
+        self.work.append(("transfer", transaction_id, via, data, destination, batch))
+        done(self.error)
+
+    def check(self, transaction_id: bytes) -> None:
+        if self.error is not None:
+            raise self.error
+        if transaction_id not in self.declared:
+            raise BrokerError(Condition.TRANSACTION_UNKNOWN_ID, "The transaction is unknown.")
+
+
+@dataclass
+class FakeAdministration:
+    """The rules of the one subscription that there is."""
+
+    path: str = "t/Subscriptions/s"
+    all_rules: tuple[RuleDescription, ...] = ()
+
+    def add_rule(self, path: str, rule: RuleDescription) -> None:
+        if any(each.name == rule.name for each in self.rules(path)):
+            raise already_exists(f"{path}/Rules/{rule.name}")
+        self.all_rules = (*self.all_rules, rule)
+
+    def remove_rule(self, path: str, name: str) -> None:
+        left = tuple(each for each in self.rules(path) if each.name != name)
+        if len(left) == len(self.all_rules):
+            raise not_found(f"{path}/Rules/{name}")
+        self.all_rules = left
+
+    def rules(self, path: str) -> tuple[RuleDescription, ...]:
+        if path.lower() != self.path.lower():
+            raise BrokerError(Condition.NOT_ALLOWED, f"'{path}' has no rules: it is not a subscription.")
+        return self.all_rules
+
+
+class FakeVerbs:
+    """Verbs of the broker; arguments are kept in `calls` for the tests to look at."""
+
+    def __init__(self) -> None:
+        self.waits: list[FakeWait] = []
+        self.transactions = FakeTransactions()
+        self.administration = FakeAdministration()
+        self.calls: list[tuple[object, ...]] = []
+        self.scheduled: dict[int, bytes] = {}
+        self.session_states: dict[str, bytes | None] = {}
+        """The sessions that are held."""
+        self.accept_error: BrokerError | None = None
+        self.deletable = 0
+
+    def accept_session(
+        self,
+        address: str,
+        session_id: str | None,
+        *,
+        mode: ReceiveMode,
+        timeout_ms: int,
+        granted: Callable[[Any], None],
+        refused: Callable[[BrokerError], None],
+        detached: Callable[[BrokerError], None],
+    ) -> FakeWait:
+        if self.accept_error is not None:
+            raise self.accept_error
+        self.waits.append(FakeWait(address, session_id, mode, timeout_ms, granted, refused, detached))
+        return self.waits[-1]
+
+    async def schedule(self, address: str, encoded: Sequence[bytes]) -> list[int]:
+        numbers = list(range(len(self.scheduled) + 1, len(self.scheduled) + 1 + len(encoded)))
+        self.scheduled.update(zip(numbers, encoded, strict=True))
+        self.calls.append(("schedule", address, list(encoded)))
+        return numbers
+
+    async def cancel_scheduled(self, address: str, numbers: Sequence[int]) -> None:
+        if any(number not in self.scheduled for number in numbers):
+            raise scheduled_not_found(numbers)
+        self.calls.append(("cancel", address, list(numbers)))
+
+    async def delete_messages(self, address: str, count: int, before_at: int, session_id: str | None = None) -> int:
+        self.calls.append(("delete", address, count, before_at, session_id))
+        return min(count, self.deletable)
+
+    async def renew_session(self, address: str, session_id: str) -> int:
+        self._held(session_id)
+        return 1_767_225_600_000
+
+    async def set_session_state(self, address: str, session_id: str, state: bytes | None) -> None:
+        self._held(session_id)
+        self.session_states[session_id] = state
+
+    async def session_state(self, address: str, session_id: str) -> bytes | None:
+        return self._held(session_id)
+
+    async def message_sessions(self, address: str, updated_after: int | None) -> list[str]:
+        self.calls.append(("sessions", address, updated_after))
+        return sorted(self.session_states)
+
+    def transactional_send(self, transaction_id: bytes, sender: Any, data: bytes, *, batch: bool) -> None:
+        self.transactions.check(transaction_id)
+        self.transactions.work.append(("send", transaction_id, data, batch))
+
+    async def transactional_schedule(self, transaction_id: bytes, address: str, encoded: Sequence[bytes]) -> list[int]:
+        self.transactions.check(transaction_id)
+        self.transactions.work.append(("schedule", transaction_id, address, list(encoded)))
+        return [100 + index for index in range(len(encoded))]
+
+    def transactional_settle(self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome) -> None:
+        self.transactions.check(transaction_id)
+        self.transactions.work.append(("settle", transaction_id, address, token, outcome))
+
+    def _held(self, session_id: str) -> bytes | None:
+        if session_id not in self.session_states:
+            raise session_lock_lost()
+        return self.session_states[session_id]

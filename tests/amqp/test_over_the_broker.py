@@ -1,0 +1,408 @@
+"""The adapter over the real broker: what only the two together show. The clock stands still unless a test moves it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from emubus.broker.broker import Broker
+from emubus.broker.clock import Clock
+from emubus.broker.description import (
+    EntityStatus,
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from emubus.broker.encoding import Array, Described, Int, Long, Symbol, Timestamp, Uint, Ulong, encode, encode_described
+
+from ..broker.namespace import open_broker
+from .asking import Asker, sections
+from .fakes import FakeBroker
+from .wire import ACCEPTED, ATTACH, COORDINATOR, DETACH, DISPOSITION, TRANSFER, Frame, Wire, accepted, modified
+
+START = 1_767_225_600_000
+FILTER, TIMEOUT = Symbol("com.microsoft:session-filter"), Symbol("com.microsoft:timeout")
+TRANSACTIONAL = 0x34
+QUEUES = (
+    QueueDescription("q"),
+    QueueDescription("other"),
+    QueueDescription("s", requires_session=True, lock_duration_ms=30_000),
+)
+TURNS_MAX = 200
+
+
+def message(body: str, session_id: str | None = None, scheduled_at: int | None = None) -> bytes:
+    notes = {} if scheduled_at is None else {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(scheduled_at)}
+    return b"".join(
+        (
+            encode_described(Ulong(0x72), encode(notes)),
+            encode_described(Ulong(0x73), encode([body, *([None] * 9), session_id])),
+            encode_described(Ulong(0x77), encode(body)),
+        )
+    )
+
+
+def body(frame: Frame) -> str:
+    return str(sections(frame.payload)[0x77])
+
+
+def command(code: int, fields: list[Any]) -> bytes:
+    return encode_described(Ulong(0x77), encode(Described(Ulong(code), fields)))
+
+
+class Together:
+    """A client's wire to the adapter over a real broker."""
+
+    def __init__(self, broker: Broker, clock: Clock) -> None:
+        self.broker = broker
+        self.clock = clock
+        self.wire = Wire(broker=cast("FakeBroker", broker), clock=clock)
+        self.wire.open()
+
+    async def any_frames(self, count: int) -> list[Frame]:
+        """The next frames, so many of them."""
+        got: list[Frame] = []
+        for _ in range(TURNS_MAX):
+            got += await self.wire.turn()
+            if len(got) >= count:
+                break
+        assert len(got) == count
+        return got
+
+    async def frames(self, *codes: int) -> list[Frame]:
+        """The next frames, whose codes must be these."""
+        got = await self.any_frames(len(codes))
+        assert [each.code for each in got] == list(codes)
+        return got
+
+    async def nothing(self) -> None:
+        assert await self.wire.turn(30) == []
+
+    async def send(self, *bodies: bytes, address: str = "q") -> None:
+        handle = 30 if address == "q" else 31
+        self.wire.attach_sender(address, handle=handle)
+        for each in bodies:
+            self.wire.write(self.wire.transfer(each, handle=handle))
+            (answer,) = await self.frames(DISPOSITION)
+            assert answer.get(4) == accepted
+        self.wire.send(0, DETACH, [Uint(handle), True])
+        await self.frames(DETACH)
+
+    async def accept(self, name: object, handle: int = 0, timeout_ms: int | None = None) -> None:
+        properties = None if timeout_ms is None else {TIMEOUT: Uint(timeout_ms)}
+        assert self.wire.attach_receiver("s", handle, filter={FILTER: name}, properties=properties) == []
+
+    async def transact(self, code: int, fields: list[Any], handle: int = 9) -> Frame:
+        self.wire.write(self.wire.transfer(command(code, fields), handle=handle))
+        (answer,) = await self.frames(DISPOSITION)
+        return answer
+
+
+@pytest.fixture
+async def both() -> AsyncIterator[Together]:
+    with capture_logs() as logs:
+        clock = Clock(start_at=START, frozen=True)
+        broker = open_broker(*QUEUES, clock=clock)
+        together = Together(broker, clock)
+        yield together
+        together.wire.lose()
+        await broker.stop()
+        clock.close()
+        assert broker.transactions.open_count() == 0
+    assert [entry for entry in logs if entry["log_level"] in ("error", "critical")] == []
+
+
+# ---- message sessions
+
+
+async def test_a_wait_for_any_session_ends_after_exactly_the_time_that_was_asked_for(both: Together) -> None:
+    await both.accept(None, timeout_ms=59_900)
+    both.clock.advance(59_899)
+    await both.nothing()
+    both.clock.advance(1)
+    answer, detach = await both.frames(ATTACH, DETACH)
+    assert answer.get(5) is None
+    assert detach.get(2).value[0] == "com.microsoft:timeout"
+
+
+@pytest.mark.parametrize("asked", [None, 100_000])
+async def test_nobody_waits_longer_than_65_seconds(both: Together, asked: int | None) -> None:
+    await both.accept(None, timeout_ms=asked)
+    both.clock.advance(64_999)
+    await both.nothing()
+    both.clock.advance(1)
+    await both.frames(ATTACH, DETACH)
+
+
+async def test_who_waits_gets_the_first_session_that_has_a_message(both: Together) -> None:
+    await both.accept(None)
+    other = Together(both.broker, both.clock)
+    await other.send(message("m", "s-1"), address="s")
+    (attach,) = await both.frames(ATTACH)
+    assert attach.fields[5].value[7] == {FILTER: "s-1"}
+    assert attach.fields[13]["com.microsoft:locked-until-utc"] == 639028224000000000 + 30_000 * 10_000
+    both.wire.flow(0, 5)
+    (transfer,) = await both.frames(TRANSFER)
+    assert body(transfer) == "m"
+    both.wire.dispose(accepted, 0)
+    await both.frames(DISPOSITION)
+    other.wire.lose()
+
+
+async def test_a_session_that_another_has_is_refused_at_once_and_free_once_it_is_given_back(both: Together) -> None:
+    await both.accept("s-1")
+    await both.frames(ATTACH)
+    await both.accept("s-1", handle=1)
+    _, detach = await both.frames(ATTACH, DETACH)
+    assert detach.get(2).value[0] == "com.microsoft:session-cannot-be-locked"
+    both.wire.send(0, DETACH, [Uint(1), True])
+    both.wire.send(0, DETACH, [Uint(0), True])
+    await both.frames(DETACH)
+    await both.accept("s-1", handle=2)
+    await both.frames(ATTACH)
+
+
+async def test_a_client_that_gave_up_waiting_gets_no_session(both: Together) -> None:
+    await both.accept(None)
+    both.wire.send(0, DETACH, [Uint(0), True])
+    await both.nothing()
+    await both.send(message("m", "s-1"), address="s")
+    await both.accept(None, handle=1)
+    await both.frames(ATTACH)
+
+
+async def test_a_lock_that_runs_out_closes_the_link_and_refuses_later_settlements(both: Together) -> None:
+    await both.send(message("m", "s-1"), address="s")
+    await both.accept("s-1")
+    await both.frames(ATTACH)
+    both.wire.flow(0, 5)
+    await both.frames(TRANSFER)
+    both.clock.advance(30_000)
+    (detach,) = await both.frames(DETACH)
+    assert detach.get(2).value[0] == "com.microsoft:session-lock-lost"
+    both.wire.dispose(accepted, 0)
+    (answer,) = await both.frames(DISPOSITION)
+    assert answer.get(4).value[0].value[0] == "com.microsoft:session-lock-lost"
+    both.wire.send(0, DETACH, [Uint(0), True])
+    await both.nothing()
+    await both.accept("s-1", handle=1)
+    await both.frames(ATTACH)
+    both.wire.flow(1, 5)
+    (transfer,) = await both.frames(TRANSFER)
+    assert sections(transfer.payload)[0x70][4] == 1
+
+
+async def test_a_sessions_state_and_lock_are_kept_over_the_node(both: Together) -> None:
+    await both.accept("s-1")
+    await both.frames(ATTACH)
+    ask = Asker(both.wire, "s")
+    both.clock.advance(29_000)
+    assert (await ask("renew-session-lock", {"session-id": "s-1"})).body == {"expiration": START + 59_000}
+    assert (await ask("set-session-state", {"session-id": "s-1", "session-state": b"x"})).status == 200
+    assert (await ask("get-session-state", {"session-id": "s-1"})).body == {"session-state": b"x"}
+    listed = await ask("get-message-sessions", {"last-updated-time": Timestamp(253_402_300_800_000), "top": Int(9)})
+    assert listed.body == {"skip": 0, "sessions-ids": Array(0xB1, ("s-1",))}
+    both.clock.advance(29_000)
+    await both.nothing()
+    both.clock.advance(1_000)
+    await both.frames(DETACH)
+    assert (await ask("renew-session-lock", {"session-id": "s-1"})).condition == "com.microsoft:session-lock-lost"
+
+
+async def test_plain_receivers_and_session_receivers_keep_to_their_own_kind(both: Together) -> None:
+    _, detach = both.wire.attach_receiver("s")
+    assert "non-sessionful message receiver" in detach.get(2).value[1]
+    _, detach = both.wire.attach_receiver("q", 1, filter={FILTER: None})
+    assert "does not require sessions" in detach.get(2).value[1]
+    _, detach = both.wire.attach_receiver("s/$DeadLetterQueue", 2, filter={FILTER: None})
+    assert detach.get(2).value[0] == "amqp:not-allowed"
+    assert both.wire.attach_receiver("s/$DeadLetterQueue", 3)[0].code == ATTACH
+
+
+# ---- schedules and deferred messages
+
+
+async def test_a_message_is_scheduled_seen_cancelled_or_comes_in_time(both: Together) -> None:
+    ask = Asker(both.wire)
+    messages = [{"message": message(name, scheduled_at=START + 1000)} for name in ("one", "two")]
+    answer = await ask("schedule-message", {"messages": messages})
+    numbers = answer.body["sequence-numbers"]
+    assert numbers == Array(0x81, (Long(1), Long(2)))
+    assert (await ask("cancel-scheduled-message", {"sequence-numbers": Array(0x81, (Long(1),))})).status == 200
+    assert (await ask("cancel-scheduled-message", {"sequence-numbers": numbers})).status == 404
+    peeked = await ask("peek-message", {"from-sequence-number": Long(0), "message-count": Int(9)})
+    (seen,) = peeked.body["messages"]
+    assert sections(seen["message"])[0x72]["x-opt-message-state"] == 2
+    both.wire.attach_receiver("q", credit=5)
+    await both.nothing()
+    both.clock.advance(1000)
+    (transfer,) = await both.frames(TRANSFER)
+    assert body(transfer) == "two"
+
+
+@pytest.mark.parametrize("address", ["q/$DeadLetterQueue"])
+async def test_nothing_is_scheduled_where_nothing_can_be_sent(both: Together, address: str) -> None:
+    answer = await Asker(both.wire, address)("schedule-message", {"messages": [{"message": message("m")}]})
+    assert (answer.status, answer.condition) == (400, "amqp:not-allowed")
+
+
+async def test_a_scheduled_message_has_the_same_limit_of_size(both: Together) -> None:
+    messages = [{"message": message("m" * 300_000, scheduled_at=START + 1000)}]
+    answer = await Asker(both.wire)("schedule-message", {"messages": messages})
+    assert (answer.status, answer.condition) == (403, "amqp:link:message-size-exceeded")
+
+
+async def test_a_deferred_message_carries_its_lock_token(both: Together) -> None:
+    await both.send(message("m"))
+    both.wire.attach_receiver("q", credit=1)
+    await both.frames(TRANSFER)
+    both.wire.dispose(modified(None, True), 0)
+    await both.frames(DISPOSITION)
+    numbers = Array(0x81, (Long(1),))
+    ask = Asker(both.wire)
+    answer = await ask("receive-by-sequence-number", {"sequence-numbers": numbers, "receiver-settle-mode": Uint(1)})
+    (row,) = answer.body["messages"]
+    encoded = sections(row["message"])
+    assert encoded[0x71] == {"x-opt-lock-token": row["lock-token"]}
+    assert encoded[0x72]["x-opt-locked-until"] == START + 60_000
+    settled = {"disposition-status": "completed", "lock-tokens": Array(0x98, (row["lock-token"],))}
+    assert (await ask("update-disposition", settled)).status == 200
+    assert (await ask("update-disposition", settled)).status == 410
+
+
+# ---- transactions
+
+
+async def declared(both: Together) -> bytes:
+    both.wire.attach_sender(handle=9, target=Described(Ulong(COORDINATOR), []))
+    answer = await both.transact(0x31, [None])
+    assert answer.get(4).descriptor == 0x33
+    return bytes(answer.get(4).value[0])
+
+
+def within(transaction: bytes, outcome: object = None) -> Described:
+    return Described(Ulong(TRANSACTIONAL), [transaction, outcome])
+
+
+@pytest.mark.parametrize("fail", [False, True])
+async def test_sends_and_settlements_come_true_together_or_not_at_all(both: Together, fail: bool) -> None:
+    await both.send(message("old"))
+    both.wire.attach_receiver("q", 0, credit=5)
+    await both.frames(TRANSFER)
+    both.wire.attach_sender("q", handle=1)
+    transaction = await declared(both)
+    both.wire.write(both.wire.transfer(message("new"), handle=1, state=within(transaction)))
+    both.wire.dispose(within(transaction, accepted), 0)
+    answers = await both.frames(DISPOSITION, DISPOSITION)
+    confirmed = Described(TRANSACTIONAL, [transaction, Described(ACCEPTED, [])])
+    assert [each.get(4) for each in answers] == [confirmed] * 2
+    scheduled = {"messages": [{"message": message("later", scheduled_at=START + 1000)}]}
+    answer = await Asker(both.wire)("schedule-message", scheduled, within(transaction))
+    assert answer.status == 200
+    both.clock.advance(1000)
+    await both.nothing()
+    both.wire.write(both.wire.transfer(command(0x32, [transaction, fail]), handle=9))
+    got = await both.any_frames(1 if fail else 3)
+    (answer_frame,) = [each for each in got if each.code == DISPOSITION]
+    assert answer_frame.get(4) == accepted
+    assert sorted(body(each) for each in got if each.code == TRANSFER) == ([] if fail else ["later", "new"])
+    both.clock.advance(60_000)
+    if fail:
+        (again,) = await both.frames(TRANSFER)
+        assert (body(again), sections(again.payload)[0x70][4]) == ("old", 1)
+
+
+async def test_a_transaction_that_takes_too_long_is_unknown(both: Together) -> None:
+    transaction = await declared(both)
+    both.clock.advance(120_000)
+    answer = await both.transact(0x32, [transaction, False])
+    assert answer.get(4).value[0].value[0] == "amqp:transaction:unknown-id"
+
+
+async def test_a_message_for_another_entity_arrives_with_the_commit(both: Together) -> None:
+    wire = both.wire
+    wire.begin(1)
+    wire.attach_sender(handle=9, channel=1, target=Described(Ulong(COORDINATOR), []))
+    wire.attach_receiver("q", 0, channel=1)
+    wire.attach_sender("other", handle=1, channel=1)
+    wire.attach_receiver("other", 0, credit=5)
+    wire.write(wire.transfer(command(0x31, [None]), handle=9, channel=1))
+    (answer,) = await both.frames(DISPOSITION)
+    transaction = answer.get(4).value[0]
+    wire.write(wire.transfer(message("m"), handle=1, channel=1, state=within(transaction)))
+    await both.frames(DISPOSITION)
+    wire.write(wire.transfer(command(0x32, [transaction, False]), handle=9, channel=1))
+    answer, transfer = await both.frames(DISPOSITION, TRANSFER)
+    assert (answer.get(4), body(transfer)) == (accepted, "m")
+
+
+async def test_a_message_that_is_sent_through_an_entity_arrives_at_its_destination(both: Together) -> None:
+    destination = {Symbol("com.microsoft:transfer-destination-address"): "other"}
+    both.wire.attach_sender("q", handle=1, properties=destination)
+    both.wire.attach_receiver("other", 0, credit=5)
+    both.wire.write(both.wire.transfer(message("m"), handle=1))
+    answer, transfer = await both.frames(DISPOSITION, TRANSFER)
+    assert (answer.get(4), body(transfer)) == (accepted, "m")
+
+
+# ---- rules
+
+
+async def test_rules_that_are_added_over_the_wire_decide_who_gets_a_message(both: Together) -> None:
+    both.broker.administration.create(TopicDescription("t"))
+    both.broker.administration.create(SubscriptionDescription("t", "s"))
+    ask = Asker(both.wire, "t/Subscriptions/s")
+    rule = {"sql-filter": {"expression": "sys.MessageId = 'wanted'"}}
+    assert (await ask("remove-rule", {"rule-name": "$Default"})).status == 200
+    assert (await ask("add-rule", {"rule-name": "r", "rule-description": rule})).status == 200
+    assert both.broker.administration.rules("t/Subscriptions/s") == (
+        RuleDescription("r", SqlFilter("sys.MessageId = 'wanted'")),
+    )
+    bad = {"sql-filter": {"expression": "sys.MessageId = "}}
+    answer = await ask("add-rule", {"rule-name": "bad", "rule-description": bad})
+    assert (answer.status, answer.condition) == (400, "com.microsoft:argument-error")
+    answer = await ask("enumerate-rules", {"top": Int(100), "skip": Int(0)})
+    assert [each["rule-description"].value[2] for each in answer.body["rules"]] == ["r"]
+    await both.send(message("unwanted"), message("wanted"), address="t")
+    both.wire.attach_receiver("t/subscriptions/S", 0, credit=5)
+    (transfer,) = await both.frames(TRANSFER)
+    assert body(transfer) == "wanted"
+
+
+# ---- entities that go away
+
+
+@pytest.fixture
+async def four_links(both: Together) -> Together:
+    """Sender, receiver, a held session and one that is waited for."""
+    both.wire.attach_sender("q", handle=0)
+    both.wire.attach_receiver("q", 1)
+    await both.accept("s-1", handle=2)
+    await both.frames(ATTACH)
+    await both.accept(None, handle=3)
+    return both
+
+
+async def test_a_deleted_entity_takes_its_links_along(four_links: Together) -> None:
+    four_links.broker.administration.delete("q")
+    detaches = await four_links.frames(DETACH, DETACH)
+    assert {each.get(2).value[0] for each in detaches} == {"amqp:not-found"}
+    four_links.broker.administration.delete("s")
+    got = await four_links.any_frames(3)
+    assert sorted(each.code for each in got) == [ATTACH, DETACH, DETACH]
+    assert {each.get(2).value[0] for each in got if each.code == DETACH} == {"amqp:not-found"}
+    _, detach = four_links.wire.attach_sender("q", handle=5)
+    assert "could not be found" in detach.get(2).value[1]
+
+
+async def test_a_disabled_entity_detaches_its_links_and_refuses_new_ones(four_links: Together) -> None:
+    four_links.broker.administration.update(QueueDescription("q", status=EntityStatus.DISABLED))
+    detaches = await four_links.frames(DETACH, DETACH)
+    assert {each.get(2).value[0] for each in detaches} == {"com.microsoft:entity-disabled"}
+    _, detach = four_links.wire.attach_sender("q", handle=5)
+    assert detach.get(2).value[0] == "com.microsoft:entity-disabled"
