@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -85,14 +86,12 @@ func (held *clients) hello(*request) (fields, error) {
 		"property_types":    propertyTypes,
 		"modify_properties": true,
 		"peek_cursor":       true,
+		"features":          []string{"session_list"},
 	}, nil
 }
 
 func (held *clients) send(asked *request) (fields, error) {
-	messages := make([]*azservicebus.Message, len(asked.Messages))
-	for i := range asked.Messages {
-		messages[i] = asked.Messages[i].sdkMessage()
-	}
+	messages := sdkMessages(asked.Messages)
 	return held.withSender(asked.Entity, func(sender *azservicebus.Sender) (fields, error) {
 		switch asked.How {
 		case "single":
@@ -145,6 +144,29 @@ func (held *clients) fillBatch(asked *request) (fields, error) {
 	})
 }
 
+func (held *clients) schedule(asked *request) (fields, error) {
+	messages := sdkMessages(asked.Messages)
+	instant := time.UnixMilli(asked.AtMs).UTC()
+	return held.withSender(asked.Entity, func(sender *azservicebus.Sender) (fields, error) {
+		limit, stop := tryContext()
+		defer stop()
+		numbers, err := sender.ScheduleMessages(limit, messages, instant, nil)
+		texts := make([]string, len(numbers))
+		for i, number := range numbers {
+			texts[i] = strconv.FormatInt(number, 10)
+		}
+		return fields{"sequence_numbers": texts}, err
+	})
+}
+
+func (held *clients) cancelScheduled(asked *request) (fields, error) {
+	return held.withSender(asked.Entity, func(sender *azservicebus.Sender) (fields, error) {
+		return fields{}, bounded(func(limit context.Context) error {
+			return sender.CancelScheduledMessages(limit, sdkNumbers(asked.SequenceNumbers), nil)
+		})
+	})
+}
+
 // withSender does work with the sender kept for the entity; after an error the sender is forgotten.
 func (held *clients) withSender(
 	entity string, work func(*azservicebus.Sender) (fields, error),
@@ -172,12 +194,13 @@ func (held *clients) withSender(
 }
 
 func (held *clients) openReceiver(asked *request) (fields, error) {
-	mode, known := modes[asked.Mode]
-	if !known {
-		return nil, fmt.Errorf("unknown mode %q", asked.Mode)
+	mode, err := sdkMode(asked)
+	if err != nil {
+		return nil, err
 	}
 	options := &azservicebus.ReceiverOptions{ReceiveMode: mode}
 	if asked.SubQueue != nil {
+		var known bool
 		if options.SubQueue, known = subQueues[*asked.SubQueue]; !known {
 			return nil, fmt.Errorf("unknown sub_queue %q", *asked.SubQueue)
 		}
@@ -195,14 +218,25 @@ func (held *clients) openReceiver(asked *request) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
+	return fields{"receiver": held.keep(&receiver{client: made, single: made}, mode)}, nil
+}
+
+func sdkMode(asked *request) (azservicebus.ReceiveMode, error) {
+	mode, known := modes[asked.Mode]
+	if !known {
+		return mode, fmt.Errorf("unknown mode %q", asked.Mode)
+	}
+	return mode, nil
+}
+
+// keep gives a new receiver what the driver needs to use it, and returns its handle.
+func (held *clients) keep(made *receiver, mode azservicebus.ReceiveMode) string {
+	made.locks = mode == azservicebus.ReceiveModePeekLock
+	made.messages = map[string]*azservicebus.ReceivedMessage{}
 	held.receiversCount++
 	name := fmt.Sprintf("r%d", held.receiversCount)
-	held.receivers[name] = &receiver{
-		client:   made,
-		locks:    mode == azservicebus.ReceiveModePeekLock,
-		messages: map[string]*azservicebus.ReceivedMessage{},
-	}
-	return fields{"receiver": name}, nil
+	held.receivers[name] = made
+	return name
 }
 
 func (held *clients) closeReceiver(asked *request) (fields, error) {

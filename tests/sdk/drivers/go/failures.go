@@ -32,6 +32,8 @@ var kindByCondition = map[string]string{
 	"com.microsoft:entity-disabled":          "disabled",
 	"com.microsoft:message-not-found":        "message-not-found",
 	"amqp:not-allowed":                       "not-allowed",
+	"com.microsoft:entity-already-exists":    "exists",
+	"com.microsoft:argument-error":           "argument",
 }
 
 var kindByCode = map[azservicebus.Code]string{
@@ -44,6 +46,10 @@ var kindByCode = map[azservicebus.Code]string{
 var conditionText = regexp.MustCompile(`Condition: ([^\s,]+),`)
 
 func newFailure(err error) *failure {
+	inSession := false
+	if of, known := err.(sessionError); known {
+		err, inSession = of.cause, true
+	}
 	told := &failure{Kind: "other", Type: fmt.Sprintf("%T", err), Message: err.Error()}
 	condition := conditionOf(err)
 	if condition != "" {
@@ -62,6 +68,9 @@ func newFailure(err error) *failure {
 		told.Kind = "message-size"
 	} else if errors.Is(err, context.DeadlineExceeded) {
 		told.Kind = "timeout"
+	}
+	if inSession && condition == "" && told.Kind == "lock-lost" {
+		told.Kind = "session-lock-lost"
 	}
 	return told
 }

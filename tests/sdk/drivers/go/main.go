@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,6 +32,11 @@ type request struct {
 	Properties         map[string]typed `json:"properties"`
 	FromSequenceNumber *decimal         `json:"from_sequence_number"`
 	SequenceNumbers    []decimal        `json:"sequence_numbers"`
+	SessionID          *string          `json:"session_id"`
+	StateBase64        []byte           `json:"state_base64"`
+	UpdatedAfterMs     *int64           `json:"updated_after_ms"`
+	AtMs               int64            `json:"at_ms"`
+	Transaction        *string          `json:"transaction"`
 }
 
 // heading tells requests apart; it is read first, so that a wrong argument is answered by its id.
@@ -50,18 +56,25 @@ type answer struct {
 type fields map[string]any
 
 var operations = map[string]func(*clients, *request) (fields, error){
-	"hello":            (*clients).hello,
-	"send":             (*clients).send,
-	"fill_batch":       (*clients).fillBatch,
-	"receiver_open":    (*clients).openReceiver,
-	"receiver_close":   (*clients).closeReceiver,
-	"receive":          onReceiver((*receiver).receive),
-	"receive_deferred": onReceiver((*receiver).receiveDeferred),
-	"peek":             onReceiver((*receiver).peek),
-	"settle":           onReceiver((*receiver).settle),
-	"renew_lock":       onReceiver((*receiver).renewLock),
-	"reset":            (*clients).reset,
-	"close":            (*clients).reset,
+	"hello":             (*clients).hello,
+	"send":              (*clients).send,
+	"fill_batch":        (*clients).fillBatch,
+	"schedule":          (*clients).schedule,
+	"cancel_scheduled":  (*clients).cancelScheduled,
+	"receiver_open":     (*clients).openReceiver,
+	"receiver_close":    (*clients).closeReceiver,
+	"receive":           onReceiver((*receiver).receive),
+	"receive_deferred":  onReceiver((*receiver).receiveDeferred),
+	"peek":              onReceiver((*receiver).peek),
+	"settle":            onReceiver((*receiver).settle),
+	"renew_lock":        onReceiver((*receiver).renewLock),
+	"session_accept":    (*clients).acceptSession,
+	"session_list":      (*clients).listSessions,
+	"session_renew":     onSession(renewSession),
+	"session_get_state": onSession(getSessionState),
+	"session_set_state": onSession(setSessionState),
+	"reset":             (*clients).reset,
+	"close":             (*clients).reset,
 }
 
 func main() {
@@ -130,6 +143,9 @@ func perform(held *clients, op string, line []byte) (fields, error) {
 	if err := json.Unmarshal(line, &asked); err != nil {
 		return nil, err
 	}
+	if asked.Transaction != nil {
+		return nil, errors.New("this SDK has no transactions")
+	}
 	return operation(held, &asked)
 }
 
@@ -141,6 +157,10 @@ func onReceiver(
 		if !known {
 			return nil, fmt.Errorf("unknown receiver %q", asked.Receiver)
 		}
-		return operation(found, asked)
+		result, err := operation(found, asked)
+		if err != nil && found.session != nil {
+			err = sessionError{err}
+		}
+		return result, err
 	}
 }

@@ -81,6 +81,14 @@ func (given *messageIn) sdkMessage() *azservicebus.Message {
 	return message
 }
 
+func sdkMessages(given []messageIn) []*azservicebus.Message {
+	messages := make([]*azservicebus.Message, len(given))
+	for i := range given {
+		messages[i] = given[i].sdkMessage()
+	}
+	return messages
+}
+
 // shownMessage returns the protocol's form of a received or peeked message; handle may be nil.
 func shownMessage(message *azservicebus.ReceivedMessage, handle *string) fields {
 	shown := fields{

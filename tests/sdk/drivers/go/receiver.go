@@ -9,9 +9,28 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// receiver is one receiver of the SDK with the handles of the messages it locked.
+// sdkReceiver is what the SDK's two kinds of receiver have in common.
+type sdkReceiver interface {
+	ReceiveMessages(
+		context.Context, int, *azservicebus.ReceiveMessagesOptions,
+	) ([]*azservicebus.ReceivedMessage, error)
+	ReceiveDeferredMessages(
+		context.Context, []int64, *azservicebus.ReceiveDeferredMessagesOptions,
+	) ([]*azservicebus.ReceivedMessage, error)
+	PeekMessages(context.Context, int, *azservicebus.PeekMessagesOptions) ([]*azservicebus.ReceivedMessage, error)
+	CompleteMessage(context.Context, *azservicebus.ReceivedMessage, *azservicebus.CompleteMessageOptions) error
+	AbandonMessage(context.Context, *azservicebus.ReceivedMessage, *azservicebus.AbandonMessageOptions) error
+	DeferMessage(context.Context, *azservicebus.ReceivedMessage, *azservicebus.DeferMessageOptions) error
+	DeadLetterMessage(context.Context, *azservicebus.ReceivedMessage, *azservicebus.DeadLetterOptions) error
+	Close(context.Context) error
+}
+
+// receiver is one receiver of the SDK with the handles of the messages it locked. Of single and session,
+// the one is set that is the client in its own type.
 type receiver struct {
-	client       *azservicebus.Receiver
+	client       sdkReceiver
+	single       *azservicebus.Receiver
+	session      *azservicebus.SessionReceiver
 	locks        bool
 	messages     map[string]*azservicebus.ReceivedMessage
 	handlesCount int
@@ -29,13 +48,9 @@ func (held *receiver) receive(asked *request) (fields, error) {
 }
 
 func (held *receiver) receiveDeferred(asked *request) (fields, error) {
-	numbers := make([]int64, len(asked.SequenceNumbers))
-	for i, number := range asked.SequenceNumbers {
-		numbers[i] = int64(number)
-	}
 	limit, stop := tryContext()
 	defer stop()
-	received, err := held.client.ReceiveDeferredMessages(limit, numbers, nil)
+	received, err := held.client.ReceiveDeferredMessages(limit, sdkNumbers(asked.SequenceNumbers), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +81,12 @@ func (held *receiver) renewLock(asked *request) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
+	if held.single == nil {
+		return nil, errors.New("the messages of a message session have no lock of their own")
+	}
 	limit, stop := tryContext()
 	defer stop()
-	if err := held.client.RenewMessageLock(limit, message, nil); err != nil {
+	if err := held.single.RenewMessageLock(limit, message, nil); err != nil {
 		return nil, err
 	}
 	return fields{"locked_until_ms": millis(message.LockedUntil)}, nil

@@ -22,6 +22,14 @@ func (number *decimal) UnmarshalJSON(text []byte) error {
 	return err
 }
 
+func sdkNumbers(decimals []decimal) []int64 {
+	numbers := make([]int64, len(decimals))
+	for i, number := range decimals {
+		numbers[i] = int64(number)
+	}
+	return numbers
+}
+
 // typed is one application property: of the Go types, the one that the SDK sends as that AMQP type.
 type typed struct {
 	value any

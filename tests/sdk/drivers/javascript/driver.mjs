@@ -4,6 +4,7 @@
 // translation of messages and errors is in translate.mjs. One Driver owns the client and every sender, receiver and
 // message handle; `reset` and `close` give them back.
 
+import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { RetryMode, ServiceBusClient } from "@azure/service-bus";
@@ -16,6 +17,9 @@ import {
   messageFromJson,
   messageToJson,
   propertiesFromJson,
+  ruleFilterFromJson,
+  ruleToJson,
+  stateToJson,
 } from "./translate.mjs";
 
 const CLIENT_OPTIONS = {
@@ -70,6 +74,7 @@ class Receiver {
 class Driver {
   #connectionString;
   #client = null;
+  #waitingClients = new Map();
   #senders = new Map();
   #receivers = new Map();
   #receiverCount = 0;
@@ -95,6 +100,7 @@ class Driver {
       client: "javascript",
       sdk: `@azure/service-bus ${sdkVersion()}`,
       property_types: PROPERTY_TYPES,
+      features: ["rules"],
     }),
 
     send: ({ entity, messages, how }) =>
@@ -130,9 +136,19 @@ class Driver {
         subscription == null
           ? client.createReceiver(entity, options)
           : client.createReceiver(entity, subscription, options);
-      const receiver = `r${++this.#receiverCount}`;
-      this.#receivers.set(receiver, new Receiver(link, mode === "peek-lock"));
-      return { receiver };
+      return { receiver: this.#kept(link, mode) };
+    },
+
+    session_accept: async ({ entity, subscription, session_id: sessionId, mode, wait_ms: waitMs }) => {
+      const options = { receiveMode: MODES[mode], maxAutoLockRenewalDurationInMs: 0, skipParsingBodyAsJson: true };
+      const client = this.#clientWaiting(waitMs);
+      const path = subscription == null ? [entity] : [entity, subscription];
+      const link =
+        sessionId == null
+          ? await client.acceptNextSession(...path, options)
+          : await client.acceptSession(...path, sessionId, options);
+      const lockedUntilMs = instantMs(link.sessionLockedUntilUtc);
+      return { receiver: this.#kept(link, mode), session_id: link.sessionId, locked_until_ms: lockedUntilMs };
     },
 
     receive: async ({ receiver, max, wait_ms: waitMs }) => {
@@ -165,6 +181,43 @@ class Driver {
       return opened.answer(await opened.link.receiveDeferredMessages(numbers.map((number) => Long.fromString(number))));
     },
 
+    session_renew: async ({ receiver }) => ({
+      locked_until_ms: instantMs(await this.#opened(receiver).link.renewSessionLock()),
+    }),
+
+    session_get_state: async ({ receiver }) => ({
+      state_base64: stateToJson(await this.#opened(receiver).link.getSessionState()),
+    }),
+
+    session_set_state: ({ receiver, state_base64: state }) =>
+      this.#opened(receiver).link.setSessionState(state == null ? null : Buffer.from(state, "base64")),
+
+    schedule: ({ entity, messages, at_ms: atMs }) =>
+      this.#sending(entity, async (sender) => {
+        const numbers = await sender.scheduleMessages(messages.map(messageFromJson), new Date(atMs));
+        return { sequence_numbers: numbers.map((number) => number.toString()) };
+      }),
+
+    cancel_scheduled: ({ entity, sequence_numbers: numbers }) =>
+      this.#sending(entity, (sender) =>
+        sender.cancelScheduledMessages(numbers.map((number) => Long.fromString(number))),
+      ),
+
+    rule_add: ({ entity, subscription, name, filter, action }) =>
+      this.#rules(entity, subscription).createRule(
+        name,
+        ruleFilterFromJson(filter),
+        action == null ? undefined : { sqlExpression: action },
+      ),
+
+    rule_list: async ({ entity, subscription }) => {
+      const rules = [];
+      for await (const rule of this.#rules(entity, subscription).listRules()) rules.push(ruleToJson(rule));
+      return { rules };
+    },
+
+    rule_remove: ({ entity, subscription, name }) => this.#rules(entity, subscription).deleteRule(name),
+
     receiver_close: async ({ receiver }) => {
       const opened = this.#opened(receiver);
       this.#receivers.delete(receiver);
@@ -181,16 +234,38 @@ class Driver {
 
   /** Close the client with all its links; the next request opens a new one. */
   async reset() {
-    const client = this.#client;
+    const clients = [this.#client, ...this.#waitingClients.values()];
     this.#client = null;
+    this.#waitingClients.clear();
     this.#senders.clear();
     this.#receivers.clear();
-    await client?.close();
+    for (const client of clients) await client?.close();
   }
 
   #openedClient() {
     this.#client ??= new ServiceBusClient(this.#connectionString, CLIENT_OPTIONS);
     return this.#client;
+  }
+
+  /** The client whose try timeout, which the SDK asks the server to wait for a message session, is `waitMs`. */
+  #clientWaiting(waitMs) {
+    const { retryOptions } = CLIENT_OPTIONS;
+    if (waitMs === retryOptions.timeoutInMs) return this.#openedClient();
+    if (!this.#waitingClients.has(waitMs)) {
+      const options = { retryOptions: { ...retryOptions, maxRetries: 0, timeoutInMs: waitMs } };
+      this.#waitingClients.set(waitMs, new ServiceBusClient(this.#connectionString, options));
+    }
+    return this.#waitingClients.get(waitMs);
+  }
+
+  #kept(link, mode) {
+    const receiver = `r${++this.#receiverCount}`;
+    this.#receivers.set(receiver, new Receiver(link, mode === "peek-lock"));
+    return receiver;
+  }
+
+  #rules(entity, subscription) {
+    return this.#openedClient().createRuleManager(entity, subscription);
   }
 
   #opened(receiver) {

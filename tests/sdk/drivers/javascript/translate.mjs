@@ -38,11 +38,13 @@ const KIND_BY_CODE = {
   ServiceBusy: "busy",
   MessagingEntityDisabled: "disabled",
   MessageNotFound: "message-not-found",
+  MessagingEntityAlreadyExists: "exists",
 };
 
 // Codes that the SDK folds into GeneralError and keeps as the first word of the message only.
 const KIND_BY_FIRST_WORD = {
   InvalidOperationError: "not-allowed",
+  ArgumentError: "argument",
 };
 
 /** An error of the driver's own with its kind. */
@@ -54,7 +56,9 @@ export class DriverError extends Error {
   }
 }
 
-export function errorToJson(error) {
+// After a retry the SDK raises all the errors together; the last one says how it is.
+export function errorToJson(raised) {
+  const error = raised instanceof AggregateError ? raised.errors.at(-1) : raised;
   const message = String(error?.message ?? error);
   const code = error?.code ?? null;
   const kind = error?.kind ?? KIND_BY_CODE[code] ?? KIND_BY_FIRST_WORD[message.split(":", 1)[0]] ?? "other";
@@ -156,6 +160,37 @@ function propertyToJson(value) {
   }
   if (Buffer.isBuffer(value)) return { type: "binary", value: value.toString("base64") };
   return { type: "other", value: String(value) };
+}
+
+/** A rule's filter of the protocol as the SDK's; true and false are SQL there. */
+export function ruleFilterFromJson(filter) {
+  if (filter.sql != null) return { sqlExpression: filter.sql };
+  if (filter.correlation == null) return { sqlExpression: filter.true ? "1=1" : "1=0" };
+  const { properties, ...texts } = filter.correlation;
+  const made = {};
+  for (const [name, sdkName] of TEXT_PROPERTIES) {
+    if (texts[name] != null) made[sdkName] = texts[name];
+  }
+  if (properties != null) made.applicationProperties = propertiesFromJson(properties);
+  return made;
+}
+
+export function ruleToJson({ name, filter, action }) {
+  if (filter.sqlExpression != null) {
+    return { name, filter: { sql: filter.sqlExpression }, action: action?.sqlExpression ?? null };
+  }
+  const correlation = {};
+  for (const [textName, sdkName] of TEXT_PROPERTIES) {
+    if (filter[sdkName] != null) correlation[textName] = filter[sdkName];
+  }
+  if (filter.applicationProperties != null) correlation.properties = propertiesToJson(filter.applicationProperties);
+  return { name, filter: { correlation }, action: action?.sqlExpression ?? null };
+}
+
+/** The state of a message session; the SDK decodes what looks like JSON. */
+export function stateToJson(state) {
+  if (state == null) return null;
+  return (Buffer.isBuffer(state) ? state : Buffer.from(JSON.stringify(state), "utf8")).toString("base64");
 }
 
 /** Unix milliseconds of a Date or of the number that the SDK hands out for some instants; null for none and never. */

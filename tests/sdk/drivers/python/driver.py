@@ -10,6 +10,7 @@ awaitable. With the plain client nothing ever is, and the operations run to thei
 from __future__ import annotations
 
 import asyncio
+import base64
 import importlib.metadata
 import inspect
 import json
@@ -27,6 +28,7 @@ from .translate import (
     JSON,
     PROPERTY_TYPES,
     error_to_json,
+    instant_from_ms,
     message_from_json,
     message_to_json,
     ms_from_instant,
@@ -160,6 +162,7 @@ class Driver:
             "property_types": PROPERTY_TYPES,
             "modify_properties": False,
             "settlement_confirmed": tuple(map(int, version.split(".")[:2])) > LAST_UNCONFIRMED_VERSION,
+            "features": ["session_list"] if hasattr(plain.ServiceBusClient, "list_queue_sessions") else [],
         }
 
     async def op_send(self, entity: str, messages: list[JSON], how: str) -> None:
@@ -207,15 +210,29 @@ class Driver:
         options: JSON = {"receive_mode": MODES[mode], "prefetch_count": prefetch or 0, **LINK_OPTIONS}
         if sub_queue is not None:
             options["sub_queue"] = SUB_QUEUES[sub_queue]
-        client = self._opened_client()
-        if subscription is None:
-            link = client.get_queue_receiver(entity, **options)
-        else:
-            link = client.get_subscription_receiver(entity, subscription, **options)
-        self._receiver_count += 1
-        receiver_id = f"r{self._receiver_count}"
-        self._receivers[receiver_id] = Receiver(link, mode == "peek-lock")
-        return {"receiver": receiver_id}
+        return {"receiver": self._keep_receiver(self._made_receiver(entity, subscription, options), mode)}
+
+    async def op_session_accept(
+        self,
+        entity: str,
+        mode: str,
+        wait_ms: int,
+        subscription: str | None = None,
+        session_id: str | None = None,
+    ) -> JSON:
+        which = plain.NEXT_AVAILABLE_SESSION if session_id is None else session_id
+        options: JSON = {"receive_mode": MODES[mode], "session_id": which, "max_wait_time": wait_ms / 1000}
+        link = self._made_receiver(entity, subscription, options | LINK_OPTIONS)
+        try:
+            await done(link.__aenter__() if self._face == "aio" else link.__enter__())
+        except Exception:
+            await done(link.close())
+            raise
+        return {
+            "receiver": self._keep_receiver(link, mode),
+            "session_id": link.session.session_id,
+            "locked_until_ms": ms_from_instant(link.session.locked_until_utc),
+        }
 
     async def op_receive(self, receiver: str, max: int, wait_ms: int) -> JSON:  # noqa: A002
         opened = self._receivers[receiver]
@@ -261,6 +278,46 @@ class Driver:
         numbers = [int(number) for number in sequence_numbers]
         return opened.answer(await done(opened.link.receive_deferred_messages(numbers)))
 
+    async def op_session_renew(self, receiver: str) -> JSON:
+        return {"locked_until_ms": ms_from_instant(await done(self._receivers[receiver].link.session.renew_lock()))}
+
+    async def op_session_get_state(self, receiver: str) -> JSON:
+        state = await done(self._receivers[receiver].link.session.get_state())
+        return {"state_base64": None if state is None else base64.b64encode(state).decode()}
+
+    async def op_session_set_state(self, receiver: str, state_base64: str | None = None) -> None:
+        state = None if state_base64 is None else base64.b64decode(state_base64)
+        await done(self._receivers[receiver].link.session.set_state(state))
+
+    async def op_session_list(
+        self, entity: str, subscription: str | None = None, updated_after_ms: int | None = None
+    ) -> JSON:
+        after = None if updated_after_ms is None else instant_from_ms(updated_after_ms)
+        client = self._opened_client()
+        if subscription is None:
+            pages = client.list_queue_sessions(entity, state_updated_after=after)
+        else:
+            pages = client.list_subscription_sessions(entity, subscription, state_updated_after=after)
+        if self._face == "aio":
+            return {"session_ids": [session_id async for session_id in pages]}
+        return {"session_ids": list(pages)}
+
+    async def op_schedule(self, entity: str, messages: list[JSON], at_ms: int) -> JSON:
+        made = [message_from_json(spec) for spec in messages]
+        try:
+            numbers = await done(self._sender(entity).schedule_messages(made, instant_from_ms(at_ms)))
+        except Exception:
+            await self._forget_sender(entity)
+            raise
+        return {"sequence_numbers": [str(number) for number in numbers]}
+
+    async def op_cancel_scheduled(self, entity: str, sequence_numbers: list[str]) -> None:
+        try:
+            await done(self._sender(entity).cancel_scheduled_messages([int(number) for number in sequence_numbers]))
+        except Exception:
+            await self._forget_sender(entity)
+            raise
+
     async def op_receiver_close(self, receiver: str) -> None:
         await done(self._receivers.pop(receiver).link.close())
 
@@ -284,6 +341,18 @@ class Driver:
                 self._connection_string, **CLIENT_OPTIONS
             )
         return self._client
+
+    def _made_receiver(self, entity: str, subscription: str | None, options: JSON) -> Any:
+        client = self._opened_client()
+        if subscription is None:
+            return client.get_queue_receiver(entity, **options)
+        return client.get_subscription_receiver(entity, subscription, **options)
+
+    def _keep_receiver(self, link: Any, mode: str) -> str:
+        self._receiver_count += 1
+        receiver_id = f"r{self._receiver_count}"
+        self._receivers[receiver_id] = Receiver(link, mode == "peek-lock")
+        return receiver_id
 
     def _sender(self, entity: str) -> Any:
         if entity not in self._senders:

@@ -47,6 +47,7 @@ KIND_BY_CONDITION = {
     "com.microsoft:entity-disabled": "disabled",
     "com.microsoft:message-not-found": "message-not-found",
     "amqp:not-allowed": "not-allowed",
+    "com.microsoft:argument-error": "argument",
 }
 KIND_BY_TYPE = {
     "MessagingEntityNotFoundError": "not-found",
@@ -61,6 +62,7 @@ KIND_BY_TYPE = {
     "ServiceBusServerBusyError": "busy",
     "MessagingEntityDisabledError": "disabled",
     "MessageNotFoundError": "message-not-found",
+    "MessagingEntityAlreadyExistsError": "exists",
 }
 
 

@@ -1,10 +1,6 @@
 package emubus.driver;
 
 import com.azure.core.util.CoreUtils;
-import com.azure.messaging.servicebus.ServiceBusMessage;
-import com.azure.messaging.servicebus.ServiceBusMessageBatch;
-import com.azure.messaging.servicebus.ServiceBusSenderClient;
-import com.azure.messaging.servicebus.models.CreateMessageBatchOptions;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -25,24 +21,41 @@ import java.util.function.Function;
 public final class Driver {
     private static final ObjectMapper JSON = new ObjectMapper();
 
+    private static final List<String> FEATURES = List.of("rules", "transactions");
+
     private final Clients clients;
+    private final Transactions transactions;
     private final Map<String, Function<JsonNode, ObjectNode>> operations;
 
     private Driver(String connectionString) {
         clients = new Clients(connectionString);
+        transactions = new Transactions(clients);
+        Sending sending = new Sending(clients, transactions);
+        Rules rules = new Rules(clients);
         operations = Map.ofEntries(
             Map.entry("hello", request -> hello()),
-            Map.entry("send", this::send),
-            Map.entry("fill_batch", this::fillBatch),
+            Map.entry("send", sending::send),
+            Map.entry("fill_batch", sending::fillBatch),
+            Map.entry("schedule", sending::schedule),
+            Map.entry("cancel_scheduled", sending::cancelScheduled),
             Map.entry("receiver_open", this::openReceiver),
             Map.entry("receiver_close", this::closeReceiver),
             Map.entry("receive", request -> clients.receiver(request).receive(request)),
             Map.entry("receive_deferred", request -> clients.receiver(request).receiveDeferred(request)),
             Map.entry("peek", request -> clients.receiver(request).peek(request)),
-            Map.entry("settle", request -> clients.receiver(request).settle(request)),
+            Map.entry("settle", request -> clients.receiver(request).settle(request, transactions.of(request))),
             Map.entry("renew_lock", request -> clients.receiver(request).renewLock(request)),
-            Map.entry("reset", request -> reset()),
-            Map.entry("close", request -> reset()));
+            Map.entry("session_accept", request -> clients.acceptSession(request)),
+            Map.entry("session_renew", request -> clients.receiver(request).renewSession()),
+            Map.entry("session_get_state", request -> clients.receiver(request).getSessionState()),
+            Map.entry("session_set_state", request -> clients.receiver(request).setSessionState(request)),
+            Map.entry("rule_add", rules::add),
+            Map.entry("rule_list", rules::list),
+            Map.entry("rule_remove", rules::remove),
+            Map.entry("transaction_begin", transactions::begin),
+            Map.entry("transaction_end", transactions::end),
+            Map.entry("reset", this::reset),
+            Map.entry("close", this::reset));
     }
 
     /** Reads requests until the end of stdin or {@code close}; status 2 after a line that is not JSON. */
@@ -100,11 +113,13 @@ public final class Driver {
         result.put("client", "java");
         result.put("sdk", sdk.get("name") + " " + sdk.get("version"));
         result.set("property_types", JSON.valueToTree(TypedValues.TYPES));
+        result.set("features", JSON.valueToTree(FEATURES));
         return result.put("modify_properties", true).put("peek_cursor", true);
     }
 
-    private ObjectNode reset() {
-        clients.reset();
+    private ObjectNode reset(JsonNode request) {
+        transactions.forget();
+        clients.reset(request.path("cross_entity").booleanValue());
         return JSON.createObjectNode();
     }
 
@@ -115,58 +130,5 @@ public final class Driver {
     private ObjectNode closeReceiver(JsonNode request) {
         clients.closeReceiver(request);
         return JSON.createObjectNode();
-    }
-
-    private ObjectNode send(JsonNode request) {
-        List<ServiceBusMessage> messages = Messages.readAll(request.path("messages"));
-        String how = request.path("how").asText();
-        return withSender(request, sender -> {
-            switch (how) {
-                case "single" -> messages.forEach(sender::sendMessage);
-                case "list" -> sender.sendMessages(messages);
-                case "batch" -> sendBatch(sender, messages);
-                default -> throw new IllegalArgumentException("unknown how " + how);
-            }
-            return JSON.createObjectNode();
-        });
-    }
-
-    private static void sendBatch(ServiceBusSenderClient sender, List<ServiceBusMessage> messages) {
-        ServiceBusMessageBatch batch = sender.createMessageBatch();
-        for (ServiceBusMessage message : messages) {
-            if (!batch.tryAddMessage(message)) {
-                throw new Errors.RefusedException("message-size", "no room in the batch");
-            }
-        }
-        sender.sendMessages(batch);
-    }
-
-    private ObjectNode fillBatch(JsonNode request) {
-        int bodyBytes = request.path("body_bytes").intValue();
-        return withSender(request, sender -> {
-            CreateMessageBatchOptions options = new CreateMessageBatchOptions();
-            if (request.hasNonNull("max_bytes")) {
-                options.setMaximumSizeInBytes(request.get("max_bytes").intValue());
-            }
-            ServiceBusMessageBatch batch = sender.createMessageBatch(options);
-            while (batch.tryAddMessage(Messages.made(bodyBytes))) {
-                continue;
-            }
-            if (batch.getCount() == 0) {
-                throw new Errors.RefusedException("message-size", "no room in an empty batch");
-            }
-            sender.sendMessages(batch);
-            return JSON.createObjectNode().put("count", batch.getCount());
-        });
-    }
-
-    private ObjectNode withSender(JsonNode request, Function<ServiceBusSenderClient, ObjectNode> work) {
-        String entity = request.path("entity").asText();
-        try {
-            return work.apply(clients.sender(entity));
-        } catch (RuntimeException error) {
-            clients.forgetSender(entity);
-            throw error;
-        }
     }
 }

@@ -10,6 +10,8 @@ import java.util.IdentityHashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeoutException;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import reactor.core.Exceptions;
 
 /**
@@ -28,7 +30,8 @@ final class Errors {
         Map.entry("QUOTA_EXCEEDED", "quota"),
         Map.entry("SERVICE_BUSY", "busy"),
         Map.entry("MESSAGING_ENTITY_DISABLED", "disabled"),
-        Map.entry("MESSAGE_NOT_FOUND", "message-not-found"));
+        Map.entry("MESSAGE_NOT_FOUND", "message-not-found"),
+        Map.entry("MESSAGING_ENTITY_ALREADY_EXISTS", "exists"));
 
     private static final Map<AmqpErrorCondition, String> KIND_BY_CONDITION = Map.ofEntries(
         Map.entry(AmqpErrorCondition.NOT_FOUND, "not-found"),
@@ -42,7 +45,17 @@ final class Errors {
         Map.entry(AmqpErrorCondition.SERVER_BUSY_ERROR, "busy"),
         Map.entry(AmqpErrorCondition.ENTITY_DISABLED_ERROR, "disabled"),
         Map.entry(AmqpErrorCondition.MESSAGE_NOT_FOUND, "message-not-found"),
-        Map.entry(AmqpErrorCondition.NOT_ALLOWED, "not-allowed"));
+        Map.entry(AmqpErrorCondition.NOT_ALLOWED, "not-allowed"),
+        Map.entry(AmqpErrorCondition.ENTITY_ALREADY_EXISTS, "exists"),
+        Map.entry(AmqpErrorCondition.ARGUMENT_ERROR, "argument"),
+        Map.entry(AmqpErrorCondition.ARGUMENT_OUT_OF_RANGE_ERROR, "argument"));
+
+    /** Conditions that the SDK has no constant for; of those it keeps nothing but the text. */
+    private static final Map<String, String> KIND_BY_CONDITION_TEXT = Map.of(
+        "amqp:transaction:unknown-id", "transaction",
+        "amqp:transaction:rollback", "transaction");
+
+    private static final Pattern CONDITION_TEXT = Pattern.compile("errorCondition\\[([^\\]]+)\\]");
 
     private Errors() {
     }
@@ -67,11 +80,13 @@ final class Errors {
         Throwable shown = Exceptions.unwrap(error);
         Set<Throwable> seen = Collections.newSetFromMap(new IdentityHashMap<>());
         for (Throwable link = error; link != null && seen.add(link); link = link.getCause()) {
-            if ("other".equals(kind)) {
-                kind = kindOf(link);
-                shown = "other".equals(kind) ? shown : link;
+            String found = "other".equals(kind) ? kindOf(link) : "other";
+            boolean tells = !"other".equals(found);
+            if (tells) {
+                kind = found;
+                shown = link;
             }
-            if (code == null) {
+            if (code == null || tells && codeOf(link) != null) {
                 code = codeOf(link);
             }
         }
@@ -89,9 +104,11 @@ final class Errors {
         if (error instanceof ServiceBusException failure) {
             return KIND_BY_REASON.getOrDefault(failure.getReason().toString(), "other");
         }
-        if (error instanceof AmqpException failure) {
-            AmqpErrorCondition condition = failure.getErrorCondition();
-            return condition == null ? "other" : KIND_BY_CONDITION.getOrDefault(condition, "other");
+        if (error instanceof AmqpException failure && failure.getErrorCondition() != null) {
+            return KIND_BY_CONDITION.getOrDefault(failure.getErrorCondition(), "other");
+        }
+        if (error instanceof AmqpException) {
+            return KIND_BY_CONDITION_TEXT.getOrDefault(String.valueOf(codeOf(error)), "other");
         }
         // The SDK turns amqp:not-allowed into this class, with nothing but the text.
         if (error instanceof UnsupportedOperationException) {
@@ -110,6 +127,7 @@ final class Errors {
         if (error instanceof AmqpException failure && failure.getErrorCondition() != null) {
             return failure.getErrorCondition().getErrorCondition();
         }
-        return null;
+        Matcher condition = CONDITION_TEXT.matcher(String.valueOf(error.getMessage()));
+        return condition.find() ? condition.group(1) : null;
     }
 }

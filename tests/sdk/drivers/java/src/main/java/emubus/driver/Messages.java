@@ -53,6 +53,13 @@ final class Messages {
         return messages;
     }
 
+    /** Returns the numbers that the decimal strings of a request's {@code sequence_numbers} stand for. */
+    static List<Long> readSequenceNumbers(JsonNode request) {
+        List<Long> numbers = new ArrayList<>();
+        request.path("sequence_numbers").forEach(number -> numbers.add(Long.valueOf(number.asText())));
+        return numbers;
+    }
+
     /** Returns a message with a made body of {@code bytesCount} bytes. */
     static ServiceBusMessage made(int bytesCount) {
         return new ServiceBusMessage(BinaryData.fromBytes(madeBody(bytesCount)));
