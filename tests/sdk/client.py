@@ -7,6 +7,7 @@ test; the driver behind it is shared, and ``reset`` gives back everything that t
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -17,11 +18,13 @@ from .driver import DriverProcess
 Spec = Mapping[str, Any]  # a "message in" of the protocol
 How = Literal["single", "list", "batch"]
 Mode = Literal["peek-lock", "receive-and-delete"]
+SubQueue = Literal["dead-letter", "transfer-dead-letter"]
 
 REQUEST_SECONDS_MAX = 25.0
 ARRIVAL_WAIT_MS = 5_000  # how long a message that was sent may take to arrive
 EMPTY_WAIT_MS = 300  # how long a receiver waits where nothing is expected
 FIRST_EMPTY_WAIT_MS = 1_000  # the same in its first receive call: for some SDKs the time includes opening the link
+ACCEPT_WAIT_MS = 10_000  # how long a message session that is free may take to be given
 RECEIVE_CALLS_MAX = 100
 
 SETTABLE = (
@@ -115,7 +118,7 @@ class Receiver:
 
     def __init__(self, driver: DriverProcess, receiver_id: str) -> None:
         self._driver = driver
-        self._id = receiver_id
+        self.id = receiver_id
 
     def receive(self, count_max: int = 1, wait_ms: int = ARRIVAL_WAIT_MS, **options: Any) -> list[Message]:
         """What one receive call of the SDK gives."""
@@ -139,18 +142,18 @@ class Receiver:
         assert len(messages) == count
         return messages
 
-    def complete(self, *messages: Message) -> None:
+    def complete(self, *messages: Message, transaction: str | None = None) -> None:
         """Complete messages that were received here."""
         for message in messages:
-            self._settle(message, "complete")
+            self._settle(message, "complete", transaction=transaction)
 
-    def abandon(self, message: Message, properties: Spec | None = None) -> None:
+    def abandon(self, message: Message, properties: Spec | None = None, transaction: str | None = None) -> None:
         """Abandon a message that was received here."""
-        self._settle(message, "abandon", properties=properties)
+        self._settle(message, "abandon", properties=properties, transaction=transaction)
 
-    def defer(self, message: Message, properties: Spec | None = None) -> None:
+    def defer(self, message: Message, properties: Spec | None = None, transaction: str | None = None) -> None:
         """Defer a message that was received here."""
-        self._settle(message, "defer", properties=properties)
+        self._settle(message, "defer", properties=properties, transaction=transaction)
 
     def dead_letter(
         self,
@@ -158,9 +161,11 @@ class Receiver:
         reason: str | None = None,
         description: str | None = None,
         properties: Spec | None = None,
+        transaction: str | None = None,
     ) -> None:
         """Dead-letter a message that was received here."""
-        self._settle(message, "dead-letter", reason=reason, description=description, properties=properties)
+        options = {"reason": reason, "description": description, "properties": properties, "transaction": transaction}
+        self._settle(message, "dead-letter", **options)
 
     def renew_lock(self, message: Message) -> int:
         """Renew the lock of a message; returns the instant it holds until, in Unix milliseconds."""
@@ -207,7 +212,30 @@ class Receiver:
         return [Message.from_json(message) for message in answer["messages"]]
 
     def _request(self, op: str, timeout_s: float = REQUEST_SECONDS_MAX, **arguments: Any) -> dict[str, Any]:
-        return self._driver.request(op, timeout_s=timeout_s, receiver=self._id, **arguments)
+        return self._driver.request(op, timeout_s=timeout_s, receiver=self.id, **arguments)
+
+
+class SessionReceiver(Receiver):
+    """One open receiver of one message session."""
+
+    def __init__(self, driver: DriverProcess, receiver_id: str, session_id: str, locked_until_ms: int | None) -> None:
+        super().__init__(driver, receiver_id)
+        self.session_id = session_id
+        self.locked_until_ms = locked_until_ms
+
+    def renew_session(self) -> int:
+        """Renew the lock of the message session; returns the instant it holds until, in Unix milliseconds."""
+        return int(self._request("session_renew")["locked_until_ms"])
+
+    def state(self) -> bytes | None:
+        """The state of the message session; None when it has none."""
+        state = self._request("session_get_state").get("state_base64")
+        return None if state is None else base64.b64decode(state)
+
+    def set_state(self, state: bytes | None) -> None:
+        """Set the state of the message session; None clears it."""
+        encoded = None if state is None else base64.b64encode(state).decode()
+        self._request("session_set_state", state_base64=encoded)
 
 
 class Sdk:
@@ -221,10 +249,19 @@ class Sdk:
         self.keeps_peek_cursor: bool = hello.get("peek_cursor") is not False
         self.modifies_properties: bool = hello.get("modify_properties") is not False
         self.confirms_settlement: bool = hello.get("settlement_confirmed") is not False
+        self.features: Sequence[str] = hello.get("features") or ()
 
-    def send(self, entity: str, *messages: Spec, how: How = "single", timeout_s: float = REQUEST_SECONDS_MAX) -> None:
+    def send(
+        self,
+        entity: str,
+        *messages: Spec,
+        how: How = "single",
+        transaction: str | None = None,
+        timeout_s: float = REQUEST_SECONDS_MAX,
+    ) -> None:
         """Send messages, one call each, as one list or as one batch."""
-        self._driver.request("send", timeout_s=timeout_s, entity=entity, messages=messages, how=how)
+        arguments = _present({"entity": entity, "messages": messages, "how": how, "transaction": transaction})
+        self._driver.request("send", timeout_s=timeout_s, **arguments)
 
     def fill_batch(self, entity: str, body_bytes: int, max_bytes: int | None = None) -> int:
         """Send one batch with as many messages as the SDK lets into it; returns their count."""
@@ -236,18 +273,75 @@ class Sdk:
         self,
         entity: str,
         mode: Mode = "peek-lock",
-        sub_queue: Literal["dead-letter", "transfer-dead-letter"] | None = None,
+        sub_queue: SubQueue | None = None,
         prefetch: int | None = None,
+        subscription: str | None = None,
     ) -> Receiver:
         """Open a receiver. Some SDKs open its link with the first receive only."""
-        options = _present({"entity": entity, "mode": mode, "sub_queue": sub_queue, "prefetch": prefetch})
-        answer = self._driver.request("receiver_open", timeout_s=REQUEST_SECONDS_MAX, **options)
+        options = {"entity": entity, "subscription": subscription, "mode": mode, "sub_queue": sub_queue}
+        answer = self._request("receiver_open", **options, prefetch=prefetch)
         return Receiver(self._driver, answer["receiver"])
 
-    def reset(self) -> None:
-        """Close everything that was opened through the driver."""
+    def accept_session(
+        self,
+        entity: str,
+        session_id: str | None = None,
+        *,
+        subscription: str | None = None,
+        mode: Mode = "peek-lock",
+        wait_ms: int = ACCEPT_WAIT_MS,
+    ) -> SessionReceiver:
+        """Open a receiver of a message session: the named one, or the next that is free."""
+        options = {"entity": entity, "subscription": subscription, "mode": mode, "wait_ms": wait_ms}
+        answer = self._request("session_accept", **options, session_id=session_id)
+        return SessionReceiver(self._driver, answer["receiver"], answer["session_id"], answer.get("locked_until_ms"))
+
+    def list_sessions(
+        self, entity: str, subscription: str | None = None, updated_after_ms: int | None = None
+    ) -> list[str]:
+        """The ids of the message sessions that have messages or state, or whose state was set after an instant."""
+        options = {"entity": entity, "subscription": subscription, "updated_after_ms": updated_after_ms}
+        return list(self._request("session_list", **options)["session_ids"])
+
+    def schedule(self, entity: str, at_ms: int, *messages: Spec, transaction: str | None = None) -> list[int]:
+        """Schedule messages for an instant (Unix ms); returns their sequence numbers, in order."""
+        options = {"entity": entity, "messages": messages, "at_ms": at_ms, "transaction": transaction}
+        return [int(number) for number in self._request("schedule", **options)["sequence_numbers"]]
+
+    def cancel_scheduled(self, entity: str, *sequence_numbers: int) -> None:
+        """Take scheduled messages back."""
+        self._request("cancel_scheduled", entity=entity, sequence_numbers=[str(number) for number in sequence_numbers])
+
+    def add_rule(self, topic: str, subscription: str, name: str, rule_filter: Spec, action: str | None = None) -> None:
+        """Add a rule to a subscription; the filter is in the protocol's form."""
+        options = {"entity": topic, "subscription": subscription, "name": name, "filter": rule_filter}
+        self._request("rule_add", **options, action=action)
+
+    def rules(self, topic: str, subscription: str) -> dict[str, tuple[Spec, str | None]]:
+        """The rules of a subscription: filter and action by name."""
+        answer = self._request("rule_list", entity=topic, subscription=subscription)
+        return {rule["name"]: (rule["filter"], rule.get("action")) for rule in answer["rules"]}
+
+    def remove_rule(self, topic: str, subscription: str, name: str) -> None:
+        """Remove a rule from a subscription."""
+        self._request("rule_remove", entity=topic, subscription=subscription, name=name)
+
+    def begin_transaction(self, via: str | Receiver) -> str:
+        """Begin a transaction with the sender of an entity, or with a receiver; returns its id."""
+        arguments = {"receiver": via.id} if isinstance(via, Receiver) else {"entity": via}
+        return str(self._request("transaction_begin", **arguments)["transaction"])
+
+    def end_transaction(self, transaction: str, *, commit: bool) -> None:
+        """Commit a transaction or roll it back."""
+        self._request("transaction_end", transaction=transaction, commit=commit)
+
+    def reset(self, *, cross_entity: bool = False) -> None:
+        """Close everything that was opened through the driver; the next client may be one across entities."""
         if self._driver.alive:
-            self._driver.request("reset", timeout_s=REQUEST_SECONDS_MAX)
+            self._request("reset", cross_entity=cross_entity or None)
+
+    def _request(self, op: str, **arguments: Any) -> dict[str, Any]:
+        return self._driver.request(op, timeout_s=REQUEST_SECONDS_MAX, **_present(arguments))
 
 
 def _present(arguments: Mapping[str, Any]) -> dict[str, Any]:

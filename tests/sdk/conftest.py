@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from emubus.broker.description import QueueDescription
+from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.testing import EmubusServer
 
 from .client import Sdk
@@ -29,6 +29,18 @@ class MakeQueue(Protocol):
     """Creates a queue of its own for the test; returns its name."""
 
     def __call__(self, **options: Any) -> str: ...
+
+
+class MakeTopic(Protocol):
+    """Creates a topic of its own for the test; returns its name."""
+
+    def __call__(self, **options: Any) -> str: ...
+
+
+class MakeSubscription(Protocol):
+    """Creates a subscription of a topic; returns its name."""
+
+    def __call__(self, topic: str, name: str = "all", **options: Any) -> str: ...
 
 
 class Drivers:
@@ -118,6 +130,30 @@ def make_queue(partitioned: bool, server: EmubusServer, request: pytest.FixtureR
         names.append(re.sub(r"[^a-z0-9.]+", "-", f"{request.node.name}-{len(names)}".lower()))
         server.create_queue(QueueDescription(names[-1], enable_partitioning=partitioned, **options))
         return names[-1]
+
+    return make
+
+
+@pytest.fixture
+def make_topic(partitioned: bool, server: EmubusServer, request: pytest.FixtureRequest) -> MakeTopic:
+    """Creates topics for this test only."""
+    names: list[str] = []
+
+    def make(**options: Any) -> str:
+        names.append(re.sub(r"[^a-z0-9.]+", "-", f"{request.node.name}-t{len(names)}".lower()))
+        server.create(TopicDescription(names[-1], enable_partitioning=partitioned, **options))
+        return names[-1]
+
+    return make
+
+
+@pytest.fixture
+def make_subscription(server: EmubusServer) -> MakeSubscription:
+    """Creates subscriptions."""
+
+    def make(topic: str, name: str = "all", **options: Any) -> str:
+        server.create(SubscriptionDescription(topic, name, **options))
+        return name
 
     return make
 

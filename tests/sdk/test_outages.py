@@ -1,0 +1,158 @@
+"""Outages: with some messaging stores down, what needs none of them goes on, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from emubus.broker.outage import OutageKind
+from emubus.testing import EmubusServer
+
+from .client import EMPTY_WAIT_MS, FIRST_EMPTY_WAIT_MS, Sdk
+from .conftest import MakeQueue
+from .driver import SdkError
+from .features import RETRIES_SETTLEMENTS, clients_without, partitioned_only
+
+pytestmark = [pytest.mark.sdk, partitioned_only]
+
+DOWN = (2, 7, 11)
+LOCK_MS = 60_000
+KEYS = tuple(f"key {number}" for number in range(24))
+
+
+class Outages:
+    """Takes stores down and brings them back."""
+
+    def __init__(self, server: EmubusServer) -> None:
+        self._server = server
+
+    def begin(self, kind: OutageKind = OutageKind.DOWN) -> None:
+        self._server.begin_outage(DOWN, kind)
+
+    def end(self) -> None:
+        self._server.end_outage(DOWN)
+
+
+@pytest.fixture
+def outages(server: EmubusServer) -> Iterator[Outages]:
+    outages = Outages(server)
+    yield outages
+    outages.end()
+
+
+def partitions_of_keys(sdk: Sdk, queue: str) -> dict[str, int]:
+    """Where messages of each key go, found out by sending and deleting one each."""
+    sdk.send(queue, *[{"body": key, "partition_key": key} for key in KEYS])
+    received = sdk.receiver(queue, "receive-and-delete").receive_all(len(KEYS))
+    return {message.body or "": message.partition for message in received}
+
+
+def affected(partitions: dict[str, int]) -> tuple[list[str], list[str]]:
+    """The keys whose partition is down, and the others; at least one and two of them."""
+    down = [key for key in KEYS if partitions[key] in DOWN]
+    up = [key for key in KEYS if partitions[key] not in DOWN]
+    assert down
+    assert len(up) > 1
+    return down, up
+
+
+@pytest.mark.parametrize("kind", [OutageKind.DOWN, OutageKind.FAILING])
+def test_p13_a_sender_without_keys_goes_on_without_one_error(
+    sdk: Sdk, queue: str, outages: Outages, kind: OutageKind
+) -> None:
+    outages.begin(kind)
+    sdk.send(queue, *[{"body": f"{number:02}"} for number in range(20)])
+    sdk.send(queue, *[{"body": f"{number:02}"} for number in range(20, 30)], how="batch")
+    outages.end()
+    received = sdk.receiver(queue, "receive-and-delete").receive_all(30)
+    assert sorted(message.body or "" for message in received) == [f"{number:02}" for number in range(30)]
+    assert {message.partition for message in received}.isdisjoint(DOWN)
+
+
+def test_p14_keys_of_a_store_that_is_down_fail_and_no_others(sdk: Sdk, queue: str, outages: Outages) -> None:
+    down, up = affected(partitions_of_keys(sdk, queue))
+    sdk.send(queue, *[{"body": "before", "partition_key": key} for key in KEYS])
+    outages.begin()
+    for key in up:
+        sdk.send(queue, {"body": "during", "partition_key": key})
+    for key in down[:2]:
+        with pytest.raises(SdkError) as refused:
+            sdk.send(queue, {"body": "during", "partition_key": key})
+        assert refused.value.kind == "busy"
+    outages.end()
+    sdk.send(queue, *[{"body": "after", "partition_key": key} for key in KEYS])
+    received = sdk.receiver(queue, "receive-and-delete").receive_all(3 * len(up) + 2 * len(down))
+    by_key = {key: [message.body for message in received if message.partition_key == key] for key in KEYS}
+    assert by_key == {key: ["before", "during", "after"] if key in up else ["before", "after"] for key in KEYS}
+
+
+def test_p15_receiving_goes_on_and_the_rest_comes_back_in_order(sdk: Sdk, queue: str, outages: Outages) -> None:
+    down, up = affected(partitions_of_keys(sdk, queue))
+    for number in range(2):
+        sdk.send(queue, *[{"body": f"{number}", "partition_key": key} for key in KEYS])
+    outages.begin()
+    receiver = sdk.receiver(queue, "receive-and-delete")
+    received = receiver.receive_all(2 * len(up))
+    assert {message.partition_key for message in received} == set(up)
+    assert receiver.receive(1, FIRST_EMPTY_WAIT_MS) == []
+    outages.end()
+    received += receiver.receive_all(2 * len(down))
+    for key in KEYS:
+        assert [message.body for message in received if message.partition_key == key] == ["0", "1"]
+
+
+def test_p16_only_sessions_of_a_store_that_is_down_fail(sdk: Sdk, make_queue: MakeQueue, outages: Outages) -> None:
+    plain, queue = make_queue(), make_queue(requires_session=True)
+    down, up = affected(partitions_of_keys(sdk, plain))
+    for key in (down[0], up[0], up[1]):
+        sdk.send(queue, {"body": key, "session_id": key})
+    outages.begin()
+    receivers = [sdk.accept_session(queue, key) for key in up[:2]]
+    assert [receiver.receive_one().body for receiver in receivers] == up[:2]
+    receivers[0].set_state(b"state")
+    assert receivers[0].state() == b"state"
+    with pytest.raises(SdkError) as refused:
+        sdk.send(queue, {"body": "x", "session_id": down[0]})
+    assert refused.value.kind == "busy"
+    outages.end()
+    assert sdk.accept_session(queue, down[0]).receive_one().body == down[0]
+
+
+def test_p16_only_message_ids_of_a_store_that_is_down_fail_where_they_are_the_key(
+    sdk: Sdk, make_queue: MakeQueue, outages: Outages
+) -> None:
+    plain, queue = make_queue(), make_queue(requires_duplicate_detection=True)
+    down, up = affected(partitions_of_keys(sdk, plain))
+    outages.begin()
+    sdk.send(queue, *[{"body": key, "message_id": key} for key in up])
+    with pytest.raises(SdkError) as refused:
+        sdk.send(queue, {"body": down[0], "message_id": down[0]})
+    assert refused.value.kind == "busy"
+    outages.end()
+    sdk.send(queue, *[{"body": key, "message_id": key} for key in KEYS])
+    received = sdk.receiver(queue, "receive-and-delete").receive_all(len(KEYS))
+    assert sorted(message.body or "" for message in received) == sorted(KEYS)
+
+
+@clients_without(RETRIES_SETTLEMENTS)
+def test_p14_what_could_not_be_settled_is_received_again(
+    sdk: Sdk, queue: str, outages: Outages, server: EmubusServer
+) -> None:
+    down, _ = affected(partitions_of_keys(sdk, queue))
+    sdk.send(queue, {"body": "x", "partition_key": down[0]})
+    receiver = sdk.receiver(queue)
+    message = receiver.receive_one()
+    outages.begin()
+    if sdk.confirms_settlement:
+        with pytest.raises(SdkError):
+            receiver.complete(message)
+    else:
+        receiver.complete(message)
+        assert receiver.receive(1, EMPTY_WAIT_MS) == []  # so that the server has heard of it while the store is down
+    outages.end()
+    server.advance(LOCK_MS + 1)
+    again = receiver.receive_one()
+    assert (again.sequence_number, again.delivery_count) == (message.sequence_number, 1)
+    receiver.complete(again)
+    assert receiver.peek_until(lambda messages: messages == []) == []
