@@ -1,0 +1,39 @@
+"""docs/COMPATIBILITY.md tells the truth about the tables in the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from emubus.amqp.management import OPERATIONS
+from emubus.broker.errors import Condition
+from emubus.broker.limits import Profile
+
+TEXT = (Path(__file__).resolve().parent.parent / "docs" / "COMPATIBILITY.md").read_text()
+
+
+def listed(title: str) -> set[str]:
+    """The words in backquotes of the paragraph that begins with `title`."""
+    (paragraph,) = [each for each in TEXT.split("\n\n") if each.startswith(f"{title}:")]
+    return set(re.findall(r"`([^`]+)`", paragraph))
+
+
+def test_every_management_operation_is_listed() -> None:
+    assert listed("Management operations") == set(OPERATIONS)
+
+
+def test_every_error_condition_is_listed() -> None:
+    assert listed("Error conditions") == {condition.value for condition in Condition}
+
+
+def test_every_outcome_is_listed() -> None:
+    assert listed("Outcomes") == {"accepted", "released", "modified", "rejected"}
+
+
+def test_every_profile_is_named() -> None:
+    assert all(f"`{profile.value}`" in TEXT for profile in Profile)
+
+
+def test_every_requirement_on_partitions_has_a_row() -> None:
+    rows = re.findall(r"^\| (P\d+)", TEXT, re.MULTILINE)
+    assert {f"P{number}" for number in range(7, 31)} <= set(rows)
