@@ -20,6 +20,7 @@ from .records import (
     KEY,
     MESSAGES,
     RECORD_VERSION,
+    SESSION_MESSAGES,
     STATE,
     STATE_KEY,
     TABLES,
@@ -119,6 +120,8 @@ def _rows(store: Store, table: str) -> Iterator[tuple[bytes, bytes]]:
 def _check_partition_rows(place: str, store: Store, names: dict[int, str], report: FolderReport) -> None:
     found: dict[int, QueueTotals] = {}
     expiring: set[bytes] = set()
+    active: set[bytes] = set()  # queue id and number of the messages that sessions may point to
+    in_sessions = {key[:4] + key[-8:] for key, _ in _rows(store, SESSION_MESSAGES)}
     for key, record in _rows(store, MESSAGES):
         queue_id, home, number = KEY.unpack(key)
         if len(record) < HEAD_BYTES or record[0] != RECORD_VERSION:
@@ -127,11 +130,16 @@ def _check_partition_rows(place: str, store: Store, names: dict[int, str], repor
         totals = found.setdefault(queue_id, QueueTotals())
         totals.messages[home] += 1
         totals.bytes_used += len(record)
-        if home == Home.ACTIVE and unpack_head(record)[5]:
-            expiring.add(key)
+        if home == Home.ACTIVE:
+            if unpack_head(record)[5]:
+                expiring.add(key)
+            if key[:4] + key[-8:] in in_sessions:
+                active.add(key[:4] + key[-8:])
     expiring -= {key[8:] for key, _ in _rows(store, DUE) if len(key) == DUE_KEY.size}
     if expiring:
         report.problems.append(f"{place}: {len(expiring)} messages with a time to live have no row in '{DUE}'")
+    if in_sessions != active:
+        report.problems.append(f"{place}: {len(in_sessions - active)} rows of sessions point to no active message")
     for key, row in _rows(store, STATE):
         (queue_id,) = STATE_KEY.unpack(key)
         counters = Counters.unpack(row)
