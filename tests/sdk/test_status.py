@@ -27,8 +27,16 @@ def set_status(server: EmubusServer, queue: str, status: EntityStatus) -> None:
 
 
 def refused_to_send(sdk: Sdk, queue: str) -> str:
+    """The kind of error that sending ends with.
+
+    A send that meets its link while that is being detached fails with an error of the SDK's own in Java; the next one
+    opens a link and hears why it can't.
+    """
     with pytest.raises(SdkError) as refused:
         sdk.send(queue, {"body": "refused"})
+    if refused.value.kind == "other":
+        with pytest.raises(SdkError) as refused:
+            sdk.send(queue, {"body": "refused"})
     return refused.value.kind
 
 
