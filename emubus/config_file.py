@@ -49,6 +49,7 @@ from .broker.limits import (
     validate_subscription,
     validate_topic,
 )
+from .broker.rules import FilterError, compile_action, compile_filter
 from .json_text import JsonTextError, Node, parse_json
 
 _T = TypeVar("_T")
@@ -373,6 +374,15 @@ class _Reader:
             action = parts["SqlExpression"].optional_text()
         rule = RuleDescription(members["Name"].text(), self.filter(members["Properties"], places), action)
         _refuse(validate_rule(rule, self.limits), cursor, places, self.limits)
+        try:
+            compile_filter(rule.filter)
+        except FilterError as error:
+            places.get("SqlExpression", cursor).fail(f"can't be used: {error.description}")
+        try:
+            if action is not None:
+                compile_action(action, statements_max=self.limits.action_statements_max)
+        except FilterError as error:
+            places["Action"].fail(f"can't be used: {error.description}")
         return rule
 
     def filter(self, cursor: _Cursor, places: dict[str, _Cursor]) -> Filter:

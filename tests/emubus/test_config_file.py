@@ -452,6 +452,19 @@ def test_a_file_that_is_wrong_is_told_where_and_why(text: str, expected: str) ->
     assert complaint(text) == f"Config.json:1: {expected}"
 
 
+@pytest.mark.parametrize(
+    ("properties", "place"),
+    [
+        ({"FilterType": "Sql", "SqlFilter": {"SqlExpression": "amount >> 3"}}, "SqlFilter.SqlExpression"),
+        ({"FilterType": "True", "Action": {"SqlExpression": "SET = 1"}}, "Action.SqlExpression"),
+    ],
+)
+def test_sql_that_does_not_parse_is_told_with_its_place(properties: dict[str, object], place: str) -> None:
+    text = complaint(rule_config(**properties))
+    assert f"{place} can't be used: " in text
+    assert "(line 1, column " in text
+
+
 def test_duplicate_names_of_subscriptions_and_rules_are_refused() -> None:
     subscriptions = [{"Name": "s"}, {"Name": "S"}]
     assert "another subscription of this topic" in complaint(
