@@ -118,6 +118,12 @@ class Driver:
             rows = view.scan(DUE, b"", DUE_KEY.pack(self.now + 1, 0, 0, 0), 1 << 20)
         return [(at, what, number) for at, _, what, number in (DUE_KEY.unpack(key) for key, _ in rows)]
 
+    def rows_left(self) -> dict[str, int]:
+        """How many rows each table holds; `due` is left out, its rows go when they are due."""
+        with self.store.view() as view:
+            counts = {table: len(view.scan(table, b"", b"\xff" * 30, 1 << 20)) for table in TABLES if table != DUE}
+        return {table: count for table, count in counts.items() if count}
+
     # ---- the usual commands, with their answers
 
     def send(self, *data: bytes) -> BrokerError | None:

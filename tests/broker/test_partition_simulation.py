@@ -6,9 +6,9 @@ its parameter; a seed that failed once is added to `SEEDS_THAT_FAILED`.
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -16,11 +16,14 @@ from emubus.broker.address import SubQueue
 from emubus.broker.commands import (
     AcceptSession,
     CancelScheduled,
+    Clear,
+    Command,
     Commit,
     DeleteMessages,
     Delivery,
     ExpireLocks,
     FallDue,
+    Forwarded,
     GetSessionState,
     ListSessions,
     Peek,
@@ -33,6 +36,7 @@ from emubus.broker.commands import (
     SessionGrant,
     SetSessionState,
     Settle,
+    Take,
     TakeDeferred,
     TakeFromSession,
     Taken,
@@ -41,6 +45,7 @@ from emubus.broker.description import QueueDescription
 from emubus.broker.errors import BrokerError
 from emubus.broker.message import parse_message
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
+from emubus.broker.records import Record
 
 from .driving import Driver, encoded
 from .model import SEEN, Model
@@ -93,6 +98,7 @@ class Simulation:
         self.numbers: dict[str, int] = {}  # by name, the last known sequence number
         self.grants: dict[str, int] = {}
         self.named = 0
+        self.forwarded_number = 0
 
     def step(self) -> None:
         action = self.random.choice(self.actions())
@@ -106,14 +112,28 @@ class Simulation:
 
     def refused(self) -> None:
         """A commit that the store refuses: nothing has happened, all locks and holdings are gone."""
-        before = copy.deepcopy(self.model)
+        answers: list[Any] = []
+        message = parse_message(self.message(None)[1])
+        token = self.random.choice(list(self.tokens.values()) or [b"\0" * 16])
+        commands: list[Command] = [
+            Send([message], answers.append),
+            Schedule([message], answers.append),
+            Settle(token, self.random.choice(OUTCOMES)(), answers.append),
+            Take(SubQueue.DEAD_LETTER, 2, ReceiveMode.RECEIVE_AND_DELETE, answers.append),
+            Commit([(self.driver.place, Send([message], nothing))], answers.append),
+            DeleteMessages(SubQueue.ACTIVE, 3, self.driver.now + 1, None, answers.append),
+            Forwarded(9, 0, [(1 << 40, Record(message.stored(0, None), 0, 0, 1))], answers.append),
+        ]
+        if self.sessions:
+            name = self.random.choice(NAMES)
+            commands.append(AcceptSession(name, nothing, nothing, answers.append))
+            commands.append(SetSessionState(name, b"lost", answers.append))
         self.driver.refusing = True
-        answers: list[BrokerError | None] = []
-        self.driver.run(Send([parse_message(self.message(None)[1])], answers.append))
+        self.driver.run(self.random.choice(commands))
         self.driver.refusing = False
-        assert isinstance(answers[0], BrokerError)
+        (answer,) = answers
+        assert isinstance(answer.error if isinstance(answer, Taken) else answer, BrokerError)
         self.driver.reopen()
-        self.model = before
         self.model.restart()
         self.grants.clear()
 
@@ -161,6 +181,16 @@ class Simulation:
         if not self.is_duplicate(message_id):
             self.numbers[name] = number
             self.model.schedule(name, self.driver.now, at, session)
+
+    def forwarded(self) -> None:
+        """A message from another entity's outbox; sometimes one that came before, which is dropped."""
+        repeated = self.forwarded_number > 0 and self.random.random() < 0.3
+        self.forwarded_number += 0 if repeated else self.random.randint(1, 3)
+        name, data, session, message_id = self.message(None)
+        record = Record(parse_message(data).stored(self.driver.now, None), self.driver.now, 0, 77)
+        assert self.driver.ask(Forwarded, 8, 2, [(self.forwarded_number, record)]) is None
+        if not repeated and not self.is_duplicate(message_id):
+            self.model.send(name, self.driver.now, None, session)
 
     def cancel(self) -> None:
         scheduled = [item.name for item in self.model.items if item.place == "scheduled"]
@@ -289,7 +319,16 @@ class Simulation:
 
     @property
     def plain_actions(self) -> Sequence[Callable[[], None]]:
-        rare = (self.schedule, self.cancel, self.commit, self.take_deferred, self.renew, self.peek, self.delete)
+        rare = (
+            self.schedule,
+            self.forwarded,
+            self.cancel,
+            self.commit,
+            self.take_deferred,
+            self.renew,
+            self.peek,
+            self.delete,
+        )
         return (*[self.send] * 6, *[self.take] * 5, *[self.settle] * 8, *rare, self.pass_time, self.restart)
 
     @property
@@ -309,4 +348,7 @@ def test_a_partition_behaves_like_the_plain_model(seed: int) -> None:
         if number % 250 == 0:
             simulation.driver.check()
     simulation.driver.check()
+    while simulation.driver.ask(Clear, 37):
+        simulation.driver.check()
+    assert simulation.driver.rows_left() == {}
     assert simulation.named > COMMANDS_PER_SEED / 10
