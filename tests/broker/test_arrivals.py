@@ -367,6 +367,15 @@ async def test_an_idle_queue_is_deleted(clock: Clock) -> None:
     await broker.stop()
 
 
+async def test_looking_into_a_queue_keeps_it_from_being_idle(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("q", auto_delete_on_idle_ms=300_000), clock=clock)
+    clock.advance(200_000)
+    await broker.peek("q", 0, 1, 1 << 20)
+    clock.advance(200_000)
+    assert broker.entity("q") is not None
+    await broker.stop()
+
+
 async def test_changing_the_status_detaches_the_links(clock: Clock) -> None:
     broker = open_broker(QueueDescription("q"), clock=clock)
     gone: list[BrokerError] = []

@@ -61,7 +61,8 @@ def test_an_idle_client_is_still_connected(sdk: Sdk, queue: str, server: EmubusS
     assert (message.body, message.delivery_count) == ("x", 0)
 
 
-@only_clients("javascript")
+@pytest.mark.timeout(300)  # ten Java programs start on a machine that is busy with other tests
+@only_clients("javascript", "java")
 @partitioned_only
 def test_ten_connections_work_side_by_side(sdk: Sdk, queue: str, start: Callable[[str], DriverProcess]) -> None:
     clients = [Sdk(start(sdk.name)) for _ in range(MANY)]
