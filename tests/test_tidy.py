@@ -97,7 +97,7 @@ def test_no_module_is_dead() -> None:
 
 
 def test_tests_do_not_sleep_or_skip() -> None:
-    pattern = re.compile(r"\b(time|asyncio)\.sleep\((?!0\))|pytest\.skip|mark\.skip|mark\.xfail|importorskip")
+    pattern = re.compile(r"\b(time|asyncio)\.sleep\(|pytest\.skip|mark\.skip|mark\.xfail|importorskip")
     found = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in python_files()

@@ -39,6 +39,15 @@ def open_broker(
     return broker
 
 
+async def loop_turns(count: int = 1) -> None:
+    """Let everything that is ready on the event loop run, `count` times over. No time passes."""
+    loop = asyncio.get_running_loop()
+    for _ in range(count):
+        turn: asyncio.Future[None] = loop.create_future()
+        loop.call_soon(turn.set_result, None)
+        await turn
+
+
 async def send(broker: Broker, address: str, data: bytes, *, batch: bool = False) -> None:
     """Send one delivery; raises the BrokerError that it was refused with."""
     answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, DeadLetter
 
 from .driving import decoded, encoded, read
-from .namespace import Receiver, open_broker, send
+from .namespace import Receiver, loop_turns, open_broker, send
 
 START = 1_800_000_000_000
 
@@ -51,8 +50,7 @@ def queue(request: pytest.FixtureRequest) -> QueueDescription:
 
 async def settle_down() -> None:
     """Let workers and forwarders finish what they have begun; nothing here waits for real time."""
-    for _ in range(200):
-        await asyncio.sleep(0)
+    await loop_turns(200)
 
 
 # ---- schedule

@@ -16,7 +16,7 @@ from emubus.broker.outcomes import Complete
 from emubus.broker.router import partition_for_key
 
 from .driving import decoded, encoded
-from .namespace import Receiver, open_broker, per_partition, send
+from .namespace import Receiver, loop_turns, open_broker, per_partition, send
 
 OUT = (2, 7, 11)
 QUEUE = QueueDescription("p", enable_partitioning=True)
@@ -165,8 +165,7 @@ async def test_p18_a_slow_store_answers_later(clock: Clock) -> None:
     for index in range(16):
         broker.begin_outage(index, Outage(OutageKind.SLOW, delay_ms=2_000))
     sending = asyncio.create_task(send(broker, "p", encoded()))
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await loop_turns(100)
     assert not sending.done()
     clock.advance(2_000)
     await sending

@@ -17,7 +17,7 @@ from emubus.broker.links import SessionConsumer, SessionWait
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
 
 from .driving import decoded, encoded
-from .namespace import WAIT_S, Receiver, open_broker, send
+from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send
 
 START = 1_800_000_000_000
 LOCK_MS = 30_000
@@ -112,7 +112,7 @@ async def test_new_messages_of_a_held_session_go_to_its_holder(clock: Clock, que
     holder = Holder(broker, "a")
     await holder.accepted()
     waiting = asyncio.create_task(holder.receive(3))
-    await asyncio.sleep(0)
+    await loop_turns()
     await fill(broker, "a", "b")
     assert bodies(await waiting) == ["a0", "a1", "a2"]
     await broker.stop()
@@ -154,7 +154,7 @@ async def test_waiting_for_a_session_ends_exactly_at_its_timeout(clock: Clock, q
     broker = open_broker(queue, clock=clock)
     holder = Holder(broker, None, timeout_ms=5_000)
     clock.advance(4_999)
-    await asyncio.sleep(0)
+    await loop_turns()
     assert not holder.answer.done()
     clock.advance(1)
     with pytest.raises(BrokerError) as refused:
@@ -166,8 +166,7 @@ async def test_waiting_for_a_session_ends_exactly_at_its_timeout(clock: Clock, q
 async def test_who_waits_gets_the_session_of_the_next_message(clock: Clock, queue: QueueDescription) -> None:
     broker = open_broker(queue, clock=clock)
     holders = [Holder(broker, None) for _ in range(3)]
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await loop_turns(50)
     await fill(broker, "a", "b", each=1)
     assert [(await holder.accepted()).session_id for holder in holders[:2]] == ["a", "b"]
     assert not holders[2].answer.done()
