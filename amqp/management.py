@@ -1,7 +1,7 @@
 """The `$management` node of an entity: one table of operations, one table of statuses [wire 7].
 
 Knows the envelope of a response, and what an operation takes to be allowed. Refuses to know what the operations do:
-`operations_messages`, `operations_sessions` and `operations_rules` do. A new operation is a function and a row.
+the `operations_…` modules do. A new operation is a function and a row.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ..broker.access import Right
 from ..broker.encoding import Int, Symbol
 from ..broker.errors import BrokerError, Condition
 from . import operations_messages as messages
+from . import operations_partitions as partitions
 from . import operations_rules as rules
 from . import operations_sessions as sessions
 from .operations import EMPTY_BODY, Body, Context, Operation, Result
@@ -65,6 +66,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "com.microsoft:add-rule": Operation(rules.add_rule, Right.LISTEN),
     "com.microsoft:remove-rule": Operation(rules.remove_rule, Right.LISTEN),
     "com.microsoft:enumerate-rules": Operation(rules.enumerate_rules, Right.LISTEN),
+    "emubus:get-partitions": Operation(partitions.get_partitions, Right.LISTEN),
+    "emubus:delete-messages-before": Operation(partitions.delete_messages_before, Right.LISTEN),
 }
 
 

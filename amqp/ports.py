@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ..broker.commands import Delivery, ReceiveMode
+from ..broker.commands import Delivery, Extent, ReceiveMode
 from ..broker.description import RuleDescription
 from ..broker.errors import BrokerError
 from ..broker.outcomes import Outcome
@@ -189,6 +189,14 @@ class BrokerPort(Protocol):
 
     async def delete_messages(self, address: str, count: int, before_at: int, session_id: str | None = None) -> int:
         """Delete the oldest messages; how many it were."""
+        ...
+
+    async def extents(self, address: str) -> list[Extent | None]:
+        """Where each partition begins and ends; None for one that can't be reached."""
+        ...
+
+    async def delete_before(self, address: str, partition_id: int, number: int, count: int) -> int:
+        """Delete messages of a partition below a sequence number; how many it were."""
         ...
 
     async def renew_session(self, address: str, session_id: str) -> int:

@@ -19,7 +19,7 @@ from .address import Address, SubQueue, parse_address
 from .administration import Administration
 from .catalog import Catalog, Entry
 from .clock import Clock
-from .commands import Delivery, GetSessionState, ReceiveMode, RenewSession, SetSessionState
+from .commands import Delivery, Extent, GetSessionState, ReceiveMode, RenewSession, SetSessionState
 from .description import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
 from .entity import RECEIVE_REFUSED, SEND_REFUSED, Entity, EntityPartition
 from .errors import BrokerError, Condition
@@ -264,6 +264,17 @@ class Broker:
         return await entity.delete_messages(
             parsed.sub_queue, min(count, self.limits.messages_per_delete_max), before_at, session_id
         )
+
+    async def extents(self, address: str) -> list[Extent | None]:
+        """Where each partition of an entity or sub-queue begins and ends; None for one that can't be reached now."""
+        entity, parsed = self._receivable(address)
+        return await entity.extents(parsed.sub_queue)
+
+    async def delete_before(self, address: str, partition_id: int, number: int, count: int) -> int:
+        """Delete available messages of a partition below a sequence number, at most `count`; how many it were."""
+        entity, parsed = self._receivable(address)
+        count = min(count, self.limits.messages_per_range_delete_max)
+        return await entity.delete_before(parsed.sub_queue, partition_id, number, count)
 
     async def renew_session(self, address: str, session_id: str) -> int:
         """Start a session's lock duration anew: its new end (Unix ms); BrokerError (session-lock-lost)."""

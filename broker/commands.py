@@ -19,7 +19,7 @@ from .address import SubQueue
 from .errors import BrokerError
 from .message import Message
 from .outcomes import Outcome
-from .records import Counters, Record
+from .records import SEQUENCE_NUMBER_MAX, Counters, Record
 
 Done = Callable[[BrokerError | None], None]
 
@@ -270,6 +270,25 @@ class Peek(Answered):
     reply: Callable[[list[tuple[int, bytes]] | BrokerError], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a partition has of a sub-queue: the lowest sequence number that is there, the next one that will be given
+    (the same when it is empty), and how many messages are there, scheduled ones not counted."""
+
+    partition_id: int
+    first_sequence_number: int
+    next_sequence_number: int
+    message_count: int
+
+
+@dataclass(slots=True)
+class Measure(Answered):
+    """Tell the `Extent` of a sub-queue."""
+
+    sub_queue: SubQueue
+    reply: Callable[[Extent | BrokerError], None]
+
+
 @dataclass(slots=True)
 class TakeDeferred(Answered):
     """Hand over the deferred messages with these sequence numbers; all of them or an error."""
@@ -283,13 +302,17 @@ class TakeDeferred(Answered):
 
 @dataclass(slots=True)
 class DeleteMessages(Answered):
-    """Delete up to `count` available messages enqueued before `before_at`, oldest first; `reply` gets how many."""
+    """Delete up to `count` available messages enqueued before `before_at`, oldest first; `reply` gets how many.
+
+    With `before_number` only those with a lower sequence number.
+    """
 
     sub_queue: SubQueue
     count: int
     before_at: int
     session_id: str | None
     reply: Callable[[int | BrokerError], None]
+    before_number: int = SEQUENCE_NUMBER_MAX
 
 
 @dataclass(slots=True)
@@ -375,6 +398,7 @@ Command = (
     | Settle
     | Renew
     | Peek
+    | Measure
     | TakeDeferred
     | DeleteMessages
     | Commit

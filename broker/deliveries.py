@@ -9,7 +9,19 @@ from collections.abc import Iterator, Sequence
 
 from . import sentences
 from .address import SubQueue
-from .commands import DeleteMessages, Delivery, Peek, ReceiveMode, Step, Take, TakeDeferred, TakeFromSession, Taken
+from .commands import (
+    DeleteMessages,
+    Delivery,
+    Extent,
+    Measure,
+    Peek,
+    ReceiveMode,
+    Step,
+    Take,
+    TakeDeferred,
+    TakeFromSession,
+    Taken,
+)
 from .ids import new_lock_token
 from .line import Reader
 from .locks import Lock, Place
@@ -133,6 +145,18 @@ class Deliveries:
                 break
         step.effects.append((command.reply, answer))
 
+    def measure(self, command: Measure, now: int, view: Reader, step: Step) -> None:
+        """Tell where a sub-queue begins and ends."""
+        del now
+        state = self._state
+        homes = [home for home in PEEK_HOMES[command.sub_queue] if state.counters.messages[home]]
+        found = [next(self._home_rows(home, 0, view, 1), None) for home in homes]
+        firsts = [each[0] for each in found if each is not None]
+        following = state.rows.next_number()
+        count = sum(state.counters.messages[home] for home in homes if home is not Home.SCHEDULED)
+        extent = Extent(state.partition_id or 0, min(firsts, default=following), following, count)
+        step.effects.append((command.reply, extent))
+
     def delete(self, command: DeleteMessages, now: int, view: Reader, step: Step) -> None:
         """Delete the oldest available messages that were enqueued before an instant."""
         del now
@@ -140,7 +164,7 @@ class Deliveries:
         line = state.lines[command.sub_queue]
         deleted = 0
         for number, row in self._home_rows(line.home, 0, view):
-            if deleted == command.count:
+            if deleted == command.count or number >= command.before_number:
                 break
             record = Record.unpack(row)
             if number in state.locks.by_number or record.enqueued_at >= command.before_at:

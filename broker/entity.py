@@ -19,7 +19,9 @@ from .commands import (
     DeleteMessages,
     Delivery,
     Done,
+    Extent,
     ListSessions,
+    Measure,
     Peek,
     ReceiveMode,
     Renew,
@@ -299,6 +301,23 @@ class Entity:
             )
         ask = partial(DeleteMessages, sub_queue, count, before_at, session_id)
         return int(await self.partitions[0].request(ask))
+
+    async def extents(self, sub_queue: SubQueue) -> list[Extent | None]:
+        """What each partition has of a sub-queue; None for those that can't be reached."""
+        return [
+            await place.request(partial(Measure, sub_queue)) if place.worker.available else None
+            for place in self.partitions
+        ]
+
+    async def delete_before(self, sub_queue: SubQueue, partition_id: int, number: int, count: int) -> int:
+        """Delete up to `count` available messages of a partition with a sequence number below `number`; how many."""
+        if not 0 <= partition_id < len(self.partitions):
+            raise BrokerError(
+                Condition.ARGUMENT_OUT_OF_RANGE,
+                f"'{self.path}' has no partition {partition_id}: it has {len(self.partitions)}, counted from 0.",
+            )
+        ask = partial(DeleteMessages, sub_queue, count, SEQUENCE_NUMBER_MAX, None, before_number=number)
+        return int(await self.partitions[partition_id].request(lambda reply: ask(reply=reply)))
 
     @property
     def requires_session(self) -> bool:

@@ -124,6 +124,7 @@ class Limits:
     receives_per_entity_max: int = 5_000
     messages_per_transaction_max: int = 100
     messages_per_delete_max: int = 500
+    messages_per_range_delete_max: int = 4_000
     forward_hops_max: int = FORWARD_HOPS_MAX
 
     # Texts.

@@ -35,6 +35,10 @@ class Rows:
         counters.next_counter = counter + 1
         return self.number_base | (counter & COUNTER_MASK)
 
+    def next_number(self) -> int:
+        """The sequence number that `new_number` would give."""
+        return self.number_base | (self.counters.next_counter & COUNTER_MASK)
+
     def put(self, home: Home, number: int, row: bytes, step: Step) -> None:
         """Store a message that was not there."""
         step.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))

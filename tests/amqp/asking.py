@@ -75,7 +75,8 @@ class Asker:
         self.frames += wire.attach_sender(address, REQUESTS)
 
     async def __call__(self, operation: str, body: object, state: object = None) -> Answer:
-        data = request({"operation": f"com.microsoft:{operation}"}, body)
+        name = operation if ":" in operation else f"com.microsoft:{operation}"
+        data = request({"operation": name}, body)
         parts = [data[start : start + FRAME_BYTES] for start in range(0, len(data), FRAME_BYTES)]
         for part in parts:
             more = part is not parts[-1]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emubus.broker.commands import Delivery, ReceiveMode
+from emubus.broker.commands import Delivery, Extent, ReceiveMode
 from emubus.broker.description import RuleDescription
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Outcome
@@ -181,6 +181,14 @@ class FakeVerbs:
 
     async def delete_messages(self, address: str, count: int, before_at: int, session_id: str | None = None) -> int:
         self.calls.append(("delete", address, count, before_at, session_id))
+        return min(count, self.deletable)
+
+    async def extents(self, address: str) -> list[Extent | None]:
+        self.calls.append(("extents", address))
+        return [Extent(0, 3, 8, 5), None, Extent(2, (2 << 48) + 1, (2 << 48) + 1, 0)]
+
+    async def delete_before(self, address: str, partition_id: int, number: int, count: int) -> int:
+        self.calls.append(("delete before", address, partition_id, number, count))
         return min(count, self.deletable)
 
     async def renew_session(self, address: str, session_id: str) -> int:

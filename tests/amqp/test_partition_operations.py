@@ -1,0 +1,49 @@
+"""The operations of `$management` on partitions: what goes in, and the exact AMQP types of what comes out."""
+
+from __future__ import annotations
+
+import pytest
+
+from emubus.broker.encoding import Int, Long
+
+from .asking import Asker
+from .wire import Wire
+
+
+@pytest.fixture
+async def ask(wire: Wire) -> Asker:
+    return Asker(wire)
+
+
+async def test_partitions_are_told_with_their_extents_and_those_out_of_reach_by_number(ask: Asker) -> None:
+    answer = await ask("emubus:get-partitions", {})
+    assert (answer.status, answer.condition) == (200, None)
+    empty = (2 << 48) + 1
+    assert answer.body == {
+        "partitions": [
+            {"partition-id": 0, "first-sequence-number": 3, "next-sequence-number": 8, "message-count": 5},
+            {"partition-id": 2, "first-sequence-number": empty, "next-sequence-number": empty, "message-count": 0},
+        ],
+        "unavailable-partitions": [1],
+    }
+    types = {name: type(value) for name, value in answer.body["partitions"][0].items()}
+    assert types.pop("partition-id") is Int
+    assert set(types.values()) == {Long}
+    assert type(answer.body["unavailable-partitions"][0]) is Int
+
+
+async def test_deleting_below_a_number_tells_how_many_it_were(ask: Asker) -> None:
+    ask.wire.broker.deletable = 3
+    body = {"partition-id": Int(2), "sequence-number-before": Long(2 << 48), "message-count": Int(100)}
+    answer = await ask("emubus:delete-messages-before", body)
+    assert (answer.status, answer.body) == (200, {"message-count": 3})
+    assert ask.wire.broker.calls == [("delete before", "q", 2, 2 << 48, 100)]
+
+
+@pytest.mark.parametrize("missing", ["partition-id", "sequence-number-before", "message-count"])
+async def test_deleting_below_a_number_names_the_field_that_is_missing(ask: Asker, missing: str) -> None:
+    body: dict[str, object] = {"partition-id": Int(2), "sequence-number-before": Long(9), "message-count": Int(100)}
+    del body[missing]
+    answer = await ask("emubus:delete-messages-before", body)
+    assert (answer.status, answer.condition) == (400, "com.microsoft:argument-error")
+    assert missing in answer.description

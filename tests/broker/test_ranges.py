@@ -1,0 +1,117 @@
+"""What a reader by ranges needs of the broker: where partitions begin and end, and deletion below a number."""
+
+from __future__ import annotations
+
+import pytest
+
+from emubus.broker.clock import Clock
+from emubus.broker.commands import Extent
+from emubus.broker.description import QueueDescription, TopicDescription
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.outcomes import DeadLetter, Defer
+
+from .driving import encoded
+from .namespace import Receiver, open_broker, send
+from .test_arrivals import bodies, later
+
+ID_0, ID_3 = 0, 3 << 48
+
+
+async def test_an_empty_partition_begins_where_it_ends() -> None:
+    broker = open_broker(QueueDescription("q"))
+    assert await broker.extents("q") == [Extent(0, 1, 1, 0)]
+    await send(broker, "q", encoded("x"))
+    assert await broker.extents("q") == [Extent(0, 1, 2, 1)]
+    await Receiver(broker, "q").drain()
+    await broker.stop()
+
+
+async def test_every_partition_tells_its_own_extent() -> None:
+    broker = open_broker(QueueDescription("q", enable_partitioning=True))
+    for number in range(20):
+        await send(broker, "q", encoded(str(number)))
+    extents = await broker.extents("q")
+    assert [each.partition_id for each in extents if each is not None] == list(range(16))
+    assert sum(each.message_count for each in extents if each is not None) == 20
+    for index, each in enumerate(extents):
+        assert each is not None
+        assert each.first_sequence_number == (index << 48) + 1
+        assert each.next_sequence_number == each.first_sequence_number + each.message_count
+    await broker.stop()
+
+
+async def test_locked_and_deferred_messages_count_and_scheduled_ones_do_not() -> None:
+    clock = Clock(start_at=1_800_000_000_000, frozen=True)
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    for number in range(3):
+        await send(broker, "q", encoded(str(number)))
+    receiver = Receiver(broker, "q")
+    first, _ = await receiver.receive(2)
+    await receiver.settle(first, Defer())
+    await broker.schedule("q", [later(clock, 60_000)])
+    assert await broker.extents("q") == [Extent(0, 1, 5, 3)]
+    await broker.stop()
+
+
+async def test_dead_letters_have_an_extent_of_their_own_in_the_order_of_their_burial() -> None:
+    broker = open_broker(QueueDescription("q"))
+    for number in range(3):
+        await send(broker, "q", encoded(str(number)))
+    receiver = Receiver(broker, "q")
+    deliveries = await receiver.receive(3)
+    for delivery in reversed(deliveries):
+        await receiver.settle(delivery, DeadLetter(None, None, {}))
+    assert await broker.extents("q/$DeadLetterQueue") == [Extent(0, 4, 7, 3)]
+    assert bodies(await Receiver(broker, "q/$deadletterqueue").drain()) == ["2", "1", "0"]
+    await broker.stop()
+
+
+async def test_a_partition_that_cannot_be_reached_has_no_extent() -> None:
+    broker = open_broker(QueueDescription("q", enable_partitioning=True))
+    broker.begin_outage(3, Outage(OutageKind.DOWN))
+    extents = await broker.extents("q")
+    assert [index for index, each in enumerate(extents) if each is None] == [3]
+    await broker.stop()
+
+
+async def test_messages_below_a_number_are_deleted_and_no_others() -> None:
+    broker = open_broker(QueueDescription("q", enable_partitioning=True))
+    for number in range(64):
+        await send(broker, "q", encoded(str(number)))
+    assert await broker.delete_before("q", 3, ID_3 + 3, 100) == 2
+    assert await broker.delete_before("q", 3, ID_3 + 3, 100) == 0
+    assert await broker.delete_before("q", 0, ID_0 + 100, 1) == 1
+    extents = await broker.extents("q")
+    assert extents[3] == Extent(3, ID_3 + 3, ID_3 + 5, 2)
+    assert extents[0] == Extent(0, 2, 5, 3)
+    assert sum(each.message_count for each in extents if each is not None) == 61
+    await broker.stop()
+
+
+async def test_what_a_receiver_holds_is_not_deleted() -> None:
+    broker = open_broker(QueueDescription("q"))
+    for number in range(3):
+        await send(broker, "q", encoded(str(number)))
+    receiver = Receiver(broker, "q")
+    held = await receiver.receive(1)
+    assert bodies(held) == ["0"]
+    assert await broker.delete_before("q", 0, 100, 100) == 2
+    assert await broker.extents("q") == [Extent(0, 1, 4, 1)]
+    await broker.stop()
+
+
+async def test_a_partition_that_is_not_there_is_out_of_range() -> None:
+    broker = open_broker(QueueDescription("q"))
+    with pytest.raises(BrokerError, match="'q' has no partition 1: it has 1, counted from 0") as refused:
+        await broker.delete_before("q", 1, 5, 5)
+    assert refused.value.condition is Condition.ARGUMENT_OUT_OF_RANGE
+    await broker.stop()
+
+
+async def test_a_topic_itself_has_no_extents() -> None:
+    broker = open_broker()
+    broker.administration.create(TopicDescription("t"))
+    with pytest.raises(BrokerError, match="Nothing can be received from the topic 't' itself"):
+        await broker.extents("t")
+    await broker.stop()
