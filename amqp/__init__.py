@@ -11,7 +11,7 @@ Proton is a sans-I/O engine here (bytes in, events out, bytes out); its reactor 
 limits of entities are the broker's: links map deliveries to lock tokens and back, nothing more (R5, R9).
 """
 
+from .face import AmqpFace
 from .limits import Limits
-from .listener import AmqpListener
 
-__all__ = ["AmqpListener", "Limits"]
+__all__ = ["AmqpFace", "Limits"]

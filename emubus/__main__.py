@@ -1,4 +1,4 @@
-"""The command line: `emubus serve`, `check`, `route`, `health`.
+"""The command line: `emubus serve`, `check`, `route`, `ca`, `health`.
 
 Knows arguments and exit codes: 0 is well, 1 is "it did not work", 2 is "that cannot be meant" with one line on
 stderr. Refuses to know what the commands do; each imports what it needs when it runs, so that `--version` and the
@@ -80,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
         _add_option(route, name)
     route.set_defaults(command=_route)
 
+    authority = commands.add_parser("ca", help="print the development CA's file, and how each client trusts it")
+    _add_option(authority, "data")
+    authority.set_defaults(command=_ca)
+
     health = commands.add_parser("health", help="ask a running server whether it is well; exit code 0 or 1")
     for name in ("host", "http_port"):
         _add_option(health, name)
@@ -120,6 +124,19 @@ def _check(parsed: argparse.Namespace) -> int:
     from .server import check_data
 
     return check_data(directory)
+
+
+def _ca(parsed: argparse.Namespace) -> int:
+    from .tls import TlsError, ca_file, make_authority, trust_lines
+
+    path = ca_file(read_option(OPTIONS_BY_NAME["data"], {"data": parsed.data}))
+    try:
+        make_authority(path.parent)  # so that clients can be set up before the server's first start
+    except TlsError as error:
+        sys.stderr.write(f"emubus: error: {error}\n")
+        return EXIT_FAILED
+    sys.stdout.write("\n".join(trust_lines(path)) + "\n")
+    return EXIT_OK
 
 
 def _route(parsed: argparse.Namespace) -> int:

@@ -38,6 +38,13 @@ class Auth(StrEnum):
     SAS = "sas"
 
 
+class Tls(StrEnum):
+    """Which certificate the server has, unless files are named: none, or one of its own development CA."""
+
+    OFF = "off"
+    DEV = "dev"
+
+
 class LogFormat(StrEnum):
     """How log lines look: for people, or one JSON object per line."""
 
@@ -76,6 +83,12 @@ class Config:
     http_port: int = 5300
     auth: Auth = Auth.NONE
     keys: tuple[SharedKey, ...] = ()
+    tls: Tls = Tls.OFF
+    tls_dir: Path = Path("emubus-data")
+    """Where the development CA is kept: the data folder, also for a server that keeps no messages."""
+    tls_files: tuple[Path, Path] | None = None
+    """Certificate and key of the user."""
+    more_ports: tuple[int, ...] = ()
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO
     failpoint: Failpoint | None = None
@@ -94,6 +107,13 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text[:6]) <= 65535):
         raise ValueError("0 to 65535 (0 takes a free port)")
     return int(text)
+
+
+def _ports(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(_port(part.strip()) for part in text.split(","))
+    except ValueError:
+        raise ValueError("ports from 0 to 65535, separated by commas") from None
 
 
 def _non_empty(text: str) -> str:
@@ -190,6 +210,21 @@ OPTIONS: Final = (
         "KEY",
         f"with --auth sas: the key of {DEFAULT_KEY_NAME}; default: as in Config.json, else {DEFAULT_KEY}",
     ),
+    Option(
+        "tls",
+        _one_of(Tls),
+        "|".join(Tls),
+        "answer TLS too, on every port; dev: with a certificate of a CA made once and kept in the data folder",
+        Tls.OFF,
+    ),
+    Option("tls_cert", Path, "FILE", "answer TLS too, with this certificate (PEM, with its chain)"),
+    Option("tls_key", Path, "FILE", "the certificate's key (PEM)"),
+    Option(
+        "tls_port",
+        _ports,
+        "PORT,…",
+        "further ports, for clients that insist on one: 443 for Java's admin client, 5671 for AMQP in TLS",
+    ),
     Option("log_format", _one_of(LogFormat), "|".join(LogFormat), "log for people or for programs", LogFormat.CONSOLE),
     Option("log_level", _one_of(LogLevel), "|".join(LogLevel), "the least important lines to log", LogLevel.INFO),
     Option(
@@ -235,6 +270,10 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         http_port=values["http_port"],
         auth=values["auth"],
         keys=_keys(from_file.keys, values["sas_key"]),
+        tls=values["tls"],
+        tls_dir=data_dir,
+        tls_files=_tls_files(values),
+        more_ports=values["tls_port"] or (),
         log_format=values["log_format"],
         log_level=values["log_level"],
         failpoint=values["failpoint"],
@@ -308,6 +347,15 @@ def _keys(from_file: tuple[SharedKey, ...], sas_key: str | None) -> tuple[Shared
     return tuple(
         replace(root, rights=key.rights) if here else key for key, here in zip(from_file, is_root, strict=True)
     )
+
+
+def _tls_files(values: Mapping[str, Any]) -> tuple[Path, Path] | None:
+    certificate, key = values["tls_cert"], values["tls_key"]
+    if (certificate is None) != (key is None):
+        raise ConfigError("--tls-cert and --tls-key go together: a certificate and its key")
+    if certificate is not None and values["tls"] is Tls.DEV:
+        raise ConfigError("--tls dev makes a certificate of its own: leave out --tls-cert and --tls-key")
+    return None if certificate is None else (certificate, key)
 
 
 def _notes(variables: Mapping[str, str]) -> list[str]:

@@ -9,26 +9,29 @@ import asyncio
 import contextlib
 import gc
 import signal
+import ssl
 import sys
 from pathlib import Path
 
 import structlog
 import uvloop
 
-from .amqp import AmqpListener
+from .amqp import AmqpFace
 from .broker.access import Access
 from .broker.broker import Broker
 from .broker.catalog import CATALOG_TABLES, Catalog, CatalogError
 from .broker.check import check_data_folder
 from .broker.clock import Clock
 from .broker.description import QueueDescription, SubscriptionDescription, TopicDescription, Topology
-from .broker.http import HttpServer
+from .broker.http import HttpFace, Services
 from .broker.records import TABLES
 from .broker.sentences import AUTHORITY
-from .config import Auth, Config
+from .config import Auth, Config, Tls
+from .doors import Doors
 from .failpoint import failpoint_hook
 from .logging import announce_ready
 from .storage import Durability, Store, StoreError, open_store
+from .tls import FOLDER, TlsError, ca_file, context_from_files, development_context
 
 STOP_TIMEOUT_S = 4.0
 EXIT_OK, EXIT_FAILED, EXIT_BAD_CONFIG = 0, 1, 2
@@ -49,6 +52,14 @@ class StartError(Exception):
         self.exit_code = exit_code
 
 
+class Hasty(asyncio.Protocol):
+    """A client that speaks AMQP before there is a broker: it is cut, and tries again."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """End it."""
+        transport.close()
+
+
 class Server:
     """One emubus: after `await start()` its ports are bound, `await stop()` leaves nothing running."""
 
@@ -57,9 +68,19 @@ class Server:
         self.clock = clock or Clock()
         self.amqp_port = config.amqp_port
         self.http_port = config.http_port
+        self.more_ports = config.more_ports
         self.ready = False
         self._cleanup = contextlib.AsyncExitStack()
         self._broker: Broker | None = None
+        self._amqp: AmqpFace | None = None
+        self._http: HttpFace | None = None
+        self._doors: Doors | None = None
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """What it listens on, by name."""
+        more = {f"more {number}": port for number, port in enumerate(self.more_ports, 1)}
+        return {"amqp": self.amqp_port, "http": self.http_port, **more}
 
     @property
     def broker(self) -> Broker:
@@ -72,9 +93,9 @@ class Server:
         """Open the stores, merge the configuration, bind the ports; StartError (and nothing left open) if it can't."""
         try:
             await self._start()
-        except (StoreError, CatalogError, OSError) as error:
+        except (StoreError, CatalogError, TlsError, OSError) as error:
             await self.stop()
-            bad_config = isinstance(error, CatalogError)
+            bad_config = isinstance(error, CatalogError | TlsError)
             raise StartError(str(error), EXIT_BAD_CONFIG if bad_config else EXIT_FAILED) from error
         except BaseException:
             await self.stop()
@@ -83,22 +104,54 @@ class Server:
     async def stop(self) -> None:
         """Stop listening, let commits end, close the stores."""
         self.ready = False
+        if self._doors is not None:
+            await self._doors.stop()
         await self._cleanup.aclose()
 
     async def _start(self) -> None:
         config = self.config
-        http = HttpServer(config.host, config.http_port, lambda: self.ready)
-        self._cleanup.push_async_callback(http.stop)
-        self.http_port = await http.start()  # first, so that /health answers 503 while the rest starts
+        self._http = await self._open_http(None)
+        self._doors = doors = Doors(self._new_amqp, self._new_http, self._tls_context())
+        self.http_port = doors.listen(config.host, config.http_port)  # first: /health answers 503 while the rest starts
         self._broker = self._open_broker()
         self._cleanup.callback(self.clock.close)
         self._broker.start(config.topology, only_if_new=config.config_file is None)
         self._cleanup.push_async_callback(self._broker.stop)
         access = Access(config.keys, verify=config.auth is Auth.SAS, authority=AUTHORITY)
-        amqp = AmqpListener(self._broker, access, self.clock, config.host, config.amqp_port)
-        self._cleanup.push_async_callback(amqp.stop)
-        self.amqp_port = await amqp.start()
+        self._amqp = AmqpFace(self._broker, access, self.clock)
+        self._cleanup.push_async_callback(self._amqp.stop)
+        ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
+        services = Services(
+            self._broker, access, self.clock, self._is_ready, self._amqp.protocol, lambda: self.ports, ca
+        )
+        self._http = await self._open_http(services)
+        self.amqp_port = doors.listen(config.host, config.amqp_port)
+        self.more_ports = tuple(doors.listen(config.host, port) for port in config.more_ports)
         self.ready = True
+
+    async def _open_http(self, services: Services | None) -> HttpFace:
+        face = HttpFace(self._is_ready, services)
+        self._cleanup.push_async_callback(face.stop)
+        await face.start()
+        return face
+
+    def _is_ready(self) -> bool:
+        return self.ready
+
+    def _new_http(self) -> asyncio.Protocol:
+        assert self._http is not None
+        return self._http.protocol()
+
+    def _new_amqp(self) -> asyncio.Protocol:
+        return self._amqp.protocol() if self._amqp is not None else Hasty()
+
+    def _tls_context(self) -> ssl.SSLContext | None:
+        config = self.config
+        if config.tls_files is not None:
+            return context_from_files(*config.tls_files)
+        if config.tls is Tls.DEV:
+            return development_context(config.tls_dir / FOLDER, [config.host])
+        return None
 
     def _open_broker(self) -> Broker:
         config = self.config

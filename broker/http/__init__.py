@@ -1,5 +1,6 @@
 """The HTTP face of the broker: one aiohttp application over the broker's own verbs; no rule is decided here."""
 
-from .server import HttpServer
+from .server import HttpFace
+from .services import Services
 
-__all__ = ["HttpServer"]
+__all__ = ["HttpFace", "Services"]

@@ -1,37 +1,43 @@
-"""The HTTP listener: one aiohttp application on one port.
+"""The HTTP face as a whole: one aiohttp application, made of parts, without a socket of its own.
 
-Knows how to start and stop it and which parts it is made of; refuses to know what the parts answer.
+Knows which parts there are and in which order their routes are tried. Refuses to know what they answer, and where the
+connections come from: whoever listens asks for a `protocol()` for each.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from aiohttp import web
 
 from .health import add_health
+from .services import Services
+from .websocket import add_websocket
 
 REQUEST_BYTES_MAX = 1 << 20
 STOP_TIMEOUT_S = 1.0
 
 
-class HttpServer:
-    """Serves `host`:`port` (0 picks a free port); `is_ready` says whether the whole emulator is."""
+class HttpFace:
+    """Answers requests between `start` and `stop`; without `services` it is only asked for its health."""
 
-    def __init__(self, host: str, port: int, is_ready: Callable[[], bool]) -> None:
-        self._host = host
-        self._port = port
+    def __init__(self, is_ready: Callable[[], bool], services: Services | None = None) -> None:
         app = web.Application(client_max_size=REQUEST_BYTES_MAX)
         add_health(app, is_ready)
+        if services is not None:
+            add_websocket(app, services.amqp)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_TIMEOUT_S)
 
-    async def start(self) -> int:
-        """Listen; the port. OSError if the address can't be bound."""
+    async def start(self) -> None:
+        """Get ready for connections."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, reuse_address=True)
-        await site.start()
-        return int(self._runner.addresses[0][1])
+
+    def protocol(self) -> asyncio.Protocol:
+        """What a new connection is given to."""
+        assert self._runner.server is not None
+        return self._runner.server()
 
     async def stop(self) -> None:
-        """Close the port and what is connected to it."""
+        """Let requests end, for a moment; then end what is connected."""
         await self._runner.cleanup()

@@ -64,6 +64,10 @@ SETTINGS = {
     "premium_partitions": "4",
     "auth": "sas",
     "sas_key": "secret",
+    "tls": "off",
+    "tls_cert": "/c.pem",
+    "tls_key": "/k.pem",
+    "tls_port": "443,5671",
     "log_format": "json",
     "log_level": "debug",
     "failpoint": "committed:3",
@@ -87,6 +91,9 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         http_port=8080,
         auth=Auth.SAS,
         keys=(SharedKey("RootManageSharedAccessKey", "secret", ALL_RIGHTS),),
+        tls_dir=Path("/d"),
+        tls_files=(Path("/c.pem"), Path("/k.pem")),
+        more_ports=(443, 5671),
         log_format=LogFormat.JSON,
         log_level=LogLevel.DEBUG,
         failpoint=Failpoint("committed", 3),
@@ -192,3 +199,18 @@ def test_the_root_key_is_that_of_the_setting_else_of_the_file_else_microsofts(tm
     assert [key.key for key in load_config({"config": with_root, "sas_key": "set"}, {}).keys] == ["set"]
     assert [key.key for key in load_config({"config": with_other}, {}).keys] == ["SAS_KEY_VALUE", "of-file"]
     assert [key.key for key in load_config({"config": with_other, "sas_key": "set"}, {}).keys] == ["set", "of-file"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"tls_cert": "/c.pem"}, "go together"),
+        ({"tls_key": "/k.pem"}, "go together"),
+        ({"tls": "dev", "tls_cert": "/c.pem", "tls_key": "/k.pem"}, "leave out --tls-cert"),
+        ({"tls_port": "443,x"}, "ports from 0 to 65535, separated by commas"),
+        ({"tls": "yes"}, "off, dev"),
+    ],
+)
+def test_settings_of_tls_that_contradict_each_other_are_refused(settings: dict[str, str | None], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        load_config(settings, {})

@@ -115,22 +115,3 @@ def test_check_of_a_stopped_folder_says_what_it_holds(process: Process, tmp_path
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "sound"
     assert "queue.1: empty" in done.stdout
-
-
-def test_health_says_no_before_the_emulator_is_ready() -> None:
-    from emubus.broker.http import HttpServer
-    from emubus.testing import EmubusServer
-
-    with EmubusServer() as server:
-        starting = HttpServer("127.0.0.1", 0, lambda: False)
-        port = server.run(starting.start())
-        try:
-            with pytest.raises(urllib.request.HTTPError) as answer:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
-            assert answer.value.code == 503
-            assert json.loads(answer.value.read()) == {
-                "status": "unhealthy",
-                "message": "Service not available. Please try after some time.",
-            }
-        finally:
-            server.run(starting.stop())

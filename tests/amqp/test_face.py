@@ -1,12 +1,13 @@
-"""The one place with a real socket: the listener starts, accepts, and ends what it accepted."""
+"""The one place with a real socket: the face takes connections, and ends them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from emubus.amqp import AmqpListener, Limits
+from emubus.amqp import AmqpFace, Limits
 from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
@@ -15,22 +16,36 @@ from emubus.broker.encoding import Uint
 from .fakes import FakeBroker
 from .wire import CLOSE, OPEN, frame, read_frames, sasl_init
 
+Listen = Callable[[AmqpFace], Awaitable[int]]
 
-def listener(**limits: float) -> AmqpListener:
-    return AmqpListener(
+
+def face(**limits: float) -> AmqpFace:
+    return AmqpFace(
         FakeBroker(),
         Access(verify=False),
         Clock(),
-        "127.0.0.1",
-        0,
         limits=Limits(**limits),  # type: ignore[arg-type]
     )
 
 
+@pytest.fixture
+async def listen() -> AsyncIterator[Listen]:
+    """Gives the connections on a port to a face."""
+    servers: list[asyncio.Server] = []
+
+    async def listen(amqp: AmqpFace) -> int:
+        servers.append(await asyncio.get_running_loop().create_server(amqp.protocol, "127.0.0.1", 0))
+        return int(servers[-1].sockets[0].getsockname()[1])
+
+    yield listen
+    for server in servers:
+        server.close()
+
+
 @pytest.mark.parametrize("polite", [True, False])
-async def test_a_stopping_listener_says_why_and_does_not_wait_for_those_who_stay(polite: bool) -> None:
-    amqp = listener(stop_wait_s=60.0 if polite else 0.02)
-    port = await amqp.start()
+async def test_a_stopping_face_says_why_and_does_not_wait_for_those_who_stay(polite: bool, listen: Listen) -> None:
+    amqp = face(stop_wait_s=60.0 if polite else 0.02)
+    port = await listen(amqp)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(SASL_HEADER + sasl_init() + AMQP_HEADER + frame(0, OPEN, ["client", None, Uint(65536)]))
     data = b""
@@ -51,9 +66,9 @@ async def test_a_stopping_listener_says_why_and_does_not_wait_for_those_who_stay
     writer.close()
 
 
-async def test_a_connection_that_has_said_nothing_ends_with_the_listener() -> None:
-    amqp = listener()
-    port = await amqp.start()
+async def test_a_connection_that_has_said_nothing_ends_with_the_face(listen: Listen) -> None:
+    amqp = face()
+    port = await listen(amqp)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET / HTTP/1.1\r\n\r\n")
     assert await reader.read() == SASL_HEADER
@@ -67,5 +82,5 @@ async def test_a_connection_that_has_said_nothing_ends_with_the_listener() -> No
     silent_writer.close()
 
 
-async def test_a_listener_that_was_not_started_can_be_stopped() -> None:
-    await listener().stop()
+async def test_a_face_without_connections_can_be_stopped() -> None:
+    await face().stop()

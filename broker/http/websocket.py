@@ -1,0 +1,154 @@
+"""AMQP over WebSocket [wire 1]: the bytes of an AMQP connection in binary messages, in both directions.
+
+Knows how to make a WebSocket look like a transport to a protocol that is made for sockets. Refuses to know AMQP: the
+protocol comes from a factory. Each `Tunnel` belongs to the request that opened it and ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiohttp import WSMsgType, web
+
+PATHS: Final = ("/$servicebus/websocket", "/$servicebus/websocket/")
+SUBPROTOCOL: Final = "AMQPWSB10"
+MESSAGE_BYTES_MAX: Final = 4 << 20
+"""One WebSocket message from a client: SDKs put at most some AMQP frames of 64 KiB into one."""
+HIGH_WATER_BYTES: Final = 64 << 10
+CLOSE_WAIT_S: Final = 5.0
+
+
+def add_websocket(app: web.Application, amqp: Callable[[], asyncio.Protocol]) -> None:
+    """Answer the service's WebSocket path with protocols made by `amqp`."""
+
+    async def open_tunnel(request: web.Request) -> web.StreamResponse:
+        offered = {each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",")}
+        socket = web.WebSocketResponse(protocols=(SUBPROTOCOL,), max_msg_size=MESSAGE_BYTES_MAX, timeout=CLOSE_WAIT_S)
+        if not socket.can_prepare(request):
+            raise web.HTTPUpgradeRequired(text=f"This path speaks WebSocket with the sub-protocol {SUBPROTOCOL}.")
+        if SUBPROTOCOL not in offered:
+            raise web.HTTPBadRequest(text=f"The sub-protocol must be {SUBPROTOCOL}.")
+        await socket.prepare(request)
+        await Tunnel(socket, request.transport).run(amqp())
+        return socket
+
+    for path in PATHS:
+        app.router.add_get(path, open_tunnel)
+
+
+class Tunnel(asyncio.Transport):
+    """A WebSocket as a transport: what is written goes out in binary messages, joined while one is under way."""
+
+    def __init__(self, socket: web.WebSocketResponse, under: asyncio.Transport | None) -> None:
+        super().__init__()
+        self._socket = socket
+        self._under = under
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._high = HIGH_WATER_BYTES
+        self._paused = False
+        self._closing = False
+        self._more = asyncio.Event()
+        self._readable = asyncio.Event()
+        self._readable.set()
+        self._protocol: asyncio.Protocol | None = None
+
+    async def run(self, protocol: asyncio.Protocol) -> None:
+        """Carry bytes until either side ends it."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+        writer = asyncio.create_task(self._write_all())
+        error: Exception | None = None
+        try:
+            await self._read_all(protocol, writer)
+        except ConnectionError as lost:
+            error = lost
+        finally:
+            self._closing = True
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+            protocol.connection_lost(error)
+        await self._socket.close()
+
+    async def _read_all(self, protocol: asyncio.Protocol, writer: asyncio.Task[None]) -> None:
+        while not writer.done():
+            await self._readable.wait()
+            receive = asyncio.ensure_future(self._socket.receive())
+            await asyncio.wait((receive, writer), return_when=asyncio.FIRST_COMPLETED)
+            if not receive.done():  # our side has said its last word
+                receive.cancel()
+                await asyncio.gather(receive, return_exceptions=True)
+                return
+            message = receive.result()
+            if message.type is not WSMsgType.BINARY:
+                return  # text is not AMQP; close and error end it, too
+            protocol.data_received(message.data)
+
+    async def _write_all(self) -> None:
+        while True:
+            if not self._waiting:
+                if self._closing:
+                    return
+                self._more.clear()
+                await self._more.wait()
+                continue
+            data = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
+            self._waiting.clear()
+            await self._socket.send_bytes(data)  # waits while the client reads slowly
+            self._waiting_bytes -= len(data)
+            if self._paused and self._waiting_bytes <= self._high // 4 and self._protocol is not None:
+                self._paused = False
+                self._protocol.resume_writing()
+
+    # ---- what a protocol asks of its transport
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Send bytes; `pause_writing` is called when too many wait."""
+        if self._closing or not data:
+            return
+        self._waiting.append(bytes(data))
+        self._waiting_bytes += len(data)
+        self._more.set()
+        if not self._paused and self._waiting_bytes > self._high and self._protocol is not None:
+            self._paused = True
+            self._protocol.pause_writing()
+
+    def close(self) -> None:
+        """End it once everything is sent."""
+        self._closing = True
+        self._more.set()
+        self._readable.set()
+
+    def abort(self) -> None:
+        """End it now."""
+        self._waiting.clear()
+        self.close()
+        if self._under is not None:
+            self._under.abort()
+
+    def is_closing(self) -> bool:
+        """Whether it has been ended."""
+        return self._closing
+
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+        self._readable.clear()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        self._readable.set()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """From how many waiting bytes on the protocol is paused."""
+        del low
+        self._high = HIGH_WATER_BYTES if high is None else high
+
+    def get_write_buffer_size(self) -> int:
+        """How many bytes wait."""
+        return self._waiting_bytes
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """What the socket below knows."""
+        return default if self._under is None else self._under.get_extra_info(name, default)

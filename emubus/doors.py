@@ -1,0 +1,159 @@
+"""The listening sockets: every port answers AMQP, HTTP, and both of them inside TLS; the first bytes tell which.
+
+Knows how each begins: a TLS hello with the byte 0x16, AMQP with its four letters, HTTP with anything else. Refuses to
+know what is said after that: it hands the connection over to a protocol made by one of the two factories. Owns the
+sockets, and each connection until its first bytes have come.
+
+TLS is told apart by looking at the first byte in the socket without taking it, because the hello has to be whole for
+the TLS layer; what is inside is told by the bytes themselves, which are handed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, cast
+
+import structlog
+
+Factory = Callable[[], asyncio.Protocol]
+
+TLS_HELLO: Final = 0x16
+AMQP_MAGIC: Final = b"AMQP"
+SPEAK_WAIT_S: Final = 60.0
+"""How long a connection may be silent before it has said what it is."""
+BACKLOG: Final = 1024
+ACCEPT_AT_ONCE: Final = 64
+
+log = structlog.get_logger("emubus")
+
+
+class Doors:
+    """Listens on any number of ports and gives each connection to `amqp()` or `http()`; without `tls`, TLS is cut."""
+
+    def __init__(self, amqp: Factory, http: Factory, tls: ssl.SSLContext | None = None) -> None:
+        self._amqp = amqp
+        self._http = http
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._listening: list[socket.socket] = []
+        self._silent: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def listen(self, host: str, port: int) -> int:
+        """Listen on every address of `host`, on `port` (0 picks a free one); the port. OSError if it can't be had."""
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, number, _, address in dict.fromkeys(addresses):
+            bound = socket.socket(family, kind, number)
+            self._listening.append(bound)
+            bound.setblocking(False)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                bound.bind((address[0], port, *address[2:]))
+            except OSError as error:
+                raise OSError(error.errno, f"can't listen on {address[0]} port {port}: {error.strerror}") from None
+            bound.listen(BACKLOG)
+            port = bound.getsockname()[1]  # a free port is the same one for all addresses
+            self._loop.add_reader(bound, self._accept, bound)
+        return port
+
+    async def stop(self) -> None:
+        """Listen no more; cut what has not said what it is. The rest belongs to the protocols."""
+        for bound in self._listening:
+            self._loop.remove_reader(bound)
+            bound.close()
+        self._listening.clear()
+        for silent in list(self._silent):
+            self._drop(silent)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _accept(self, bound: socket.socket) -> None:
+        for _ in range(ACCEPT_AT_ONCE):
+            try:
+                connection, _ = bound.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # out of file descriptors: those who wait are taken when there are some again
+                log.warning("a connection could not be accepted", error=str(error))
+                return
+            connection.setblocking(False)
+            self._silent[connection] = self._loop.call_later(SPEAK_WAIT_S, self._drop, connection)
+            self._loop.add_reader(connection, self._look, connection)
+
+    def _look(self, connection: socket.socket) -> None:
+        try:
+            first = connection.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            first = b""
+        secret = first[:1] == bytes([TLS_HELLO])
+        if not first or (secret and self._tls is None):
+            self._drop(connection)
+            return
+        self._release(connection)
+        task = self._loop.create_task(self._hand_over(connection, secret))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _hand_over(self, connection: socket.socket, secret: bool) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._sniffer, connection, ssl=self._tls if secret else None)
+        except (OSError, ssl.SSLError) as error:  # a client that does not trust the certificate hangs up
+            log.info("a TLS connection could not be made", error=str(error) or type(error).__name__)
+            connection.close()
+
+    def _sniffer(self) -> asyncio.Protocol:
+        return Sniffer(self._amqp, self._http)
+
+    def _release(self, connection: socket.socket) -> None:
+        self._silent.pop(connection).cancel()
+        self._loop.remove_reader(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._release(connection)
+        connection.close()
+
+
+class Sniffer(asyncio.Protocol):
+    """A connection whose first bytes have not been read yet: becomes AMQP or HTTP."""
+
+    def __init__(self, amqp: Factory, http: Factory) -> None:
+        self._amqp = amqp
+        self._http = http
+        self._transport: asyncio.Transport | None = None
+        self._first = b""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It has a limited time to say something."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._timer = asyncio.get_running_loop().call_later(SPEAK_WAIT_S, self._transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Wait until it is clear which it is, then let that protocol begin with these bytes."""
+        assert self._transport is not None
+        self._first += data
+        if len(self._first) < len(AMQP_MAGIC) and AMQP_MAGIC.startswith(self._first):
+            return
+        self._rest()
+        protocol = self._amqp() if self._first.startswith(AMQP_MAGIC) else self._http()
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        protocol.data_received(self._first)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It went without a word."""
+        del exc
+        self._rest()
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
