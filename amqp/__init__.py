@@ -5,13 +5,15 @@ frames and notes what Proton wouldn't show; `engine` is Proton behind readable n
 happens once per message. `attach` decides what a link becomes: `incoming` and `outgoing` for messages,
 `message_sessions` for those of one message session, `transactions` for the coordinator, `requests` for the nodes `cbs`
 and `management` (whose operations are in `operations_messages`, `_sessions` and `_rules`). `outcomes` is the table of
-settlements, `states` the transactional ones, `limits` the table of limits, `ports` what is asked of the broker.
+settlements, `states` the transactional ones, `limits` the table of limits, `ports` what is asked of the broker,
+`faults` what is done to connections on purpose.
 
 Proton is a sans-I/O engine here (bytes in, events out, bytes out); its reactor isn't used. Delivery policy, locks and
 limits of entities are the broker's: links map deliveries to lock tokens and back, nothing more (R5, R9).
 """
 
 from .face import AmqpFace
+from .faults import Faults, Target
 from .limits import Limits
 
-__all__ = ["AmqpFace", "Limits"]
+__all__ = ["AmqpFace", "Faults", "Limits", "Target"]

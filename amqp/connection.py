@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 import structlog
 
 from ..broker.access import Access, Claim
+from ..broker.address import parse_address
 from ..broker.clock import Clock, Timer
 from ..broker.errors import BrokerError, Condition
 from . import engine as proton
@@ -24,6 +25,7 @@ from .attach import attach
 from .drains import Drains
 from .engine import AttachRequest, Engine, Pointer, lib
 from .fastpath import PN_DELIVERY, PN_LINK_FLOW, Link, Outflow, link_of_next, run_events
+from .faults import Faults
 from .frames import EMPTY_FRAME, PADDING_BYTES_MAX, FramePadder, FrameReader, Kind, with_lower_frame_size
 from .limits import Limits
 from .outgoing import OutgoingLink
@@ -48,6 +50,8 @@ class Shared:
     connections: set[Connection]
     emptied: Callable[[], None] = lambda: None
     """Called when the last connection has gone."""
+    faults: Faults | None = None
+    """What is done to the connections on purpose."""
 
 
 class Connection(asyncio.Protocol):
@@ -444,17 +448,23 @@ class Connection(asyncio.Protocol):
                 raise BrokerError(
                     Condition.RESOURCE_LIMIT_EXCEEDED, f"At most {self.limits.links_max} links per connection."
                 )
+            faults = self._shared.faults
+            if faults is not None and faults.are_set:
+                faults.attaching(self, request)
             kind, link = attach(self, pointer, request)
         except BrokerError as error:
             proton.refuse_link(pointer, error)
             self._note("link refused", request, reason=str(error))
             return
         self.links[pointer] = link
+        if faults is not None and faults.are_set:
+            faults.attached(self)
         self._drains.attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
         self._note("link attached", request, kind=kind)
 
     def _note(self, event: str, request: AttachRequest, **more: Any) -> None:
-        self._log.debug(event, link=request.name, address=request.address, sends=request.sends, **more)
+        entity = parse_address(request.address).entity
+        self._log.debug(event, link=request.name, entity=entity, address=request.address, sends=request.sends, **more)
 
     def _on_detach(self, event: Pointer) -> None:
         self._detached(lib.pn_event_link(event), proton.detach_link)
@@ -468,7 +478,7 @@ class Connection(asyncio.Protocol):
         if link is not None:
             self._gone(link)
             self._drains.detached(pointer)
-            self._log.debug("link detached", link=proton.link_name(pointer))
+            self._log.debug("link detached", link=proton.link_name(pointer), entity=_entity_of(pointer))
         if proton.is_link_attached(pointer):
             answer(pointer)
         self._to_free.append((proton.free_link, pointer))
@@ -483,11 +493,15 @@ class Connection(asyncio.Protocol):
                 proton.close_link(pointer, error)
             else:  # the attach is still held
                 proton.refuse_link(pointer, error)
-            self._log.debug("link detached by us", link=proton.link_name(pointer), reason=str(error))
+            name, entity = proton.link_name(pointer), _entity_of(pointer)
+            self._log.debug("link detached by us", link=name, entity=entity, reason=str(error))
             self.schedule_flush()
 
     def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
         """An attach that was held has been answered; the answer is still to be written."""
+        faults = self._shared.faults
+        if faults is not None and faults.are_set:
+            faults.attached(self)
         self._drains.attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
         self._note("message session granted", request)
         self.schedule_flush()
@@ -506,6 +520,10 @@ class Connection(asyncio.Protocol):
             problem = engine.transport_error() or "The frame is not one that is expected here."
             self._log.debug("input ended", problem=problem)
             self._fail(BrokerError(Condition.DECODE_ERROR, problem))
+
+
+def _entity_of(pointer: Pointer) -> str:
+    return parse_address(proton.read_attach(pointer).address).entity
 
 
 def _serial(outcome: tuple[int, Link, Hashable, BrokerError | None]) -> int:

@@ -14,6 +14,7 @@ from ..broker.access import Access
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError, Condition
 from .connection import Connection, Shared
+from .faults import Faults
 from .limits import Limits
 from .ports import BrokerPort
 
@@ -30,13 +31,20 @@ class AmqpFace:
         limits: Limits | None = None,
         container: str = "emubus",
     ) -> None:
-        self._shared = Shared(broker, access, clock, limits or Limits(), container, set())
+        connections: set[Connection] = set()
+        self.faults = Faults(connections)
+        self._shared = Shared(broker, access, clock, limits or Limits(), container, connections, faults=self.faults)
         self._numbers = count(1)
 
     @property
     def connection_count(self) -> int:
         """How many connections there are."""
         return len(self._shared.connections)
+
+    @property
+    def link_count(self) -> int:
+        """How many links there are on all of them."""
+        return sum(len(connection.links) for connection in self._shared.connections)
 
     def protocol(self) -> Connection:
         """What a new connection is given to."""

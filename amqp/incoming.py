@@ -6,6 +6,7 @@ the entity to another one [wire 8]. Refuses to know what is in a message. A link
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ..broker.errors import BrokerError
@@ -34,6 +35,10 @@ class IncomingLink(Inflow):
         bytes_max = max(sender.message_bytes_max, sender.batch_bytes_max)
         receive = self._send if destination is None else self._send_on
         super().__init__(host, pointer, receive, bytes_max=bytes_max, credit=credit)
+
+    def interpose(self, wrap: Callable[[SenderPort], SenderPort]) -> None:
+        """Let something stand between the link and the broker (`faults`)."""
+        self._sender = wrap(self._sender)
 
     def _send(self, data: bytes, batch: bool, done: Done) -> None:
         self._sender.send(data, batch=batch, done=done)

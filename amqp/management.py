@@ -95,7 +95,16 @@ async def _result(context: Context, request: Request, require: Callable[[Right],
             raise BrokerError(Condition.NOT_ALLOWED, f"The operation '{name}' can't be part of a transaction.")
         return await operation.run(context, Body(request.body))
     except BrokerError as error:
-        return Result(STATUS.get(error.condition, 500), EMPTY_BODY, error.description, error.condition.value)
+        return _refused(error)
+
+
+def refusal(request: Request, error: BrokerError) -> Response:
+    """The response to a request that is refused because of `error`."""
+    return _response(request, _refused(error))
+
+
+def _refused(error: BrokerError) -> Result:
+    return Result(STATUS.get(error.condition, 500), EMPTY_BODY, error.description, error.condition.value)
 
 
 def _response(request: Request, result: Result) -> Response:

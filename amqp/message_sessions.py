@@ -87,7 +87,7 @@ class MessageSessionLink(OutgoingLink):
             timeout_ms=max(0, min(timeout_ms, limits.session_wait_ms_max)),
             granted=self._granted_session,
             refused=self._refused,
-            detached=self._lost,
+            detached=self.lose,
         )
         if self._refusal is not None:
             raise self._refusal
@@ -118,7 +118,7 @@ class MessageSessionLink(OutgoingLink):
         self._refusal = error
         self._session_host.detach(self.pointer, error)
 
-    def _lost(self, error: BrokerError) -> None:
+    def lose(self, error: BrokerError) -> None:
         """The session isn't ours any more: say so, and to all that is still settled until the client has heard it."""
         if self._ended or self._loss is not None:
             return

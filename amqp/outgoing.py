@@ -7,7 +7,7 @@ know which message comes next and what an outcome does. A link owns its handle a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..broker.commands import Delivery
@@ -57,6 +57,11 @@ class OutgoingLink(Outflow):
         self._consumer = consumer
         if self.credit:
             self._grant()
+
+    def interpose(self, wrap: Callable[[ConsumerPort], ConsumerPort]) -> None:
+        """Let something stand between the link and the broker (`faults`)."""
+        if self._consumer is not None:
+            self._consumer = wrap(self._consumer)
 
     # ---- credit
 

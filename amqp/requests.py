@@ -59,8 +59,8 @@ class Response:
     body: bytes = b"\x40"
 
 
-Answer = Callable[[Request, int], Awaitable[Response]]
-"""Answers a request; the number is how many bytes the response may have."""
+Answer = Callable[[Request, int], Awaitable[Response | None]]
+"""Answers a request, or lets it be without an answer; the number is how many bytes the response may have."""
 
 
 def read_request(data: bytes) -> Request:
@@ -118,6 +118,10 @@ class Node:
         self._answer = answer
         self._replies: list[ReplyLink] = []
 
+    def interpose(self, wrap: Callable[[Answer], Answer]) -> None:
+        """Let something stand between the node and what answers (`faults`)."""
+        self._answer = wrap(self._answer)
+
     def add_requester(self, pointer: Pointer) -> RequestLink:
         """A link for requests."""
         return RequestLink(self._host, pointer, self)
@@ -151,7 +155,7 @@ class Node:
         response = await self._answer(request, bytes_max)
         done(None)
         link = self._link_for(request, session)  # links may have come and gone meanwhile
-        if link is not None:
+        if link is not None and response is not None:
             link.reply(write_response(request, response))
 
     def _link_for(self, request: Request, session: Pointer) -> ReplyLink | None:

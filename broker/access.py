@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import Final
 from urllib.parse import unquote
 
@@ -102,8 +103,17 @@ def sign(resource: str, expiry: str, key: str) -> str:
     return base64.b64encode(digest).decode("ascii")
 
 
+def _no_keys(path: str | None) -> Iterable[SharedKey]:
+    del path
+    return ()
+
+
 class Access:
-    """The keys of a namespace and what they open. Immutable."""
+    """The keys of a namespace and what they open.
+
+    `keys` stay as they are; `entity_keys(path)` gives those of the entities at or above a path, and with None those of
+    all entities: they may be others at each call.
+    """
 
     def __init__(
         self,
@@ -111,28 +121,34 @@ class Access:
         *,
         verify: bool,
         authority: str = "localhost",
+        entity_keys: Callable[[str | None], Iterable[SharedKey]] = _no_keys,
     ) -> None:
-        self._keys: dict[str, list[SharedKey]] = {}
-        for key in keys:
-            self._keys.setdefault(key.name, []).append(key)
+        self._fixed = tuple(keys)
+        self._entity_keys = entity_keys
         self.verify = verify
         self._authority = authority
 
-    def put_token(self, token: str, audience: str, now: int) -> Claim:
+    @property
+    def keys(self) -> tuple[SharedKey, ...]:
+        """The keys of the namespace."""
+        return self._fixed
+
+    def put_token(self, token: str, audience: str, now: int, *, asked: str | None = None) -> Claim:
         """The claim that a token gives on an audience (any scheme and authority); BrokerError if it gives none.
 
-        `now` in Unix milliseconds. Not only `$cbs` tokens: the HTTP face passes its Authorization header.
+        `now` in Unix milliseconds. Not only `$cbs` tokens: the HTTP face passes its Authorization header, and as
+        `asked` the address of the request, which the signed one must lie at or above; without it that is the audience.
         """
         path = _compared(audience)
         if not self.verify:
             return Claim(path, ALL_RIGHTS)
         parsed = parse_token(token)
-        signed = [key for key in self._keys.get(parsed.key_name, ()) if _has_signed(key, parsed)]
+        signed = [key for key in self._named(parsed.key_name, path) if _has_signed(key, parsed)]
         if not signed:
             raise _refusal("InvalidSignature: The token has an invalid signature.")
         if parsed.expires_at <= now:
             raise _refusal(f"ExpiredToken: The token is expired. Expiration time (Unix): {parsed.expiry}.")
-        if _is_prefix(_compared(unquote(parsed.resource)), path):
+        if _is_prefix(_compared(unquote(parsed.resource)), path if asked is None else _compared(asked)):
             for key in signed:
                 if _is_prefix(_compared(key.scope or ""), path):
                     return Claim(path, key.rights, parsed.expires_at)
@@ -142,7 +158,7 @@ class Access:
         """What a key opens that is presented itself (SASL PLAIN); BrokerError if it is not one of ours."""
         if not self.verify:
             return Claim("", ALL_RIGHTS)
-        for known in self._keys.get(name, ()):
+        for known in self._named(name, None):
             if any(_equal(key, text) for text in _texts(known)):
                 return Claim(_compared(known.scope or ""), known.rights)
         raise _refusal("InvalidSignature: The key name or the key is not valid.")
@@ -170,6 +186,10 @@ class Access:
                 f"Resource: '{self._resource(parse_address(address).entity)}'."
             )
 
+    def _named(self, name: str, path: str | None) -> Iterator[SharedKey]:
+        """The keys of a name; of those of entities, the ones at or above a path."""
+        return (key for key in chain(self._fixed, self._entity_keys(path)) if key.name == name)
+
     def _resource(self, path: str) -> str:
         return f"sb://{self._authority}/{path}"
 
@@ -179,8 +199,11 @@ def _refusal(description: str) -> BrokerError:
 
 
 def _compared(address: str) -> str:
-    """The path that rights hang on: rights on an entity are rights on its sub-queues and its `$management`."""
-    return parse_address(address).key
+    """The path that rights hang on: rights on an entity are rights on its sub-queues and its `$management`.
+
+    A query, which some clients sign with the address of a request, is no part of it.
+    """
+    return parse_address(address.partition("?")[0]).key
 
 
 def _is_prefix(path: str, of: str) -> bool:

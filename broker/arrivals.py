@@ -84,7 +84,9 @@ class Arrivals:
         """Store a delivery, or nothing of it."""
         error = self.refusal(command.messages, now, view)
         if error is None:
-            self.take_in(command.messages, now, view, step)
+            numbers = self.take_in(command.messages, now, view, step)
+            if command.placed is not None:
+                step.effects.append((command.placed, numbers))
         step.effects.append((command.done, error))
 
     def refusal(self, messages: Sequence[Message], now: int, view: Reader) -> BrokerError | None:
@@ -99,18 +101,23 @@ class Arrivals:
             sentences.entity_full(state.ref.path, used, size_bytes_max) if used + size_bytes > size_bytes_max else None
         )
 
-    def take_in(self, messages: Sequence[Message], now: int, view: Reader, step: Step) -> None:
-        """Store messages that `refusal` had nothing against."""
+    def take_in(self, messages: Sequence[Message], now: int, view: Reader, step: Step) -> list[int | None]:
+        """Store messages that `refusal` had nothing against; their numbers in order, None for duplicates."""
         self._state.last_activity_at = now
         fresh: set[int] = set()
+        numbers: list[int | None] = []
         for message in messages:
             if self._is_duplicate(message, now, view, step, fresh):
+                numbers.append(None)
                 continue
             at = message.scheduled_enqueue_at
             if at is not None and at > now:
-                self._schedule(message, self._state.rows.new_number(), at, now, step)
+                number = self._state.rows.new_number()
+                self._schedule(message, number, at, now, step)
             else:
-                self.place(message, 0, now, view, step)
+                number = self.place(message, 0, now, view, step)
+            numbers.append(number)
+        return numbers
 
     def schedule(self, command: Schedule, now: int, view: Reader, step: Step) -> None:
         """Store messages until their times; their numbers are the answer."""
@@ -204,13 +211,15 @@ class Arrivals:
 
     def place(
         self, message: Message, enqueued_number: int, now: int, view: Reader, step: Step, hops: int = 0, note: str = ""
-    ) -> None:
-        """A message becomes active in this entity: in its line, its session, its outbox, or its subscriptions."""
+    ) -> int:
+        """A message becomes active in this entity: in its line, its session, its outbox, or its subscriptions.
+
+        The answer is its sequence number here; for a topic that which its copies tell as their enqueued number.
+        """
         state = self._state
         description = state.ref.description
         if isinstance(description, TopicDescription):
-            self._publish(message, enqueued_number, description.default_ttl_ms, now, view, step, hops, note)
-            return
+            return self._publish(message, enqueued_number, description.default_ttl_ms, now, view, step, hops, note)
         ttl_ms = _least(message.ttl_ms, description.default_ttl_ms)
         expires_at = 0 if ttl_ms is None else now + ttl_ms
         number = state.rows.new_number()
@@ -229,6 +238,7 @@ class Arrivals:
             row = state.put_active(record, number, step)
             state.main.append(number, row)
             state.announce_line(state.main, step)
+        return number
 
     def bury_copy(self, message: Message, enqueued_number: int, reason: tuple[str, str], now: int, step: Step) -> None:
         """A copy on which the subscription's rules failed goes to its dead-letter queue."""
@@ -254,7 +264,7 @@ class Arrivals:
         step: Step,
         hops: int,
         note: str,
-    ) -> None:
+    ) -> int:
         state = self._state
         fan_out = state.ref.fan_out
         assert fan_out is not None
@@ -268,6 +278,7 @@ class Arrivals:
                 continue
             copy.message.ttl_ms = _least(copy.message.ttl_ms, default_ttl_ms)
             target.place(copy.message, enqueued_number, now, view, step, hops, note)
+        return enqueued_number
 
     def _schedule(self, message: Message, number: int, at: int, now: int, step: Step) -> None:
         state = self._state
@@ -298,23 +309,45 @@ class Arrivals:
                 session = 0 if name is None else self._sessions.number_of(name, view)
             state.expire(number, row, session, step)
 
-    def _is_duplicate(self, message: Message, now: int, view: Reader, step: Step, fresh: set[int]) -> bool:
-        state = self._state
-        description = state.ref.description
-        if isinstance(description, SubscriptionDescription) or not description.requires_duplicate_detection:
+    def would_be_dropped(self, message: Message, now: int, view: Reader, fresh: set[int]) -> bool:
+        """Whether a message is a duplicate: of what is remembered, or of those before it, whose hashes are `fresh`."""
+        number = self._identity(message)
+        if number is None:
             return False
-        message_id = message.message_id
-        if message_id is None:
-            return False
-        key_text = (message.session_id or message.partition_key or "") if state.ref.partitioned else ""
-        number = duplicate_hash(f"{message_id}\0{key_text}")
         if number in fresh:
             return True
         fresh.add(number)
-        key = session_number_key(state.queue_id, number)
-        row = view.get(DUPLICATES, key)
-        if row is not None and INSTANT.unpack(row)[0] > now:
+        return self._is_remembered(number, now, view)
+
+    def _identity(self, message: Message) -> int | None:
+        """By what duplicates of a message are told, if anything."""
+        state = self._state
+        description = state.ref.description
+        if isinstance(description, SubscriptionDescription) or not description.requires_duplicate_detection:
+            return None
+        message_id = message.message_id
+        if message_id is None:
+            return None
+        key_text = (message.session_id or message.partition_key or "") if state.ref.partitioned else ""
+        return duplicate_hash(f"{message_id}\0{key_text}")
+
+    def _is_remembered(self, number: int, now: int, view: Reader) -> bool:
+        row = view.get(DUPLICATES, session_number_key(self._state.queue_id, number))
+        return row is not None and bool(INSTANT.unpack(row)[0] > now)
+
+    def _is_duplicate(self, message: Message, now: int, view: Reader, step: Step, fresh: set[int]) -> bool:
+        number = self._identity(message)
+        if number is None:
+            return False
+        if number in fresh:
             return True
+        fresh.add(number)
+        if self._is_remembered(number, now, view):
+            return True
+        state = self._state
+        description = state.ref.description
+        assert not isinstance(description, SubscriptionDescription)
+        key = session_number_key(state.queue_id, number)
         until = now + description.duplicate_window_ms
         step.changes.append((DUPLICATES, key, INSTANT.pack(until)))
         state.rows.put_due(until, Due.FORGET, number, step)

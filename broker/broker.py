@@ -11,17 +11,19 @@ import asyncio
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 from ..storage import Store, no_failpoint
 from . import sentences
+from .access import SharedKey
 from .address import Address, SubQueue, parse_address
 from .administration import Administration
 from .catalog import Catalog, Entry
 from .clock import Clock
 from .commands import Delivery, Extent, GetSessionState, ReceiveMode, RenewSession, SetSessionState
 from .description import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
-from .entity import RECEIVE_REFUSED, SEND_REFUSED, Entity, EntityPartition
+from .entity import RECEIVE_REFUSED, SEND_REFUSED, Description, Entity, EntityPartition, Totals
 from .errors import BrokerError, Condition
 from .forwarder import Forwarder
 from .limits import Limits, message_bytes_max
@@ -31,6 +33,7 @@ from .outage import Outage
 from .outcomes import Outcome
 from .topic import TopicFanOut
 from .transactions import Transactions
+from .upkeep import Upkeep
 from .worker import Worker
 
 COMMIT_THREADS = 4  # commits of several stores overlap; more threads gain little on the disks measured
@@ -49,17 +52,29 @@ class Broker:
     ) -> None:
         self.limits = limits
         self.clock = clock
-        self.catalog = catalog
-        self.transactions = Transactions(clock, limits.messages_per_transaction_max)
+        self.topology = Topology()  # what it was started with
         self.administration = Administration(self)
-        self._pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
+        self.upkeep = Upkeep(self)
+        self.away: BrokerError | None = None  # why there are no stores now, while they are exchanged
+        self.pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
+        self._failpoint = failpoint
+        self._take_over(catalog, stores)
+
+    def _take_over(self, catalog: Catalog, stores: Sequence[Store]) -> None:
+        self.catalog = catalog
+        self.transactions = Transactions(self.clock, self.limits.messages_per_transaction_max)
         self.workers = [
-            Worker(index, store, clock, self._pool, self._resolver(index), failpoint)
+            Worker(index, store, self.clock, self.pool, self._resolver(index), self._failpoint)
             for index, store in enumerate(stores)
         ]
-        self.forwarder = Forwarder(clock, self.find_target)
+        self.forwarder = Forwarder(self.clock, self.find_target)
         self._entities: dict[str, Entity] = {}
         self._places: dict[tuple[int, int], EntityPartition] = {}  # (queue id, store index)
+
+    @property
+    def namespace(self) -> str:
+        """The name of the namespace."""
+        return self.topology.namespace
 
     # ---- life
 
@@ -69,9 +84,13 @@ class Broker:
         With `only_if_new` the topology is for a namespace that never started before: what was deleted stays deleted.
         """
         is_new = self.catalog.store_count is None
-        self.catalog.fix_store_count(len(self.workers))
+        self.topology = topology
+        self.catalog.fix_store_count(len(self.workers), self.clock.now_ms())
         if is_new or not only_if_new:
-            self.catalog.merge(topology)
+            self.catalog.merge(topology, self.clock.now_ms())
+        self._begin()
+
+    def _begin(self) -> None:
         for entry in self.catalog.entries():
             self.add(entry)
         for worker in self.workers:
@@ -83,11 +102,36 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what was accepted for work, then close the stores."""
+        if self.away is None:
+            await self._close_stores()
+        self.pool.shutdown()
+
+    async def give_up_stores(self, detached: BrokerError, away: BrokerError) -> None:
+        """Detach all links, finish what was accepted for work and close the stores.
+
+        Until `go_on_with` whoever asks for an entity hears `away`.
+        """
+        self.away = away
+        for entity in self.entities():
+            entity.detach_all(detached)
+        self.transactions.close()
+        await self._close_stores()
+        self._entities.clear()
+        self._places.clear()
+
+    def go_on_with(self, catalog: Catalog, stores: Sequence[Store]) -> None:
+        """Work with these stores, after `give_up_stores`; CatalogError if it is another number than before."""
+        catalog.fix_store_count(len(stores), self.clock.now_ms())
+        self._take_over(catalog, stores)
+        self._begin()
+        self.away = None
+
+    async def _close_stores(self) -> None:
         await self.administration.stop()
         await self.forwarder.stop()
         await asyncio.gather(*(worker.stop() for worker in self.workers))
+        self.administration.remember_access()
         self.catalog.close()
-        self._pool.shutdown()
 
     # ---- entities
 
@@ -99,20 +143,36 @@ class Broker:
         """The entity of that path in any case."""
         return self._entities.get(entity_key(path))
 
+    def totals_of_topic(self, topic: Entity) -> Totals:
+        """What a topic holds: its own messages, and the bytes of its subscriptions, too."""
+        own = topic.totals_now()
+        others = [each.totals_now() for each in self.fan_out_of(topic.path).entities()]
+        return replace(own, bytes_used=own.bytes_used + sum(each.bytes_used for each in others))
+
+    def entity_keys(self, path: str | None) -> Iterator[SharedKey]:
+        """The keys of the entities at or above a path, or with None of all: they change while the broker runs."""
+        if path is None:
+            entities = list(self._entities.values())
+        else:
+            parts = entity_key(path).split("/")
+            above = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+            entities = [self._entities[each] for each in above if each in self._entities]
+        for entity in entities:
+            description = entity.description
+            if not isinstance(description, SubscriptionDescription):
+                yield from (rule.shared_key(entity.path) for rule in description.authorization_rules)
+
     def add(self, entry: Entry) -> Entity:
         """Bring an entity of the catalog to life."""
         description = entry.description
         top = self._topic_of(description) if isinstance(description, SubscriptionDescription) else description
         count = self.limits.partition_count if top.enable_partitioning else 1
         first = 0 if top.enable_partitioning else self._home_store(top.name)
-        size_bytes_max = top.max_size_mb << 20
-        if not self.limits.size_is_per_partition:
-            size_bytes_max //= count
         entity = Entity(
             entry.queue_id,
             description,
             self.workers[first : first + count],
-            size_bytes_max,
+            self._partition_bytes_max(top),
             lambda place: self.forwarder.wake(place),
             partitioned=top.enable_partitioning,
         )
@@ -126,12 +186,27 @@ class Broker:
         self.administration.watch(entity)
         return entity
 
-    def remove(self, entity: Entity) -> None:
-        """Take an entity out of the namespace; its rows are the business of `administration`."""
+    def describe(self, entity: Entity, description: Description) -> None:
+        """Let an entity follow its changed description."""
+        entity.describe(description)
+        if isinstance(description, SubscriptionDescription):
+            self.fan_out_of(description.topic_name).change_rules(entity, description.rules)
+            return
+        size_bytes_max = self._partition_bytes_max(description)
+        for each in [entity, *(self.fan_out_of(entity.path).entities() if entity.fan_out is not None else ())]:
+            for place in each.partitions:
+                place.size_bytes_max = size_bytes_max
+
+    def remove(self, entity: Entity, detached: BrokerError | None = None) -> None:
+        """Take an entity out of the namespace; its rows are the business of `administration`.
+
+        Its links hear `detached`, or that there is no such entity.
+        """
         if isinstance(entity.description, SubscriptionDescription):
             self.fan_out_of(entity.description.topic_name).remove(entity)
         self._entities.pop(entity_key(entity.path), None)
-        entity.detach_all(sentences.not_found(entity.path))
+        self.forwarder.forget(entity)
+        entity.detach_all(detached or sentences.not_found(entity.path))
 
     def drop_place(self, queue_id: int, store_index: int) -> None:
         """The rows of a deleted entity's partition are gone."""
@@ -166,7 +241,7 @@ class Broker:
         parsed = parse_address(address)
         entity = self._entities.get(parsed.key)
         if entity is None:
-            raise sentences.not_found(parsed.path)
+            raise self.away or sentences.not_found(parsed.path)
         return entity, parsed
 
     # ---- links
@@ -383,6 +458,13 @@ class Broker:
         topic = self._entities[entity_key(description.topic_name)].description
         assert isinstance(topic, TopicDescription)
         return topic
+
+    def _partition_bytes_max(self, top: QueueDescription | TopicDescription) -> int:
+        """How much one partition of a queue or topic may hold."""
+        size_bytes_max = top.max_size_mb << 20
+        if self.limits.size_is_per_partition or not top.enable_partitioning:
+            return size_bytes_max
+        return size_bytes_max // self.limits.partition_count
 
     def _home_store(self, name: str) -> int:
         """The store of an unpartitioned entity: a stable hash of its top-level path."""

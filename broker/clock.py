@@ -55,6 +55,21 @@ class Clock:
             return self._frozen_at
         return time.time_ns() // 1_000_000 + self._offset_ms
 
+    @staticmethod
+    def stopwatch_us() -> int:
+        """Microseconds for measuring how long something takes; nobody can move them."""
+        return time.perf_counter_ns() // 1000
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the time stands still."""
+        return self._frozen_at is not None
+
+    @property
+    def offset_ms(self) -> int:
+        """How far it is ahead of the machine's clock."""
+        return self.now_ms() - self._machine_ms()
+
     def freeze(self) -> None:
         """Stop the time where it is; `advance` still moves it."""
         self._frozen_at = self.now_ms()

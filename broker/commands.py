@@ -22,6 +22,7 @@ from .outcomes import Outcome
 from .records import SEQUENCE_NUMBER_MAX, Counters, Record
 
 Done = Callable[[BrokerError | None], None]
+Placed = Callable[[list[int | None]], None]
 
 
 class ReceiveMode(Enum):
@@ -102,6 +103,7 @@ class Send:
     messages: Sequence[Message]
     done: Done
     elsewhere: Callable[[BrokerError], None] | None = None  # tries another partition when this one's store fails
+    placed: Placed | None = None  # gets the sequence numbers before `done`; None for duplicates, which are not kept
 
     def fail(self, error: BrokerError) -> None:
         """Tell the sender that nothing was stored, or try elsewhere."""
@@ -268,6 +270,7 @@ class Peek(Answered):
     bytes_max: int
     session_id: str | None
     reply: Callable[[list[tuple[int, bytes]] | BrokerError], None]
+    is_use: bool = True  # False: the entity does not count as used by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +319,19 @@ class DeleteMessages(Answered):
 
 
 @dataclass(slots=True)
+class Resubmit(Answered):
+    """Take dead-lettered messages from this partition and send them anew to `target`, each whole or not at all.
+
+    `target` is a `state.PartitionRef` of the same messaging store: this partition, or that of the topic. `reply` gets,
+    by number, None for those that went and the BrokerError for those that stay.
+    """
+
+    numbers: Sequence[int]
+    target: Any
+    reply: Callable[[dict[int, BrokerError | None] | BrokerError], None]
+
+
+@dataclass(slots=True)
 class Commit(Answered):
     """A transaction: all its operations or none; `reply(None)` when they are durable.
 
@@ -332,6 +348,13 @@ class Transfer:
 
     message: Message
     destination: str
+
+
+@dataclass(slots=True)
+class Continue(Silent):
+    """Go on with the sequence numbers of another partition (a `state.PartitionRef`) of the same messaging store."""
+
+    source: Any
 
 
 @dataclass(slots=True)
@@ -401,7 +424,9 @@ Command = (
     | Measure
     | TakeDeferred
     | DeleteMessages
+    | Resubmit
     | Commit
+    | Continue
     | ReadOutbox
     | Delivered
     | Undeliverable

@@ -6,6 +6,7 @@ Knows locks in the making and what a delivery looks like. Works on the state of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from . import sentences
 from .address import SubQueue
@@ -22,10 +23,11 @@ from .commands import (
     TakeFromSession,
     Taken,
 )
+from .errors import BrokerError
 from .ids import new_lock_token
 from .line import Reader
 from .locks import Lock, Place
-from .message import delivery_bytes, parse_stored
+from .message import Message, delivery_bytes, parse_stored
 from .records import MESSAGES, Home, Record, message_key, unpack_head
 from .sessions import HeldSession, MessageSessions
 from .state import PartitionState
@@ -43,6 +45,16 @@ PEEK_HOMES = {
     SubQueue.DEAD_LETTER: (Home.DEAD_LETTER, Home.DEAD_LETTER_DEFERRED),
     SubQueue.TRANSFER_DEAD_LETTER: (Home.TRANSFER_DEAD_LETTER, Home.TRANSFER_DEAD_LETTER_DEFERRED),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    """A dead-lettered message that nobody has locked; `size_bytes` is that of its row."""
+
+    number: int
+    home: Home
+    size_bytes: int
+    message: Message
 
 
 class Deliveries:
@@ -130,7 +142,8 @@ class Deliveries:
 
     def peek(self, command: Peek, now: int, view: Reader, step: Step) -> None:
         """Show messages in the order of their numbers, whatever their home."""
-        self._state.last_activity_at = now  # looking counts as use [wire 10.8]
+        if command.is_use:
+            self._state.last_activity_at = now  # looking counts as use [wire 10.8]
         answer: list[tuple[int, bytes]] = []
         bytes_left = command.bytes_max
         for number, home, row in self._rows(command, view):
@@ -176,6 +189,25 @@ class Deliveries:
             state.remove(line.home, number, len(row), record.expires_at, session, step)
             deleted += 1
         step.effects.append((command.reply, deleted))
+
+    def dead_lettered(self, number: int, view: Reader) -> DeadLettered | BrokerError:
+        """The message of that number in the dead-letter queue, unless a receiver has it."""
+        state = self._state
+        line = state.lines[SubQueue.DEAD_LETTER]
+        for home in (line.home, line.deferred_home):
+            row = view.get(MESSAGES, message_key(state.queue_id, home, number))
+            if row is not None:
+                if number in state.locks.by_number:
+                    return sentences.dead_letter_locked(number)
+                return DeadLettered(number, home, len(row), parse_stored(Record.unpack(row).stored))
+        return sentences.dead_letter_not_found(number)
+
+    def take_out(self, found: DeadLettered, step: Step) -> None:
+        """Remove what `dead_lettered` found."""
+        line = self._state.lines[SubQueue.DEAD_LETTER]
+        if found.home is line.home:
+            line.remove(found.number)
+        self._state.remove(found.home, found.number, found.size_bytes, 0, 0, step)
 
     # ---- helpers
 

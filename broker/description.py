@@ -12,10 +12,12 @@ to is a path or a URL, kept as the client gave it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self
+
+from .access import Right, SharedKey
 
 JsonObject = dict[str, Any]
 
@@ -49,6 +51,26 @@ def entity_key(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class AuthorizationRule:
+    """A key of a queue or topic and what it allows."""
+
+    key_name: str
+    rights: tuple[Right, ...]
+    primary_key: str
+    secondary_key: str = ""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of `dataclasses.asdict`."""
+        known = _known_fields(cls, data)
+        return cls(**{**known, "rights": tuple(Right(each) for each in known["rights"])})
+
+    def shared_key(self, scope: str | None) -> SharedKey:
+        """The form in which `access` knows it; `scope` is the path of its entity, None the namespace."""
+        return SharedKey(self.key_name, self.primary_key, frozenset(self.rights), scope, self.secondary_key or None)
+
+
+@dataclass(frozen=True, slots=True)
 class QueueDescription:
     """A queue. `max_size_mb` is per partition; `max_message_bytes` None means the profile's limit."""
 
@@ -69,6 +91,8 @@ class QueueDescription:
     status: EntityStatus = EntityStatus.ACTIVE
     user_metadata: str | None = None
     enable_batched_operations: bool = True
+    enable_express: bool = False  # kept and shown; every message is stored
+    authorization_rules: tuple[AuthorizationRule, ...] = ()
 
     def to_json(self) -> JsonObject:
         """A dict of JSON types, for the catalog."""
@@ -96,6 +120,8 @@ class TopicDescription:
     status: EntityStatus = EntityStatus.ACTIVE
     user_metadata: str | None = None
     enable_batched_operations: bool = True
+    enable_express: bool = False  # kept and shown; every message is stored
+    authorization_rules: tuple[AuthorizationRule, ...] = ()
 
     def to_json(self) -> JsonObject:
         """A dict of JSON types, for the catalog."""
@@ -159,16 +185,21 @@ _FILTERS: Final[Mapping[str, type[Filter]]] = {
 
 @dataclass(frozen=True, slots=True)
 class RuleDescription:
-    """A rule of a subscription: a filter and, optionally, the SQL text of an action on the matching copy."""
+    """A rule of a subscription: a filter and, optionally, the SQL text of an action on the matching copy.
+
+    `action_parameters` are the `@name` values of the action, set over HTTP only. `created_at` (Unix ms) is told to
+    clients and makes no difference else; None in data of older versions.
+    """
 
     name: str
     filter: Filter = field(default_factory=TrueFilter)
     action: str | None = None
+    created_at: int | None = field(default=None, compare=False)
+    action_parameters: Mapping[str, PropertyValue] = field(default_factory=dict[str, PropertyValue])
 
     def to_json(self) -> JsonObject:
         """A dict of JSON types, for the catalog; the filter carries its kind."""
-        filter_json = {"kind": self.filter.kind, **asdict(self.filter)}
-        return {"name": self.name, "filter": filter_json, "action": self.action}
+        return {**asdict(self), "filter": {"kind": self.filter.kind, **asdict(self.filter)}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -178,8 +209,19 @@ class RuleDescription:
         known = _known_fields(filter_class, filter_json)
         for name in ("parameters", "properties"):
             if name in known:
-                known[name] = {key: _property_value(value) for key, value in known[name].items()}
-        return cls(data["name"], filter_class(**known), data.get("action"))
+                known[name] = _property_values(known[name])
+        parameters = _property_values(data.get("action_parameters", {}))
+        return cls(data["name"], filter_class(**known), data.get("action"), data.get("created_at"), parameters)
+
+
+def with_instants(
+    rules: Iterable[RuleDescription], known: Iterable[RuleDescription], now: int
+) -> tuple[RuleDescription, ...]:
+    """The rules with the instants of their creation: those of equal rules in `known`, else `now` (Unix ms)."""
+    before = {rule.name: rule for rule in known}
+    return tuple(
+        before[rule.name] if before.get(rule.name) == rule else replace(rule, created_at=now) for rule in rules
+    )
 
 
 DEFAULT_RULES: Final = (RuleDescription(DEFAULT_RULE_NAME),)
@@ -243,8 +285,10 @@ def _known_fields(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
     known = {name: value for name, value in data.items() if name in names}
     if "status" in known:
         known["status"] = EntityStatus(known["status"])
+    if "authorization_rules" in known:
+        known["authorization_rules"] = tuple(AuthorizationRule.from_json(rule) for rule in known["authorization_rules"])
     return known
 
 
-def _property_value(value: Any) -> PropertyValue:
-    return TypedText(**value) if isinstance(value, dict) else value
+def _property_values(values: Mapping[str, Any]) -> dict[str, PropertyValue]:
+    return {name: TypedText(**value) if isinstance(value, dict) else value for name, value in values.items()}

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from ..storage import StoreError
 from . import sentences
 from .address import SubQueue
 from .commands import (
@@ -23,8 +25,10 @@ from .commands import (
     ListSessions,
     Measure,
     Peek,
+    Placed,
     ReceiveMode,
     Renew,
+    Resubmit,
     Schedule,
     Send,
     Settle,
@@ -48,6 +52,15 @@ SEND_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
 RECEIVE_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
 
 Description = QueueDescription | TopicDescription | SubscriptionDescription
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What an entity holds: messages per home (see `records.Home`) and bytes; `is_limited` if that is not all."""
+
+    messages: list[int]
+    bytes_used: int
+    is_limited: bool
 
 
 class EntityPartition:
@@ -160,7 +173,7 @@ class Entity:
 
     # ---- sending
 
-    def send(self, data: bytes, *, batch: bool, done: Done) -> None:
+    def send(self, data: bytes, *, batch: bool, done: Done, placed: Placed | None = None) -> None:
         """Store one delivery; see `links.Sender.send`."""
         try:
             messages = self.parse(data, batch=batch)
@@ -170,9 +183,9 @@ class Entity:
             return
         place = self.partitions[index]
         if keyed or len(self.partitions) == 1:
-            place.submit(Send(messages, done))
+            place.submit(Send(messages, done, placed=placed))
         else:
-            place.submit(Send(messages, done, self._elsewhere(messages, done, index)))
+            place.submit(Send(messages, done, self._elsewhere(messages, done, index, placed), placed))
 
     def parse(self, data: bytes, *, batch: bool) -> list[Message]:
         """The messages in a delivery; BrokerError if the entity doesn't take them as they are."""
@@ -209,7 +222,9 @@ class Entity:
         assert index is not None
         return index, False
 
-    def _elsewhere(self, messages: Sequence[Message], done: Done, tried: int) -> Callable[[BrokerError], None]:
+    def _elsewhere(
+        self, messages: Sequence[Message], done: Done, tried: int, placed: Placed | None
+    ) -> Callable[[BrokerError], None]:
         """What to do when a store fails a message without a key: the next partition takes it (P13)."""
         left = len(self.partitions) - 1
 
@@ -220,7 +235,7 @@ class Entity:
                 return
             left -= 1
             tried = (tried + 1) % len(self.partitions)
-            self.partitions[tried].submit(Send(messages, done, again))
+            self.partitions[tried].submit(Send(messages, done, again, placed))
 
         return again
 
@@ -319,6 +334,28 @@ class Entity:
         ask = partial(DeleteMessages, sub_queue, count, SEQUENCE_NUMBER_MAX, None, before_number=number)
         return int(await self.partitions[partition_id].request(lambda reply: ask(reply=reply)))
 
+    async def resubmit(self, numbers: Sequence[int], target: Entity) -> dict[int, BrokerError | None]:
+        """Send dead-lettered messages anew to the queue itself, or to the topic of the subscription: `target`.
+
+        The answer tells by number why a message stays where it is, None for those that went. Each is moved whole, with
+        the keys that it had, to the same partition. Raises BrokerError (entity-disabled) for a target that takes none.
+        """
+        if target.description.status in SEND_REFUSED:
+            raise sentences.disabled(target.path, target.description.status.value)
+        answer: dict[int, BrokerError | None] = {
+            number: sentences.dead_letter_not_found(number)
+            for number in numbers
+            if self._index_of_number(number) is None
+        }
+        known = [number for number in numbers if number not in answer]
+        for index, group in self._by_partition((self._index_of_number(each) or 0, each) for each in known).items():
+            ask = partial(Resubmit, group, target.partitions[index])
+            try:
+                answer |= await self.partitions[index].request(ask)
+            except BrokerError as error:  # that store is out
+                answer |= dict.fromkeys(group, error)
+        return {number: answer[number] for number in numbers}
+
     @property
     def requires_session(self) -> bool:
         """Whether it is received from through message sessions."""
@@ -339,14 +376,24 @@ class Entity:
 
     # ---- what is in it
 
-    def message_counts(self) -> list[int]:
-        """Messages per home (see `records.Home`), over the partitions that were used since the start."""
-        totals = [0] * len(HOMES)
+    def totals_now(self) -> Totals:
+        """What all partitions together hold, but for those that can't be reached (P17)."""
+        messages, bytes_used, is_limited = [0] * len(HOMES), 0, False
         for place in self.partitions:
-            partition = place.worker.partition(self.queue_id)
-            if partition is not None:
-                totals = [a + b for a, b in zip(totals, partition.counters.messages, strict=True)]
-        return totals
+            try:
+                if place.worker.available:
+                    counters = place.worker.counters(self.queue_id)
+                    messages = [a + b for a, b in zip(messages, counters.messages, strict=True)]
+                    bytes_used += counters.bytes_used
+                    continue
+            except StoreError:
+                pass
+            is_limited = True
+        return Totals(messages, bytes_used, is_limited)
+
+    def message_counts(self) -> list[int]:
+        """Messages per home (see `records.Home`), over the partitions that can be reached."""
+        return self.totals_now().messages
 
     @property
     def is_limited(self) -> bool:

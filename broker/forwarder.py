@@ -12,11 +12,13 @@ from functools import partial
 
 import structlog
 
+from .arrivals import REASON_HOPS
 from .clock import Clock
 from .commands import Delivered, Forwarded, ReadOutbox, Undeliverable
 from .description import TopicDescription
 from .entity import SEND_REFUSED, Entity, EntityPartition
 from .errors import BrokerError, Condition
+from .limits import FORWARD_HOPS_MAX
 from .message import parse_stored
 from .records import Home, Record
 
@@ -52,6 +54,12 @@ class Forwarder:
             self._again.add(place)
         else:
             self._running[place] = asyncio.create_task(self._run(place), name=f"forward {place.path}")
+
+    def forget(self, entity: Entity) -> None:
+        """An entity is gone: what waits in its outboxes goes with it."""
+        for place, task in self._running.items():
+            if place.entity is entity:
+                task.cancel()
 
     async def stop(self) -> None:
         """Stop where we are; what is left is carried after the next start."""
@@ -126,6 +134,8 @@ class Forwarder:
     def _target(self, place: EntityPartition, row: Row) -> EntityPartition | tuple[str | None, str]:
         home, _, record = row
         description = place.description
+        if home == Home.DEAD_LETTER_OUTBOX and record.hops >= FORWARD_HOPS_MAX:
+            return REASON_HOPS  # entities whose dead-letter queues lead to each other
         if home == Home.TRANSFER_OUTBOX:
             address: str | None = record.note
         elif isinstance(description, TopicDescription):

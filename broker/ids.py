@@ -1,4 +1,4 @@
-"""The one source of randomness: lock tokens and tracking ids.
+"""The one source of randomness: lock tokens, tracking ids and keys.
 
 A lock token is 16 bytes in .NET GUID byte order, as the delivery-tag carries it [wire 5.3]. Its last two bytes hold
 the index of the partition inside its entity, so that a token that comes back over `$management` finds its lock
@@ -7,6 +7,7 @@ without a search; the other 14 are random.
 
 from __future__ import annotations
 
+import base64
 import os
 import random
 import uuid
@@ -40,3 +41,13 @@ def token_to_uuid(token: bytes) -> uuid.UUID:
 def new_tracking_id() -> str:
     """An id for error descriptions (`TrackingId:<this>`), as the service prints them."""
     return str(uuid.UUID(int=_bits(128), version=4))
+
+
+def new_shared_key() -> str:
+    """A key for an authorisation rule whose creator gave none: 32 bytes in base64."""
+    return base64.b64encode(os.urandom(32)).decode("ascii")
+
+
+def chance() -> float:
+    """A number from 0 up to, not including, 1: for what is to happen with a probability."""
+    return _random.random()

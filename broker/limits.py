@@ -11,13 +11,16 @@ Sources: [SB: service-bus-quotas], [P2]-[P5], [wire 10.13]; for Microsoft's emul
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from .access import Right
 from .address import strip_authority
 from .description import (
+    AuthorizationRule,
     CorrelationFilter,
     EntityDescription,
     EntityStatus,
@@ -127,7 +130,11 @@ class Limits:
     messages_per_range_delete_max: int = 4_000
     forward_hops_max: int = FORWARD_HOPS_MAX
 
+    authorization_rules_max: int = 12  # of one entity
+
     # Texts.
+    key_name_length_max: int = 256
+    shared_key_length_max: int = 256
     entity_path_length_max: int = 260
     sub_entity_name_length_max: int = 50
     rule_text_length_max: int = 1024
@@ -292,10 +299,22 @@ def validate_rule(description: RuleDescription, limits: Limits) -> list[Violatio
     return list(_rule_violations(description, limits))
 
 
+def forwards_to_itself(description: QueueDescription | SubscriptionDescription, path: str) -> list[Violation]:
+    """The properties that name the entity itself: no message ever rests there. The service takes such an update."""
+    return [
+        Violation(label, repr(target), "another entity than this one")
+        for label, target in (
+            ("ForwardTo", description.forward_to),
+            ("ForwardDeadLetteredMessagesTo", description.forward_dead_letters_to),
+        )
+        if target is not None and entity_key(strip_authority(target)) == entity_key(path)
+    ]
+
+
 def _queue_violations(queue: QueueDescription, limits: Limits) -> Iterator[Violation]:
     yield from _entity_name(queue.name, limits)
     yield from _store_violations(queue, limits)
-    yield from _receive_violations(queue, limits, name=queue.name)
+    yield from _receive_violations(queue, limits)
 
 
 def _topic_violations(topic: TopicDescription, limits: Limits) -> Iterator[Violation]:
@@ -308,7 +327,7 @@ def _topic_violations(topic: TopicDescription, limits: Limits) -> Iterator[Viola
 
 def _subscription_violations(subscription: SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
     yield from _sub_entity_name(subscription.name, limits)
-    yield from _receive_violations(subscription, limits, name=subscription.path)
+    yield from _receive_violations(subscription, limits)
     if subscription.status is EntityStatus.SEND_DISABLED:
         yield Violation("Status", subscription.status, "Active, Disabled or ReceiveDisabled for a subscription")
 
@@ -338,6 +357,23 @@ def _store_violations(entity: QueueDescription | TopicDescription, limits: Limit
     yield from _message_size(entity, limits)
     if entity.duplicate_window_ms not in limits.duplicate_window_ms:
         yield _duration("DuplicateDetectionHistoryTimeWindow", entity.duplicate_window_ms, limits.duplicate_window_ms)
+    yield from _authorization_violations(entity.authorization_rules, limits)
+
+
+def _authorization_violations(rules: Sequence[AuthorizationRule], limits: Limits) -> Iterator[Violation]:
+    if len(rules) > limits.authorization_rules_max:
+        yield Violation("AuthorizationRules", f"{len(rules)} rules long", f"at most {limits.authorization_rules_max}")
+    for name, count in Counter(rule.key_name for rule in rules).items():
+        yield from _text("KeyName", name, 1, limits.key_name_length_max)
+        if count > 1:
+            yield Violation("KeyName", repr(name), "names that differ")
+    for rule in rules:
+        yield from _text("PrimaryKey", rule.primary_key, 1, limits.shared_key_length_max)
+        yield from _text("SecondaryKey", rule.secondary_key, 0, limits.shared_key_length_max)
+        if not rule.rights:
+            yield Violation("Rights", "empty", f"any of {', '.join(Right)}")
+        elif Right.MANAGE in rule.rights and len(set(rule.rights)) < len(Right):
+            yield Violation("Rights", ", ".join(rule.rights), "Send and Listen together with Manage")
 
 
 def _message_size(entity: QueueDescription | TopicDescription, limits: Limits) -> Iterator[Violation]:
@@ -356,9 +392,7 @@ def _message_size(entity: QueueDescription | TopicDescription, limits: Limits) -
         yield Violation("MaxMessageSizeInKilobytes", f"{size_bytes / KIB:g}", _numbers(kilobytes))
 
 
-def _receive_violations(
-    entity: QueueDescription | SubscriptionDescription, limits: Limits, *, name: str
-) -> Iterator[Violation]:
+def _receive_violations(entity: QueueDescription | SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
     """What queues and subscriptions have and topics have not: locks, delivery counts, forwarding."""
     if entity.lock_duration_ms not in limits.lock_duration_ms:
         yield _duration("LockDuration", entity.lock_duration_ms, limits.lock_duration_ms)
@@ -367,12 +401,6 @@ def _receive_violations(
     yield from _common_violations(entity, limits)
     if entity.forward_to is not None and entity.requires_session:
         yield Violation("ForwardTo", repr(entity.forward_to), "none, as RequiresSession is true")
-    for label, target in (
-        ("ForwardTo", entity.forward_to),
-        ("ForwardDeadLetteredMessagesTo", entity.forward_dead_letters_to),
-    ):
-        if target is not None and entity_key(strip_authority(target)) == entity_key(name):
-            yield Violation(label, repr(target), "another entity than this one")
 
 
 def _common_violations(entity: EntityDescription, limits: Limits) -> Iterator[Violation]:

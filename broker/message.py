@@ -62,6 +62,10 @@ class _Field(IntEnum):
     REPLY_TO_GROUP_ID = 12
 
 
+PROPERTY_NAMES: Final = tuple(field.name.lower().replace("_", "-") for field in _Field)
+"""The fields of the properties section in their order, by their AMQP names [AMQP 3.2.4]."""
+
+
 class _Owner(IntEnum):
     """What is done with an annotation that Service Bus knows: the broker's are dropped, the sender's are read."""
 
@@ -459,6 +463,19 @@ def parse_stored(stored: bytes) -> Message:
     return parse_message(stored[_FORM_HEAD_BYTES:entries_at] + section + stored[entries_at:])
 
 
+_DEAD_LETTER_PROPERTIES: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
+
+
+def without_dead_letter_reason(message: Message) -> Message:
+    """Return a message without the application properties that tell why it was dead-lettered; all else as it is."""
+    data, at = message.located()
+    start, stop = at[APPLICATION_PROPERTIES], at[APPLICATION_PROPERTIES + 7]
+    if not stop:
+        return message
+    section = b"\x00\x53\x74" + map_with_entries(data, start, stop, {}, _DEAD_LETTER_PROPERTIES)
+    return parse_message(data[:start] + section + data[stop:])
+
+
 def with_application_properties(stored: bytes, changes: Mapping[str, object]) -> bytes:
     """Return the stored message with application properties added or replaced; all else keeps its bytes.
 
@@ -502,8 +519,7 @@ def properties_fields(stored: bytes) -> dict[str, object]:
     fields, _ = decode(stored, bare_at + at[PROPERTIES] + 3)
     if not isinstance(fields, list):
         return {}
-    named = zip(_Field, fields, strict=False)
-    return {field.name.lower().replace("_", "-"): value for field, value in named if value is not None}
+    return {name: value for name, value in zip(PROPERTY_NAMES, fields, strict=False) if value is not None}
 
 
 def _locate_bare(stored: bytes) -> tuple[int, list[int]]:

@@ -34,11 +34,10 @@ class Outage:
         """Whether the store answers nothing at all."""
         return self.kind is OutageKind.DOWN
 
-    async def before_commit(self, clock: Clock) -> None:
-        """What happens to a commit under this outage; StoreError if it must not happen."""
+    async def before_commit(self, clock: Clock, over: asyncio.Future[None]) -> None:
+        """What happens to a commit under this outage, at most until `over`; StoreError if it must not happen."""
         match self.kind:
             case OutageKind.SLOW:
-                over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 clock.call_at(clock.now_ms() + self.delay_ms, lambda: None if over.done() else over.set_result(None))
                 await over
             case OutageKind.FAILING:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from . import sentences
 from .arrivals import Arrivals
 from .commands import (
     AcceptSession,
@@ -17,6 +18,7 @@ from .commands import (
     Clear,
     Command,
     Commit,
+    Continue,
     DeleteMessages,
     Delivered,
     ExpireLocks,
@@ -31,6 +33,7 @@ from .commands import (
     Renew,
     RenewSession,
     Reserve,
+    Resubmit,
     Schedule,
     Send,
     SetSessionState,
@@ -46,7 +49,7 @@ from .deliveries import Deliveries
 from .description import TopicDescription
 from .errors import BrokerError
 from .line import Reader, WindowBudget
-from .message import Message
+from .message import Message, without_dead_letter_reason
 from .records import (
     DUPLICATES,
     FORWARDED,
@@ -115,7 +118,9 @@ class Partition:
             Settle: self._settlements.settle,
             Renew: self._settlements.renew,
             ExpireLocks: self._expire_locks,
+            Resubmit: self._resubmit,
             Commit: self._commit,
+            Continue: self._continue,
             Clear: self._clear,
         }
         if self._sessions is not None:
@@ -188,6 +193,29 @@ class Partition:
         if self._sessions is not None:
             self._sessions.expire(now, view, step)
 
+    def _resubmit(self, command: Resubmit, now: int, view: Reader, step: Step) -> None:
+        target = self if command.target.queue_id == self.state.queue_id else self._sibling(command.target, view)
+        answer: dict[int, BrokerError | None] = {}
+        accepted: list[Message] = []
+        fresh: set[int] = set()
+        for number in dict.fromkeys(command.numbers):
+            found = self._deliveries.dead_lettered(number, view)
+            if isinstance(found, BrokerError):
+                answer[number] = found
+                continue
+            message = without_dead_letter_reason(found.message)
+            if target.arrivals.would_be_dropped(message, now, view, fresh):
+                answer[number] = sentences.would_be_dropped(number, message.message_id or "")
+                continue
+            answer[number] = target.arrivals.refusal([*accepted, message], now, view)
+            if answer[number] is None:
+                accepted.append(message)
+                self._deliveries.take_out(found, step)
+        if accepted:
+            self.state.last_activity_at = now
+            target.arrivals.take_in(accepted, now, view, step)
+        step.effects.append((command.reply, answer))
+
     def _commit(self, command: Commit, now: int, view: Reader, step: Step) -> None:
         """A transaction: look at every operation first, then do all of them (P29)."""
         by_partition: dict[int, tuple[Partition, list[Operation]]] = {}
@@ -237,6 +265,14 @@ class Partition:
     def settle_refusal(self, operation: Settle, now: int) -> BrokerError | None:
         """Why a lock can't be ended so now, or None."""
         return self._settlements.refusal(operation.token, operation.outcome, now)
+
+    def _continue(self, command: Continue, now: int, view: Reader, step: Step) -> None:
+        del now
+        counters = self.state.counters
+        source = self._sibling(command.source, view).counters
+        counters.next_counter = max(counters.next_counter, source.next_counter)
+        step.touched[self.state.queue_id] = counters
+        step.changes.append((STATE, STATE_KEY.pack(self.state.queue_id), counters.pack()))
 
     def _clear(self, command: Clear, now: int, view: Reader, step: Step) -> None:
         del now

@@ -32,6 +32,15 @@ def already_exists(path: str) -> BrokerError:
     )
 
 
+def fixed_at_creation(name: str, kind: str) -> BrokerError:
+    """An update would change what is chosen at creation (P1), in the service's words."""
+    if name == "EnablePartitioning":
+        return BrokerError(Condition.NOT_ALLOWED, f"Partitioning cannot be changed for {kind.title()}. ")
+    return BrokerError(
+        Condition.NOT_ALLOWED, f"The value for the {name} property of an existing {kind.title()} cannot be changed."
+    )
+
+
 def lock_lost() -> BrokerError:
     """The lock token is unknown here or its time is over."""
     return BrokerError(
@@ -105,6 +114,29 @@ def deferred_not_found() -> BrokerError:
     )
 
 
+def dead_letter_not_found(number: int) -> BrokerError:
+    """There is no dead-lettered message of that number (any more)."""
+    return BrokerError(
+        Condition.MESSAGE_NOT_FOUND, f"There is no message {number} in the dead-letter queue (any more)."
+    )
+
+
+def dead_letter_locked(number: int) -> BrokerError:
+    """A receiver of the dead-letter queue has it."""
+    return BrokerError(
+        Condition.MESSAGE_LOCK_LOST, f"Message {number} is locked by a receiver of the dead-letter queue."
+    )
+
+
+def would_be_dropped(number: int, message_id: str) -> BrokerError:
+    """Sent anew it would be lost: its message id is still remembered."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        f"Message {number} would be dropped as a duplicate: its MessageId '{message_id}' is still within the window "
+        "of duplicate detection.",
+    )
+
+
 def entity_full(name: str, size_bytes: int, size_bytes_max: int) -> BrokerError:
     """The entity (or this partition of it) has reached its size."""
     return BrokerError(
@@ -173,6 +205,13 @@ def store_unavailable(store_index: int, cause: str) -> BrokerError:
         Condition.SERVER_BUSY,
         f"Messaging store {store_index} could not complete the operation: {cause}. Nothing of it was stored; "
         "please retry.",
+    )
+
+
+def namespace_unavailable(cause: str) -> BrokerError:
+    """The store of the namespace could not commit a change of its entities."""
+    return BrokerError(
+        Condition.SERVER_BUSY, f"The store of the namespace could not keep the change: {cause}. Please retry."
     )
 
 

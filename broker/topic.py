@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .description import RuleDescription, SubscriptionDescription
-from .entity import Entity
+from .description import CorrelationFilter, RuleDescription, SqlFilter, SubscriptionDescription
+from .entity import Description, Entity
 from .message import Message
 from .rules import MessageContext, RuleIndex
 from .state import Copy, PartitionRef
 
 REASON_FILTER = "FilterException"
+
+
+CountedFilter = type[SqlFilter] | type[CorrelationFilter]
+
+
+def count_filters(description: Description, kind: CountedFilter) -> int:
+    """How many rules of a subscription have a filter of that kind."""
+    rules = description.rules if isinstance(description, SubscriptionDescription) else ()
+    return sum(type(rule.filter) is kind for rule in rules)
 
 
 class TopicFanOut:
@@ -46,6 +55,10 @@ class TopicFanOut:
         key = description.name.lower()
         self._entities.pop(key, None)
         self._index.remove_subscription(key)
+
+    def filter_count(self, kind: CountedFilter) -> int:
+        """How many rules of all subscriptions have a filter of that kind."""
+        return sum(count_filters(entity.description, kind) for entity in self._entities.values())
 
     def entities(self) -> list[Entity]:
         """All subscriptions."""

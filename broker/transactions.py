@@ -77,6 +77,11 @@ class Transactions:
         for transaction_id in [key for key, each in self._open.items() if each.owner is owner]:
             self._forget(transaction_id)
 
+    def close(self) -> None:
+        """Roll back everything."""
+        for transaction_id in list(self._open):
+            self._forget(transaction_id)
+
     def open_count(self) -> int:
         """How many transactions are open."""
         return len(self._open)

@@ -11,17 +11,19 @@ import asyncio
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from pathlib import Path
 
 import structlog
 
-from ..storage import Batch, Store, StoreError
+from ..storage import Batch, Store, StoreError, View
 from . import sentences
 from .address import SubQueue
 from .clock import Clock, Timer
 from .commands import Command, ExpireLocks, FallDue, Forwarded, Schedule, Send, Step
 from .errors import BrokerError, Condition
 from .line import Reader, WindowBudget
-from .outage import Outage
+from .measures import CommitMeasures
+from .outage import Outage, OutageKind
 from .partition import Partition
 from .records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters
 from .state import PartitionRef
@@ -76,6 +78,9 @@ class Worker:
         self._timer: Timer | None = None
         self._timer_at: int | None = None
         self._stopping = False
+        self._slowed: asyncio.Future[None] | None = None  # what a commit waits for under an outage
+        self.turn = asyncio.Lock()  # whoever has it, no batch is under way
+        self.measures = CommitMeasures()
         self.outage: Outage | None = None
 
     # ---- what the rest of the broker calls
@@ -96,7 +101,8 @@ class Worker:
         return [queue_id for queue_id, messages in counted if any(messages[home] for home in OUTBOXES)]
 
     async def stop(self) -> None:
-        """Finish what is in the inbox, then close the store."""
+        """Finish what is in the inbox, then close the store; what comes later fails."""
+        self.end_outage()
         self._stopping = True
         self._wake.set()
         if self._task is not None:
@@ -106,6 +112,7 @@ class Worker:
         for partition in self._partitions.values():
             partition.close()
         self._store.close()
+        self.outage = Outage(OutageKind.DOWN)
 
     @property
     def available(self) -> bool:
@@ -131,13 +138,33 @@ class Worker:
                 command.fail(error)
 
     def end_outage(self) -> None:
-        """Work normally again."""
+        """Work normally again; a commit that an outage holds up goes on."""
+        if self.outage is None:
+            return
         self.outage = None
+        if self._slowed is not None and not self._slowed.done():
+            self._slowed.set_result(None)
         self._resume(self._refs.values())
+
+    def copy_to(self, folder: Path) -> Callable[[], None]:
+        """Get ready to copy the store (see `storage.Store.copy_to`); the caller has the `turn`."""
+        return self._store.copy_to(folder)
+
+    def look(self) -> View:
+        """The committed rows, for now (see `storage.View`). Raises StoreError."""
+        return self._store.view()
 
     def partition(self, queue_id: int) -> Partition | None:
         """The partition as it is in memory, if it was used since the start; to be read, not to be changed."""
         return self._partitions.get(queue_id)
+
+    def counters(self, queue_id: int) -> Counters:
+        """What the partition of a queue counts, whether or not it was used since the start. Raises StoreError."""
+        partition = self._partitions.get(queue_id)
+        if partition is not None:
+            return partition.counters
+        with self._store.view() as view:
+            return Counters.unpack(view.get(STATE, STATE_KEY.pack(queue_id)))
 
     def described_anew(self, queue_id: int) -> None:
         """The description of an entity changed; its partition here, if open, follows."""
@@ -162,15 +189,20 @@ class Worker:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            commands, expected_bytes = self._next_commands()
-            try:
-                await self._process(commands, expected_bytes)
-            except StoreError as error:
-                log.error("commit failed", store=self.index, cause=str(error), commands=len(commands))
-                self._fail(commands, sentences.store_unavailable(self.index, str(error)))
-            except Exception:
-                log.exception("batch failed", store=self.index, commands=len(commands))
-                self._fail(commands, BrokerError(Condition.INTERNAL_ERROR, "The broker failed; see its log."))
+            async with self.turn:
+                await self._next_batch()
+
+    async def _next_batch(self) -> None:
+        commands, expected_bytes = self._next_commands()
+        try:
+            await self._process(commands, expected_bytes)
+        except StoreError as error:
+            self.measures.failures += 1
+            log.error("commit failed", store=self.index, cause=str(error), commands=len(commands))
+            self._fail(commands, sentences.store_unavailable(self.index, str(error)))
+        except Exception:
+            log.exception("batch failed", store=self.index, commands=len(commands))
+            self._fail(commands, BrokerError(Condition.INTERNAL_ERROR, "The broker failed; see its log."))
 
     def _next_commands(self) -> tuple[list[tuple[PartitionRef, Command]], int]:
         inbox = self._inbox
@@ -204,20 +236,22 @@ class Worker:
         except BaseException:
             batch.abort()
             raise
-        await self._commit(batch, changed)
+        await self._commit(batch, changed, len(commands))
         self._set_timers(step)
         for effect, argument in step.effects:
             effect(argument)
         if changed:
             self._failpoint("effects-released")
 
-    async def _commit(self, batch: Batch, changed: bool) -> None:
+    async def _commit(self, batch: Batch, changed: bool, command_count: int) -> None:
         if not changed:
             batch.abort()
             return
+        began_us = self._clock.stopwatch_us()
         if self.outage is not None:
+            self._slowed = asyncio.get_running_loop().create_future()
             try:
-                await self.outage.before_commit(self._clock)
+                await self.outage.before_commit(self._clock, self._slowed)
             except StoreError:
                 batch.abort()
                 raise
@@ -225,6 +259,7 @@ class Worker:
             await asyncio.get_running_loop().run_in_executor(self._pool, batch.commit)
         else:
             batch.commit()
+        self.measures.committed(command_count, self._clock.stopwatch_us() - began_us)
 
     def _apply(self, commands: Sequence[tuple[PartitionRef, Command]], now: int, batch: Batch, step: Step) -> bool:
         """Decide about every command; whether anything has to be stored."""

@@ -23,6 +23,7 @@ from .broker.access import Right, SharedKey
 from .broker.address import strip_authority
 from .broker.description import (
     DEFAULT_RULES,
+    AuthorizationRule,
     CorrelationFilter,
     EntityStatus,
     FalseFilter,
@@ -43,6 +44,7 @@ from .broker.limits import (
     Limits,
     Partitioning,
     Violation,
+    forwards_to_itself,
     size_mb_from_client,
     validate_queue,
     validate_rule,
@@ -63,7 +65,7 @@ class ConfigFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileConfig:
-    """What a Config.json says; `keys` are its authorisation rules, empty if it has none."""
+    """What a Config.json says; `keys` are the namespace's authorisation rules, empty if it has none."""
 
     topology: Topology
     keys: tuple[SharedKey, ...] = ()
@@ -301,7 +303,7 @@ class _Reader:
             members["Name"].fail(
                 f"is {_shown(name)}; allowed is 1 to 50 letters, digits and -, beginning with a letter"
             )
-        self.read_keys(members, scope=None)
+        self.keys += [each.shared_key(None) for each in self.authorization_rules(members)]
         queue_cursors = _items(members, "Queues")
         topic_cursors = _items(members, "Topics")
         queues = tuple(self.queue(each) for each in queue_cursors)
@@ -323,18 +325,21 @@ class _Reader:
     def queue(self, cursor: _Cursor) -> QueueDescription:
         members = cursor.members(("Name", "Properties"), required=["Name"])
         name = members["Name"].text()
-        properties = self.properties(members, QUEUE_PROPERTIES, keys_of=name)
+        properties = self.properties(members, QUEUE_PROPERTIES, with_keys=True)
         values = {**self.store_defaults(), **self.receive_defaults(), **self.values(properties, QUEUE_PROPERTIES)}
-        queue = QueueDescription(name, **self.sized(values))
-        _refuse(validate_queue(queue, self.limits), cursor, {**members, **properties}, self.limits)
+        keys = self.authorization_rules(properties)
+        queue = QueueDescription(name, **self.sized(values), authorization_rules=keys)
+        violations = validate_queue(queue, self.limits) + forwards_to_itself(queue, name)
+        _refuse(violations, cursor, {**members, **properties}, self.limits)
         return queue
 
     def topic(self, cursor: _Cursor) -> tuple[TopicDescription, list[SubscriptionDescription]]:
         members = cursor.members(("Name", "Properties", "Subscriptions"), required=["Name"])
         name = members["Name"].text()
-        properties = self.properties(members, TOPIC_PROPERTIES, keys_of=name)
+        properties = self.properties(members, TOPIC_PROPERTIES, with_keys=True)
         values = {**self.store_defaults(), **self.values(properties, TOPIC_PROPERTIES)}
-        topic = TopicDescription(name, **self.sized(values))
+        keys = self.authorization_rules(properties)
+        topic = TopicDescription(name, **self.sized(values), authorization_rules=keys)
         _refuse(validate_topic(topic, self.limits), cursor, {**members, **properties}, self.limits)
         cursors = _items(members, "Subscriptions")
         subscriptions = [self.subscription(each, name) for each in cursors]
@@ -359,6 +364,7 @@ class _Reader:
             topic_name, members["Name"].text(), rules=rules or DEFAULT_RULES, **values
         )
         violations = validate_subscription(subscription, self.limits)
+        violations += forwards_to_itself(subscription, subscription.path)
         _refuse(violations, cursor, {**members, **properties}, self.limits)
         return subscription
 
@@ -408,14 +414,12 @@ class _Reader:
 
     # ------------------------------------------------------------ parts of entities
 
-    def properties(self, members: _Members, known: _Properties, keys_of: str | None = None) -> _Members:
-        """The members of `Properties`; with `keys_of` it may hold the authorisation rules of that entity."""
+    def properties(self, members: _Members, known: _Properties, *, with_keys: bool = False) -> _Members:
+        """The members of `Properties`; `with_keys` it may hold authorisation rules."""
         if "Properties" not in members:
             return {}
-        names = (*known, "AuthorizationRules") if keys_of is not None else tuple(known)
-        properties = members["Properties"].members(names)
-        self.read_keys(properties, scope=keys_of)
-        return properties
+        names = (*known, "AuthorizationRules") if with_keys else tuple(known)
+        return members["Properties"].members(names)
 
     def values(self, properties: _Members, known: _Properties) -> dict[str, Any]:
         """The fields of a description that the file sets."""
@@ -449,8 +453,9 @@ class _Reader:
         size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], self.limits)
         return {**values, "max_size_mb": size_mb}
 
-    def read_keys(self, members: _Members, scope: str | None) -> None:
-        """Add the authorisation rules of a namespace (`scope` None) or an entity."""
+    def authorization_rules(self, members: _Members) -> tuple[AuthorizationRule, ...]:
+        """The authorisation rules of the namespace or an entity; Manage brings the other rights with it."""
+        found: list[AuthorizationRule] = []
         known = ("KeyName", "Rights", "PrimaryKey", "SecondaryKey")
         for cursor in _items(members, "AuthorizationRules"):
             parts = cursor.members(known, required=["KeyName", "Rights", "PrimaryKey"])
@@ -462,9 +467,11 @@ class _Reader:
                     parts[each].fail("is empty")
             secondary = parts["SecondaryKey"].optional_text() if "SecondaryKey" in parts else None
             name, key = parts["KeyName"].text(), parts["PrimaryKey"].text()
-            if any(known_key.name == name and known_key.scope == scope for known_key in self.keys):
+            if any(known_rule.key_name == name for known_rule in found):
                 parts["KeyName"].fail(f"is {_shown(name)}; there is another rule of that name")
-            self.keys.append(SharedKey(name, key, rights, scope, secondary))
+            granted = Right if Right.MANAGE in rights else sorted(rights)
+            found.append(AuthorizationRule(name, tuple(granted), key, secondary or ""))
+        return tuple(found)
 
     # ------------------------------------------------------------ checks across entities
 

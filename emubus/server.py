@@ -11,6 +11,7 @@ import gc
 import signal
 import ssl
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -26,11 +27,13 @@ from .broker.description import QueueDescription, SubscriptionDescription, Topic
 from .broker.http import HttpFace, Services
 from .broker.records import TABLES
 from .broker.sentences import AUTHORITY
+from .broker.upkeep import CATALOG_FOLDER, STORE_FOLDER
 from .config import Auth, Config, Tls
 from .doors import Doors
 from .failpoint import failpoint_hook
 from .logging import announce_ready
-from .storage import Durability, Store, StoreError, open_store
+from .snapshots import Snapshots, finish_restore
+from .storage import Durability, FolderLock, Store, StoreError, no_failpoint, open_store
 from .tls import FOLDER, TlsError, ca_file, context_from_files, development_context
 
 STOP_TIMEOUT_S = 4.0
@@ -73,6 +76,8 @@ class Server:
         self._cleanup = contextlib.AsyncExitStack()
         self._broker: Broker | None = None
         self._amqp: AmqpFace | None = None
+        self._snapshots: Snapshots | None = None
+        self._failpoint: Callable[[str], None] = no_failpoint
         self._http: HttpFace | None = None
         self._doors: Doors | None = None
 
@@ -88,6 +93,20 @@ class Server:
         if self._broker is None:
             raise RuntimeError("the server has not been started")
         return self._broker
+
+    @property
+    def amqp(self) -> AmqpFace:
+        """The AMQP face; RuntimeError before the start."""
+        if self._amqp is None:
+            raise RuntimeError("the server has not been started")
+        return self._amqp
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The snapshots of the namespace; RuntimeError before the start."""
+        if self._snapshots is None:
+            raise RuntimeError("the server has not been started")
+        return self._snapshots
 
     async def start(self) -> None:
         """Open the stores, merge the configuration, bind the ports; StartError (and nothing left open) if it can't."""
@@ -117,12 +136,32 @@ class Server:
         self._cleanup.callback(self.clock.close)
         self._broker.start(config.topology, only_if_new=config.config_file is None)
         self._cleanup.push_async_callback(self._broker.stop)
-        access = Access(config.keys, verify=config.auth is Auth.SAS, authority=AUTHORITY)
+        access = Access(
+            config.keys,
+            verify=config.auth is Auth.SAS,
+            authority=AUTHORITY,
+            entity_keys=self._broker.entity_keys,
+        )
         self._amqp = AmqpFace(self._broker, access, self.clock)
         self._cleanup.push_async_callback(self._amqp.stop)
         ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
+        self._snapshots = snapshots = Snapshots(self._broker, config.data_dir, self._open_stores)
+        self._cleanup.push_async_callback(snapshots.stop)
         services = Services(
-            self._broker, access, self.clock, self._is_ready, self._amqp.protocol, lambda: self.ports, ca
+            self._broker,
+            access,
+            self.clock,
+            self._is_ready,
+            self._amqp.protocol,
+            lambda: self.ports,
+            self._amqp.faults,
+            snapshots,
+            self._connection_counts,
+            ca,
+            {
+                "Durability": config.durability.value,
+                "Data folder": str(config.data_dir) if config.data_dir else "none: in memory",
+            },
         )
         self._http = await self._open_http(services)
         self.amqp_port = doors.listen(config.host, config.amqp_port)
@@ -153,16 +192,27 @@ class Server:
             return development_context(config.tls_dir / FOLDER, [config.host])
         return None
 
+    def _connection_counts(self) -> dict[str, int]:
+        amqp = self.amqp
+        return {"connections": amqp.connection_count, "links": amqp.link_count}
+
     def _open_broker(self) -> Broker:
         config = self.config
-        failpoint = failpoint_hook(config.failpoint)
+        if config.data_dir is not None:
+            self._cleanup.callback(own_folder(config.data_dir).release)
+        self._failpoint = failpoint_hook(config.failpoint)
+        return Broker(*self._open_stores(), self.clock, config.limits, self._failpoint)
+
+    def _open_stores(self) -> tuple[Catalog, list[Store]]:
+        """The stores in the data folder."""
+        config = self.config
         opened: list[Store] = []
         try:
-            opened.append(open_store(_under(config.data_dir, "namespace"), CATALOG_TABLES, config.durability))
+            opened.append(open_store(_under(config.data_dir, CATALOG_FOLDER), CATALOG_TABLES, config.durability))
             for index in range(config.limits.partition_count):
-                path = _under(config.data_dir, f"store-{index:02}")
-                opened.append(open_store(path, TABLES, config.durability, failpoint))
-            return Broker(Catalog(opened[0]), opened[1:], self.clock, config.limits, failpoint)
+                path = _under(config.data_dir, STORE_FOLDER.format(index))
+                opened.append(open_store(path, TABLES, config.durability, self._failpoint))
+            return Catalog(opened[0]), opened[1:]
         except BaseException:
             for store in opened:
                 store.close()
@@ -211,9 +261,29 @@ async def _serve(config: Config) -> None:
         log.warning("stopped without waiting for everything", waited_s=STOP_TIMEOUT_S)
 
 
+def own_folder(folder: Path) -> FolderLock:
+    """Have a data folder, made if need be, for oneself; what a kill has left of a restore is brought to its end.
+
+    StoreError: another process has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(folder)
+    try:
+        if finish_restore(folder):
+            log.info("a restore was finished", data=str(folder))
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
 def check_data(folder: Path) -> int:
     """Verify the data folder of a stopped emubus and print what it holds; 0 if it is sound, else 1."""
-    report = check_data_folder(folder)
+    lock = own_folder(folder)
+    try:
+        report = check_data_folder(folder)
+    finally:
+        lock.release()
     print("\n".join(report.lines()))  # noqa: T201 - this is the command's output
     return EXIT_OK if report.sound else EXIT_FAILED
 
@@ -223,9 +293,17 @@ def read_namespace(folder: Path) -> tuple[Topology, int]:
 
     StoreError if the folder holds none or is in use.
     """
-    path = folder / "namespace"
+    path = folder / CATALOG_FOLDER
     if not path.is_dir():
         raise StoreError(folder, "not a data folder of emubus: it has no folder 'namespace'")
+    lock = own_folder(folder)
+    try:
+        return _read_catalog(path)
+    finally:
+        lock.release()
+
+
+def _read_catalog(path: Path) -> tuple[Topology, int]:
     catalog = Catalog(open_store(path, CATALOG_TABLES, Durability.PROCESS))
     try:
         found = [entry.description for entry in catalog.entries()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,13 @@ from typing import Any, Self, TypeVar
 import structlog
 import uvloop
 
+from .amqp import Target
 from .broker.catalog import Description
 from .broker.clock import Clock
 from .broker.description import QueueDescription, Topology
+from .broker.errors import Condition
+from .broker.faults import Fault, FaultKind, FaultOperation
+from .broker.http.services import Snapshot
 from .broker.limits import Profile, limits_for
 from .broker.outage import Outage, OutageKind
 from .config import Auth, Config, load_config
@@ -107,6 +111,63 @@ class EmubusServer:
     def delete(self, path: str) -> None:
         """Delete an entity with everything in it."""
         self.call(lambda: self._server.broker.administration.delete(path))
+
+    def freeze(self) -> None:
+        """Stop the clock; `advance` still moves it."""
+        self.call(self.clock.freeze)
+
+    def thaw(self) -> None:
+        """Let the clock go on from where it stands."""
+        self.call(self.clock.thaw)
+
+    def purge(self, path: str | None = None) -> int:
+        """Remove all messages and session states of an entity, without a path of all; how many messages it were.
+
+        Links to it are detached, and clients attach again by themselves.
+        """
+        return self.call(lambda: self._server.broker.upkeep.purge(path))
+
+    def reset(self) -> None:
+        """Have the entities of the start, as they were described, without messages; others are deleted."""
+        self.call(self._server.broker.upkeep.reset)
+
+    def snapshot(self, name: str) -> Snapshot:
+        """Keep all entities and messages as they are now; BrokerError if the name is taken."""
+        return self.run(self._server.snapshots.take(name))
+
+    def restore(self, name: str) -> Snapshot:
+        """Bring all entities and messages back to what they were; clients attach again by themselves."""
+        return self.run(self._server.snapshots.restore(name))
+
+    def add_fault(
+        self,
+        kind: FaultKind,
+        *,
+        entity: str | None = None,
+        operations: Collection[FaultOperation] = (),
+        count: int | None = None,
+        probability: float = 1.0,
+        delay_ms: int = 0,
+    ) -> Fault:
+        """Let something go wrong when clients use an entity, or any: `count` times or until `clear_faults`."""
+        table = self._server.amqp.faults.table
+        return self.call(
+            lambda: table.add(
+                kind, entity=entity, operations=operations, count=count, probability=probability, delay_ms=delay_ms
+            )
+        )
+
+    def clear_faults(self) -> int:
+        """Let nothing go wrong any more; how many faults were set."""
+        return self.call(self._server.amqp.faults.table.clear)
+
+    def drop_connections(self, entity: str | None = None) -> int:
+        """Cut the TCP connections of all clients, or of those with a link to `entity`; how many it were."""
+        return self.call(lambda: self._server.amqp.faults.drop_connections(Target(entity)))
+
+    def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
+        """Detach every link to `entity`, its sub-queues and its `$management` node; how many it were."""
+        return self.call(lambda: self._server.amqp.faults.drop_links(Target(entity), condition))
 
     def begin_outage(
         self, stores: Sequence[int], kind: OutageKind, *, delay_ms: int = 0, duration_ms: int | None = None

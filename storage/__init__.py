@@ -30,6 +30,7 @@ Where things are:
     data_file.py     is there room for the file, was its making finished
     resident.py      how much of the files is in memory; stores give pages back
     check.py         is a folder whole?
+    copying.py       what becomes of a copy that `store.copy_to` has made
 
 Why LMDB runs without its lock file, and why a commit on another thread is safe then: docs/decisions/0001.
 What holds it up in code: views end at begin(), one batch at a time, the map moves only when no transaction
@@ -50,15 +51,20 @@ from .contract import (
     View,
     no_failpoint,
 )
+from .copying import copy_files, read_into_memory, sync_file
+from .folder import FolderLock
+from .lmdb_store import DATA_FILE
 from .memory_store import MemoryStore
 from .opening import open_store
 
 __all__ = [
+    "DATA_FILE",
     "FAILPOINTS",
     "FORMAT_VERSION",
     "KEY_BYTES_MAX",
     "Batch",
     "Durability",
+    "FolderLock",
     "MemoryStore",
     "Store",
     "StoreError",
@@ -68,6 +74,9 @@ __all__ = [
     "TableReport",
     "View",
     "check_store",
+    "copy_files",
     "no_failpoint",
     "open_store",
+    "read_into_memory",
+    "sync_file",
 ]

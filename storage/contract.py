@@ -7,7 +7,7 @@ ever interpreted here. Owns no objects; `tests/storage` runs every implementatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -169,6 +169,14 @@ class Store(Protocol):
 
     def view(self) -> View:
         """Look at the committed state. Costs about a microsecond; take one per use and close it."""
+        ...
+
+    def copy_to(self, path: Path) -> Callable[[], None]:
+        """Get ready to copy the committed state into a new store folder `path`, in the durable form whatever this is.
+
+        What is returned makes the copy; it blocks and may be called on another thread. Until it has returned no batch
+        can begin. It raises StoreError (the copy may be there in part), and does not sync what it has written.
+        """
         ...
 
     def close(self) -> None:

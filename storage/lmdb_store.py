@@ -116,6 +116,7 @@ class LmdbStore:
         self._grow = False  # a batch didn't fit the map: double at the next begin()
         self._cramped = False  # a batch found no room, in the map or on the disk
         self._large_batch = False  # the last batch was: LMDB keeps the memory that it took
+        self._copying = False  # a copy is being made: no batch, and the map stays where it is
         self._closed = False
         self._touched_bytes = 0  # upper bound of what this store touched of its map since it was last mapped
         self._unsynced = make_folder(path)
@@ -135,6 +136,8 @@ class LmdbStore:
         """Begin the one batch; see `contract.Store.begin`."""
         if self._batch is not None and self._batch.state is not _OVER:
             raise StoreError(self.path, f"a batch is {self._batch.state}; one at a time")
+        if self._copying:
+            raise StoreError(self.path, "is being copied")
         self._end_readers()
         env = self._usable(self._large_batch)
         self._large_batch = expected_bytes > BATCH_BYTES_KEPT_MAX
@@ -166,8 +169,28 @@ class LmdbStore:
         self._readers.append(reader)
         return LmdbView(self, reader)
 
+    def copy_to(self, path: Path) -> Callable[[], None]:
+        """Get ready to copy the committed state; see `contract.Store.copy_to`."""
+        if self._copying or (self._batch is not None and self._batch.state is not _OVER):
+            raise StoreError(self.path, "can't be copied while a batch is open or another copy is made")
+        env = self._usable()
+        self._copying = True
+
+        def copy() -> None:
+            try:
+                path.mkdir(parents=True)
+                env.copy(str(path))
+            except (lmdb.Error, OSError) as error:
+                raise StoreFailed(path, f"can't copy a store to here: {error}") from error
+            finally:
+                self._copying = False
+
+        return copy
+
     def close(self) -> None:
         """Close the store; see `contract.Store.close`."""
+        if self._copying:
+            raise StoreError(self.path, "is being copied")
         if self._batch is not None:
             self._batch.abort()
         self._end_readers()
@@ -347,7 +370,7 @@ class LmdbStore:
 
     def _is_idle(self) -> bool:
         writing = self._batch is not None and self._batch.state is not _OVER
-        return not writing and not any(reader.view_count for reader in self._readers)
+        return not (writing or self._copying) and not any(reader.view_count for reader in self._readers)
 
     def _map_bytes(self) -> int:
         return self._env.info()["map_size"] if self._env is not None else 0

@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from sortedcontainers import SortedDict
 
-from .contract import KEY_BYTES_MAX, StoreError, StoreFailed, checked_names, no_failpoint
+from .contract import KEY_BYTES_MAX, Durability, StoreError, StoreFailed, checked_names, no_failpoint
+from .lmdb_store import LmdbStore
 
 _Rows = Any  # SortedDict[bytes, bytes | None]; sortedcontainers comes without types
 _Layer = dict[str, _Rows]
+
+_COPY_ROWS = 10_000  # written in one batch of a copy
 
 _OPEN, _COMMITTING, _OVER = "open", "being committed", "over"
 
@@ -37,6 +41,7 @@ class MemoryStore:
         self._batch: MemoryBatch | None = None
         self._epoch = 0  # counts begin(): a view of an earlier epoch is over
         self._closed = False
+        self._copying = False
 
     def begin(self, expected_bytes: int) -> MemoryBatch:
         """Begin the one batch; see `contract.Store.begin`."""
@@ -44,6 +49,8 @@ class MemoryStore:
         self._refuse_closed()
         if self._batch is not None and self._batch.state is not _OVER:
             raise StoreError(None, f"a batch is {self._batch.state}; one at a time")
+        if self._copying:
+            raise StoreError(None, "is being copied")
         self._epoch += 1
         self._fold()
         self._batch = MemoryBatch(self, self._base)
@@ -54,8 +61,27 @@ class MemoryStore:
         self._refuse_closed()
         return MemoryView(self, self._epoch, self._base, self._committed)
 
+    def copy_to(self, path: Path) -> Callable[[], None]:
+        """Get ready to copy the committed state; see `contract.Store.copy_to`."""
+        self._refuse_closed()
+        if self._copying or (self._batch is not None and self._batch.state is not _OVER):
+            raise StoreError(None, "can't be copied while a batch is open or another copy is made")
+        self._copying = True
+        self._epoch += 1
+        self._fold()  # now and not there: views are made on this thread
+
+        def copy() -> None:
+            try:
+                _write_rows(path, self._base)
+            finally:
+                self._copying = False
+
+        return copy
+
     def close(self) -> None:
         """Forget everything; see `contract.Store.close`."""
+        if self._copying:
+            raise StoreError(None, "is being copied")
         if self._batch is not None:
             self._batch.abort()
         self._closed = True
@@ -255,3 +281,17 @@ def _merged(
     while base_key is not None:
         yield base_key, rows[base_key]
         base_key = next(keys, None)
+
+
+def _write_rows(path: Path, tables: _Layer) -> None:
+    store = LmdbStore(path, list(tables), Durability.PROCESS)
+    try:
+        for table, rows in tables.items():
+            items = iter(rows.items())
+            while some := list(islice(items, _COPY_ROWS)):
+                with store.begin(sum(len(key) + len(value) for key, value in some)) as batch:
+                    for key, value in some:
+                        batch.put(table, key, value)
+                    batch.commit()
+    finally:
+        store.close()

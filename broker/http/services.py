@@ -6,18 +6,80 @@ Knows names and shapes. Refuses to know where the things come from; the composit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from ..access import Access
 from ..broker import Broker
 from ..clock import Clock
+from ..errors import Condition
+from ..faults import FaultTable
+
+
+class FaultsPort(Protocol):
+    """Faults on the wire that are made on purpose; an entity None is all. The verbs tell how many they hit."""
+
+    table: FaultTable
+
+    def drop_connections_of(self, entity: str | None) -> int:
+        """Cut connections."""
+        ...
+
+    def drop_links_of(self, entity: str | None, condition: Condition) -> int:
+        """Detach links because of `condition`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A copy of the whole namespace at one moment (`taken_at`, Unix ms)."""
+
+    name: str
+    taken_at: int
+    store_count: int
+    entity_count: int
+    message_count: int
+    size_bytes: int
+
+
+class SnapshotsPort(Protocol):
+    """Snapshots that are kept. BrokerError: not-found, entity-already-exists, not-allowed, server-busy."""
+
+    def list(self) -> list[Snapshot]:
+        """All of them, the oldest first."""
+        ...
+
+    def get(self, name: str) -> Snapshot:
+        """One of them."""
+        ...
+
+    async def take(self, name: str) -> Snapshot:
+        """Take one while the broker works."""
+        ...
+
+    async def restore(self, name: str) -> Snapshot:
+        """Bring the namespace back to one."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Delete one."""
+        ...
+
+    def archive(self, name: str) -> AsyncIterator[bytes]:
+        """Its files as a tar archive."""
+        ...
+
+    async def keep(self, name: str, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
+        """Keep what is in an archive; BrokerError (argument-error) for what is none, or larger."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
     """Handed to every part. `amqp` makes the protocol of a new AMQP connection, `ports` tells where the server listens
-    by name, `ca_file` is the development CA's certificate if there is one."""
+    by name, `connection_counts` how many AMQP `connections` and `links` there are, `ca_file` is the development CA's
+    certificate if there is one, `about` what else people want to know of the server, by its name."""
 
     broker: Broker
     access: Access
@@ -25,4 +87,8 @@ class Services:
     is_ready: Callable[[], bool]
     amqp: Callable[[], asyncio.Protocol]
     ports: Callable[[], Mapping[str, int]]
+    faults: FaultsPort
+    snapshots: SnapshotsPort
+    connection_counts: Callable[[], Mapping[str, int]]
     ca_file: str | None = None
+    about: Mapping[str, str] = field(default_factory=dict[str, str])

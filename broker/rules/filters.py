@@ -43,4 +43,4 @@ def check_rule(rule: RuleDescription, limits: Limits) -> None:
         raise FilterError(f"rule {rule.name!r:.80}: {'; '.join(map(str, violations))}")
     compile_filter(rule.filter)
     if rule.action is not None:
-        compile_action(rule.action, statements_max=limits.action_statements_max)
+        compile_action(rule.action, parameters=rule.action_parameters, statements_max=limits.action_statements_max)

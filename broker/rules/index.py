@@ -55,7 +55,9 @@ class _Rule:
     def __init__(self, description: RuleDescription) -> None:
         self.name = description.name
         self.filter: CompiledFilter = compile_filter(description.filter)
-        self.action: Action | None = None if description.action is None else compile_action(description.action)
+        self.action: Action | None = None
+        if description.action is not None:
+            self.action = compile_action(description.action, parameters=description.action_parameters)
         self.subscription = ""
         self.place = 0
         self.equality: Equality | None = None

@@ -124,7 +124,11 @@ def from_description(value: PropertyValue) -> Value:
         read = TEXT_TYPES.get(value.type)
         if read is None:
             raise ValueError(f"values of type {value.type!r:.40} cannot be compared")
-        return read(value.text)
+        return _in_64_bits(read(value.text))
+    return _in_64_bits(value)
+
+
+def _in_64_bits(value: Value) -> Value:
     if isinstance(value, int) and not _INT64_MIN <= value <= _UINT64_MAX:
         raise ValueError(f"{str(value)[:30]} does not fit 64 bits")
     return value
@@ -303,6 +307,7 @@ TEXT_TYPES: Final[Mapping[str, Callable[[str], Value]]] = {
     "dateTime": parse_instant,
     "duration": parse_span,
     "guid": uuid.UUID,
+    "long": int,  # of those that an int would hold, too
 }
 """By XML Schema type: how the text of a `TypedText` is read; ValueError if it is wrong."""
 

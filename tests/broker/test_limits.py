@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from emubus.broker.access import Right
 from emubus.broker.description import (
     DEFAULT_RULES,
+    AuthorizationRule,
     CorrelationFilter,
     EntityStatus,
     FalseFilter,
@@ -33,6 +35,7 @@ from emubus.broker.limits import (
     Range,
     Violation,
     aggregate_size_mb,
+    forwards_to_itself,
     limits_for,
     message_bytes_max,
     partitions_of,
@@ -48,6 +51,7 @@ PREMIUM = LIMITS[Profile.PREMIUM]
 MS_EMULATOR = LIMITS[Profile.MS_EMULATOR]
 RELAXED = LIMITS[Profile.RELAXED]
 QUEUE = QueueDescription("q")
+LISTENER = AuthorizationRule("k", (Right.LISTEN,), "1")
 
 
 def _default_queue(profile: Profile) -> QueueDescription:
@@ -120,9 +124,22 @@ def test_relaxed_and_premium_quotas_are_not_below_those_of_microsofts_emulator(p
         ),
         ({"max_message_bytes": 1024 * 1024}, Violation("MaxMessageSizeInKilobytes", "1024", "256 (fixed)")),
         ({"user_metadata": "x" * 1025}, Violation("UserMetadata", "1025 characters long", "0 to 1024 characters")),
+        ({"authorization_rules": (LISTENER,) * 2}, Violation("KeyName", "'k'", "names that differ")),
         (
-            {"forward_to": "sb://host:5671/Q"},
-            Violation("ForwardTo", "'sb://host:5671/Q'", "another entity than this one"),
+            {"authorization_rules": tuple(replace(LISTENER, key_name=str(each)) for each in range(13))},
+            Violation("AuthorizationRules", "13 rules long", "at most 12"),
+        ),
+        (
+            {"authorization_rules": (replace(LISTENER, rights=(Right.MANAGE,)),)},
+            Violation("Rights", "Manage", "Send and Listen together with Manage"),
+        ),
+        (
+            {"authorization_rules": (replace(LISTENER, rights=()),)},
+            Violation("Rights", "empty", "any of Send, Listen, Manage"),
+        ),
+        (
+            {"authorization_rules": (replace(LISTENER, primary_key=""),)},
+            Violation("PrimaryKey", "0 characters long", "1 to 256 characters"),
         ),
     ],
 )
@@ -409,3 +426,11 @@ def test_a_range_without_an_upper_bound_holds_no_limit_and_one_with_it_does_not(
     assert None in Range(1)
     assert None not in Range(1, 2)
     assert [value in Range(1, 2) for value in (0, 1, 2, 3)] == [False, True, True, False]
+
+
+def test_what_names_itself_is_found_in_any_spelling() -> None:
+    queue = QueueDescription("a/Q", forward_to="sb://host:5671/A%2Fq", forward_dead_letters_to="b")
+    assert forwards_to_itself(queue, "a/Q") == [
+        Violation("ForwardTo", "'sb://host:5671/A%2Fq'", "another entity than this one")
+    ]
+    assert validate_queue(queue, STANDARD) == []

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from emubus.broker.access import Right, SharedKey
 from emubus.broker.description import (
     DEFAULT_RULES,
+    AuthorizationRule,
     CorrelationFilter,
     EntityStatus,
     FalseFilter,
@@ -340,11 +341,18 @@ def test_authorisation_rules_belong_to_the_namespace_or_to_an_entity() -> None:
             "Queues": [{"Name": "q", "Properties": {"AuthorizationRules": [rule]}}],
         }
     )
-    rights = frozenset({Right.SEND, Right.LISTEN})
-    assert parse_config(text, STANDARD).keys == (
-        SharedKey("k", "1", rights, None, "2"),
-        SharedKey("k", "1", rights, "q"),
+    parsed = parse_config(text, STANDARD)
+    assert parsed.keys == (SharedKey("k", "1", frozenset({Right.SEND, Right.LISTEN}), None, "2"),)
+    assert parsed.topology.queues == (
+        QueueDescription("q", authorization_rules=(AuthorizationRule("k", (Right.LISTEN, Right.SEND), "1"),)),
     )
+
+
+def test_manage_brings_the_other_rights_with_it() -> None:
+    rule = {"KeyName": "k", "Rights": ["Manage"], "PrimaryKey": "1"}
+    text = config({"Topics": [{"Name": "t", "Properties": {"AuthorizationRules": [rule]}}]})
+    (topic,) = parse_config(text, STANDARD).topology.topics
+    assert topic.authorization_rules == (AuthorizationRule("k", (Right.SEND, Right.LISTEN, Right.MANAGE), "1"),)
 
 
 # ---------------------------------------------------------------- complaints

@@ -1,0 +1,78 @@
+"""Atom entries and feeds around descriptions [http 3].
+
+Knows their elements and how clients find names and further pages in them. Refuses to know what is in the content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from .markup import ATOM, element, escaped, quoted, seconds
+
+ENTRY_TYPE: Final = "application/atom+xml;type=entry;charset=utf-8"
+FEED_TYPE: Final = "application/atom+xml;type=feed;charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryShown:
+    """One entity in an answer: where it is, its name, its instants (Unix ms), and its description's markup.
+
+    `author` is the namespace, for queues, topics and the namespace itself; `published_at` is left out if None.
+    """
+
+    id: str
+    title: str
+    published_at: int | None
+    updated_at: int | None
+    content: str
+    author: str | None = None
+
+
+def entry_markup(shown: EntryShown) -> str:
+    """The answer that is one entry."""
+    return f'<entry xmlns="{ATOM}">{_inside(shown, shown.id)}</entry>'
+
+
+def feed_markup(
+    title: str, address: str, now: int, entries: Iterable[tuple[EntryShown, str]], next_page: str | None
+) -> str:
+    """The answer that is a list: entries, each with its address relative to the list's.
+
+    A page that is followed by another has exactly two links, and the second leads on: Python counts, JavaScript looks
+    at `rel`.
+    """
+    shown = "".join(
+        f"<entry xml:base={quoted(address)}>{_inside(entry, relative)}</entry>" for entry, relative in entries
+    )
+    links = _link("self", address) + ("" if next_page is None else _link("next", next_page))
+    head = f"{_title(title)}{element('id', address)}{element('updated', seconds(now))}"
+    return f'<feed xmlns="{ATOM}">{head}{links}{shown}</feed>'
+
+
+def nothing_markup(address: str, now: int) -> str:
+    """What the service answers for a queue or topic that is not there: a feed that every SDK knows as that."""
+    parts = (
+        _title("Publicly Listed Services"),
+        '<subtitle type="text">This is the list of publicly-listed services currently available.</subtitle>',
+        element("id", address),
+        element("updated", seconds(now)),
+        "<generator>Service Bus 1.1</generator>",
+    )
+    return f'<feed xmlns="{ATOM}">{"".join(parts)}</feed>'
+
+
+def _inside(shown: EntryShown, link: str) -> str:
+    author = "" if shown.author is None else f"<author>{element('name', shown.author)}</author>"
+    published = "" if shown.published_at is None else element("published", seconds(shown.published_at))
+    head = f"{element('id', shown.id)}{_title(shown.title)}{published}{element('updated', seconds(shown.updated_at))}"
+    return f'{head}{author}{_link("self", link)}<content type="application/xml">{shown.content}</content>'
+
+
+def _title(text: str) -> str:
+    return f'<title type="text">{escaped(text)}</title>'
+
+
+def _link(relation: str, address: str) -> str:
+    return f'<link rel="{relation}" href={quoted(address)}/>'

@@ -1,0 +1,53 @@
+"""The control API: looks into a running emubus and makes things happen in it, over JSON.
+
+Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `entities`, `machinery`,
+`namespace`; `openapi` describes them. No rule is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from aiohttp import web
+
+from ..services import Services
+from . import entities, machinery, namespace
+from .endpoints import ROOT, Endpoint, answer, errors_as_json
+from .openapi import document
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (*entities.ENDPOINTS, *machinery.ENDPOINTS, *namespace.ENDPOINTS)
+
+__all__ = ["ENDPOINTS", "ROOT", "add_control", "errors_as_json"]
+
+
+def add_control(app: web.Application, services: Services) -> None:
+    """Answer below `ROOT`; `errors_as_json` must be among the application's middlewares."""
+    try:
+        release = version("emubus")
+    except PackageNotFoundError:
+        release = "0"
+    description = document(ENDPOINTS, release)
+
+    async def openapi(_request: web.Request) -> web.Response:
+        return answer(description)
+
+    app.router.add_get(f"{ROOT}/openapi.json", openapi, allow_head=False)
+    methods: dict[str, set[str]] = {"/openapi.json": {"GET"}}
+    for endpoint in ENDPOINTS:
+        app.router.add_route(endpoint.method, ROOT + endpoint.path, endpoint.handler(services))
+        methods.setdefault(endpoint.path, set()).add(endpoint.method)
+    for path, allowed in methods.items():  # by name: a part behind this one takes every path that is left
+        app.router.add_route("*", ROOT + path, partial(_not_allowed, allowed))
+    for rest in ("", "/{rest:.*}"):
+        app.router.add_route("*", ROOT + rest, _nothing_here)
+
+
+async def _not_allowed(allowed: Collection[str], request: web.Request) -> web.StreamResponse:
+    raise web.HTTPMethodNotAllowed(request.method, allowed)
+
+
+async def _nothing_here(_request: web.Request) -> web.StreamResponse:
+    raise web.HTTPNotFound(reason=f"There is nothing here; see {ROOT}/openapi.json.")

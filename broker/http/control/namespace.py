@@ -1,0 +1,156 @@
+"""Endpoints about the namespace as a whole: emptying and beginning anew, snapshots.
+
+Knows the shape of what is shown and asked. Refuses to know how a snapshot is kept (`SnapshotsPort`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+from aiohttp import web
+
+from ..limits import ARCHIVE_BYTES_MAX
+from ..services import Snapshot, SnapshotsPort
+from .endpoints import Call, Endpoint, Refused
+from .entities import PURGED
+from .message_json import NUMBER_MAX
+from .schema import Schema, array, choice, integer, record, text
+
+ARCHIVE: Final = "application/x-tar"
+
+_NAME: Final = text("Name of a snapshot.", pattern="[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_AT: Final = {"name": _NAME}
+SNAPSHOT: Final = record(
+    "A snapshot: every entity and message of the namespace at one moment, without locks.",
+    {
+        "name": _NAME,
+        "taken_at": integer("When.", 0, NUMBER_MAX),
+        "store_count": integer("Messaging stores; only a namespace with as many can be restored to it.", 1, 65535),
+        "entity_count": integer("Queues, topics and subscriptions.", 0, NUMBER_MAX),
+        "message_count": integer("Messages.", 0, NUMBER_MAX),
+        "size_bytes": integer("Size of its files.", 0, NUMBER_MAX),
+    },
+)
+SNAPSHOTS: Final = record("Snapshots.", {"snapshots": array("The oldest first.", SNAPSHOT)})
+DELETED: Final = record("What was deleted.", {"name": _NAME})
+BINARY: Final[Schema] = {"type": "string", "format": "binary", "description": "A tar archive."}
+
+
+async def reset(call: Call) -> object:
+    """Empty everything, or begin anew."""
+    upkeep = call.services.broker.upkeep
+    if call.body["to"] == "empty":
+        return {"message_count": upkeep.purge(None)}
+    return {"message_count": upkeep.reset()}
+
+
+def _shown(snapshot: Snapshot) -> dict[str, Any]:
+    return asdict(snapshot)
+
+
+def _snapshots(call: Call) -> SnapshotsPort:
+    return call.services.snapshots
+
+
+async def list_snapshots(call: Call) -> object:
+    """All snapshots."""
+    return {"snapshots": [_shown(each) for each in _snapshots(call).list()]}
+
+
+async def take_snapshot(call: Call) -> object:
+    """Take one."""
+    return _shown(await _snapshots(call).take(call.path["name"]))
+
+
+async def show_snapshot(call: Call) -> object:
+    """One of them."""
+    return _shown(_snapshots(call).get(call.path["name"]))
+
+
+async def restore_snapshot(call: Call) -> object:
+    """Bring the namespace back to one."""
+    return _shown(await _snapshots(call).restore(call.path["name"]))
+
+
+async def delete_snapshot(call: Call) -> object:
+    """Delete one."""
+    await _snapshots(call).delete(call.path["name"])
+    return {"name": call.path["name"]}
+
+
+async def download_snapshot(call: Call) -> object:
+    """Its files, as one archive."""
+    chunks = _snapshots(call).archive(call.path["name"])
+    response = web.StreamResponse()
+    response.content_type = ARCHIVE
+    response.headers["Content-Disposition"] = f'attachment; filename="{call.path["name"]}.tar"'
+    await response.prepare(call.request)
+    async for chunk in chunks:
+        await response.write(chunk)
+    await response.write_eof()
+    return response
+
+
+async def upload_snapshot(call: Call) -> object:
+    """Keep the files in an archive as a snapshot."""
+    length = call.request.content_length
+    if length is not None and length > ARCHIVE_BYTES_MAX:
+        raise Refused(413, f"The archive has {length} bytes; at most {ARCHIVE_BYTES_MAX} are taken.")
+    chunks = call.request.content.iter_chunked(1 << 20)
+    return _shown(await _snapshots(call).keep(call.path["name"], chunks, ARCHIVE_BYTES_MAX))
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "POST",
+        "/reset",
+        "Empty all entities, or have only those of the start, as they were described, without messages",
+        reset,
+        PURGED,
+        body=record(
+            "What it shall be afterwards.",
+            {
+                "to": choice(
+                    "empty: the same entities; config: those that the server was started with.", ["empty", "config"]
+                )
+            },
+        ),
+    ),
+    Endpoint("GET", "/snapshots", "The snapshots that are kept", list_snapshots, SNAPSHOTS),
+    Endpoint("GET", "/snapshots/{name}", "A snapshot", show_snapshot, SNAPSHOT, at=_AT),
+    Endpoint(
+        "PUT",
+        "/snapshots/{name}",
+        "Take a snapshot of the namespace while it works; commands wait meanwhile",
+        take_snapshot,
+        SNAPSHOT,
+        at=_AT,
+        status=201,
+        errors=(409,),
+    ),
+    Endpoint("DELETE", "/snapshots/{name}", "Delete a snapshot", delete_snapshot, DELETED, at=_AT, errors=(409,)),
+    Endpoint(
+        "POST",
+        "/snapshots/{name}/restore",
+        "Bring the namespace back to a snapshot: outages end, links are detached and can attach again",
+        restore_snapshot,
+        SNAPSHOT,
+        at=_AT,
+        errors=(409,),
+    ),
+    Endpoint(
+        "GET", "/snapshots/{name}/archive", "Download a snapshot", download_snapshot, BINARY, at=_AT, gives=ARCHIVE
+    ),
+    Endpoint(
+        "PUT",
+        "/snapshots/{name}/archive",
+        "Keep a downloaded snapshot under a name",
+        upload_snapshot,
+        SNAPSHOT,
+        at=_AT,
+        status=201,
+        errors=(409,),
+        takes=ARCHIVE,
+    ),
+)

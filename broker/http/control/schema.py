@@ -1,0 +1,223 @@
+"""The shapes of JSON that the control API takes and gives: one value is both the check and the documentation.
+
+Knows the part of JSON Schema that the API needs, how to write such a schema down, and how to read a value by it. What
+is here goes into the OpenAPI document as it is. Refuses to know any endpoint. Schemas are plain dicts and never change.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+TEXT_CHARS_MAX: Final = 1_024
+
+
+class Invalid(Exception):  # noqa: N818 - it says what the value is
+    """A value is not as its schema wants it; the text names the place, the value and what is allowed."""
+
+
+# ---- writing schemas
+
+
+def text(about: str, *, chars_min: int = 0, chars_max: int = TEXT_CHARS_MAX, pattern: str | None = None) -> Schema:
+    """A string; `pattern` is for all of it."""
+    schema: Schema = {"type": "string", "description": about, "maxLength": chars_max}
+    if chars_min:
+        schema["minLength"] = chars_min
+    if pattern is not None:
+        schema["pattern"] = f"^{pattern}$"
+    return schema
+
+
+def integer(about: str, minimum: int, maximum: int) -> Schema:
+    """A whole number from `minimum` to `maximum`."""
+    return {"type": "integer", "description": about, "minimum": minimum, "maximum": maximum}
+
+
+def number(about: str, above: float, maximum: float) -> Schema:
+    """A number greater than `above` and at most `maximum`."""
+    return {"type": "number", "description": about, "exclusiveMinimum": above, "maximum": maximum}
+
+
+def boolean(about: str) -> Schema:
+    """True or false."""
+    return {"type": "boolean", "description": about}
+
+
+def choice(about: str, values: Iterable[str]) -> Schema:
+    """One of some words."""
+    return {"type": "string", "description": about, "enum": [str(value) for value in values]}
+
+
+def array(about: str, items: Schema, *, count_min: int = 0, count_max: int | None = None) -> Schema:
+    """A list; with `count_max` its items must differ, too."""
+    schema: Schema = {"type": "array", "description": about, "items": items}
+    if count_min:
+        schema["minItems"] = count_min
+    if count_max is not None:
+        schema |= {"maxItems": count_max, "uniqueItems": True}
+    return schema
+
+
+def record(about: str, fields: Mapping[str, Schema], *, optional: Collection[str] = ()) -> Schema:
+    """An object with these fields and no others; `optional` ones and those with a default may be absent."""
+    required = [name for name, schema in fields.items() if name not in optional and "default" not in schema]
+    schema: Schema = {
+        "type": "object",
+        "description": about,
+        "properties": dict(fields),
+        "additionalProperties": False,
+    }
+    return schema | ({"required": required} if required else {})
+
+
+def counts(about: str, names: Iterable[str]) -> Schema:
+    """An object with a number of things for each of the names."""
+    return record(about, {name: {"type": "integer", "minimum": 0} for name in names})
+
+
+def anything(about: str) -> Schema:
+    """Any JSON."""
+    return {"description": about}
+
+
+def nullable(schema: Schema) -> Schema:
+    """The schema, or null."""
+    kind = schema["type"]
+    changed = {**schema, "type": [kind, "null"]}
+    return changed | ({"enum": [*schema["enum"], None]} if "enum" in schema else {})
+
+
+def default(schema: Schema, value: object) -> Schema:
+    """The schema, with what is meant where it is absent."""
+    return {**schema, "default": value}
+
+
+def without_default(schema: Schema) -> Schema:
+    """The schema of a field that is always there."""
+    return {name: value for name, value in schema.items() if name != "default"}
+
+
+# ---- reading values
+
+
+def read(value: object, schema: Schema, where: str) -> Any:
+    """The value, with defaults where fields are absent; raises Invalid. `where` names it for people."""
+    kinds = schema.get("type")
+    if kinds is None:
+        return value
+    names: list[str] = [kinds] if isinstance(kinds, str) else kinds
+    for name in names:
+        if _IS[name](value):
+            return _READERS[name](value, schema, where) if name in _READERS else value
+    raise Invalid(f"{where} is {_shown(value)}; it must be {' or '.join(_WORDS[name] for name in names)}")
+
+
+def read_text(raw: str, schema: Schema, where: str) -> Any:
+    """As `read`, for a value that came as text (in a path or a query)."""
+    kind = schema["type"]
+    if kind == "integer" and re.fullmatch(r"-?\d{1,19}", raw, re.ASCII):
+        return read(int(raw), schema, where)
+    if kind == "boolean" and raw in ("true", "false"):
+        return raw == "true"
+    return read(raw, schema, where)
+
+
+def _read_text(value: str, schema: Schema, where: str) -> str:
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise Invalid(f"{where} holds half of a surrogate pair, which is no character")
+    if "enum" in schema and value not in schema["enum"]:
+        raise Invalid(f"{where} is {_shown(value)}; allowed: {', '.join(each for each in schema['enum'] if each)}")
+    least, most = schema.get("minLength", 0), schema.get("maxLength", TEXT_CHARS_MAX)
+    if not least <= len(value) <= most:
+        raise Invalid(f"{where} has {len(value)} characters; it must have {least} to {most}")
+    pattern = schema.get("pattern")
+    if pattern is not None and not _compiled(pattern).fullmatch(value):
+        raise Invalid(f"{where} is {_shown(value)}; it must look like {pattern}")
+    return value
+
+
+def _read_number(value: float, schema: Schema, where: str) -> float:
+    least, above, most = schema.get("minimum"), schema.get("exclusiveMinimum"), schema.get("maximum")
+    low = (least is not None and value < least) or (above is not None and value <= above)
+    if low or (most is not None and value > most):
+        limit = f"at least {least}" if above is None else f"more than {above}"
+        raise Invalid(f"{where} is {_shown(value)}; it must be {limit} and at most {most}")
+    return int(value) if schema["type"] in ("integer", ["integer", "null"]) else value
+
+
+def _read_array(value: list[object], schema: Schema, where: str) -> list[object]:
+    least, most = schema.get("minItems", 0), schema.get("maxItems")
+    if len(value) < least or (most is not None and len(value) > most):
+        raise Invalid(f"{where} has {len(value)} items; it must have {least} to {most}")
+    items = [read(item, schema["items"], f"{where}[{index}]") for index, item in enumerate(value)]
+    if schema.get("uniqueItems") and len(set(items)) < len(items):
+        raise Invalid(f"{where} names something twice")
+    return items
+
+
+def _read_object(value: dict[str, object], schema: Schema, where: str) -> dict[str, object]:
+    fields: dict[str, Schema] = schema["properties"]
+    for name in value:
+        if name not in fields:
+            raise Invalid(f"{where} has no field {_shown(name)}; it has {', '.join(fields)}")
+    for name in schema.get("required", ()):
+        if name not in value:
+            raise Invalid(f"{where} must have the field '{name}'")
+    found: dict[str, object] = {}
+    for name, field in fields.items():
+        if name in value:
+            found[name] = read(value[name], field, f"{where}.{name}")
+        else:
+            found[name] = field.get("default")
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_integer(value: object) -> bool:
+    return _is_number(value) and float(value).is_integer() if isinstance(value, float) else _is_number(value)
+
+
+_IS: Final[Mapping[str, Callable[[object], bool]]] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": _is_integer,
+    "number": _is_number,
+    "boolean": lambda value: isinstance(value, bool),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "null": lambda value: value is None,
+}
+_WORDS: Final[Mapping[str, str]] = {
+    "string": "a string",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_READERS: Final[Mapping[str, Callable[[Any, Schema, str], Any]]] = {
+    "string": _read_text,
+    "integer": _read_number,
+    "number": _read_number,
+    "array": _read_array,
+    "object": _read_object,
+}
+
+
+@lru_cache(64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _shown(value: object) -> str:
+    shown = ascii(value)
+    return shown if len(shown) <= 80 else shown[:77] + "…"

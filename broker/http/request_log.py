@@ -1,0 +1,34 @@
+"""One log line per request, at debug: method, path, status, duration.
+
+Knows requests from outside. Refuses to know what they are about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+from aiohttp import web
+
+log = structlog.get_logger(__name__)
+
+
+@web.middleware
+async def log_requests(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Write the line once the request is answered, or has failed."""
+    clock = asyncio.get_running_loop().time
+    began_s = clock()
+    status = 500
+    try:
+        response = await handler(request)
+        status = response.status
+        return response
+    except web.HTTPException as refused:
+        status = refused.status
+        raise
+    finally:
+        duration_ms = round((clock() - began_s) * 1000, 1)
+        log.debug("request", method=request.method, path=request.path, status=status, duration_ms=duration_ms)

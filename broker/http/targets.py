@@ -1,0 +1,83 @@
+"""What the path of a management request is about [http 2].
+
+Knows the shapes of the paths, whose names may hold slashes and be percent-encoded. Refuses to know what is there. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+from urllib.parse import unquote
+
+RESERVED: Final = frozenset({"health", "metrics", "emubus"})
+"""First segments that belong to other parts of the HTTP face; entities of these names are reached over AMQP."""
+
+
+class Kind(Enum):
+    """Kinds of resources."""
+
+    NAMESPACE = auto()
+    QUEUES = auto()
+    TOPICS = auto()
+    ENTITY = auto()  # a queue or topic
+    SUBSCRIPTIONS = auto()
+    SUBSCRIPTION = auto()
+    RULES = auto()
+    RULE = auto()
+    NOTHING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A resource: `entity` is the queue or topic. `path` is the decoded path as the client wrote it, without slashes
+    at its ends; `is_open` if it had one at its end, which only lists may have."""
+
+    kind: Kind
+    path: str
+    entity: str = ""
+    subscription: str = ""
+    rule: str = ""
+    is_open: bool = False
+
+    @property
+    def subscription_path(self) -> str:
+        """The entity path of the subscription."""
+        return f"{self.entity}/Subscriptions/{self.subscription}"
+
+    @property
+    def address(self) -> str:
+        """What rights are needed on: the entity, or the namespace (empty)."""
+        if self.subscription:
+            return self.subscription_path
+        return self.entity
+
+
+_LISTS: Final = {"queues": Kind.QUEUES, "topics": Kind.TOPICS}
+
+
+def target_of(raw_path: str) -> Target:
+    """The resource at a percent-encoded path; `Kind.NOTHING` for what cannot be one."""
+    decoded = unquote(raw_path).removeprefix("/")
+    path = decoded.removesuffix("/")
+    is_open = path != decoded
+    parts = path.split("/")
+    words = [part.lower() for part in parts]
+    if words[0].startswith("$"):
+        if words == ["$namespaceinfo"]:
+            return Target(Kind.NAMESPACE, path, is_open=is_open)
+        if len(words) == 2 and words[0] == "$resources" and words[1] in _LISTS:
+            return Target(_LISTS[words[1]], path, is_open=is_open)
+        return Target(Kind.NOTHING, path)
+    if not path or words[0] in RESERVED:
+        return Target(Kind.NOTHING, path)
+    # From the right: the name of a topic may have any number of segments.
+    if len(words) >= 5 and words[-2] == "rules" and words[-4] == "subscriptions":
+        return Target(Kind.RULE, path, "/".join(parts[:-4]), parts[-3], parts[-1], is_open)
+    if len(words) >= 4 and words[-1] == "rules" and words[-3] == "subscriptions":
+        return Target(Kind.RULES, path, "/".join(parts[:-3]), parts[-2], is_open=is_open)
+    if len(words) >= 3 and words[-2] == "subscriptions":
+        return Target(Kind.SUBSCRIPTION, path, "/".join(parts[:-2]), parts[-1], is_open=is_open)
+    if len(words) >= 2 and words[-1] == "subscriptions":
+        return Target(Kind.SUBSCRIPTIONS, path, "/".join(parts[:-1]), is_open=is_open)
+    return Target(Kind.ENTITY, path, path, is_open=is_open)

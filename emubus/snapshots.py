@@ -1,0 +1,305 @@
+"""Snapshots of the whole namespace, kept in the data folder: taken, restored under the running broker, carried away.
+
+Knows the files of a snapshot (those of a stopped server's data folder, and `snapshot.json`), and how the stores of a
+data folder are exchanged so that a kill at any moment leaves the old namespace or the new one. Refuses to know what is
+in a store. A server that keeps everything in memory has its snapshots in a temporary folder that goes with it.
+
+A restore first makes a whole copy of the snapshot in `.restore`, durably; the file `complete` there is the moment at
+which the namespace is the new one. Then folder after folder takes the place of the old one. `finish_restore` does that,
+also at the next start after a kill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from .archive import UnusableArchive, pack, unpack
+from .broker.broker import Broker
+from .broker.catalog import CATALOG_TABLES, Catalog, CatalogError
+from .broker.errors import BrokerError, Condition
+from .broker.http.services import Snapshot
+from .broker.records import TABLES
+from .broker.upkeep import CATALOG_FOLDER, STORE_FOLDER
+from .storage import DATA_FILE, Store, StoreError, check_store, copy_files, read_into_memory, sync_file
+
+FOLDER: Final = "snapshots"
+MANIFEST: Final = "snapshot.json"
+STAGING: Final = ".restore"
+COMPLETE: Final = "complete"
+FORMAT: Final = 1
+
+OpenStores = Callable[[], tuple[Catalog, list[Store]]]
+T = TypeVar("T")
+log = structlog.get_logger("emubus")
+
+
+class Snapshots:
+    """The snapshots of a server with `data` as its folder (None: in memory); `open_stores` opens what is in there."""
+
+    def __init__(self, broker: Broker, data: Path | None, open_stores: OpenStores) -> None:
+        self._broker = broker
+        self._data = data
+        self._open_stores = open_stores
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._turn = asyncio.Lock()
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def stop(self) -> None:
+        """Let what is under way end; what was in a temporary folder is gone."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    # ---- the verbs (`broker.http.services.SnapshotsPort`)
+
+    def list(self) -> list[Snapshot]:
+        """All snapshots, the oldest first; folders that are none are passed over."""
+        found: list[Snapshot] = []
+        for path in self._folder.glob(f"*/{MANIFEST}"):
+            if not path.parent.name.startswith("."):
+                try:
+                    found.append(_read(path.parent))
+                except (OSError, ValueError, KeyError, TypeError) as error:
+                    log.warning("not a snapshot", folder=str(path.parent), cause=str(error))
+        return sorted(found, key=lambda each: (each.taken_at, each.name))
+
+    def get(self, name: str) -> Snapshot:
+        """One snapshot; BrokerError (not-found)."""
+        try:
+            return _read(self._folder / name)
+        except (OSError, ValueError, KeyError, TypeError):
+            raise BrokerError(Condition.NOT_FOUND, f"There is no snapshot '{name}'.") from None
+
+    async def take(self, name: str) -> Snapshot:
+        """Take a snapshot; BrokerError: entity-already-exists, server-busy."""
+        return await self._alone(self._take(name))
+
+    async def restore(self, name: str) -> Snapshot:
+        """Exchange the namespace for that of a snapshot; BrokerError: not-found, not-allowed, server-busy."""
+        return await self._alone(self._restore(name))
+
+    async def delete(self, name: str) -> None:
+        """Delete a snapshot; BrokerError (not-found)."""
+        await self._alone(self._delete(name))
+
+    def archive(self, name: str) -> AsyncIterator[bytes]:
+        """The files of a snapshot as a tar archive; BrokerError (not-found)."""
+        self.get(name)
+        folder = self._folder / name
+        paths = sorted(path for path in folder.rglob("*") if path.name in (MANIFEST, DATA_FILE))
+        return pack([(path.relative_to(folder).as_posix(), path) for path in paths])
+
+    async def keep(self, name: str, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
+        """Keep an archive as a snapshot; BrokerError: argument-error, entity-already-exists, server-busy."""
+        return await self._alone(self._keep(name, archive, bytes_max))
+
+    # ---- how
+
+    async def _alone(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do one thing after the other, each to its end, whoever goes away meanwhile."""
+
+        async def in_turn() -> T:
+            async with self._turn:
+                return await work
+
+        task = asyncio.create_task(in_turn())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    @property
+    def _folder(self) -> Path:
+        if self._data is not None:
+            return self._data / FOLDER
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="emubus-")
+        return Path(self._temporary.name)
+
+    async def _take(self, name: str) -> Snapshot:
+        draft = await self._draft(name)
+        try:
+            copied = await self._broker.upkeep.copy_to(draft)
+            snapshot = Snapshot(name, store_count=len(self._broker.workers), size_bytes=_size(draft), **asdict(copied))
+            return await asyncio.to_thread(self._publish, draft, snapshot)
+        except (StoreError, OSError) as error:
+            raise BrokerError(Condition.SERVER_BUSY, f"The snapshot could not be taken: {error}") from error
+        finally:
+            await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
+
+    async def _keep(self, name: str, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
+        draft = await self._draft(name)
+        try:
+            await unpack(archive, draft, bytes_max)
+            snapshot = await asyncio.to_thread(_checked, draft, name)
+            return await asyncio.to_thread(self._publish, draft, snapshot)
+        except (UnusableArchive, StoreError, ValueError, KeyError, TypeError) as error:
+            raise BrokerError(Condition.ARGUMENT_ERROR, f"The archive is no snapshot: {error}") from error
+        except OSError as error:
+            raise BrokerError(Condition.SERVER_BUSY, f"The snapshot could not be kept: {error}") from error
+        finally:
+            await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
+
+    async def _delete(self, name: str) -> None:
+        self.get(name)
+        doomed = self._folder / f".old-{name}"
+        await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
+        (self._folder / name).rename(doomed)  # at once, so that no half of it is there after a kill
+        await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
+
+    async def _draft(self, name: str) -> Path:
+        """An empty folder beside the snapshots; BrokerError if the name is taken."""
+        folder = self._folder
+        if (folder / name).exists():
+            raise BrokerError(Condition.ENTITY_ALREADY_EXISTS, f"There is a snapshot '{name}' already.")
+        draft = folder / f".new-{name}"
+        await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        return draft
+
+    def _publish(self, draft: Path, snapshot: Snapshot) -> Snapshot:
+        """Make a whole snapshot durable, then give it its name."""
+        (draft / MANIFEST).write_text(json.dumps({"format": FORMAT, **asdict(snapshot)}))
+        for path in (*draft.rglob("*"), draft):
+            sync_file(path)
+        draft.rename(self._folder / snapshot.name)
+        sync_file(self._folder)
+        return snapshot
+
+    # ---- restoring
+
+    async def _restore(self, name: str) -> Snapshot:
+        snapshot = self.get(name)
+        count = len(self._broker.workers)
+        if snapshot.store_count != count:
+            raise BrokerError(
+                Condition.NOT_ALLOWED,
+                f"The snapshot '{name}' has {snapshot.store_count} messaging stores and this namespace {count}; "
+                "the number is fixed when a namespace is created.",
+            )
+        source = self._folder / name
+        try:
+            if self._data is None:
+                catalog, stores = await asyncio.to_thread(_read_all, source, count)
+                await self._give_up(name)
+                self._broker.go_on_with(catalog, stores)
+            else:
+                await asyncio.to_thread(_stage, source, self._data, count)
+                await self._give_up(name)
+                await self._exchange(self._data)
+        except (StoreError, CatalogError, OSError, ValueError, KeyError, TypeError) as error:
+            log.error("restoring failed", snapshot=name, cause=str(error))
+            raise BrokerError(Condition.SERVER_BUSY, f"The snapshot '{name}' was not restored: {error}") from error
+        log.info("restored", snapshot=name, entities=snapshot.entity_count, messages=snapshot.message_count)
+        return snapshot
+
+    async def _give_up(self, name: str) -> None:
+        detached = BrokerError(Condition.DETACH_FORCED, f"The snapshot '{name}' is restored; attach again.")
+        away = BrokerError(Condition.SERVER_BUSY, f"The snapshot '{name}' is being restored; please try again.")
+        await self._broker.give_up_stores(detached, away)
+
+    async def _exchange(self, data: Path) -> None:
+        """Let the staged stores be those of the data folder and go on with them, or with the old ones if that fails."""
+        try:
+            await asyncio.to_thread(_commit, data)
+        except OSError:
+            if (data / STAGING / COMPLETE).exists():
+                log.critical("the namespace is half exchanged; start the server again to have it whole")
+                raise
+            self._broker.go_on_with(*self._open_stores())
+            raise
+        self._broker.go_on_with(*self._open_stores())
+
+
+def finish_restore(data: Path) -> bool:
+    """End a restore of data folder `data` that a kill has cut short: do the rest of it, or take it back.
+
+    Whether the namespace is another one now. The caller has the folder's lock. OSError.
+    """
+    staging = data / STAGING
+    if not staging.is_dir():
+        return False
+    is_complete = (staging / COMPLETE).is_file()
+    if is_complete:
+        for new in sorted(path for path in staging.iterdir() if path.is_dir()):
+            if (data / new.name).exists():
+                shutil.rmtree(data / new.name)
+            new.rename(data / new.name)
+        sync_file(data)
+        (staging / COMPLETE).unlink()
+    shutil.rmtree(staging)
+    return is_complete
+
+
+def _commit(data: Path) -> None:
+    staging = data / STAGING
+    (staging / COMPLETE).touch()
+    sync_file(staging)
+    finish_restore(data)
+
+
+def _stage(source: Path, data: Path, store_count: int) -> None:
+    """Copy a snapshot into the data folder, durably, and make sure that a broker can begin with it."""
+    staging = data / STAGING
+    shutil.rmtree(staging, ignore_errors=True)
+    for folder in _folders(store_count):
+        copy_files(source / folder, staging / folder)
+    catalog, stores = _read_all(source, 0)
+    catalog.close()
+    for store in stores:
+        store.close()
+    sync_file(staging)
+    sync_file(data)
+
+
+def _read_all(source: Path, store_count: int) -> tuple[Catalog, Sequence[Store]]:
+    catalog = Catalog(read_into_memory(source / CATALOG_FOLDER, CATALOG_TABLES))
+    folders = [source / STORE_FOLDER.format(index) for index in range(store_count)]
+    return catalog, [read_into_memory(folder, TABLES) for folder in folders]
+
+
+def _folders(store_count: int) -> list[str]:
+    return [CATALOG_FOLDER, *(STORE_FOLDER.format(index) for index in range(store_count))]
+
+
+def _read(folder: Path) -> Snapshot:
+    values = json.loads((folder / MANIFEST).read_text())
+    if values.pop("format") != FORMAT:
+        raise ValueError(f"its format is not {FORMAT}")
+    return _snapshot(values, folder.name)
+
+
+def _snapshot(values: dict[str, Any], name: str) -> Snapshot:
+    numbers = {key: value for key, value in values.items() if key != "name"}
+    for key, value in numbers.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+            raise ValueError(f"{key} is {value!r}")
+    return Snapshot(name=name, **numbers)
+
+
+def _checked(draft: Path, name: str) -> Snapshot:
+    """What an archive said of itself, if its files are sound."""
+    try:
+        snapshot = _read(draft)
+    except OSError:
+        raise ValueError(f"it has no {MANIFEST}") from None
+    snapshot = _snapshot({**asdict(snapshot), "size_bytes": _size(draft)}, name)
+    if not 1 <= snapshot.store_count <= 64:
+        raise ValueError(f"it has {snapshot.store_count} messaging stores")
+    for folder in _folders(snapshot.store_count):
+        for problem in check_store(draft / folder).problems:
+            raise ValueError(f"{folder}: {problem}")
+    Catalog(read_into_memory(draft / CATALOG_FOLDER, CATALOG_TABLES)).close()
+    return snapshot
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob(DATA_FILE))

@@ -1,0 +1,60 @@
+"""Copies of stores brought to where they are used: a store's file into another folder, or its rows into memory.
+
+Knows that a copy is one file in the form of the durable store, whatever store it was made of. Refuses to know what is
+in it, and when no store has it open: the caller holds both folders. Owns nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from .contract import META_TABLE, StoreFailed, no_failpoint
+from .folder import FolderLock
+from .lmdb_store import DATA_FILE, walk_tables
+from .memory_store import MemoryStore
+
+_ROWS_AT_ONCE = 10_000
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copy the store that lies closed in folder `source` into the new folder `target`, durably. StoreFailed."""
+    try:
+        target.mkdir(parents=True)
+        shutil.copyfile(source / DATA_FILE, target / DATA_FILE)
+        sync_file(target / DATA_FILE)
+        sync_file(target)
+    except OSError as error:
+        raise StoreFailed(target, f"can't copy {source} to here: {error.strerror}") from error
+
+
+def read_into_memory(
+    source: Path, tables: Sequence[str], failpoint: Callable[[str], None] = no_failpoint
+) -> MemoryStore:
+    """A store in memory with the rows of the store that lies closed in folder `source`. StoreError."""
+    store = MemoryStore(tables, failpoint)
+    lock = FolderLock(source)
+    try:
+        for table, rows in walk_tables(source):
+            if table == META_TABLE:
+                continue
+            while some := list(islice(rows, _ROWS_AT_ONCE)):
+                with store.begin(0) as batch:
+                    for key, value in some:
+                        batch.put(table, key, value)
+                    batch.commit()
+    finally:
+        lock.release()
+    return store
+
+
+def sync_file(path: Path) -> None:
+    """Make a file, or the entries of a folder, durable. OSError."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

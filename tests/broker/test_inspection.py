@@ -1,0 +1,96 @@
+"""What there is to see of a namespace without touching it."""
+
+from __future__ import annotations
+
+import pytest
+
+from emubus.broker.address import SubQueue
+from emubus.broker.broker import Broker
+from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.inspection import Inspection
+from emubus.broker.outage import Outage, OutageKind
+
+from .driving import encoded
+from .namespace import Receiver, open_broker, send
+from .test_broker import keyed
+
+PARTS = QueueDescription("parts", enable_partitioning=True)
+
+
+async def filled(count: int = 100, body: str = "x") -> Broker:
+    broker = open_broker(PARTS)
+    for number in range(count):
+        await send(broker, "parts", keyed(f"{number}", body))
+    return broker
+
+
+@pytest.mark.parametrize("bytes_max", [1, 1_000, 5_000, 1 << 20])
+@pytest.mark.parametrize("count", [1, 7, 250])
+async def test_paging_shows_every_message_once_whatever_the_size_of_a_page(bytes_max: int, count: int) -> None:
+    broker = await filled(60, "x" * 400)
+    inspection = Inspection(broker)
+    seen: list[int] = []
+    first: int | None = 0
+    while first is not None:
+        page = await inspection.messages(
+            broker.find("parts")[0], SubQueue.ACTIVE, first=first, count=count, bytes_max=bytes_max
+        )
+        assert len(page.messages) <= count
+        seen += [each.sequence_number for each in page.messages]
+        first = page.next_sequence_number
+    assert len(seen) == len(set(seen)) == 60
+    assert seen == sorted(seen)
+    await broker.stop()
+
+
+async def test_partitions_in_a_store_that_is_down_have_no_figures_and_the_others_have_them() -> None:
+    broker = await filled()
+    inspection = Inspection(broker)
+    entity = broker.find("parts")[0]
+    before = inspection.partitions(entity)
+    broker.begin_outage(5, Outage(OutageKind.DOWN))
+    broker.begin_outage(6, Outage(OutageKind.FAILING))
+    after = inspection.partitions(entity)
+    assert [each.health for each in after] == [
+        "down" if n == 5 else "failing" if n == 6 else "available" for n in range(16)
+    ]
+    assert after[5].messages is None
+    assert [each.messages for each in after if each.partition_id != 5] == [
+        each.messages for each in before if each.partition_id != 5
+    ]
+    assert {place.index for place, _ in inspection.counted()} == set(range(16)) - {5}
+    page = await inspection.messages(entity, SubQueue.ACTIVE, first=0, count=250, bytes_max=1 << 20)
+    assert {each.partition_id for each in page.messages} == set(range(16)) - {5}
+    await broker.stop()
+
+
+async def test_what_a_list_counts_is_what_partitions_count() -> None:
+    broker = await filled(10)
+    receiver = Receiver(broker, "parts")
+    await receiver.receive(3)
+    inspection = Inspection(broker)
+    report = inspection.report(broker.find("parts")[0])
+    assert (report.locked_count, sum(report.messages.values()), report.partition_count) == (3, 10, 16)
+    counted = {place.index: sum(counters.messages) for place, counters in inspection.counted()}
+    shown = {
+        each.partition_id: sum((each.messages or {}).values())
+        for each in inspection.partitions(inspection.entity("PARTS"))
+    }
+    assert counted == {index: count for index, count in shown.items() if count}
+    await broker.stop()
+
+
+async def test_nothing_is_sent_to_a_subscription_and_nothing_is_there_that_is_not() -> None:
+    broker = open_broker(PARTS)
+    broker.administration.create(TopicDescription("topic"))
+    broker.administration.create(SubscriptionDescription("topic", "s"))
+    inspection = Inspection(broker)
+    with pytest.raises(BrokerError) as refused:
+        inspection.route(inspection.entity("topic/Subscriptions/s"), session_id=None, partition_key=None)
+    assert refused.value.condition is Condition.NOT_ALLOWED
+    with pytest.raises(BrokerError) as missing:
+        inspection.entity("nothing")
+    assert missing.value.condition is Condition.NOT_FOUND
+    await send(broker, "parts", encoded())
+    await broker.stop()

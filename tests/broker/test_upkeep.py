@@ -1,0 +1,203 @@
+"""Namespaces that are emptied, begun anew, copied and exchanged while the broker works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from emubus.broker.broker import Broker
+from emubus.broker.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.commands import ReceiveMode
+from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.outcomes import Complete
+from emubus.broker.records import TABLES, Home
+from emubus.broker.upkeep import CATALOG_FOLDER, STORE_FOLDER
+from emubus.storage import read_into_memory
+
+from .driving import encoded
+from .namespace import Receiver, loop_turns, open_broker, send
+from .test_broker import keyed
+
+PLAIN = QueueDescription("plain")
+PARTS = QueueDescription("parts", enable_partitioning=True)
+
+
+def active(broker: Broker, path: str) -> int:
+    entity = broker.entity(path)
+    assert entity is not None
+    return entity.message_counts()[Home.ACTIVE]
+
+
+async def exchange(broker: Broker, folder: Path) -> None:
+    """Let the broker go on with the copy in a folder."""
+    detached = BrokerError(Condition.DETACH_FORCED, "later")
+    await broker.give_up_stores(detached, BrokerError(Condition.SERVER_BUSY, "soon"))
+    catalog = Catalog(read_into_memory(folder / CATALOG_FOLDER, CATALOG_TABLES))
+    broker.go_on_with(catalog, [read_into_memory(folder / STORE_FOLDER.format(index), TABLES) for index in range(16)])
+
+
+async def test_what_was_under_way_to_an_emptied_entity_is_gone_and_its_numbers_go_on() -> None:
+    broker = open_broker(PLAIN)
+    detached: list[BrokerError] = []
+    sender = broker.open_sender("plain", detached=detached.append)
+    done: list[BrokerError | None] = []
+    for _ in range(5):
+        sender.send(encoded("x"), batch=False, done=done.append)
+    assert broker.upkeep.purge("plain") == 0  # they are in the inbox still
+    assert [error.condition for error in detached] == [Condition.DETACH_FORCED]
+    await send(broker, "plain", encoded("y"))
+    assert done == [None] * 5
+    receiver = Receiver(broker, "plain", ReceiveMode.RECEIVE_AND_DELETE)
+    (delivery,) = await receiver.drain()
+    assert delivery.sequence_number == 6
+    await broker.stop()
+
+
+async def test_an_emptied_entity_forgets_locks_schedules_duplicates_and_outboxes() -> None:
+    broker = open_broker(
+        QueueDescription("unique", requires_duplicate_detection=True),
+        QueueDescription("target"),
+        QueueDescription("via", forward_to="target"),
+    )
+    await send(broker, "unique", encoded("x", id="m"))
+    receiver = Receiver(broker, "unique")
+    (locked,) = await receiver.receive(1)
+    assert broker.upkeep.purge("unique") == 1
+    with pytest.raises(BrokerError) as lost:
+        await broker.settle("unique", [locked.token], Complete())
+    assert lost.value.condition is Condition.MESSAGE_LOCK_LOST
+    await send(broker, "unique", encoded("x", id="m"))
+    assert active(broker, "unique") == 1
+    await send(broker, "via", encoded("x"))
+    broker.upkeep.purge(None)
+    await loop_turns(50)
+    assert {entity.path: sum(entity.message_counts()) for entity in broker.entities()} == {
+        "unique": 0,
+        "target": 0,
+        "via": 0,
+    }
+    await send(broker, "via", encoded("again"))
+    for _ in range(50):
+        await loop_turns(2)
+    assert active(broker, "target") == 1
+    await broker.stop()
+
+
+async def test_rows_of_what_was_emptied_leave_the_stores(tmp_path: Path) -> None:
+    broker = open_broker(PARTS, folder=tmp_path)
+    for number in range(40):
+        await send(broker, "parts", keyed(f"{number}", "x"))
+    broker.upkeep.purge("parts")
+    while broker.catalog.deleted:
+        await loop_turns()
+        await asyncio.get_running_loop().run_in_executor(None, int)
+    rows: Counter[str] = Counter()
+    for worker in broker.workers:
+        with worker.look() as view:
+            rows.update({table: len(view.scan(table, b"", b"\xff" * 30, 1_000)) for table in TABLES})
+    assert rows["messages"] == 0
+    assert rows["state"] == 16
+    await broker.stop()
+    again = open_broker(folder=tmp_path)
+    assert active(again, "parts") == 0
+    await send(again, "parts", encoded("x"))
+    await again.stop()
+
+
+async def test_a_reset_deletes_what_came_later_and_describes_the_rest_anew() -> None:
+    broker = open_broker(PLAIN, PARTS)
+    broker.administration.delete("plain")
+    broker.administration.create(QueueDescription("Plain", enable_partitioning=True))  # of another kind now
+    broker.administration.create(TopicDescription("topic"))
+    broker.administration.create(SubscriptionDescription("topic", "s"))
+    await send(broker, "topic", encoded("x"))
+    assert broker.upkeep.reset() == 1
+    assert {entity.path: entity.description for entity in broker.entities()} == {"plain": PLAIN, "parts": PARTS}
+    await send(broker, "plain", encoded("x"))
+    assert active(broker, "plain") == 1
+    await broker.stop()
+
+
+@pytest.mark.parametrize("kind", list(OutageKind))
+async def test_nothing_is_emptied_or_copied_while_a_store_is_out(tmp_path: Path, kind: OutageKind) -> None:
+    broker = open_broker(PLAIN)
+    await send(broker, "plain", encoded("x"))
+    broker.begin_outage(3, Outage(kind))
+    verbs: tuple[Callable[[], int], ...] = (lambda: broker.upkeep.purge("plain"), broker.upkeep.reset)
+    for verb in verbs:
+        with pytest.raises(BrokerError) as refused:
+            verb()
+        assert refused.value.condition is Condition.SERVER_BUSY
+    with pytest.raises(BrokerError) as refused:
+        await broker.upkeep.copy_to(tmp_path / "copy")
+    assert refused.value.condition is Condition.SERVER_BUSY
+    broker.end_outage(3)
+    assert active(broker, "plain") == 1
+    await broker.stop()
+
+
+async def test_commands_that_come_while_a_copy_is_made_wait_and_are_not_in_it(tmp_path: Path) -> None:
+    broker = open_broker(PARTS, folder=tmp_path / "data")
+    for number in range(20):
+        await send(broker, "parts", keyed(f"{number}", "x"))
+    copying = asyncio.create_task(broker.upkeep.copy_to(tmp_path / "copy"))
+    await loop_turns(3)
+    sending = [asyncio.create_task(send(broker, "parts", keyed(f"{number}", "y"))) for number in range(20)]
+    copied = await copying
+    assert (copied.entity_count, copied.message_count) == (1, 20)
+    await asyncio.gather(*sending)
+    assert active(broker, "parts") == 40
+    await exchange(broker, tmp_path / "copy")
+    assert active(broker, "parts") == 20
+    await send(broker, "parts", encoded("z"))
+    assert active(broker, "parts") == 21
+    await broker.stop()
+
+
+async def test_a_topics_copies_are_in_a_copy_of_the_namespace_all_or_none(tmp_path: Path) -> None:
+    broker = open_broker()
+    broker.administration.create(TopicDescription("topic", enable_partitioning=True))
+    for name in "abc":
+        broker.administration.create(SubscriptionDescription("topic", name))
+    sending = [asyncio.create_task(send(broker, "topic", keyed(f"{number}", "x"))) for number in range(200)]
+    await loop_turns(2)
+    await broker.upkeep.copy_to(tmp_path / "copy")
+    await asyncio.gather(*sending)
+    await exchange(broker, tmp_path / "copy")
+    counts = [active(broker, f"topic/Subscriptions/{name}") for name in "abc"]
+    assert len(set(counts)) == 1
+    await broker.stop()
+
+
+async def test_while_stores_are_exchanged_clients_are_told_to_come_again(tmp_path: Path) -> None:
+    broker = open_broker(PLAIN)
+    await send(broker, "plain", encoded("x"))
+    await broker.upkeep.copy_to(tmp_path / "copy")
+    detached: list[BrokerError] = []
+    sender = broker.open_sender("plain", detached=detached.append)
+    soon = BrokerError(Condition.SERVER_BUSY, "soon")
+    await broker.give_up_stores(BrokerError(Condition.DETACH_FORCED, "later"), soon)
+    assert [error.description for error in detached] == ["later"]
+    answers: list[BrokerError | None] = []
+    sender.send(encoded("y"), batch=False, done=answers.append)
+    await loop_turns(2)
+    assert [error and error.condition for error in answers] == [Condition.SERVER_BUSY]
+    for verb in (
+        lambda: broker.open_sender("plain", detached=print),
+        lambda: broker.administration.create(QueueDescription("new")),
+        lambda: broker.upkeep.purge(None),
+    ):
+        with pytest.raises(BrokerError) as refused:
+            verb()
+        assert refused.value is soon
+    catalog = Catalog(read_into_memory(tmp_path / "copy" / CATALOG_FOLDER, CATALOG_TABLES))
+    stores = [read_into_memory(tmp_path / "copy" / STORE_FOLDER.format(index), TABLES) for index in range(16)]
+    broker.go_on_with(catalog, stores)
+    assert active(broker, "plain") == 1
+    await broker.stop()

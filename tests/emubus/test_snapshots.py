@@ -1,0 +1,193 @@
+"""Restoring into a data folder: cut short at any step, it leaves the old namespace or the new one, whole."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emubus import snapshots
+from emubus.broker.check import check_data_folder
+from emubus.broker.description import QueueDescription
+from emubus.server import check_data, own_folder
+from emubus.snapshots import COMPLETE, FOLDER, STAGING, _commit, _stage, finish_restore
+from emubus.storage import FolderLock, StoreError, copy_files, sync_file
+from emubus.testing import EmubusServer
+
+from ..broker.driving import encoded
+
+STORES = 16
+STEPS_MAX = 300
+OLD, NEW = {"q": 3}, {"q": 1, "later": 0}
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with the namespace OLD, and the snapshot `s` of the namespace NEW."""
+    data = tmp_path_factory.mktemp("made") / "data"
+    with EmubusServer([QueueDescription("q")], data_dir=data) as server:
+
+        def put() -> None:
+            server.server.broker.open_sender("q", detached=print).send(encoded(), batch=False, done=print)
+
+        server.call(put)
+        server.create(QueueDescription("later"))
+        assert server.snapshot("s").message_count == 1
+        server.delete("later")
+        server.call(put)
+        server.call(put)
+    assert messages(data) == OLD
+    return data
+
+
+@pytest.fixture
+def data(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def messages(data: Path) -> dict[str, int]:
+    """Messages by entity, of a folder that is sound."""
+    report = check_data_folder(data)
+    assert report.problems == []
+    assert report.store_count == STORES
+    return {name: sum(totals.messages) for name, totals in report.queues.items()}
+
+
+def restore(data: Path) -> None:
+    _stage(data / FOLDER / "s", data, STORES)
+    _commit(data)
+
+
+@pytest.fixture
+def kill_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """Die before the n-th change of a folder; a folder that is being removed is half gone then."""
+    left = STEPS_MAX
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            step()
+            return function(*arguments, **options)
+
+        return call
+
+    real_rmtree = shutil.rmtree
+
+    def rmtree(path: Path, ignore_errors: bool = False) -> None:
+        step()
+        try:
+            step()
+        except Killed:
+            for each in sorted(Path(path).rglob("*.mdb"))[:1]:
+                each.unlink()
+            raise
+        real_rmtree(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    monkeypatch.setattr(snapshots, "copy_files", counted(copy_files))
+    monkeypatch.setattr(snapshots, "sync_file", counted(sync_file))
+    for name in ("rename", "unlink", "touch"):
+        monkeypatch.setattr(Path, name, counted(getattr(Path, name)))
+
+    def arm(count: int) -> None:
+        nonlocal left
+        left = count
+
+    yield arm
+    monkeypatch.undo()
+
+
+def test_a_restore_that_is_cut_short_at_any_step_leaves_one_namespace_or_the_other(
+    data: Path, kill_at: Callable[[int], None], tmp_path: Path
+) -> None:
+    outcomes: list[dict[str, int]] = []
+    for count in range(1, STEPS_MAX):
+        work = tmp_path / "work"
+        shutil.copytree(data, work)
+        kill_at(count)
+        with suppress(Killed):
+            restore(work)
+            break
+        for again in (2, 5, 40):  # killed again and again while it is brought to its end
+            kill_at(again)
+            with suppress(Killed):
+                finish_restore(work)
+        kill_at(STEPS_MAX)
+        finish_restore(work)
+        assert not (work / STAGING).exists()
+        outcomes.append(messages(work))
+        kill_at(STEPS_MAX)
+        shutil.rmtree(work)
+    else:
+        raise AssertionError("the restore has more steps than were tried")
+    assert all(outcome in (OLD, NEW) for outcome in outcomes)
+    turn = outcomes.index(NEW)
+    assert outcomes == [OLD] * turn + [NEW] * (len(outcomes) - turn)
+    assert turn > STORES
+    assert len(outcomes) - turn > 3 * STORES
+
+
+def test_a_server_that_starts_brings_a_restore_to_its_end(data: Path) -> None:
+    _stage(data / FOLDER / "s", data, STORES)
+    (data / STAGING / COMPLETE).touch()
+    with EmubusServer(data_dir=data) as server:
+        assert server.call(lambda: sorted(entity.path for entity in server.server.broker.entities())) == ["later", "q"]
+        assert [each.name for each in server.call(server.server.snapshots.list)] == ["s"]
+    assert messages(data) == NEW
+
+
+def test_a_check_brings_a_restore_to_its_end_first(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _stage(data / FOLDER / "s", data, STORES)
+    assert check_data(data) == 0
+    assert "3 active" in capsys.readouterr().out
+    _stage(data / FOLDER / "s", data, STORES)
+    (data / STAGING / COMPLETE).touch()
+    assert check_data(data) == 0
+    assert "1 active" in capsys.readouterr().out
+
+
+def test_a_folder_that_another_process_has_is_left_alone(data: Path) -> None:
+    _stage(data / FOLDER / "s", data, STORES)
+    (data / STAGING / COMPLETE).touch()
+    lock = FolderLock(data)
+    with pytest.raises(StoreError, match="in use"):
+        own_folder(data)
+    assert (data / STAGING / COMPLETE).exists()
+    lock.release()
+    own_folder(data).release()
+    assert messages(data) == NEW
+
+
+def test_drafts_of_snapshots_that_were_cut_short_are_no_snapshots(data: Path) -> None:
+    shutil.copytree(data / FOLDER / "s", data / FOLDER / ".new-t")
+    (data / FOLDER / "u").mkdir()
+    (data / FOLDER / "v").mkdir()
+    (data / FOLDER / "v" / "snapshot.json").write_text("{}")
+    with EmubusServer(data_dir=data) as server:
+        assert [each.name for each in server.call(server.server.snapshots.list)] == ["s"]
+        assert server.snapshot("t").message_count == 3
+        assert sorted(path.name for path in (data / FOLDER).iterdir()) == ["s", "t", "u", "v"]
+
+
+def test_snapshots_of_a_server_in_memory_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with EmubusServer([QueueDescription("q")]) as server:
+        server.snapshot("s")
+        server.restore("s")
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,153 @@
+"""The control API as such: who may, what is refused and changes nothing, and its description of itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from emubus.broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, sign
+from emubus.broker.description import QueueDescription
+from emubus.broker.http.control import ENDPOINTS
+from emubus.broker.http.control.endpoints import BODY_BYTES_MAX
+from emubus.config import Auth
+from emubus.testing import EmubusServer
+
+from .client import ROOT, Http
+from .conftest import PARTS
+
+JSON = {"Content_Type": "application/json"}
+
+
+def state(control: Http) -> list[Any]:
+    """What a refused request must leave as it is."""
+    return [control.get(path) for path in ("/entities", "/stores", "/faults", "/snapshots")]
+
+
+def test_the_document_names_every_endpoint_and_is_served_by_the_api_itself(control: Http) -> None:
+    document = control.get("/openapi.json")
+    assert document["openapi"] == "3.1.0"
+    assert sum(len(methods) for methods in document["paths"].values()) == len(ENDPOINTS)
+    names = [operation["operationId"] for methods in document["paths"].values() for operation in methods.values()]
+    assert len(set(names)) == len(ENDPOINTS)
+    assert f"{ROOT}/entities/{{entity}}/partitions" in document["paths"]
+    advance = document["paths"][f"{ROOT}/clock/advance"]["post"]
+    assert advance["requestBody"]["content"]["application/json"]["schema"]["required"] == ["ms"]
+    assert set(advance["responses"]) == {"200", "400", "401", "409", "413", "415", "503"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "message"),
+    [
+        ("POST", "/clock/advance", b"{", "body is no JSON"),
+        ("POST", "/clock/advance", b"\xff\xfe", "body is no JSON"),
+        ("POST", "/clock/advance", b'{"ms": NaN}', "NaN is no JSON"),
+        ("POST", "/clock/advance", b"[" * 50_000, "body is no JSON"),
+        ("POST", "/clock/advance", b'{"ms": ' + b"9" * 5000 + b"}", "body is no JSON"),
+        ("POST", "/clock/advance", b"", "body is no JSON"),
+        ("POST", "/clock/advance", b"[]", "body is []; it must be an object"),
+        ("POST", "/clock/advance", b"{}", "body must have the field 'ms'"),
+        ("POST", "/clock/advance", b'{"ms": "1"}', "body.ms is '1'; it must be a whole number"),
+        ("POST", "/clock/advance", b'{"ms": true}', "body.ms is True; it must be a whole number"),
+        ("POST", "/clock/advance", b'{"ms": -1}', "body.ms is -1; it must be at least 0"),
+        ("POST", "/clock/advance", b'{"ms": 1, "m": 2}', "body has no field 'm'; it has ms"),
+        ("POST", "/clock/freeze", b"{}", "there is no body here"),
+        ("POST", "/outages", b'{"stores": [0, 0], "kind": "down"}', "body.stores names something twice"),
+        ("POST", "/outages", b'{"stores": [], "kind": "down"}', "body.stores has 0 items; it must have 1 to 64"),
+        ("POST", "/outages", b'{"stores": [0], "kind": "off"}', "body.kind is 'off'; allowed: down, slow, failing"),
+        (
+            "POST",
+            "/faults",
+            b'{"kind": "server-busy", "probability": 0}',
+            "body.probability is 0; it must be more",
+        ),
+        ("POST", "/faults", b'{"kind": "server-busy", "entity": "\\ud800"}', "half of a surrogate pair"),
+        ("POST", "/reset", b'{"to": "nowhere"}', "allowed: empty, config"),
+        ("PUT", "/stores/x/outage", b'{"kind": "down"}', "store is 'x'; it must be a whole number"),
+        ("PUT", "/snapshots/.hidden", None, "name is '.hidden'; it must look like"),
+        ("GET", "/entities?top=0", None, "top is 0; it must be at least 1"),
+        ("GET", "/entities?top=1&top=2", None, "'top' is there more than once"),
+        ("GET", "/entities?to=1", None, "there is no query parameter 'to'"),
+        ("GET", "/entities/parts/messages?sub_queue=x", None, "sub_queue is 'x'"),
+    ],
+)
+def test_what_is_not_as_described_is_refused_and_nothing_happens(
+    control: Http, method: str, path: str, body: bytes | None, message: str
+) -> None:
+    before = state(control)
+    refused = control.send(method, ROOT + path, body, **(JSON if body is not None else {}))
+    assert (refused.status, refused.json["error"]["code"]) == (400, "bad-request")
+    assert message in refused.json["error"]["message"]
+    assert control.get("/clock")["offset_ms"] < 1_000
+    assert control.get("/clock")["is_frozen"] is False
+    assert state(control) == before
+
+
+def test_a_body_that_is_too_large_is_refused_with_or_without_its_length(control: Http) -> None:
+    large = b'{"ms": 1' + b" " * BODY_BYTES_MAX + b"}"
+    for headers in ({}, {"Transfer_Encoding": "chunked"}):
+        content: Any = large if not headers else (b"%x\r\n%s\r\n0\r\n\r\n" % (len(large), large))
+        refused = control.send("POST", f"{ROOT}/clock/advance", content, **JSON, **headers)
+        assert (refused.status, refused.json["error"]["code"]) == (413, "too-large")
+    assert control.get("/clock")["offset_ms"] < 1_000
+
+
+def test_a_body_of_another_type_is_refused(control: Http) -> None:
+    for kind in ("text/plain", "application/xml"):
+        refused = control.send("POST", f"{ROOT}/clock/advance", b'{"ms": 1}', Content_Type=kind)
+        assert (refused.status, refused.json["error"]["code"]) == (415, "unsupported-media-type")
+
+
+def test_what_is_not_there_is_not_found_and_other_methods_are_named(control: Http) -> None:
+    for path in ("", "/", "/x", "/entities/nothing", "/entities/nothing/messages", "/snapshots/none", "/faults/99"):
+        missing = control.ask("DELETE" if path.startswith("/faults") else "GET", path)
+        assert (missing.status, missing.json["error"]["code"]) == (404, "not-found"), path
+    refused = control.ask("PUT", "/clock")
+    assert (refused.status, refused.headers["Allow"], refused.json["error"]["code"]) == (
+        405,
+        "GET",
+        "method-not-allowed",
+    )
+    assert control.ask("PATCH", f"/entities/{PARTS}").headers["Allow"] == "GET"
+
+
+@pytest.fixture
+def guarded() -> Iterator[EmubusServer]:
+    with EmubusServer([QueueDescription(PARTS)], auth=Auth.SAS) as running:
+        yield running
+
+
+def token(resource: str, key: str = DEFAULT_KEY, *, expiry: int | None = None) -> str:
+    at = str(expiry or int(time.monotonic()) + 10**10)
+    encoded = quote(resource, safe="")
+    signature = quote(sign(encoded, at, key), safe="")
+    return f"SharedAccessSignature sr={encoded}&sig={signature}&se={at}&skn={DEFAULT_KEY_NAME}"
+
+
+def test_with_verification_only_those_who_may_manage_the_namespace_get_in(guarded: EmubusServer) -> None:
+    good = token("http://localhost/")
+    for path in (f"{ROOT}/entities", "/metrics"):
+        for header, status in (
+            (None, 401),
+            ("nonsense", 401),
+            (token("http://localhost/", "wrong"), 401),
+            (token("http://localhost/", expiry=1), 401),
+            (good, 200),
+        ):
+            http = Http(guarded.http_port, {} if header is None else {"Authorization": header})
+            assert http.send("GET", path).status == status, (path, header)
+    refused = Http(guarded.http_port).ask("POST", "/reset", {"to": "empty"})
+    assert refused.status == 401
+    assert refused.json["error"]["code"] == "unauthorized"
+    assert "WWW-Authenticate" in refused.headers
+
+
+def test_errors_are_json_in_one_form(control: Http) -> None:
+    for answered in (control.ask("GET", "/x"), control.ask("PUT", "/clock"), control.ask("GET", "/entities?x=1")):
+        assert answered.headers["Content-Type"] == "application/json"
+        assert set(json.loads(answered.content)) == {"error"}
+        assert set(answered.json["error"]) == {"code", "message"}

@@ -1,0 +1,70 @@
+"""Schemathesis on the control API: requests made from its own document, good ones and bad ones."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+import schemathesis
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import events, from_schema
+
+from emubus.broker.http.control import ENDPOINTS
+from emubus.testing import EmubusServer
+
+from .client import ROOT
+from .conftest import QUEUES
+
+ARCHIVE = f"PUT {ROOT}/snapshots/{{name}}/archive"
+NAME_ONLY = re.compile(r"\{entity:.*\)\?\}")
+EXAMPLES_MAX = 20
+SEED = 20_260_101
+
+SETTINGS = {
+    "seed": SEED,
+    "continue-on-failure": True,
+    "generation": {"max-examples": EXAMPLES_MAX, "database": "none"},
+    "phases": {"stateful": {"enabled": True, "max-steps": 6}},
+    # 503 is what the document says of a store that is out, and the requests put stores out.
+    "checks": {"not_a_server_error": {"expected-statuses": ["2xx", "3xx", "4xx", "503"]}},
+    # No schema can say which bytes are an archive of a snapshot.
+    "operations": [{"include-name": ARCHIVE, "checks": {"positive_data_acceptance": {"enabled": False}}}],
+}
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """aiohttp tells of every request that is no HTTP; here they are sent on purpose."""
+    logger = logging.getLogger("aiohttp.server")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(before)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.filterwarnings("default")
+def test_requests_made_from_the_document_find_nothing() -> None:
+    schemathesis.serializer.alias("application/x-tar", "application/octet-stream")
+    found: list[tuple[str, str, str]] = []
+    seen: set[str] = set()
+    with EmubusServer(QUEUES) as server:
+        schema = schemathesis.openapi.from_url(
+            f"http://127.0.0.1:{server.http_port}{ROOT}/openapi.json", config=SchemathesisConfig.from_dict(SETTINGS)
+        )
+        for event in from_schema(schema).execute():
+            if isinstance(event, events.ScenarioFinished):
+                seen.add(event.label or "")
+                for checks in event.recorder.checks.values():
+                    found += [
+                        (check.name, event.label or "", each.failure.message + each.code_sample)
+                        for check in checks
+                        if (each := check.failure_info) is not None
+                    ]
+            elif isinstance(event, events.NonFatalError | events.FatalError):
+                found.append(("error", getattr(event, "label", ""), repr(vars(event))))
+    assert found == []
+    rows = {f"{each.method} {ROOT}{NAME_ONLY.sub('{entity}', each.path)}" for each in ENDPOINTS}
+    assert rows <= seen

@@ -1,0 +1,556 @@
+"""The management API, request by request: what is answered, in which words and order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from emubus.broker.clock import Clock
+from emubus.broker.description import QueueDescription
+from emubus.broker.outage import Outage, OutageKind
+from emubus.server import Server
+
+from .administering import ATOM, CONNECT, NOW, Raw, entry, raw, running
+
+MAX_SPAN = "P10675199DT2H48M5.4775807S"
+MADE_AT = "2027-01-15T08:00:00.123Z"
+NEVER = "0001-01-01T00:00:00Z"
+COUNTS = "{http://schemas.microsoft.com/netservices/2011/06/servicebus}"
+
+QUEUE = {
+    "LockDuration": "PT1M",
+    "MaxSizeInMegabytes": "1024",
+    "RequiresDuplicateDetection": "false",
+    "RequiresSession": "false",
+    "DefaultMessageTimeToLive": MAX_SPAN,
+    "DeadLetteringOnMessageExpiration": "false",
+    "DuplicateDetectionHistoryTimeWindow": "PT10M",
+    "MaxDeliveryCount": "10",
+    "EnableBatchedOperations": "true",
+    "SizeInBytes": "0",
+    "MessageCount": "0",
+    "IsAnonymousAccessible": "false",
+    "AuthorizationRules": None,
+    "Status": "Active",
+    "CreatedAt": MADE_AT,
+    "UpdatedAt": MADE_AT,
+    "AccessedAt": NEVER,
+    "SupportOrdering": "true",
+    "CountDetails": None,
+    "AutoDeleteOnIdle": MAX_SPAN,
+    "EnablePartitioning": "false",
+    "EntityAvailabilityStatus": "Available",
+    "EnableExpress": "false",
+    "MaxMessageSizeInKilobytes": "256",
+}
+TOPIC = {
+    "DefaultMessageTimeToLive": MAX_SPAN,
+    "MaxSizeInMegabytes": "1024",
+    "RequiresDuplicateDetection": "false",
+    "DuplicateDetectionHistoryTimeWindow": "PT10M",
+    "EnableBatchedOperations": "true",
+    "SizeInBytes": "0",
+    "FilteringMessagesBeforePublishing": "false",
+    "IsAnonymousAccessible": "false",
+    "AuthorizationRules": None,
+    "Status": "Active",
+    "CreatedAt": MADE_AT,
+    "UpdatedAt": MADE_AT,
+    "AccessedAt": NEVER,
+    "SupportOrdering": "true",
+    "CountDetails": None,
+    "SubscriptionCount": "1",
+    "SqlFilterCount": "1",
+    "CorrelationFilterCount": "0",
+    "AutoDeleteOnIdle": MAX_SPAN,
+    "EnablePartitioning": "false",
+    "EntityAvailabilityStatus": "Available",
+    "EnableSubscriptionPartitioning": "false",
+    "EnableExpress": "false",
+    "MaxMessageSizeInKilobytes": "256",
+}
+SUBSCRIPTION = {
+    "LockDuration": "PT1M",
+    "RequiresSession": "false",
+    "DefaultMessageTimeToLive": MAX_SPAN,
+    "DeadLetteringOnMessageExpiration": "false",
+    "DeadLetteringOnFilterEvaluationExceptions": "true",
+    "MessageCount": "0",
+    "MaxDeliveryCount": "10",
+    "EnableBatchedOperations": "true",
+    "Status": "Active",
+    "CreatedAt": MADE_AT,
+    "UpdatedAt": MADE_AT,
+    "AccessedAt": MADE_AT,
+    "CountDetails": None,
+    "AutoDeleteOnIdle": MAX_SPAN,
+    "EntityAvailabilityStatus": "Available",
+    "IsClientAffine": "false",
+}
+TOPIC_COUNTS = ("SubscriptionCount", "SqlFilterCount", "CorrelationFilterCount")
+TRACKING = re.compile(r" TrackingId:[0-9a-f-]{36}_G0, SystemTracker:\S+, Timestamp:2027-01-15T08:00:00$")
+DETAILS = ("AccessedAt", "CountDetails", *TOPIC_COUNTS)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with running(tmp_path, Clock(start_at=NOW, frozen=True)) as server:
+        server.broker.administration.delete("queue.1")  # of the default configuration
+        yield server
+
+
+@pytest.fixture
+async def http(server: Server) -> AsyncIterator[Raw]:
+    async with raw(server) as client:
+        yield client
+
+
+def without(elements: dict[str, str | None], *names: str) -> list[tuple[str, str | None]]:
+    return [(name, text) for name, text in elements.items() if name not in names]
+
+
+# ---------------------------------------------------------------- what is answered
+
+
+async def test_a_queue_has_the_elements_of_the_service_in_its_order(http: Raw) -> None:
+    made = await http.put("/Orders", "<QueueDescription/>")
+    assert (made.status, list(made.elements.items())) == (201, without(QUEUE, *DETAILS))
+    assert made.headers["Content-Type"] == "application/atom+xml;type=entry;charset=utf-8"
+    shown = await http.get("/orders")
+    assert (shown.status, list(shown.elements.items())) == (200, list(QUEUE.items()))
+    assert shown.description.tag == f"{{{CONNECT}}}QueueDescription"
+    assert shown.headers["ETag"] == "639355968001230000"
+
+
+async def test_a_topic_has_the_elements_of_the_service_in_its_order(http: Raw) -> None:
+    made = await http.put("/t", "<TopicDescription/>", version="2024-05")
+    assert (made.status, list(made.elements.items())) == (201, without(TOPIC, *DETAILS))
+    await http.put("/t/subscriptions/s", "<SubscriptionDescription/>")
+    shown = await http.get("/t", version="2024-05")
+    assert list(shown.elements.items()) == list(TOPIC.items())
+
+
+async def test_a_subscription_has_the_elements_of_the_service_in_its_order(http: Raw) -> None:
+    await http.put("/t", "<TopicDescription/>")
+    made = await http.put("/t/subscriptions/s", "<SubscriptionDescription/>")
+    never = {**SUBSCRIPTION, "AccessedAt": NEVER}
+    assert (made.status, list(made.elements.items())) == (201, without(never, "CountDetails"))
+    shown = await http.get("/t/subscriptions/s")
+    assert list(shown.elements.items()) == list(SUBSCRIPTION.items())
+
+
+async def test_the_entry_around_a_description_is_that_of_the_service(http: Raw) -> None:
+    made = await http.put("/Orders", "<QueueDescription/>")
+    address = f"http://{http.authority}/Orders?api-version=2021-05"
+    assert made.text.startswith(
+        f'<entry xmlns="{ATOM}"><id>{address}</id><title type="text">Orders</title>'
+        "<published>2027-01-15T08:00:00Z</published><updated>2027-01-15T08:00:00Z</updated>"
+        f'<author><name>sbemulatorns</name></author><link rel="self" href="{address}"/>'
+        f'<content type="application/xml"><QueueDescription xmlns="{CONNECT}" '
+        'xmlns:i="http://www.w3.org/2001/XMLSchema-instance"><LockDuration>'
+    )
+
+
+async def test_the_counts_have_a_namespace_and_a_prefix_of_their_own(http: Raw) -> None:
+    await http.put("/q", "<QueueDescription/>")
+    shown = await http.get("/q")
+    counts = shown.description.find(f"{{{CONNECT}}}CountDetails")
+    assert counts is not None
+    assert [(each.tag, each.text) for each in counts] == [
+        (f"{COUNTS}{name}MessageCount", "0")
+        for name in ("Active", "DeadLetter", "Scheduled", "Transfer", "TransferDeadLetter")
+    ]
+    assert "<d2p1:ActiveMessageCount>0</d2p1:ActiveMessageCount>" in shown.text
+
+
+@pytest.mark.parametrize(
+    ("version", "kilobytes", "client_affine", "filter_counts"),
+    [
+        ("2017-04", False, False, False),
+        ("2021-05", True, True, False),
+        ("2024-05", True, True, True),
+        (None, True, True, True),
+        ("2099-01", True, True, True),
+    ],
+)
+async def test_an_older_api_version_does_not_show_what_came_later(
+    http: Raw, version: str | None, kilobytes: bool, client_affine: bool, filter_counts: bool
+) -> None:
+    await http.put("/t", "<TopicDescription/>")
+    await http.put("/t/subscriptions/s", "<SubscriptionDescription/>")
+    topic = (await http.get("/t", version)).elements
+    subscription = (await http.get("/t/subscriptions/s", version)).elements
+    assert ("MaxMessageSizeInKilobytes" in topic) is kilobytes
+    assert ("IsClientAffine" in subscription) is client_affine
+    assert ("SqlFilterCount" in topic, "CorrelationFilterCount" in topic) == (filter_counts, filter_counts)
+
+
+async def test_the_namespace_tells_what_it_is(http: Raw) -> None:
+    shown = await http.get("/$NamespaceInfo")
+    assert shown.elements == {
+        "CreatedTime": MADE_AT,
+        "MessagingSKU": "Standard",
+        "ModifiedTime": MADE_AT,
+        "Name": "sbemulatorns",
+        "NamespaceType": "Messaging",
+    }
+
+
+async def test_a_premium_namespace_tells_its_units(tmp_path: Path) -> None:
+    async with running(tmp_path, profile="premium", premium_partitions="2") as server, raw(server) as http:
+        shown = await http.get("/$namespaceinfo")
+        assert (shown.elements["MessagingSKU"], shown.elements["MessagingUnits"]) == ("Premium", "2")
+
+
+async def test_what_was_never_made_is_a_feed_that_clients_know(http: Raw) -> None:
+    missing = await http.get("/nowhere")
+    assert missing.status == 200
+    assert missing.root.tag == f"{{{ATOM}}}feed"
+    assert missing.root.findtext(f"{{{ATOM}}}title") == "Publicly Listed Services"
+    assert missing.titles == []
+
+
+# ---------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/txt%2F.-_123", "txt/.-_123"),
+        ("/txt/.-_123", "txt/.-_123"),
+        ("/Mixed", "Mixed"),
+        ("/a/rules/b", "a/rules/b"),
+    ],
+)
+async def test_a_name_may_have_slashes_in_any_encoding_and_keeps_its_case(http: Raw, path: str, name: str) -> None:
+    made = await http.put(path, "<QueueDescription/>")
+    assert (made.status, made.root.findtext(f"{{{ATOM}}}title")) == (201, name)
+    assert made.id == f"http://{http.authority}/{name}?api-version=2021-05"
+    again = await http.get(path.upper())
+    assert again.root.findtext(f"{{{ATOM}}}title") == name
+    assert again.id == f"http://{http.authority}/{name.upper()}?api-version=2021-05"
+    assert (await http.put(path.lower(), "<QueueDescription/>")).status == 409
+    assert (await http("DELETE", path)).status == 200
+
+
+async def test_ids_have_the_case_of_the_request_because_clients_take_names_from_them(http: Raw) -> None:
+    await http.put("/a/t", "<TopicDescription/>")
+    made = await http.put("/a/t/Subscriptions/S", "<SubscriptionDescription/>")
+    assert made.id == f"http://{http.authority}/a/t/Subscriptions/S?api-version=2021-05"
+    read = await http.get("/a%2Ft/Subscriptions/S")
+    assert read.id == f"sb://{http.authority}/a/t/Subscriptions/S?api-version=2021-05"
+    rule = await http.get("/a/t/Subscriptions/S/Rules/$Default")
+    assert rule.id == f"sb://{http.authority}/a/t/Subscriptions/S/Rules/$Default?api-version=2021-05"
+    listed = await http.get("/a/t/Subscriptions/?%24top=5")
+    assert listed.id == f"http://{http.authority}/a/t/Subscriptions/?%24top=5&api-version=2021-05"
+    assert listed.ids == [f"http://{http.authority}/a/t/Subscriptions/S?api-version=2021-05"]
+    rules = await http.get("/a/t/Subscriptions/S/Rules/")
+    assert rules.ids == [f"http://{http.authority}/a/t/Subscriptions/S/Rules/$Default?api-version=2021-05"]
+
+
+async def test_subscriptions_and_rules_may_be_named_like_the_segments_around_them(http: Raw) -> None:
+    await http.put("/t", "<TopicDescription/>")
+    for name in ("rules", "subscriptions"):
+        assert (await http.put(f"/t/subscriptions/{name}", "<SubscriptionDescription/>")).status == 201
+        assert (await http.get(f"/t/subscriptions/{name}/rules")).titles == ["$Default"]
+        made = await http.put(f"/t/subscriptions/{name}/rules/rules", "<RuleDescription/>")
+        assert (made.status, made.elements["Name"]) == (201, "rules")
+    assert (await http.get("/t/subscriptions")).titles == ["rules", "subscriptions"]
+
+
+@pytest.mark.parametrize("path", ["/q@", "/q%3F", "/q%23", "/q*", "/a//b", "/a/subscriptions/b/c", "/" + "x" * 261])
+async def test_a_name_that_cannot_be_is_refused(http: Raw, path: str) -> None:
+    refused = await http.put(path, "<QueueDescription/>")
+    assert refused.status == 400
+    assert refused.detail.startswith("SubCode=40000. Name is ")
+
+
+@pytest.mark.parametrize("path", ["/", "/q/", "/$unknown", "/$Resources/relays", "/health", "/metrics/x", "/emubus/x"])
+async def test_paths_that_are_no_entity_are_not_found(http: Raw, path: str) -> None:
+    for method in ("PUT", "DELETE"):
+        answer = await http(method, path, entry("<QueueDescription/>") if method == "PUT" else None)
+        assert answer.status in (404, 405)
+    assert (await http.get("/$Resources/queues")).titles == []
+
+
+async def test_methods_that_are_not_known_are_named(http: Raw) -> None:
+    answer = await http("PATCH", "/q")
+    assert (answer.status, answer.detail.split(" TrackingId")[0]) == (
+        405,
+        "The method 'PATCH' is not known here; GET, PUT, DELETE are.",
+    )
+
+
+# ---------------------------------------------------------------- lists
+
+
+async def test_lists_are_sorted_and_paged_with_a_link_to_the_next_page(http: Raw) -> None:
+    for name in ("c", "B", "a"):
+        await http.put(f"/{name}", "<QueueDescription/>")
+    await http.put("/topic", "<TopicDescription/>")
+    first = await http.get("/$Resources/Queues?%24skip=0&$top=2")
+    assert (first.titles, first.headers["Content-Type"]) == (
+        ["a", "B"],
+        "application/atom+xml;type=feed;charset=utf-8",
+    )
+    address = f"http://{http.authority}/$Resources/Queues"
+    assert first.links == [
+        ("self", f"{address}?%24skip=0&$top=2&api-version=2021-05"),
+        ("next", f"{address}?$skip=2&$top=2&api-version=2021-05"),
+    ]
+    second = await http.get("/$resources/queues?$skip=2&$top=2")
+    assert (second.titles, len(second.links)) == (["c"], 1)
+    assert (await http.get("/$Resources/queues?$top=0")).titles == []
+    assert (await http.get("/$Resources/queues?$skip=9")).titles == []
+    assert (await http.get("/$Resources/topics/")).titles == ["topic"]
+
+
+async def test_a_list_without_numbers_has_100_entities(http: Raw) -> None:
+    for number in range(101):
+        await http.put(f"/q{number:03}", "<QueueDescription/>")
+    first = await http.get("/$Resources/queues")
+    assert (len(first.titles), first.links[1][0]) == (100, "next")
+    assert (await http.get("/$Resources/queues?$skip=100&$top=100")).titles == ["q100"]
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [("$skip=-1&$top=-1", "skip"), ("$top=-1", "top"), ("$skip=x", "skip"), ("$top=1e9", "top")],
+)
+async def test_numbers_of_a_page_must_not_be_negative(http: Raw, query: str, name: str) -> None:
+    refused = await http.get(f"/$Resources/queues?{query}")
+    assert refused.status == 400
+    assert f"Parameter '{name}' should be non-negative integer." in refused.detail
+
+
+async def test_the_lists_of_what_is_not_there_are_not_found(http: Raw) -> None:
+    await http.put("/t", "<TopicDescription/>")
+    await http.put("/q", "<QueueDescription/>")
+    for path in ("/nowhere/subscriptions", "/q/subscriptions", "/t/subscriptions/s/rules"):
+        assert (await http.get(path)).status == 404
+
+
+# ---------------------------------------------------------------- changes
+
+
+async def test_an_update_replaces_everything_but_what_is_chosen_at_creation(http: Raw) -> None:
+    await http.put("/target", "<QueueDescription/>")
+    await http.put(
+        "/q",
+        "<QueueDescription><LockDuration>PT30S</LockDuration><RequiresDuplicateDetection>true"
+        "</RequiresDuplicateDetection><ForwardTo>target</ForwardTo><UserMetadata>old</UserMetadata>"
+        "<EnablePartitioning>true</EnablePartitioning></QueueDescription>",
+    )
+    changed = await http.put(
+        "/Q", "<QueueDescription><MaxDeliveryCount>3</MaxDeliveryCount></QueueDescription>", update=True
+    )
+    assert changed.status == 200
+    expected = {
+        **QUEUE,
+        "MaxDeliveryCount": "3",
+        "RequiresDuplicateDetection": "true",
+        "EnablePartitioning": "true",
+        "MaxSizeInMegabytes": "16384",
+        "SupportOrdering": "false",
+    }
+    assert list((await http.get("/q")).elements.items()) == list(expected.items())
+
+
+async def test_what_a_client_was_shown_it_may_send_back(http: Raw) -> None:
+    await http.put("/q", "<QueueDescription><EnablePartitioning>true</EnablePartitioning></QueueDescription>")
+    shown = await http.get("/q")
+    content = re.search(r"<QueueDescription.*</QueueDescription>", shown.text)
+    assert content is not None
+    body = f'<entry xmlns="{ATOM}"><content type="application/xml">{content[0]}</content></entry>'
+    answer = await http("PUT", "/q", body, If_Match="*")
+    assert answer.status == 200
+    assert (await http.get("/q")).text == shown.text
+
+
+async def test_elements_may_come_in_any_order_with_any_prefix_among_unknown_ones(http: Raw) -> None:
+    await http.put("/target", "<QueueDescription/>")
+    body = (
+        f"<?xml version='1.0' encoding='utf-8'?><ns0:entry xmlns:ns0='{ATOM}' xmlns='{CONNECT}' "
+        "xmlns:p4='http://www.w3.org/2001/XMLSchema-instance'>"
+        "<ns0:updated>2020-01-01T00:00:00Z</ns0:updated><ns0:content type='application/xml'><QueueDescription>"
+        "<EnableExpress>true</EnableExpress><Odd><Deep/></Odd><ForwardTo>sb://h:1/target</ForwardTo>"
+        "<UserMetadata>&lt;&amp;\u2028\u00e9</UserMetadata><LockDuration>PT45S</LockDuration>"
+        "<Status p4:nil='true'/><AccessedAt>0001-01-01T00:00:00Z</AccessedAt>"
+        "</QueueDescription></ns0:content></ns0:entry>"
+    )
+    assert (await http("PUT", "/q", body.encode())).status == 201
+    shown = (await http.get("/q")).elements
+    names = ("EnableExpress", "ForwardTo", "UserMetadata", "LockDuration", "Status")
+    assert [shown[name] for name in names] == ["true", "sb://h:1/target", "<&\u2028\u00e9", "PT45S", "Active"]
+    order = list(shown)
+    assert order.index("Status") < order.index("ForwardTo") < order.index("UserMetadata") < order.index("CreatedAt")
+
+
+async def test_an_update_moves_the_instant_of_change_alone(http: Raw, server: Server) -> None:
+    await http.put("/q", "<QueueDescription/>")
+    server.clock.advance(1_877)
+    changed = await http.put(
+        "/q", "<QueueDescription><LockDuration>PT5S</LockDuration></QueueDescription>", update=True
+    )
+    assert (changed.elements["CreatedAt"], changed.elements["UpdatedAt"]) == (MADE_AT, "2027-01-15T08:00:02Z")
+
+
+async def test_a_forward_on_a_message_session_queue_that_comes_too_late_is_passed_over(http: Raw) -> None:
+    sessions = "<RequiresSession>true</RequiresSession>"
+    forward = "<ForwardTo>q</ForwardTo>"
+    refused = await http.put("/q", f"<QueueDescription>{sessions}{forward}</QueueDescription>")
+    assert (refused.status, "ForwardTo is 'q'; allowed is none" in refused.detail) == (400, True)
+    late = f"<EnableExpress>false</EnableExpress>{forward}"
+    assert (await http.put("/q", f"<QueueDescription>{sessions}{late}</QueueDescription>")).status == 201
+    assert "ForwardTo" not in (await http.get("/q")).elements
+
+
+# ---------------------------------------------------------------- refusals
+
+
+async def test_the_refusals_that_clients_map_to_their_exceptions(http: Raw) -> None:
+    await http.put("/q", "<QueueDescription/>")
+    await http.put("/t", "<TopicDescription/>")
+    subscription, rule = "/t/subscriptions/s", "/t/subscriptions/s/rules/$Default"
+    queue, made = "<QueueDescription/>", "<SubscriptionDescription/>"
+    assert (await http.put("/none/subscriptions/s", made)).status == 404
+    await http.put(subscription, made)
+    name, other = "sbemulatorns:Topic:t|s", "/t/subscriptions/n"
+    no_rule = f"Entity '{name}|$Defaultx' was not found."
+    expected = [
+        (
+            await http.put("/q", queue),
+            409,
+            "SubCode=40900. Conflict. The messaging entity 'sb:",
+        ),
+        (await http.put("/q", "<TopicDescription/>"), 409, "SubCode=40900. Conflict. "),
+        (await http.put(subscription, made), 409, f"The messaging entity '{name}' already exists."),
+        (await http.put(rule, "<RuleDescription/>"), 409, f"The messaging entity '{name}|$Default' already exists."),
+        (await http.put("/none", queue, update=True), 404, "SubCode=40400. Not Found. The Operation doesn't exist."),
+        (
+            await http.put(other, made, update=True),
+            404,
+            "Entity 'sbemulatorns:Topic:t|n' was not found.",
+        ),
+        (
+            await http.put(other, _lock("SubscriptionDescription", "PT9M"), update=True),
+            400,
+            "SubCode=40000. LockDuration is PT9M; allowed is PT5S to PT5M",
+        ),
+        (
+            await http.put(f"{rule}x", "<RuleDescription/>", update=True),
+            404,
+            f"Entity '{name}|$Defaultx' was not found.",
+        ),
+        (await http.get(other), 404, "Entity 'sbemulatorns:Topic:t|n' was not found."),
+        (await http.get(f"{rule}x"), 404, no_rule),
+        (await http("DELETE", "/none"), 404, "No service is hosted at the specified address."),
+        (await http("DELETE", other), 404, "Entity 'sbemulatorns:Topic:t|n' was not found."),
+        (await http("DELETE", f"{rule}x"), 404, no_rule),
+        (await http.put("/bad", _lock("QueueDescription", "PT9M")), 400, "SubCode=40000. LockDuration is PT9M; "),
+        (await http.put("/t", queue, update=True), 400, "SubCode=40000. 't' is a topic, not a queue."),
+        (await http.put("/x", made), 400, "SubCode=40000. The description is a SubscriptionDescription; 'x' is no"),
+        (await http.put("/t/subscriptions/x", queue), 400, "SubCode=40000. The description is a QueueDescription and"),
+        (await http.put("/x", "<Relay/>"), 400, "SubCode=40000. The description is a 'Relay'; allowed is QueueD"),
+        (
+            await http.put("/x", _lock("QueueDescription", "1 minute")),
+            400,
+            "SubCode=40000. The value of 'LockDuration'",
+        ),
+        (await http.put("/x", _lock("QueueDescription", "")), 400, "SubCode=40000. The value of"),
+    ]
+    for reply, status, detail in expected:
+        assert (reply.status, reply.detail[: len(detail)]) == (status, detail)
+        assert re.fullmatch(
+            r".* TrackingId:[0-9a-f-]{36}_G0, SystemTracker:\S+, Timestamp:2027-01-15T08:00:00", reply.detail
+        )
+        assert reply.headers["Content-Type"] == "application/xml; charset=utf-8"
+        assert reply.root.findtext("Code") == str(status)
+
+
+def _lock(kind: str, duration: str) -> str:
+    return f"<{kind}><LockDuration>{duration}</LockDuration></{kind}>"
+
+
+@pytest.mark.parametrize(
+    ("element", "problem"),
+    [
+        ("<MaxDeliveryCount>many</MaxDeliveryCount>", "'many' is not a whole number"),
+        ("<MaxDeliveryCount>9999999999999999999999</MaxDeliveryCount>", "'99999999999999999999' is not a whole"),
+        ("<MaxDeliveryCount><A/></MaxDeliveryCount>", "The element 'MaxDeliveryCount' holds elements"),
+        ("<EnableExpress>maybe</EnableExpress>", "'maybe' is neither true nor false"),
+        ("<Status>Renaming</Status>", "'Renaming' is none of Active, Disabled, SendDisabled, ReceiveDisabled"),
+        ("<AutoDeleteOnIdle/>", "it is empty"),
+        (
+            "<AuthorizationRules><AuthorizationRule><Rights><AccessRights>Root</AccessRights></Rights>"
+            "</AuthorizationRule></AuthorizationRules>",
+            "The right 'Root' is none of Send, Listen, Manage.",
+        ),
+        ("<AuthorizationRules><Rule/></AuthorizationRules>", "The authorization rule is of type 'Rule'"),
+    ],
+)
+async def test_a_value_that_cannot_be_read_is_named(http: Raw, element: str, problem: str) -> None:
+    refused = await http.put("/q", f"<QueueDescription>{element}</QueueDescription>")
+    assert refused.status == 400
+    assert problem in refused.detail
+    assert (await http.get("/$Resources/queues")).titles == []
+
+
+async def test_an_old_api_version_cannot_set_what_came_later(http: Raw) -> None:
+    sized = "<QueueDescription><MaxMessageSizeInKilobytes>256</MaxMessageSizeInKilobytes></QueueDescription>"
+    refused = await http.put("/q", sized, version="2017-04")
+    assert (refused.status, "api-version 2017-04; it came with 2021-05" in refused.detail) == (400, True)
+    assert (await http.put("/q", sized)).status == 201  # what is shown may be echoed
+    larger = sized.replace("256", "1024")
+    assert (await http.put("/r", larger)).status == 400
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"no XML",
+        b"<entry",
+        b"<entry/>",
+        b"<feed><content><QueueDescription/></content></feed>",
+        b"<entry><content/></entry>",
+        b"\xff\xfe\x00",
+        b"<?xml version='1.0' encoding='utf-99'?><entry/>",
+        b"<!DOCTYPE entry><entry><content><QueueDescription/></content></entry>",
+        b"<!DOCTYPE e [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]><entry><content>&b;</content></entry>",
+        b"<!DOCTYPE e [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><entry><content>&x;</content></entry>",
+        b"<a>" * 60_000,
+    ],
+)
+async def test_a_body_that_is_no_entry_is_refused_and_changes_nothing(http: Raw, body: bytes) -> None:
+    for path in ("/q", "/t/subscriptions/s", "/t/subscriptions/s/rules/r"):
+        refused = await http("PUT", path, body)
+        assert (refused.status, refused.detail[:15]) == (400, "SubCode=40000. ")
+    assert (await http.get("/$Resources/queues")).titles == []
+
+
+async def test_a_body_that_is_too_large_is_refused(http: Raw) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(40):
+            yield b" " * 10_000
+
+    large = entry(f"<QueueDescription><UserMetadata>{'x' * 300_000}</UserMetadata></QueueDescription>")
+    assert (await http("PUT", "/q", large)).status == 413
+    assert (await http("PUT", "/q", chunks())).status == 413  # type: ignore[arg-type]
+    assert (await http.get("/$Resources/queues")).titles == []
+
+
+async def test_a_store_that_is_out_is_a_status_that_every_client_tries_again(http: Raw, server: Server) -> None:
+    server.broker.begin_outage(3, Outage(OutageKind.DOWN))
+    refused = await http.put("/q", "<QueueDescription/>")
+    assert (refused.status, refused.detail[:38]) == (503, "SubCode=50300. Messaging store 3 could")
+    server.broker.end_outage(3)
+    assert (await http.put("/q", "<QueueDescription/>")).status == 201
+
+
+async def test_characters_that_xml_cannot_carry_do_not_spoil_an_answer(http: Raw, server: Server) -> None:
+    server.broker.administration.create(QueueDescription("q", user_metadata='a\x01"\r\n\t<\ud800'))
+    assert (await http.get("/q")).elements["UserMetadata"] == 'a\ufffd"\r\n\t<\ufffd'

@@ -1,0 +1,70 @@
+"""What is in a server before somebody looks at its page: messages sent, locked and dead-lettered, without a client."""
+
+from __future__ import annotations
+
+import asyncio
+
+from emubus.broker.commands import Delivery, ReceiveMode
+from emubus.broker.composing import NewMessage
+from emubus.broker.errors import BrokerError
+from emubus.broker.inspection import Inspection
+from emubus.broker.outcomes import DeadLetter
+from emubus.testing import EmubusServer
+
+WAIT_S = 10.0
+
+
+def send(server: EmubusServer, path: str, *messages: NewMessage) -> None:
+    """Send messages, one after another."""
+
+    async def run() -> None:
+        sender = server.server.broker.open_sender(path, detached=lambda _: None)
+        for message in messages:
+            answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+            sender.send(message.encoded(), batch=False, done=answer.set_result)
+            error = await asyncio.wait_for(answer, WAIT_S)
+            if error is not None:
+                raise error
+        sender.close()
+
+    server.run(run())
+
+
+def lock(server: EmubusServer, path: str, count: int, *, reason: str | None = None) -> list[int]:
+    """Lock messages for good, or with a reason dead-letter them; their sequence numbers."""
+
+    async def run() -> list[int]:
+        got: list[Delivery] = []
+        more = asyncio.Event()
+
+        def deliver(deliveries: object) -> None:
+            got.extend(deliveries)  # type: ignore[arg-type]
+            more.set()
+
+        consumer = server.server.broker.open_consumer(
+            path, mode=ReceiveMode.PEEK_LOCK, deliver=deliver, detached=lambda _: None
+        )
+        consumer.set_credit(count)
+        async with asyncio.timeout(WAIT_S):
+            while len(got) < count:
+                more.clear()
+                await more.wait()
+        consumer.close()
+        for delivery in got if reason is not None else ():
+            answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+            outcome = DeadLetter(reason, f"because of {reason}", {})
+            consumer.settle(delivery.token, outcome, answer.set_result)
+            assert await asyncio.wait_for(answer, WAIT_S) is None
+        return [each.sequence_number for each in got]
+
+    return server.run(run())
+
+
+def counts(server: EmubusServer, path: str) -> dict[str, int]:
+    """How many messages there are, by where they are; what there is none of is left out."""
+
+    def look() -> dict[str, int]:
+        inspection = Inspection(server.server.broker)
+        return {name: count for name, count in inspection.report(inspection.entity(path)).messages.items() if count}
+
+    return server.call(look)
