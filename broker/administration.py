@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from ..storage import StoreError
 from . import sentences
-from .catalog import Description, path_of
+from .catalog import FIXED_FIELDS, Description, path_of
 from .clock import Timer
 from .commands import Clear
 from .description import (
+    CorrelationFilter,
     QueueDescription,
     RuleDescription,
+    SqlFilter,
     SubscriptionDescription,
     TopicDescription,
     entity_key,
@@ -28,6 +31,7 @@ from .description import (
 from .entity import Entity, EntityPartition
 from .errors import BrokerError, Condition
 from .limits import (
+    Profile,
     Violation,
     validate_queue,
     validate_rule,
@@ -36,11 +40,17 @@ from .limits import (
 )
 from .records import Home
 from .rules import check_rule
+from .topic import count_filters
 
 if TYPE_CHECKING:
     from .broker import Broker
 
 CLEAR_ROWS = 500
+KINDS: dict[type[Description], str] = {
+    QueueDescription: "queue",
+    TopicDescription: "topic",
+    SubscriptionDescription: "subscription",
+}
 RETRY_AFTER_MS = 1_000
 
 log = structlog.get_logger(__name__)
@@ -71,10 +81,15 @@ class Administration:
     # ---- entities
 
     def create(self, description: Description) -> Entity:
-        """Create an entity; BrokerError: entity-already-exists, argument-out-of-range, not-found, server-busy."""
+        """Create an entity.
+
+        BrokerError: entity-already-exists, argument-out-of-range, not-found, resource-limit-exceeded, server-busy.
+        """
         self._check(description)
+        if self._broker.entity(path_of(description)) is None:
+            self._check_quotas(description)
         self._need_all_stores()
-        return self._broker.add(self._broker.catalog.create(description))
+        return self._broker.add(self._broker.catalog.create(description, self._broker.clock.now_ms()))
 
     def update(self, description: Description) -> Entity:
         """Change an entity's properties; BrokerError (not-allowed) for what is chosen at creation (P1)."""
@@ -82,16 +97,20 @@ class Administration:
         entity = self._broker.entity(path)
         if entity is None:
             raise sentences.not_found(path)
-        self._check(description)
-        for field in ("enable_partitioning", "requires_session", "requires_duplicate_detection"):
-            if getattr(entity.description, field, None) != getattr(description, field, None):
-                raise BrokerError(Condition.NOT_ALLOWED, f"{field} of '{path}' is chosen at creation and can't change.")
-        self._need_all_stores()
-        entry = self._broker.catalog.update(description)
         before = entity.description
-        entity.describe(entry.description)
-        if isinstance(entry.description, SubscriptionDescription):
-            self._broker.fan_out_of(entry.description.topic_name).change_rules(entity, entry.description.rules)
+        if type(before) is not type(description):
+            raise BrokerError(
+                Condition.NOT_ALLOWED, f"'{path}' is a {KINDS[type(before)]}, not a {KINDS[type(description)]}."
+            )
+        self._check(description)
+        for field, name in FIXED_FIELDS.items():
+            if getattr(before, field, None) != getattr(description, field, None):
+                raise BrokerError(Condition.NOT_ALLOWED, f"{name} of '{path}' is chosen at creation and can't change.")
+        if isinstance(description, SubscriptionDescription):
+            self._check_rule_quotas(entity, description)
+        self._need_all_stores()
+        entry = self._broker.catalog.update(description, self._broker.clock.now_ms())
+        self._broker.describe(entity, entry.description)
         if entry.description.status is not before.status:
             entity.detach_all(sentences.disabled(path, entry.description.status.value))
         self.watch(entity)
@@ -117,7 +136,10 @@ class Administration:
     # ---- rules
 
     def add_rule(self, path: str, rule: RuleDescription) -> None:
-        """Add a rule to a subscription; BrokerError: entity-already-exists, argument-error for a bad filter."""
+        """Add a rule to a subscription.
+
+        BrokerError: entity-already-exists, argument-error for a bad filter, server-busy.
+        """
         entity, description = self._subscription(path)
         for violation in validate_rule(rule, self._broker.limits):
             raise BrokerError(Condition.ARGUMENT_ERROR, str(violation))
@@ -127,7 +149,7 @@ class Administration:
         self._set_rules(entity, description, (*description.rules, rule))
 
     def remove_rule(self, path: str, name: str) -> None:
-        """Remove a rule of a subscription; BrokerError (amqp:not-found)."""
+        """Remove a rule of a subscription; BrokerError: amqp:not-found, server-busy."""
         entity, description = self._subscription(path)
         left = tuple(rule for rule in description.rules if entity_key(rule.name) != entity_key(name))
         if len(left) == len(description.rules):
@@ -150,9 +172,10 @@ class Administration:
         self, entity: Entity, description: SubscriptionDescription, rules: Sequence[RuleDescription]
     ) -> None:
         changed = replace(description, rules=tuple(rules))
-        self._broker.catalog.update(changed)
-        entity.describe(changed)
-        self._broker.fan_out_of(description.topic_name).change_rules(entity, changed.rules)
+        self._check_rule_quotas(entity, changed)
+        self._need_all_stores()
+        entry = self._broker.catalog.update(changed, self._broker.clock.now_ms())
+        self._broker.describe(entity, entry.description)
         self.used(entity)
 
     # ---- checks
@@ -175,8 +198,38 @@ class Administration:
             return validate_topic(description, limits)
         return validate_subscription(description, limits)
 
+    def _check_quotas(self, description: Description) -> None:
+        """Refuse an entity beyond what a namespace or a topic may have (P5)."""
+        limits = self._broker.limits
+        if isinstance(description, SubscriptionDescription):
+            count = len(self._broker.fan_out_of(description.topic_name).entities())
+            what = f"The topic '{description.topic_name}' has {{}} subscriptions"
+            _refuse_above(count + 1, limits.subscriptions_per_topic_max, what, limits.profile)
+            self._check_rule_quotas(None, description)
+            return
+        tops = [each for each in self._broker.entities() if not isinstance(each.description, SubscriptionDescription)]
+        _refuse_above(len(tops) + 1, limits.entities_max, "The namespace has {} queues and topics", limits.profile)
+        if description.enable_partitioning:
+            count = sum(each.partitioned for each in tops)
+            what = "The namespace has {} partitioned queues and topics"
+            _refuse_above(count + 1, limits.partitioned_entities_max, what, limits.profile)
+
+    def _check_rule_quotas(self, entity: Entity | None, description: SubscriptionDescription) -> None:
+        """Refuse rules of a subscription (`entity` if it is there already) beyond what a topic may have."""
+        limits = self._broker.limits
+        fan_out = self._broker.fan_out_of(description.topic_name)
+        for kind, name, count_max in (
+            (SqlFilter, "SQL", limits.sql_filters_per_topic_max),
+            (CorrelationFilter, "correlation", limits.correlation_filters_per_topic_max),
+        ):
+            before = 0 if entity is None else count_filters(entity.description, kind)
+            after = count_filters(description, kind)
+            if after > before:
+                what = f"The topic '{description.topic_name}' has {{}} {name} filters"
+                _refuse_above(fan_out.filter_count(kind) - before + after, count_max, what, limits.profile)
+
     def _need_all_stores(self) -> None:
-        """Create, update and delete must reach every partition (P17)."""
+        """Create, update and delete, also of rules, must reach every partition (P17)."""
         for worker in self._broker.workers:
             if worker.outage is not None:
                 raise sentences.store_unavailable(worker.index, f"it is {worker.outage.kind.value}")
@@ -199,7 +252,12 @@ class Administration:
                     log.info("clearing waits", queue_id=queue_id, store=store_index, cause=error.description)
                     await self._pause()
             self._broker.drop_place(queue_id, store_index)
-        self._broker.catalog.forget_deleted(queue_id)
+        while True:
+            try:
+                return self._broker.catalog.forget_deleted(queue_id)
+            except BrokerError as error:
+                log.info("clearing waits", queue_id=queue_id, cause=error.description)
+                await self._pause()
 
     async def _pause(self) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -214,10 +272,14 @@ class Administration:
         self._used_at[entity.queue_id] = self._broker.clock.now_ms()
 
     def watch(self, entity: Entity) -> None:
-        """Delete the entity once it has been idle for as long as its description says."""
+        """Delete the entity once it has been idle for as long as its description says.
+
+        One that forwards its messages, from which nobody can receive, is never idle [wire 10.7].
+        """
         self._unwatch(entity)
-        idle_ms = entity.description.auto_delete_on_idle_ms
-        if idle_ms is not None:
+        description = entity.description
+        idle_ms = description.auto_delete_on_idle_ms
+        if idle_ms is not None and getattr(description, "forward_to", None) is None:
             self.used(entity)
             self._arm(entity, self._broker.clock.now_ms() + idle_ms)
 
@@ -249,10 +311,20 @@ class Administration:
 
 
 def _last_activity(place: EntityPartition) -> int:
-    partition = place.worker.partition(place.queue_id)
-    return 0 if partition is None else partition.state.last_activity_at
+    return place.worker.last_activity_at(place.queue_id)
 
 
 def _scheduled(place: EntityPartition) -> bool:
-    partition = place.worker.partition(place.queue_id)
-    return partition is not None and partition.counters.messages[Home.SCHEDULED] > 0
+    try:
+        return place.worker.counters(place.queue_id).messages[Home.SCHEDULED] > 0
+    except StoreError:
+        return True  # it can't be known now
+
+
+def _refuse_above(count: int, count_max: int | None, what: str, profile: Profile) -> None:
+    """BrokerError if there would be more than allowed; `what` has a place for the number that there is."""
+    if count_max is not None and count > count_max:
+        raise BrokerError(
+            Condition.RESOURCE_LIMIT_EXCEEDED,
+            f"{what.format(count - 1)}; allowed is at most {count_max} (profile {profile.value}).",
+        )

@@ -21,7 +21,7 @@ from .catalog import Catalog, Entry
 from .clock import Clock
 from .commands import Delivery, Extent, GetSessionState, ReceiveMode, RenewSession, SetSessionState
 from .description import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
-from .entity import RECEIVE_REFUSED, SEND_REFUSED, Entity, EntityPartition
+from .entity import RECEIVE_REFUSED, SEND_REFUSED, Description, Entity, EntityPartition
 from .errors import BrokerError, Condition
 from .forwarder import Forwarder
 from .limits import Limits, message_bytes_max
@@ -71,7 +71,7 @@ class Broker:
         is_new = self.catalog.store_count is None
         self.catalog.fix_store_count(len(self.workers))
         if is_new or not only_if_new:
-            self.catalog.merge(topology)
+            self.catalog.merge(topology, self.clock.now_ms())
         for entry in self.catalog.entries():
             self.add(entry)
         for worker in self.workers:
@@ -105,14 +105,11 @@ class Broker:
         top = self._topic_of(description) if isinstance(description, SubscriptionDescription) else description
         count = self.limits.partition_count if top.enable_partitioning else 1
         first = 0 if top.enable_partitioning else self._home_store(top.name)
-        size_bytes_max = top.max_size_mb << 20
-        if not self.limits.size_is_per_partition:
-            size_bytes_max //= count
         entity = Entity(
             entry.queue_id,
             description,
             self.workers[first : first + count],
-            size_bytes_max,
+            self._partition_bytes_max(top),
             lambda place: self.forwarder.wake(place),
             partitioned=top.enable_partitioning,
         )
@@ -126,12 +123,24 @@ class Broker:
         self.administration.watch(entity)
         return entity
 
+    def describe(self, entity: Entity, description: Description) -> None:
+        """Let an entity follow its changed description."""
+        entity.describe(description)
+        if isinstance(description, SubscriptionDescription):
+            self.fan_out_of(description.topic_name).change_rules(entity, description.rules)
+            return
+        size_bytes_max = self._partition_bytes_max(description)
+        for each in [entity, *(self.fan_out_of(entity.path).entities() if entity.fan_out is not None else ())]:
+            for place in each.partitions:
+                place.size_bytes_max = size_bytes_max
+
     def remove(self, entity: Entity) -> None:
         """Take an entity out of the namespace; its rows are the business of `administration`."""
         if isinstance(entity.description, SubscriptionDescription):
             self.fan_out_of(entity.description.topic_name).remove(entity)
         self._entities.pop(entity_key(entity.path), None)
-        entity.detach_all(sentences.not_found(entity.path))
+        entity.gone = sentences.not_found(entity.path)
+        entity.detach_all(entity.gone)
 
     def drop_place(self, queue_id: int, store_index: int) -> None:
         """The rows of a deleted entity's partition are gone."""
@@ -221,10 +230,23 @@ class Broker:
     # ---- requests (`$management`)
 
     async def peek(
-        self, address: str, from_sequence_number: int, count: int, bytes_max: int, session_id: str | None = None
+        self,
+        address: str,
+        from_sequence_number: int,
+        count: int,
+        bytes_max: int,
+        session_id: str | None = None,
+        partition_id: int | None = None,
     ) -> list[bytes]:
-        """Up to `count` encoded messages, of about `bytes_max` bytes in all, from `from_sequence_number` on (P23)."""
+        """Up to `count` encoded messages, of about `bytes_max` bytes in all, from `from_sequence_number` on (P23).
+
+        With `partition_id` only that partition is asked; BrokerError while its store is out.
+        """
         entity, parsed = self.find(address)
+        if partition_id is not None:
+            return await entity.peek_partition(
+                parsed.sub_queue, partition_id, from_sequence_number, count, bytes_max, session_id
+            )
         return await entity.peek(parsed.sub_queue, from_sequence_number, count, bytes_max, session_id)
 
     async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
@@ -320,9 +342,14 @@ class Broker:
         entity, messages = self._to_schedule(address, encoded)
         return await self.transactions.schedule(transaction_id, entity, messages)
 
-    def transactional_settle(self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome) -> None:
-        """Add a settlement to a transaction; BrokerError if the lock is lost or it can't be part of it."""
-        self.transactions.settle(transaction_id, self.find(address)[0], token, outcome)
+    def transactional_settle(
+        self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome, *, settled: bool = False
+    ) -> None:
+        """Add a settlement to a transaction; BrokerError if the lock is lost or it can't be part of it.
+
+        With `settled` the receiver has let go of the message: a rollback abandons it.
+        """
+        self.transactions.settle(transaction_id, self.find(address)[0], token, outcome, settled=settled)
 
     # ---- outages
 
@@ -346,7 +373,8 @@ class Broker:
                     for sub_queue in SubQueue:
                         place.announce(sub_queue)
                     place.announce_session(None)
-                    place.announce_outbox(None)
+                    if worker.has_outbox(place.queue_id):
+                        place.announce_outbox(None)
 
     # ---- helpers
 
@@ -383,6 +411,13 @@ class Broker:
         topic = self._entities[entity_key(description.topic_name)].description
         assert isinstance(topic, TopicDescription)
         return topic
+
+    def _partition_bytes_max(self, top: QueueDescription | TopicDescription) -> int:
+        """How much one partition of a queue or topic may hold."""
+        size_bytes_max = top.max_size_mb << 20
+        if self.limits.size_is_per_partition or not top.enable_partitioning:
+            return size_bytes_max
+        return size_bytes_max // self.limits.partition_count
 
     def _home_store(self, name: str) -> int:
         """The store of an unpartitioned entity: a stable hash of its top-level path."""

@@ -336,10 +336,11 @@ class Transfer:
 
 @dataclass(slots=True)
 class ReadOutbox(Answered):
-    """The first `count` messages that wait in the outboxes: (home, number, record)."""
+    """The first `count` messages that wait in the outboxes with numbers above `after`: (home, number, record)."""
 
     count: int
     reply: Callable[[list[tuple[int, int, Record]] | BrokerError], None]
+    after: int = -1
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ to is a path or a URL, kept as the client gave it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self
 
@@ -159,16 +159,20 @@ _FILTERS: Final[Mapping[str, type[Filter]]] = {
 
 @dataclass(frozen=True, slots=True)
 class RuleDescription:
-    """A rule of a subscription: a filter and, optionally, the SQL text of an action on the matching copy."""
+    """A rule of a subscription: a filter and, optionally, the SQL text of an action on the matching copy.
+
+    `created_at` (Unix ms) is told to clients and makes no difference else; None in data of older versions.
+    """
 
     name: str
     filter: Filter = field(default_factory=TrueFilter)
     action: str | None = None
+    created_at: int | None = field(default=None, compare=False)
 
     def to_json(self) -> JsonObject:
         """A dict of JSON types, for the catalog; the filter carries its kind."""
         filter_json = {"kind": self.filter.kind, **asdict(self.filter)}
-        return {"name": self.name, "filter": filter_json, "action": self.action}
+        return {"name": self.name, "filter": filter_json, "action": self.action, "created_at": self.created_at}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -179,7 +183,17 @@ class RuleDescription:
         for name in ("parameters", "properties"):
             if name in known:
                 known[name] = {key: _property_value(value) for key, value in known[name].items()}
-        return cls(data["name"], filter_class(**known), data.get("action"))
+        return cls(data["name"], filter_class(**known), data.get("action"), data.get("created_at"))
+
+
+def with_instants(
+    rules: Iterable[RuleDescription], known: Iterable[RuleDescription], now: int
+) -> tuple[RuleDescription, ...]:
+    """The rules with the instants of their creation: those of equal rules in `known`, else `now` (Unix ms)."""
+    before = {rule.name: rule for rule in known}
+    return tuple(
+        before[rule.name] if before.get(rule.name) == rule else replace(rule, created_at=now) for rule in rules
+    )
 
 
 DEFAULT_RULES: Final = (RuleDescription(DEFAULT_RULE_NAME),)

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .description import RuleDescription, SubscriptionDescription
-from .entity import Entity
+from .description import CorrelationFilter, RuleDescription, SqlFilter, SubscriptionDescription
+from .entity import Description, Entity
 from .message import Message
+from .rows import ByteTotal
 from .rules import MessageContext, RuleIndex
 from .state import Copy, PartitionRef
 
 REASON_FILTER = "FilterException"
+
+
+CountedFilter = type[SqlFilter] | type[CorrelationFilter]
+
+
+def count_filters(description: Description, kind: CountedFilter) -> int:
+    """How many rules of a subscription have a filter of that kind."""
+    rules = description.rules if isinstance(description, SubscriptionDescription) else ()
+    return sum(type(rule.filter) is kind for rule in rules)
 
 
 class TopicFanOut:
@@ -22,6 +32,7 @@ class TopicFanOut:
 
     def __init__(self, topic: Entity) -> None:
         self._topic = topic
+        topic.totals = [ByteTotal() for _ in topic.partitions]
         self._index = RuleIndex()
         self._entities: dict[str, Entity] = {}
 
@@ -31,6 +42,7 @@ class TopicFanOut:
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
         self._entities[key] = subscription
+        subscription.totals = self._topic.totals
         self._index.put_subscription(key, description.rules)
 
     def change_rules(self, subscription: Entity, rules: Sequence[RuleDescription]) -> None:
@@ -45,7 +57,18 @@ class TopicFanOut:
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
         self._entities.pop(key, None)
+        subscription.totals = ()
+        for place in subscription.partitions:
+            partition = place.worker.partition(place.queue_id)
+            if partition is not None:
+                partition.state.rows.leave_total()
+        for total in self._topic.totals:
+            total.forget(subscription.queue_id)
         self._index.remove_subscription(key)
+
+    def filter_count(self, kind: CountedFilter) -> int:
+        """How many rules of all subscriptions have a filter of that kind."""
+        return sum(count_filters(entity.description, kind) for entity in self._entities.values())
 
     def entities(self) -> list[Entity]:
         """All subscriptions."""

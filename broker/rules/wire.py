@@ -53,14 +53,15 @@ _INT32: Final = range(-(2**31), 2**31)
 # ---------------------------------------------------------------- to the wire
 
 
-def rule_to_amqp(rule: RuleDescription, created_at: int) -> Described:
-    """The described list of a rule made at `created_at` (Unix ms)."""
+def rule_to_amqp(rule: RuleDescription) -> Described:
+    """The described list of a rule; without the instant of its creation where that is not known."""
     action = (
         Described(EMPTY_ACTION, [])  # never null: JavaScript reads its descriptor
         if rule.action is None
         else Described(SQL_ACTION, [rule.action, _COMPATIBILITY_LEVEL])
     )
-    return Described(RULE_DESCRIPTION, [_filter_to_amqp(rule.filter), action, rule.name, Timestamp(created_at)])
+    created_at = [] if rule.created_at is None else [Timestamp(rule.created_at)]
+    return Described(RULE_DESCRIPTION, [_filter_to_amqp(rule.filter), action, rule.name, *created_at])
 
 
 def _filter_to_amqp(description: Filter) -> Described:

@@ -41,7 +41,7 @@ SPAN = Described(Symbol("com.microsoft:timespan"), Long(600_000_000))
 def test_a_filter_has_the_descriptor_and_the_fields_that_clients_read(
     description: Filter, descriptor: int, fields: list[object]
 ) -> None:
-    rule = rule_to_amqp(RuleDescription("r", description), 1_767_225_600_000)
+    rule = rule_to_amqp(RuleDescription("r", description, created_at=1_767_225_600_000))
     decoded, _ = decode(encode(rule))
     assert decoded == Described(
         Ulong(1335734829060),
@@ -57,7 +57,7 @@ def test_a_filter_has_the_descriptor_and_the_fields_that_clients_read(
 
 
 def test_an_action_is_a_described_text() -> None:
-    rule = rule_to_amqp(RuleDescription("r", action="SET a = 1"), 0)
+    rule = rule_to_amqp(RuleDescription("r", action="SET a = 1"))
     assert isinstance(rule.value, list)
     assert rule.value[1] == Described(Ulong(1335734829062), ["SET a = 1", 20])
     assert type(rule.value[1].value[1]) is Int
@@ -76,7 +76,7 @@ def test_the_properties_of_a_filter_have_amqp_types() -> None:
         "odd": TypedText("dateTime", "soon"),
         "unknown": TypedText("anyURI", "x"),
     }
-    rule = rule_to_amqp(RuleDescription("r", CorrelationFilter(properties=properties)), 0)
+    rule = rule_to_amqp(RuleDescription("r", CorrelationFilter(properties=properties)))
     assert isinstance(rule.value, list)
     sent = rule.value[0].value[8]
     expected = {
