@@ -15,12 +15,16 @@ from ..broker.access import Access
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError, Condition
 from .connection import Connection, Shared
+from .faults import Faults
 from .limits import Limits
 from .ports import BrokerPort
 
 
 class AmqpListener:
-    """AMQP on `host`:`port` (0 lets the system choose); `tls` makes it AMQPS."""
+    """AMQP on `host`:`port` (0 lets the system choose); `tls` makes it AMQPS.
+
+    Beyond `connections_max` open connections (None is any number) a client is told so and closed.
+    """
 
     def __init__(
         self,
@@ -33,8 +37,11 @@ class AmqpListener:
         limits: Limits | None = None,
         container: str = "emubus",
         tls: ssl.SSLContext | None = None,
+        connections_max: int | None = None,
     ) -> None:
-        self._shared = Shared(broker, access, clock, limits or Limits(), container, set())
+        shared = Shared(broker, access, clock, limits or Limits(), container, set(), connections_max=connections_max)
+        self._shared = shared
+        self.faults = Faults(self._shared.connections)
         self._host = host
         self._port = port
         self._tls = tls

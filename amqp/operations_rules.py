@@ -5,8 +5,7 @@ Knows what each one's body holds. Refuses to know what a rule is: `broker.rules`
 
 from __future__ import annotations
 
-from ..broker.description import RuleDescription
-from ..broker.encoding import Described, encode
+from ..broker.encoding import encode
 from ..broker.errors import BrokerError, Condition
 from ..broker.rules import rule_from_amqp, rule_to_amqp
 from .operations import NO_CONTENT, Body, Context, Result, encoded_fields, encoded_list
@@ -33,12 +32,5 @@ async def enumerate_rules(context: Context, body: Body) -> Result:
     page = context.broker.administration.rules(context.address)[skip : skip + count]
     if not page:
         return Result(NO_CONTENT, description="There are no more rules.")
-    rows = [encoded_fields({"rule-description": encode(_described(rule))}) for rule in page]
+    rows = [encoded_fields({"rule-description": encode(rule_to_amqp(rule))}) for rule in page]
     return Result(body=encoded_fields({"rules": encoded_list(rows)}))
-
-
-def _described(rule: RuleDescription) -> Described:
-    """Filter, action and name; when a rule was made is not known, and clients take lists without it."""
-    described = rule_to_amqp(rule, 0)
-    assert isinstance(described.value, list)
-    return Described(described.descriptor, described.value[:3])

@@ -60,6 +60,7 @@ class Server:
         self.ready = False
         self._cleanup = contextlib.AsyncExitStack()
         self._broker: Broker | None = None
+        self._amqp: AmqpListener | None = None
 
     @property
     def broker(self) -> Broker:
@@ -67,6 +68,13 @@ class Server:
         if self._broker is None:
             raise RuntimeError("the server has not been started")
         return self._broker
+
+    @property
+    def amqp(self) -> AmqpListener:
+        """The listener for AMQP; RuntimeError before the start."""
+        if self._amqp is None:
+            raise RuntimeError("the server has not been started")
+        return self._amqp
 
     async def start(self) -> None:
         """Open the stores, merge the configuration, bind the ports; StartError (and nothing left open) if it can't."""
@@ -95,9 +103,16 @@ class Server:
         self._broker.start(config.topology, only_if_new=config.config_file is None)
         self._cleanup.push_async_callback(self._broker.stop)
         access = Access(config.keys, verify=config.auth is Auth.SAS, authority=AUTHORITY)
-        amqp = AmqpListener(self._broker, access, self.clock, config.host, config.amqp_port)
-        self._cleanup.push_async_callback(amqp.stop)
-        self.amqp_port = await amqp.start()
+        self._amqp = AmqpListener(
+            self._broker,
+            access,
+            self.clock,
+            config.host,
+            config.amqp_port,
+            connections_max=config.limits.connections_max,
+        )
+        self._cleanup.push_async_callback(self._amqp.stop)
+        self.amqp_port = await self._amqp.start()
         self.ready = True
 
     def _open_broker(self) -> Broker:
