@@ -19,9 +19,12 @@ from typing import Any, Self, TypeVar
 import structlog
 import uvloop
 
+from .amqp import Target
+from .broker.access import SharedKey
 from .broker.catalog import Description
 from .broker.clock import Clock
 from .broker.description import QueueDescription, Topology
+from .broker.errors import Condition
 from .broker.limits import Profile, limits_for
 from .broker.outage import Outage, OutageKind
 from .config import Auth, Config, load_config
@@ -35,7 +38,8 @@ CALL_TIMEOUT_S = 30.0
 class EmubusServer:
     """A running emubus; use it as a context manager, or call `close()`.
 
-    Without `data_dir` it keeps everything in memory. The clock shows the machine's time until `advance` moves it.
+    Without `data_dir` it keeps everything in memory. `keys` are known besides the root key. The clock shows the
+    machine's time until `advance` moves it.
     """
 
     def __init__(
@@ -46,12 +50,14 @@ class EmubusServer:
         durability: Durability | None = None,
         profile: Profile = Profile.STANDARD,
         auth: Auth = Auth.NONE,
+        keys: Sequence[SharedKey] = (),
     ) -> None:
         base = load_config({"durability": "none", "amqp_port": "0", "http_port": "0", "auth": auth.value}, {})
         config: Config = replace(
             base,
             topology=Topology(queues=tuple(queues)),
             limits=limits_for(profile),
+            keys=(*base.keys, *keys),
             data_dir=data_dir,
             durability=durability or (Durability.NONE if data_dir is None else Durability.FULL),
         )
@@ -120,6 +126,14 @@ class EmubusServer:
         """The stores work again."""
         for index in stores:
             self.call(partial(self._server.broker.end_outage, index))
+
+    def drop_connections(self, entity: str | None = None) -> int:
+        """Cut the TCP connections of all clients, or of those with a link to `entity`; how many it were."""
+        return self.call(lambda: self._server.amqp.faults.drop_connections(Target(entity)))
+
+    def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
+        """Detach every link to `entity`, its sub-queues and its `$management` node; how many it were."""
+        return self.call(lambda: self._server.amqp.faults.drop_links(Target(entity), condition))
 
     def call(self, function: Callable[[], T]) -> T:
         """Run `function` on the server's event loop; its result."""
