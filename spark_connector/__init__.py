@@ -17,7 +17,7 @@ How it is made:
 
 Folders: `wire` (connections), `codec` (bytes and columns), `source`, `sink`, `pipelines` (ready-made uses),
 `autoregister` (installed as `pyspark_servicebus`). Files: `datasource` (what Spark asks), `option_table` and `options`,
-`schema`, `position`, `durations`, `errors`, `timing`, `registration`.
+`schema`, `position`, `durations`, `errors`, `timing`, `worker`, `registration`.
 
 The connector imports nothing of the broker, and works with any Service Bus. Names are imported when first used, so that
 this package can be imported where Spark is not installed.

@@ -164,7 +164,7 @@ def test_a_continuous_archive_of_dead_letters_drains_them_and_ends_at_a_signal(
             client.get_queue_receiver(queue) as receiver,
         ):
             for _ in range(400):
-                if not dead_letters.peek_messages(max_message_count=1):
+                if not dead_letters.peek_messages(max_message_count=1, sequence_number=1):
                     break
                 # Waits for a message that does not come.
                 assert receiver.receive_messages(max_message_count=1, max_wait_time=0.2) == []
@@ -192,8 +192,8 @@ def test_a_replay_keeps_order_by_key_and_types_and_a_second_one_changes_nothing(
     target = make_queue(enable_partitioning=True, requires_duplicate_detection=True)
     send_keyed(client, source, range(120), keys=9)
     send(source, ServiceBusMessage("no key", message_id="id120"))
-    frame = spark.read.format("servicebus").options(connectionString=Path(secret).read_text(), queue=source)
-    frame = frame.option("applicationPropertiesFormat", "json").load()
+    reader = spark.read.format("servicebus").options(connectionString=Path(secret).read_text(), queue=source)
+    frame = reader.option("applicationPropertiesFormat", "json").load()
     # Without ids, and not in order: as an archive of many files may be read.
     no_ids = frame.selectExpr("* EXCEPT (messageId)", "if(messageId = 'id5', null, messageId) AS messageId")
     no_ids.sortWithinPartitions("body").write.parquet(str(tmp_path / "archive"))
