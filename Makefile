@@ -3,15 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: serve test check bench fast clean
+.PHONY: serve test prepare check bench fast clean
 
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
 
-test: $(VENV)/installed check
-	$(BIN)/python tests/sdk/prepare.py
-	$(BIN)/pytest -n 6 -m sdk $(ARGS)
-	$(BIN)/pytest -n 2 -m "not sdk" $(ARGS)
+test: $(VENV)/installed
+	$(MAKE) --jobs 2 check prepare
+	$(BIN)/pytest -n 6 --dist worksteal -m sdk $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not sdk" $(ARGS)
+
+prepare: $(VENV)/installed
+	$(BIN)/python -m tests.prepare
 
 fast: $(VENV)/installed
 	$(BIN)/pytest -m "not sdk and not slow" $(ARGS)

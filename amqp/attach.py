@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ..broker.access import Access, Claim, Right
+from ..broker.access import Right
 from ..broker.address import parse_address, strip_authority
-from ..broker.clock import Clock
 from ..broker.commands import ReceiveMode
 from ..broker.encoding import Symbol, encode_map
+from ..broker.errors import BrokerError, Condition
+from .browsing import BrowsingHost, BrowsingLink
 from .cbs import CBS_ADDRESS, cbs_answer
+from .claims import Claims, Need
 from .engine import AttachRequest, Pointer, accept_link, session_of
 from .fastpath import Link
 from .incoming import IncomingLink
@@ -29,27 +31,22 @@ from .transactions import CoordinatorLink, Scope
 DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-address"
 
 
-class AttachHost(MessageSessionHost, RequestHost, Protocol):
+class AttachHost(MessageSessionHost, BrowsingHost, RequestHost, Protocol):
     """What an attach needs of its connection besides what its links need."""
 
     scopes: dict[Pointer, Scope]
     """What the AMQP sessions may reach, by session; made with the first link that matters."""
-    access: Access
-    clock: Clock
-    claims: list[Claim]
+    claims: Claims
     nodes: dict[str, Node]
-
-    def grant(self, claim: Claim) -> None:
-        """Keep a claim."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class LinkKind:
-    """A row of the table: `make` accepts the link or raises BrokerError."""
+    """A row of the table: `make` accepts the link or raises BrokerError, once all that it `needs` is allowed."""
 
     name: str
     matches: Callable[[AttachRequest], bool]
+    needs: Callable[[AttachRequest], tuple[Need, ...]]
     make: Callable[[AttachHost, Pointer, AttachRequest], Link]
 
 
@@ -57,12 +54,44 @@ def attach(host: AttachHost, pointer: Pointer, request: AttachRequest) -> tuple[
     """Accept the link and give its kind and handler; BrokerError says why it is refused."""
     for kind in LINK_KINDS:
         if kind.matches(request):
-            return kind.name, kind.make(host, pointer, request)
+            needs = kind.needs(request)
+            for need in needs:
+                host.claims.require(need)
+            link = kind.make(host, pointer, request)
+            link.needs = needs
+            return kind.name, link
     raise AssertionError("the last kind takes every link")
 
 
-def _require(host: AttachHost, address: str, right: Right) -> None:
-    host.access.require(host.claims, address, right, host.clock.now_ms())
+# ---- what links need
+
+
+def _nothing(request: AttachRequest) -> tuple[Need, ...]:
+    del request
+    return ()
+
+
+def _to_listen(request: AttachRequest) -> tuple[Need, ...]:
+    return (Need(request.address, (Right.LISTEN,)),)
+
+
+def _to_send(request: AttachRequest) -> tuple[Need, ...]:
+    destination = _destination(request)
+    need = Need(request.address, (Right.SEND,))
+    return (need,) if destination is None else (need, Need(destination, (Right.SEND,)))
+
+
+def _to_manage(request: AttachRequest) -> tuple[Need, ...]:
+    """What each operation needs is looked at with the operation."""
+    return (Need(parse_address(request.address).path, (Right.SEND, Right.LISTEN)),)
+
+
+# ---- what there isn't
+
+
+def _refuse_dynamic(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
+    del host, pointer, request
+    raise BrokerError(Condition.NOT_IMPLEMENTED, "Dynamic nodes (temporary queues and topics) are not supported.")
 
 
 # ---- nodes
@@ -78,7 +107,7 @@ def _cbs(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
         pointer,
         request,
         CBS_ADDRESS,
-        lambda: cbs_answer(host.access, host.clock.now_ms, host.grant),
+        lambda: cbs_answer(host.claims.put_token),
     )
 
 
@@ -88,16 +117,13 @@ def _is_management(request: AttachRequest) -> bool:
 
 def _management(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
     path = parse_address(request.address).path
-    now = host.clock.now_ms()
-    if not host.access.claims_allow(host.claims, path, Right.SEND, now):
-        _require(host, path, Right.LISTEN)
     host.broker.find(path)
     return _node_link(
         host,
         pointer,
         request,
         path.lower(),
-        lambda: management_answer(host.broker, path, lambda right: _require(host, path, right)),
+        lambda: management_answer(host.broker, path, lambda right: host.claims.require(Need(path, (right,)))),
     )
 
 
@@ -142,15 +168,17 @@ def _scope(host: AttachHost, pointer: Pointer) -> Scope:
 # ---- senders and receivers
 
 
-def _sender(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    _require(host, request.address, Right.SEND)
-    destination, properties = None, {}
+def _destination(request: AttachRequest) -> str | None:
+    """Where messages go that are sent through the entity of the link."""
     named = request.properties.get(DESTINATION_PROPERTY)
-    if isinstance(named, str):
-        destination = str.__str__(named)
-        _require(host, destination, Right.SEND)
+    return str.__str__(named) if isinstance(named, str) else None
+
+
+def _sender(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
+    destination, properties = _destination(request), {}
+    if destination is not None:
         host.broker.open_sender(destination, detached=lambda _: None).close()
-        properties = {Symbol(DESTINATION_PROPERTY): named}
+        properties = {Symbol(DESTINATION_PROPERTY): request.properties[DESTINATION_PROPERTY]}
     sender = host.broker.open_sender(request.address, detached=lambda error: host.detach(pointer, error))
     _scope(host, pointer).enter(request.address)
     accept_link(pointer, max(1, sender.message_bytes_max), encode_map(properties))
@@ -162,7 +190,6 @@ def _wants_message_session(request: AttachRequest) -> bool:
 
 
 def _message_session(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    _require(host, request.address, Right.LISTEN)
     scope = _scope(host, pointer)
     scope.check(request.address)
     link = MessageSessionLink(host, pointer, request)
@@ -171,8 +198,20 @@ def _message_session(host: AttachHost, pointer: Pointer, request: AttachRequest)
     return link
 
 
+def _browser(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
+    link = BrowsingLink(host, pointer, request.address, presettled=request.settled_by_sender)
+    consumer = host.broker.open_consumer(  # which never gets credit: it is refused and detached like others
+        request.address,
+        mode=ReceiveMode.PEEK_LOCK,
+        deliver=lambda _: None,
+        detached=lambda error: host.detach(pointer, error),
+    )
+    accept_link(pointer, request.message_bytes_max)
+    link.start(consumer)
+    return link
+
+
 def _receiver(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    _require(host, request.address, Right.LISTEN)
     scope = _scope(host, pointer)
     scope.check(request.address)
     link = OutgoingLink(host, pointer, presettled=request.settled_by_sender)
@@ -189,10 +228,12 @@ def _receiver(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Lin
 
 
 LINK_KINDS: Final[tuple[LinkKind, ...]] = (
-    LinkKind("coordinator", _is_coordinator, _coordinator),
-    LinkKind("cbs", _is_cbs, _cbs),
-    LinkKind("management", _is_management, _management),
-    LinkKind("message session", _wants_message_session, _message_session),
-    LinkKind("sender", lambda request: request.sends, _sender),
-    LinkKind("receiver", lambda _: True, _receiver),
+    LinkKind("coordinator", _is_coordinator, _nothing, _coordinator),
+    LinkKind("dynamic node", lambda request: request.is_dynamic, _nothing, _refuse_dynamic),
+    LinkKind("cbs", _is_cbs, _nothing, _cbs),
+    LinkKind("management", _is_management, _to_manage, _management),
+    LinkKind("message session", _wants_message_session, _to_listen, _message_session),
+    LinkKind("sender", lambda request: request.sends, _to_send, _sender),
+    LinkKind("browser", lambda request: request.copies, _to_listen, _browser),
+    LinkKind("receiver", lambda _: True, _to_listen, _receiver),
 )

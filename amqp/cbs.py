@@ -8,27 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ..broker.access import Access, Claim
 from ..broker.encoding import Int
 from ..broker.errors import BrokerError, Condition
 from .requests import Answer, Request, Response
 
 CBS_ADDRESS: Final = "$cbs"
 PUT_TOKEN: Final = "put-token"
-_ACCEPTED, _BAD_REQUEST, _UNAUTHORIZED, _NOT_IMPLEMENTED = 202, 400, 401, 501
+_ACCEPTED, _BAD_REQUEST, _NOT_IMPLEMENTED = 202, 400, 501
+_STATUS: Final = {Condition.UNAUTHORIZED_ACCESS: 401, Condition.RESOURCE_LIMIT_EXCEEDED: 403}
+
+PutToken = Callable[[str, str], None]
+"""Takes a token and its audience, or raises BrokerError."""
 
 
-def cbs_answer(access: Access, now_ms: Callable[[], int], granted: Callable[[Claim], None]) -> Answer:
-    """The node's answering function; `granted` gets every claim that a token gives."""
+def cbs_answer(put_token: PutToken) -> Answer:
+    """The node's answering function."""
 
     async def answer(request: Request, bytes_max: int) -> Response:
         del bytes_max
-        return _put_token(request, access, now_ms(), granted)
+        return _put_token(request, put_token)
 
     return answer
 
 
-def _put_token(request: Request, access: Access, now: int, granted: Callable[[Claim], None]) -> Response:
+def _put_token(request: Request, put_token: PutToken) -> Response:
     operation, audience, token = request.text("operation"), request.text("name"), request.body
     if operation != PUT_TOKEN:
         return _response(_NOT_IMPLEMENTED, f"The operation '{operation}' is not supported by {CBS_ADDRESS}.")
@@ -39,10 +42,9 @@ def _put_token(request: Request, access: Access, now: int, granted: Callable[[Cl
     if not isinstance(token, str):
         return _response(_BAD_REQUEST, "The body must be the token, as a string.")
     try:
-        granted(access.put_token(token, audience, now))
+        put_token(token, audience)
     except BrokerError as error:
-        unauthorized = error.condition is Condition.UNAUTHORIZED_ACCESS
-        return _response(_UNAUTHORIZED if unauthorized else _BAD_REQUEST, error.description)
+        return _response(_STATUS.get(error.condition, _BAD_REQUEST), error.description)
     return _response(_ACCEPTED, "Accepted")
 
 

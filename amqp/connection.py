@@ -11,22 +11,35 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final, cast
 
 import structlog
 
-from ..broker.access import Access, Claim
+from ..broker import sentences
+from ..broker.access import Access
 from ..broker.address import parse_address
 from ..broker.clock import Clock, Timer
 from ..broker.errors import BrokerError, Condition
 from . import engine as proton
 from .attach import attach
+from .claims import Claims
 from .drains import Drains
 from .engine import AttachRequest, Engine, Pointer, lib
 from .fastpath import PN_DELIVERY, PN_LINK_FLOW, Link, Outflow, link_of_next, run_events
 from .faults import Faults
-from .frames import EMPTY_FRAME, PADDING_BYTES_MAX, FramePadder, FrameReader, Kind, with_lower_frame_size
+from .frames import (
+    EMPTY_FRAME,
+    PADDED_PRODUCT,
+    PADDING_BYTES_MAX,
+    FramePadder,
+    FrameReader,
+    Kind,
+    wants_padding,
+    with_lower_frame_size,
+    without_dispositions,
+)
 from .limits import Limits
 from .outgoing import OutgoingLink
 from .ports import BrokerPort
@@ -34,13 +47,10 @@ from .requests import Node
 from .sasl import SaslServer, Stage
 from .transactions import Scope
 
-_PADDED_PRODUCT: Final = "azsdk-python-servicebus"
-_PADDED_BEFORE: Final = (7, 15)
-
 
 @dataclass(slots=True)
 class Shared:
-    """What all connections of a listener share."""
+    """What all connections of a face share."""
 
     broker: BrokerPort
     access: Access
@@ -52,6 +62,10 @@ class Shared:
     """Called when the last connection has gone."""
     faults: Faults | None = None
     """What is done to the connections on purpose."""
+    connections_max: int | None = None
+    """How many may be open at a time; None is any number."""
+    opened: set[Connection] = field(default_factory=set["Connection"])
+    """Those that have said their `open`: a socket alone is none of the quota's business."""
 
 
 class Connection(asyncio.Protocol):
@@ -59,14 +73,13 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, shared: Shared, number: int) -> None:
         self.broker = shared.broker
-        self.access = shared.access
         self.clock = shared.clock
         self.limits = shared.limits
-        self.claims: list[Claim] = []
+        self.claims = Claims(shared.access, shared.clock, shared.limits.claims_max, self._claims_expired)
         self.nodes: dict[str, Node] = {}
         self.scopes: dict[Pointer, Scope] = {}
         self.links: dict[Pointer, Link] = {}
-        self.held: set[OutgoingLink] = set()
+        self.held: set[Outflow] = set()
         self.serial = 0
         self.outcomes: list[tuple[int, Link, Hashable, BrokerError | None]] = []
         self.drained: list[Outflow] = []
@@ -78,7 +91,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._sasl: SaslServer | None = SaslServer(
-            self._check_plain,
+            self.claims.show_key,
             required=shared.access.verify,
             frame_bytes_max=shared.limits.sasl_frame_bytes_max,
         )
@@ -95,6 +108,8 @@ class Connection(asyncio.Protocol):
         self._open_timer: Timer | None = None
         self._heartbeat: asyncio.TimerHandle | None = None
         self._last_timer: asyncio.TimerHandle | None = None
+        self._half_closed: set[Pointer] = set()  # links that we have closed, and the client has not
+        self._links_of: dict[Pointer, set[Pointer]] = {}  # of each AMQP session, those that are half closed, too
         self._to_free: list[tuple[Callable[[Pointer], object], Pointer]] = []
         self._work: set[asyncio.Task[None]] = set()
 
@@ -133,6 +148,8 @@ class Connection(asyncio.Protocol):
         self._closing = True
         shared = self._shared
         shared.connections.discard(self)
+        shared.opened.discard(self)
+        self.claims.close()
         for timer in (self._open_timer, self._heartbeat, self._last_timer):
             if timer is not None:
                 timer.cancel()
@@ -205,13 +222,6 @@ class Connection(asyncio.Protocol):
         self._engine.push(header)
         return rest
 
-    def _check_plain(self, name: str, key: str) -> None:
-        self.grant(self.access.claim_of_key(name, key))
-
-    def grant(self, claim: Claim) -> None:
-        """Keep a claim; a renewed one takes the place of the old."""
-        self.claims = [old for old in self.claims if old.path != claim.path] + [claim]
-
     def _input(self, data: bytes) -> None:
         engine = self._engine
         if engine is None:
@@ -231,13 +241,15 @@ class Connection(asyncio.Protocol):
     def _push_alone(self, engine: Engine, piece: bytes, kind: Kind) -> bool:
         """Push a frame that needs more than Proton: what it causes is the next event."""
         run_events(engine, self.links, self._control)
+        channel = int.from_bytes(piece[6:8], "big")
         if kind is Kind.MALFORMED:
             raise BrokerError(Condition.DECODE_ERROR, "A performative is malformed.")
-        if kind is Kind.OPEN and _PADDED_PRODUCT.encode() in piece:
+        if kind is Kind.BEGIN and self._drains.session_on(channel) is not None:
+            raise BrokerError(Condition.NOT_ALLOWED, f"There is an AMQP session on channel {channel} already.")
+        if kind is Kind.OPEN and PADDED_PRODUCT.encode() in piece:
             # Old Python clients get longer frames than Proton makes: have it leave room [wire 0, rule 1].
             piece = with_lower_frame_size(piece, PADDING_BYTES_MAX)
         taken = engine.push(piece)
-        channel = int.from_bytes(piece[6:8], "big")
         if kind is Kind.BEGIN:
             session = proton.session_of_next(engine)
             if session is not None:
@@ -275,12 +287,7 @@ class Connection(asyncio.Protocol):
         engine = self._engine
         if engine is None:
             return
-        outcomes = self.outcomes
-        if outcomes:
-            self.outcomes = []
-            outcomes.sort(key=_serial)
-            for _, link, key, error in outcomes:
-                link.finish(key, error)
+        self._finish()
         if self._reading_paused or self.pending_bytes > self.limits.pending_bytes_max:
             self._watch_pending()
         if self.blocked:
@@ -294,6 +301,21 @@ class Connection(asyncio.Protocol):
             held, self.held = self.held, set()
             for link in held:
                 link.resume()
+
+    def _finish(self) -> None:
+        """Give Proton the outcomes that have gathered, in the order of their deliveries."""
+        outcomes = self.outcomes
+        if outcomes:
+            self.outcomes = []
+            outcomes.sort(key=itemgetter(0))
+            for _, link, key, error in outcomes:
+                link.finish(key, error)
+
+    def confirm(self) -> None:
+        """Have the outcomes that there are written before whatever is sent from now on."""
+        if self._engine is not None and not self._failed:
+            self._finish()
+            self._engine.process()
 
     def _write_output(self, engine: Engine) -> None:
         drained: list[tuple[Pointer, int]] = []
@@ -334,6 +356,10 @@ class Connection(asyncio.Protocol):
         to_free, self._to_free = self._to_free, []
         for free, pointer in to_free:
             free(pointer)
+        engine = self._engine
+        if engine is not None:
+            rest = without_dispositions(b"".join(engine.output()))
+            self._write(self._padder.feed(rest) if self._padder is not None else rest)
 
     # ---- trouble
 
@@ -397,10 +423,14 @@ class Connection(asyncio.Protocol):
         if engine is None or self._opened:
             return
         self._opened = True
-        properties = engine.peer_properties()
-        if properties.get("product") == _PADDED_PRODUCT and _version(properties.get("version")) < _PADDED_BEFORE:
+        if wants_padding(engine.peer_properties()):
             self._padder = FramePadder()
         engine.open(self._shared.container)
+        shared = self._shared
+        if shared.connections_max is not None and len(shared.opened) >= shared.connections_max:
+            self._log.warning("connection refused: the quota is reached", connections_max=shared.connections_max)
+            raise sentences.connections_quota_exceeded(shared.container, shared.connections_max)
+        shared.opened.add(self)
         if engine.idle_timeout_ms:
             interval_s = max(engine.idle_timeout_ms / 4000, self.limits.heartbeat_interval_s_min)
             self._heartbeat = self._loop.call_later(interval_s, self._beat, interval_s)
@@ -408,7 +438,7 @@ class Connection(asyncio.Protocol):
 
     def _beat(self, interval_s: float) -> None:
         """Looked at every quarter of the client's idle time-out: it never waits for more than half."""
-        if self._closing:
+        if self._closing or self._failed:
             return
         if not self._wrote and not self.blocked:
             self._write(EMPTY_FRAME)
@@ -422,17 +452,25 @@ class Connection(asyncio.Protocol):
 
     def _on_begin(self, event: Pointer) -> None:
         self._require_open()
+        self._end_first()
         proton.open_session(lib.pn_event_session(event))
 
     def _require_open(self) -> None:
         if not self._opened:
             raise BrokerError(Condition.NOT_ALLOWED, "The first frame of a connection must be its open.")
 
+    def _end_first(self) -> None:
+        """Let the ends of what has just ended come before what begins: a channel or a name may be used again."""
+        if self._to_free and self._engine is not None:
+            self._engine.process()
+
     def _on_end(self, event: Pointer) -> None:
         session = lib.pn_event_session(event)
-        for pointer, link in list(self.links.items()):
-            if proton.session_of(pointer) == session:
-                del self.links[pointer]
+        for pointer in self._links_of.pop(session, ()):
+            self._half_closed.discard(pointer)
+            self._drains.detached(pointer)
+            link = self.links.pop(pointer, None)
+            if link is not None:
                 self._gone(link)
         self.scopes.pop(session, None)
         self._drains.ended(session)
@@ -441,8 +479,12 @@ class Connection(asyncio.Protocol):
 
     def _on_attach(self, event: Pointer) -> None:
         self._require_open()
+        if len(self._half_closed) >= self.limits.links_max:
+            raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, "Too many links that only we have closed.")
+        self._end_first()
         pointer = lib.pn_event_link(event)
         request = proton.read_attach(pointer)
+        self._links_of.setdefault(proton.session_of(pointer), set()).add(pointer)
         try:
             if len(self.links) >= self.limits.links_max:
                 raise BrokerError(
@@ -454,6 +496,7 @@ class Connection(asyncio.Protocol):
             kind, link = attach(self, pointer, request)
         except BrokerError as error:
             proton.refuse_link(pointer, error)
+            self._half_closed.add(pointer)
             self._note("link refused", request, reason=str(error))
             return
         self.links[pointer] = link
@@ -474,6 +517,8 @@ class Connection(asyncio.Protocol):
 
     def _detached(self, pointer: Pointer, answer: Callable[[Pointer], None]) -> None:
         """The client detaches: the answer is of the same kind; nothing if we were first."""
+        self._half_closed.discard(pointer)
+        self._links_of.get(proton.session_of(pointer), set()).discard(pointer)
         link = self.links.pop(pointer, None)
         if link is not None:
             self._gone(link)
@@ -489,13 +534,25 @@ class Connection(asyncio.Protocol):
         if link is not None and self._engine is not None:
             self._gone(link)
             self._drains.detached(pointer)
-            if proton.is_link_attached(pointer):
-                proton.close_link(pointer, error)
-            else:  # the attach is still held
+            self._half_closed.add(pointer)
+            if proton.is_link_held(pointer):
                 proton.refuse_link(pointer, error)
+            elif proton.is_link_attached(pointer):  # else we have closed it before
+                proton.close_link(pointer, error)
             name, entity = proton.link_name(pointer), _entity_of(pointer)
             self._log.debug("link detached by us", link=name, entity=entity, reason=str(error))
             self.schedule_flush()
+
+    def _claims_expired(self) -> None:
+        """Close every link that the claims that are left don't cover [wire 1.7]."""
+        for pointer, link in list(self.links.items()):
+            try:
+                for need in link.needs:
+                    self.claims.require(need)
+            except BrokerError as error:
+                # Like the service: SDKs come back from a forced detach with a new token, and not from unauthorized.
+                text = f"The link '{proton.link_name(pointer)}' is force detached. Code: RenewToken. Details: "
+                self.detach(pointer, BrokerError(Condition.DETACH_FORCED, text + error.description))
 
     def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
         """An attach that was held has been answered; the answer is still to be written."""
@@ -526,18 +583,8 @@ def _entity_of(pointer: Pointer) -> str:
     return parse_address(proton.read_attach(pointer).address).entity
 
 
-def _serial(outcome: tuple[int, Link, Hashable, BrokerError | None]) -> int:
-    return outcome[0]
-
-
 async def _awaited(work: Awaitable[None]) -> None:
     await work
-
-
-def _version(value: object) -> tuple[int, ...]:
-    """ "7.14.3" as numbers; what isn't a version counts as a new one."""
-    parts = str(value).split(".")[:2]
-    return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else (999,)
 
 
 _CONTROL: Final[dict[int, Callable[[Connection, Pointer], None]]] = {

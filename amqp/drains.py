@@ -35,6 +35,7 @@ class Drains:
 
     def __init__(self) -> None:
         self._by_client_channel: dict[int, Pointer] = {}
+        self._client_channels: dict[Pointer, int] = {}
         self._channels: dict[Pointer, int] = {}
         self._links: dict[Pointer, _Attached] = {}
         self._unnamed: list[_Attached] = []
@@ -44,18 +45,18 @@ class Drains:
     def began(self, client_channel: int, session: Pointer) -> None:
         """The client began an AMQP session on its channel."""
         self._by_client_channel[client_channel] = session
+        self._client_channels[session] = client_channel
 
     def session_on(self, client_channel: int) -> Pointer | None:
         """The session that the client has on a channel."""
         return self._by_client_channel.get(client_channel)
 
     def ended(self, session: Pointer) -> None:
-        """The session and its links are over."""
+        """The session is over; its links have been told of by themselves."""
         self._channels.pop(session, None)
-        for channel in [channel for channel, other in self._by_client_channel.items() if other == session]:
+        channel = self._client_channels.pop(session, None)
+        if channel is not None:
             del self._by_client_channel[channel]
-        for link in [link for link, entry in self._links.items() if entry.session == session]:
-            del self._links[link]
 
     def attached(self, link: Pointer, session: Pointer, name: str, *, sends: bool) -> None:
         """A link was opened; its attach is in the next output."""

@@ -50,13 +50,19 @@ COORDINATOR: Final = int(lib.PN_COORDINATOR)
 
 @dataclass(frozen=True, slots=True)
 class AttachRequest:
-    """A client's attach, as far as we look at it. `sends`: the client is the sender. Addresses are None when null."""
+    """A client's attach, as far as we look at it. `sends`: the client is the sender. Addresses are None when null.
+
+    `is_dynamic`: it wants a node to be made. `copies`: what it receives is to stay where it is (a durable source is a
+    JMS subscription, of which each has copies of its own to take).
+    """
 
     name: str
     sends: bool
     source: str | None
     target: str | None
     is_coordinator: bool
+    is_dynamic: bool
+    copies: bool
     settled_by_sender: bool
     filter: dict[str, object]
     properties: dict[str, object]
@@ -217,12 +223,16 @@ def read_attach(link: Pointer) -> AttachRequest:
     """The client's side of a link; UnicodeDecodeError for texts that are none."""
     source, target = lib.pn_link_remote_source(link), lib.pn_link_remote_target(link)
     target_type = lib.pn_terminus_get_type(target)
+    sends = bool(lib.pn_link_is_receiver(link))
     return AttachRequest(
         name=link_name(link),
-        sends=bool(lib.pn_link_is_receiver(link)),
+        sends=sends,
         source=_text(lib.pn_terminus_get_address(source)),
         target=_text(lib.pn_terminus_get_address(target)),
         is_coordinator=target_type == COORDINATOR,
+        is_dynamic=bool(lib.pn_terminus_is_dynamic(target if sends else source)),
+        copies=lib.pn_terminus_get_distribution_mode(source) == lib.PN_DIST_MODE_COPY
+        and lib.pn_terminus_get_durability(source) == lib.PN_NONDURABLE,
         settled_by_sender=lib.pn_link_remote_snd_settle_mode(link) == lib.PN_SND_SETTLED,
         filter=_map(lib.pn_terminus_filter(source)),
         properties=_map(lib.pn_link_remote_properties(link)),
@@ -235,7 +245,8 @@ def accept_link(
 ) -> None:
     """Answer an attach with all that the client asked for [wire 0, rule 5]; 0 leaves out the maximal size.
 
-    `properties` and `source_filter` are encoded maps; without a filter the client's comes back.
+    `properties` and `source_filter` are encoded maps. The filter that comes back is the one that is in force
+    [AMQP 3.5.3]: without `source_filter` none.
     """
     for local, remote, kind in (
         (lib.pn_link_source(link), lib.pn_link_remote_source(link), lib.PN_SOURCE),
@@ -244,8 +255,10 @@ def accept_link(
         lib.pn_terminus_copy(local, remote)
         if lib.pn_terminus_get_type(remote) != COORDINATOR:
             lib.pn_terminus_set_type(local, kind)  # a terminus without address counts as none in Proton: keep it
+    in_force = lib.pn_terminus_filter(lib.pn_link_source(link))
+    lib.pn_data_clear(in_force)
     if source_filter is not None:
-        put_value(lib.pn_terminus_filter(lib.pn_link_source(link)), source_filter)
+        put_value(in_force, source_filter)
     lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(link))
     lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(link))
     lib.pn_link_set_max_message_size(link, message_bytes_max)
@@ -281,15 +294,15 @@ def is_link_attached(link: Pointer) -> bool:
     return bool(lib.pn_link_state(link) & lib.PN_LOCAL_ACTIVE)
 
 
-def free_link(link: Pointer) -> bool:
-    """Forget a link that both sides have closed, unless deliveries on it are unsettled.
+def is_link_held(link: Pointer) -> bool:
+    """Whether the attach is still to be answered."""
+    return bool(lib.pn_link_state(link) & lib.PN_LOCAL_UNINIT)
 
-    Those are kept until the session ends: freeing the link would settle them with dispositions of their own.
-    """
-    if lib.pn_link_unsettled(link):
-        return False
+
+def free_link(link: Pointer) -> None:
+    """Forget a link that both sides have closed. What is unsettled on it Proton settles, and says so in dispositions
+    without a state: they are not for the client (`frames.without_dispositions`)."""
     lib.pn_link_free(link)
-    return True
 
 
 def link_name(link: Pointer) -> str:

@@ -20,7 +20,10 @@ from .ports import BrokerPort
 
 
 class AmqpFace:
-    """The AMQP connections of one server."""
+    """The AMQP connections of one server.
+
+    Beyond `connections_max` open connections (None is any number) a client is told so and closed.
+    """
 
     def __init__(
         self,
@@ -30,10 +33,20 @@ class AmqpFace:
         *,
         limits: Limits | None = None,
         container: str = "emubus",
+        connections_max: int | None = None,
     ) -> None:
         connections: set[Connection] = set()
         self.faults = Faults(connections)
-        self._shared = Shared(broker, access, clock, limits or Limits(), container, connections, faults=self.faults)
+        self._shared = Shared(
+            broker,
+            access,
+            clock,
+            limits or Limits(),
+            container,
+            connections,
+            faults=self.faults,
+            connections_max=connections_max,
+        )
         self._numbers = count(1)
 
     @property

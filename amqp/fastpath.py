@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 
 from ..broker.commands import Delivery
 from ..broker.errors import BrokerError, Condition
+from .claims import Need
 from .engine import Engine, Pointer, ffi, lib, send_session_flow, set_condition
 from .states import TRANSACTIONAL, set_state_data, transaction_of, transactional_state
 
@@ -36,6 +37,8 @@ MODIFIED: Final = int(lib.PN_MODIFIED)
 RECEIVED: Final = int(lib.PN_RECEIVED)
 
 TAG_BYTES_MAX: Final = 255
+KEEPING_BYTES: Final = 512
+"""About what Proton and we need to keep one delivery besides its bytes: many small ones count, too."""
 _NOT_OPEN: Final = object()
 _SCRATCH_BYTES: Final = 1024 * 1024
 
@@ -84,7 +87,7 @@ class Host(Protocol):
 class Link:
     """One attached link: its pointer, and what happens on it."""
 
-    __slots__ = ("_open", "asked", "batch", "host", "pointer")
+    __slots__ = ("_open", "asked", "batch", "host", "needs", "pointer")
 
     def __init__(self, host: Host, pointer: Pointer) -> None:
         self.host = host
@@ -93,6 +96,8 @@ class Link:
         """The flow that comes next wants an answer."""
         self.batch = False
         """The delivery that is arriving is a batch."""
+        self.needs: Sequence[Need] = ()
+        """What the client must be allowed as long as the link is there."""
         self._open: dict[Any, Any] = {}
 
     def on_delivery(self, delivery: Pointer) -> None:
@@ -148,9 +153,11 @@ def link_of_next(engine: Engine, kind: int, links: dict[Pointer, Link]) -> Link 
 
 
 def _drop(delivery: Pointer) -> None:
-    """A delivery on a link that we refused or closed: its bytes go, no answer."""
+    """A delivery on a link that we refused or closed: its bytes go, and whoever asks hears that it came too late."""
     if _readable(delivery) and not _partial(delivery):
         _advance(_delivery_link(delivery))
+        if not _settled(delivery):
+            reject(delivery, BrokerError(Condition.DETACH_FORCED, "The link is closed."))
         _settle(delivery)
     elif _readable(delivery):
         _recv(_delivery_link(delivery), _scratch, _SCRATCH_BYTES)
@@ -203,15 +210,16 @@ class Inflow(Link):
                 return
         batch, self.batch = self.batch, False
         presettled = _settled(delivery)
+        cost = size + KEEPING_BYTES
         transaction = transaction_of(delivery) if _remote_state(delivery) == TRANSACTIONAL else None
         _advance(pointer)
         host.serial = serial = host.serial + 1
         if presettled:
             _settle(delivery)
-            self._open[serial] = (None, size)
+            self._open[serial] = (None, cost)
         else:
-            self._open[serial] = (delivery, size)
-        host.pending_bytes += size
+            self._open[serial] = (delivery, cost)
+        host.pending_bytes += cost
         done: Done = partial(self._done, serial)
         if self._discarded_bytes or size > self.bytes_max:
             total, self._discarded_bytes = size + self._discarded_bytes, 0
@@ -237,8 +245,8 @@ class Inflow(Link):
         entry = self._open.pop(key, None)
         if entry is None:
             return
-        delivery, size = entry
-        self.host.pending_bytes -= size
+        delivery, cost = entry
+        self.host.pending_bytes -= cost
         answer = self.answers.pop(key, None) if self.answers else None
         if delivery is not None:
             if error is not None:
@@ -252,12 +260,16 @@ class Inflow(Link):
             _settle(delivery)
         self._owed += 1
         if self._owed > self._credit_half:
-            _flow(self.pointer, self._owed)
-            self._owed = 0
+            self._pay()
+
+    def _pay(self) -> None:
+        """Give the credit back that is owed."""
+        _flow(self.pointer, self._owed)
+        self._owed = 0
 
     def gone(self) -> None:
         """As in `Link`; what the link kept of the connection's allowance is free again."""
-        self.host.pending_bytes -= sum(size for _, size in self._open.values())
+        self.host.pending_bytes -= sum(cost for _, cost in self._open.values())
         self.host.partial_bytes -= self._partial_bytes
         self._partial_bytes = 0
         self.answers.clear()
@@ -290,6 +302,8 @@ class Inflow(Link):
         _advance(self.pointer)
         _settle(delivery)
         self._owed += 1
+        if self._owed > self._credit_half:
+            self._pay()
 
 
 class Outflow(Link):
@@ -338,6 +352,9 @@ class Outflow(Link):
     def has_queued(self) -> bool:
         """Whether Proton still has deliveries of this link to write."""
         return bool(lib.pn_link_queued(self.pointer))
+
+    def resume(self) -> None:
+        """Output has gone, for which the link waited: there may be room again."""
 
     def wants_drain(self) -> bool:
         """Whether the client's last flow said drain."""

@@ -13,7 +13,7 @@ A connection owns one reader and perhaps one padder.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
@@ -32,6 +32,7 @@ _BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"  # 0x80013700
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 _REJECTED, _ERROR = 0x25, 0x1D
 _TRANSFER_HEAD: Final = bytes((0, 0x53, TRANSFER))
+_DISPOSITION_HEAD: Final = bytes((0, 0x53, DISPOSITION))
 _DRAIN, _ECHO = 8, 9
 
 # A receiver's or sender's disposition with accepted or released, as all usual encoders write it: nothing in it can be
@@ -234,6 +235,18 @@ PADDING_BYTES_MAX: Final = 16
 """By how much padding can make a transfer longer: ten nulls, and four-byte sizes in place of one-byte ones."""
 
 
+PADDED_PRODUCT: Final = "azsdk-python-servicebus"
+_PADDED_BEFORE: Final = (7, 15)
+
+
+def wants_padding(properties: Mapping[str, object]) -> bool:
+    """Whether a client with these properties in its `open` is one that needs every field."""
+    version = str(properties.get("version")).split(".")[:2]
+    if properties.get("product") != PADDED_PRODUCT or not all(part.isdecimal() for part in version):
+        return False  # what isn't a version counts as a new one
+    return tuple(int(part) for part in version) < _PADDED_BEFORE
+
+
 class FramePadder:
     """Writes Proton's frames anew with every field present, as Python clients before 7.15 need them."""
 
@@ -266,6 +279,18 @@ class FramePadder:
 def write_frame(channel: int, code: int, fields: bytes) -> bytes:
     """An AMQP frame around the encoded list of a performative."""
     return _HEADER.pack(11 + len(fields), 2, 0, channel) + bytes((0, 0x53, code)) + fields
+
+
+def without_dispositions(output: bytes) -> bytes:
+    """Proton's output without its dispositions; whole frames, and none of them the protocol header."""
+    kept: list[bytes] = []
+    pos = 0
+    while pos < len(output):
+        stop = pos + _size_at(output, pos)[0]
+        if output[pos + 8 : pos + 11] != _DISPOSITION_HEAD:
+            kept.append(output[pos:stop])
+        pos = stop
+    return b"".join(kept)
 
 
 def _padded_frame(body: bytes, kind: int, channel: int) -> bytes:

@@ -14,7 +14,7 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one listener; each connection has all of them for itself."""
+    """Limits of one face; each connection has all of them for itself."""
 
     frame_bytes_max: int = 64 * KIB
     """What we advertise and accept; the size most clients advertise themselves [wire 1.3]."""
@@ -23,7 +23,8 @@ class Limits:
     """JavaScript, Go, Java and .NET open an AMQP session per link: at least 4 999 [wire 1.3]."""
 
     links_max: int = 10_000
-    """Links of one connection; Proton's own handle limit can't be lowered."""
+    """Links of one connection; Proton's own handle limit can't be lowered. As many again may be closed by us only:
+    with more of those the connection is closed, since its client doesn't answer."""
 
     sasl_frame_bytes_max: int = 4 * KIB
     """The standard says 512; a little more for long PLAIN passwords."""
@@ -35,7 +36,7 @@ class Limits:
     """How long the peer may take to read our `close` before the socket goes, and what is unsent with it (real time)."""
 
     stop_wait_s: float = 1.0
-    """How long connections have to end when the listener stops (real time)."""
+    """How long connections have to end when the face stops (real time)."""
 
     heartbeat_interval_s_min: float = 0.05
     """However short the peer's idle time-out, we don't look more often (real time)."""
@@ -58,11 +59,18 @@ class Limits:
     transactions_max: int = 5_000
     """Open transactions of the broker; each of them ends after two minutes at the latest."""
 
+    claims_max: int = 1_000
+    """Tokens for different entities that a connection may put; the service's number."""
+
     replies_max: int = 1_000
-    """Replies of one requester that wait for its credit; more are dropped."""
+    """Replies of one requester that wait for its credit; with more its link is closed."""
+
+    replies_bytes_max: int = 16 * MIB
+    """The same in bytes."""
 
     pending_bytes_max: int = 32 * MIB
-    """Deliveries that wait for their outcome; above it we stop reading from the socket."""
+    """Deliveries that wait for their outcome, with what it costs to keep one; above it we stop reading from the
+    socket."""
 
     partial_bytes_max: int = 256 * MIB
     """Deliveries of which not all frames have come; above it the connection is closed."""

@@ -48,6 +48,10 @@ class Body:
             raise BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, f"The field '{name}' must be at least 1.")
         return value
 
+    def integer_or_none(self, name: str) -> int | None:
+        """A number, or None for null and absent."""
+        return None if self._fields.get(name) is None else self.integer(name)
+
     def text(self, name: str) -> str:
         """A string that must be there."""
         value = self._fields.get(name)

@@ -21,6 +21,8 @@ _PER_MESSAGE_BYTES: Final = 64  # what a peeked message costs besides its own by
 _REPLY_OVERHEAD_BYTES: Final = 1024
 _PEEK_BYTES_MAX: Final = 1024 * 1024
 _PEEK_COUNT_MAX: Final = 5_000
+PEEK_PARTITION: Final = "emubus:partition-id"
+"""Ours: look at this partition only, and fail while its store is out, where a peek else goes on to the next one."""
 _END_OF_TIME: Final = 253_402_300_799_999
 
 
@@ -36,7 +38,12 @@ async def peek(context: Context, body: Body) -> Result:
     first = body.integer("from-sequence-number", 0)
     budget = min(context.reply_bytes_max, _PEEK_BYTES_MAX) - _REPLY_OVERHEAD_BYTES
     messages = await context.broker.peek(
-        context.address, first, min(count, _PEEK_COUNT_MAX), max(1, budget), body.session_id()
+        context.address,
+        first,
+        min(count, _PEEK_COUNT_MAX),
+        max(1, budget),
+        body.session_id(),
+        body.integer_or_none(PEEK_PARTITION),
     )
     rows: list[bytes] = []
     for message in messages:
@@ -118,4 +125,7 @@ async def batch_delete(context: Context, body: Body) -> Result:
     count, before_at = body.count("message-count"), body.integer("enqueued-time-utc", _END_OF_TIME)
     deleted = await context.broker.delete_messages(context.address, count, before_at, body.session_id())
     encoded = encoded_fields({"message-count": encode(Int(deleted))})
-    return Result(body=encoded) if deleted else Result(NO_CONTENT, encoded, "There are no messages to delete.")
+    if deleted:
+        return Result(body=encoded)
+    # JavaScript takes a 204 for an error unless it says so [wire 7.2].
+    return Result(NO_CONTENT, encoded, "There are no messages to delete.", Condition.MESSAGE_NOT_FOUND.value)

@@ -27,7 +27,7 @@ class OutgoingHost(Host, Protocol):
 
     broker: BrokerPort
     limits: Limits
-    held: set[OutgoingLink]
+    held: set[Outflow]
     """Links whose consumers get no credit until output has gone."""
     blocked: bool
     """The socket takes no more."""
@@ -194,7 +194,10 @@ class OutgoingLink(Outflow):
             done(BrokerError(Condition.NOT_IMPLEMENTED, f"Delivery state 0x{state:02x} is not supported here."))
 
     def _settle_in_transaction(self, entity_path: str, token: bytes, delivery: Pointer, done: Done) -> None:
-        """Add a settlement to a transaction; it is confirmed with the same state around the same outcome [wire 8]."""
+        """Add a settlement to a transaction; it is confirmed with the same state around the same outcome [wire 8].
+
+        JMS clients settle at once: they have let go of the delivery whatever becomes of the transaction.
+        """
         transaction, value = read_transactional(delivery)
         found = outcome_of_value(value)
         if found is None:
@@ -203,8 +206,9 @@ class OutgoingLink(Outflow):
         code, outcome = found
         if done is not _ignore:  # else the delivery is no more
             set_state_data(delivery, transactional_state(transaction, code))
+        settled = done is _ignore
         try:
-            self._host.broker.transactional_settle(transaction, entity_path, token, outcome)
+            self._host.broker.transactional_settle(transaction, entity_path, token, outcome, settled=settled)
         except BrokerError as error:
             done(error)
         else:

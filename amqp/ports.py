@@ -81,8 +81,8 @@ class SessionWaitPort(Protocol):
 class TransactionsPort(Protocol):
     """The open transactions."""
 
-    def declare(self, owner: object, via: Any = None) -> bytes:
-        """Begin one that ends with `owner` at the latest; its id."""
+    def declare(self, owner: object, via: Callable[[], Any] = lambda: None) -> bytes:
+        """Begin one that ends with `owner` at the latest; its id. `via()` is the entity that leads to others."""
         ...
 
     def discharge(self, transaction_id: bytes, *, fail: bool, done: Done) -> None:
@@ -160,9 +160,15 @@ class BrokerPort(Protocol):
         ...
 
     async def peek(
-        self, address: str, from_sequence_number: int, count: int, bytes_max: int, session_id: str | None = None
+        self,
+        address: str,
+        from_sequence_number: int,
+        count: int,
+        bytes_max: int,
+        session_id: str | None = None,
+        partition_id: int | None = None,
     ) -> list[bytes]:
-        """Encoded messages, unlocked."""
+        """Encoded messages, unlocked; of one partition, if it is given."""
         ...
 
     async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
@@ -223,6 +229,8 @@ class BrokerPort(Protocol):
         """Add messages for later to a transaction; the sequence numbers that they will have."""
         ...
 
-    def transactional_settle(self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome) -> None:
-        """Add a settlement to a transaction."""
+    def transactional_settle(
+        self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome, *, settled: bool = False
+    ) -> None:
+        """Add a settlement to a transaction; `settled`: the receiver has let go of the delivery already."""
         ...

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from ..broker.commands import Delivery
 from ..broker.encoding import Described, Uint, decode, encode, encode_map, list_from_items, malformed
-from ..broker.errors import BrokerError
+from ..broker.errors import BrokerError, Condition
 from .engine import Pointer, send_session_flow, session_of
 from .fastpath import Done, Host, Inflow, Outflow, link_credit
 from .limits import Limits
@@ -109,6 +109,14 @@ class RequestHost(Host, Protocol):
         """Run work to its end; whatever it raises closes the connection."""
         ...
 
+    def confirm(self) -> None:
+        """Have the outcomes that there are written before whatever is sent from now on."""
+        ...
+
+    def detach(self, pointer: Pointer, error: BrokerError) -> None:
+        """Close a link from our side."""
+        ...
+
 
 class Node:
     """One `$cbs` or `$management` node of one connection."""
@@ -154,6 +162,8 @@ class Node:
         bytes_max = link.bytes_max if link is not None else self._host.limits.reply_bytes_max
         response = await self._answer(request, bytes_max)
         done(None)
+        # uAMQP's C library takes a response that comes before the request's outcome for a failure.
+        self._host.confirm()
         link = self._link_for(request, session)  # links may have come and gone meanwhile
         if link is not None and response is not None:
             link.reply(write_response(request, response))
@@ -196,7 +206,7 @@ class RequestLink(Inflow):
 class ReplyLink(Outflow):
     """A client's link for responses of a node. Never sends more than the client gave credit for [wire 3]."""
 
-    __slots__ = ("_node", "_number", "_waiting", "bytes_max", "name", "session", "target")
+    __slots__ = ("_host", "_node", "_number", "_waiting", "_waiting_bytes", "bytes_max", "name", "session", "target")
 
     def __init__(
         self, host: RequestHost, pointer: Pointer, node: Node, name: str, target: str | None, *, presettled: bool
@@ -206,14 +216,21 @@ class ReplyLink(Outflow):
         self.target = target
         self.session = session_of(pointer)
         self.bytes_max = 0
+        self._host = host
         self._node = node
         self._number = 0
-        self._waiting: deque[bytes] = deque(maxlen=host.limits.replies_max)
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
 
     def reply(self, data: bytes) -> None:
-        """Send now, or as soon as there is credit."""
+        """Send now, or as soon as there is credit; with too much waiting for credit the link is closed."""
         self._waiting.append(data)
+        self._waiting_bytes += len(data)
         self._send_waiting()
+        limits = self._host.limits
+        if len(self._waiting) > limits.replies_max or self._waiting_bytes > limits.replies_bytes_max:
+            text = f"{len(self._waiting)} responses of {self._waiting_bytes} bytes in all wait for credit on the link."
+            self._host.detach(self.pointer, BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text))
 
     def on_flow(self) -> None:
         """Credit: send what waits, and answer a flow that asks."""
@@ -230,7 +247,9 @@ class ReplyLink(Outflow):
         while self._waiting and self.credit > 0:
             self._number += 1
             tag = self._number.to_bytes(4, "big")
-            self.transfer([Delivery(tag, self._waiting.popleft(), 0)])
+            data = self._waiting.popleft()
+            self._waiting_bytes -= len(data)
+            self.transfer([Delivery(tag, data, 0)])
             self.host.schedule_flush()
 
     def disposed(self, token: bytes, state: int, delivery: Any, done: Done | None) -> None:

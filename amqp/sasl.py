@@ -10,7 +10,7 @@ outcome and would wait for it for ever [wire 0, rule 3].
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -51,17 +51,20 @@ def _frame(code: Ulong, fields: bytes) -> bytes:
     return (8 + len(body)).to_bytes(4, "big") + b"\x02\x01\x00\x00" + body
 
 
-_MECHANISMS_FRAME: Final = _frame(
-    _MECHANISMS_CODE, list_from_items(1, encode_array(0xA3, [Symbol(name) for name in MECHANISMS]))
-)
+def _mechanisms_frame(names: Sequence[str]) -> bytes:
+    return _frame(_MECHANISMS_CODE, list_from_items(1, encode_array(0xA3, [Symbol(name) for name in names])))
 
 
 class SaslServer:
-    """`check_plain(name, key)` raises BrokerError for a wrong key; `required` refuses clients that skip SASL."""
+    """`check_plain(name, key)` raises BrokerError for a wrong key; `required` refuses clients that skip SASL.
+
+    Where keys are required EXTERNAL isn't offered: Proton's clients choose it before PLAIN, and it shows no key.
+    """
 
     def __init__(self, check_plain: Callable[[str, str], None], *, required: bool, frame_bytes_max: int) -> None:
         self.stage = Stage.HEADER
         self.rest = b""
+        self._mechanisms = tuple(name for name in MECHANISMS if name != "EXTERNAL" or not required)
         self._check_plain = check_plain
         self._required = required
         self._frame_bytes_max = frame_bytes_max
@@ -80,7 +83,7 @@ class SaslServer:
         if self.rest.startswith(SASL_HEADER):
             self.rest = self.rest[8:]
             self.stage = Stage.INIT
-            return SASL_HEADER + _MECHANISMS_FRAME
+            return SASL_HEADER + _mechanisms_frame(self._mechanisms)
         if self.rest.startswith(AMQP_HEADER) and not self._required:
             self.stage = Stage.DONE
             return b""
@@ -117,7 +120,7 @@ class SaslServer:
         if frame[5] != 1 or not isinstance(value, Described) or value.descriptor not in _INIT_DESCRIPTORS:
             return False
         fields = value.value
-        if not isinstance(fields, list) or not fields or fields[0] not in MECHANISMS:
+        if not isinstance(fields, list) or not fields or fields[0] not in self._mechanisms:
             return False
         return fields[0] != "PLAIN" or self._plain(fields[1] if len(fields) > 1 else None)
 

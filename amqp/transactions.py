@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from ..broker.address import parse_address
 from ..broker.encoding import Described
@@ -91,10 +91,14 @@ class CoordinatorLink(Inflow):
         limit = self._host.limits.transactions_max
         if broker.transactions.open_count() >= limit:
             raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, f"There are {limit} open transactions already.")
-        via = None if self._scope.via is None else broker.find(self._scope.via)[0]
-        transaction = broker.transactions.declare(self, via)
+        self._via()  # which may be gone
+        transaction = broker.transactions.declare(self, self._via)
         self.answers[serial] = (DECLARED, declared(transaction))
         done(None)
+
+    def _via(self) -> Any:
+        """The first entity of the AMQP session, None as long as there is none; BrokerError if it is gone."""
+        return None if self._scope.via is None else self._host.broker.find(self._scope.via)[0]
 
     def _discharge(self, fields: list[object], serial: int, done: Done) -> None:
         del serial

@@ -372,8 +372,7 @@ def places_of(entities: Iterable[Entity]) -> dict[int, list[int]]:
 
 
 def _last_activity(place: EntityPartition) -> int:
-    partition = place.worker.partition(place.queue_id)
-    return 0 if partition is None else partition.state.last_activity_at
+    return place.worker.last_activity_at(place.queue_id)
 
 
 def _scheduled(place: EntityPartition) -> bool:

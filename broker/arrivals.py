@@ -37,9 +37,6 @@ from .records import (
     MESSAGES,
     NUMBER,
     OUTBOXES,
-    STATE,
-    STATE_KEY,
-    Counters,
     Due,
     Home,
     Record,
@@ -49,9 +46,8 @@ from .records import (
     session_number_key,
 )
 from .sessions import MessageSessions
-from .state import FanOut, PartitionRef, PartitionState
+from .state import PartitionRef, PartitionState
 
-SUBSCRIPTION_BYTES_FRESH_MS = 1_000
 REASON_NO_SESSION = (
     "Session id is null.",
     "Session enabled entity doesn't allow a message whose session identifier is null.",
@@ -75,8 +71,6 @@ class Arrivals:
         self._state = state
         self._sessions = sessions
         self._sibling = sibling
-        self._bytes_of_copies = 0
-        self._bytes_known_until = 0
 
     # ---- commands
 
@@ -90,21 +84,29 @@ class Arrivals:
         step.effects.append((command.done, error))
 
     def refusal(self, messages: Sequence[Message], now: int, view: Reader) -> BrokerError | None:
-        """Why these messages can't be stored now, or None."""
+        """Why these messages can't be stored now, or None.
+
+        A topic may be exceeded by the copies of one delivery, which is counted once.
+        """
+        del now
         state = self._state
         size_bytes = sum(message.size_bytes for message in messages)
-        used = state.counters.bytes_used
-        if state.ref.fan_out is not None:
-            used += self._subscription_bytes(state.ref.fan_out, now, view)
+        used = state.bytes_used(view)
         size_bytes_max = state.ref.size_bytes_max
-        return (
-            sentences.entity_full(state.ref.path, used, size_bytes_max) if used + size_bytes > size_bytes_max else None
-        )
+        if used + size_bytes <= size_bytes_max:
+            return None
+        kind = "Queue" if state.ref.fan_out is None else "Topic"
+        return sentences.entity_full(kind, state.ref.path, used, size_bytes_max)
 
-    def take_in(self, messages: Sequence[Message], now: int, view: Reader, step: Step) -> list[int | None]:
-        """Store messages that `refusal` had nothing against; their numbers in order, None for duplicates."""
+    def take_in(
+        self, messages: Sequence[Message], now: int, view: Reader, step: Step, fresh: set[int] | None = None
+    ) -> list[int | None]:
+        """Store messages that `refusal` had nothing against; their numbers in order, None for duplicates.
+
+        `fresh` as for `take_scheduled`.
+        """
         self._state.last_activity_at = now
-        fresh: set[int] = set()
+        fresh = set() if fresh is None else fresh
         numbers: list[int | None] = []
         for message in messages:
             if self._is_duplicate(message, now, view, step, fresh):
@@ -125,13 +127,20 @@ class Arrivals:
         step.effects.append((command.reply, error or self.take_scheduled(command.messages, now, view, step)))
 
     def take_scheduled(
-        self, messages: Sequence[Message], now: int, view: Reader, step: Step, numbers: Sequence[int] = ()
+        self,
+        messages: Sequence[Message],
+        now: int,
+        view: Reader,
+        step: Step,
+        numbers: Sequence[int] = (),
+        fresh: set[int] | None = None,
     ) -> list[int]:
         """Store messages that `refusal` had nothing against until their times; duplicates get a number for nothing.
 
-        `numbers` are theirs if they were reserved before.
+        `numbers` are theirs if they were reserved before; `fresh` has the identities that this command has stored so
+        far, which the view does not show.
         """
-        fresh: set[int] = set()
+        fresh = set() if fresh is None else fresh
         taken = list(numbers) or [self._state.rows.new_number() for _ in messages]
         step.touched[self._state.queue_id] = self._state.counters
         for message, number in zip(messages, taken, strict=True):
@@ -162,28 +171,27 @@ class Arrivals:
             step.effects.append((command.reply, sentences.scheduled_not_found(missing)))
             return
         for number, row in dict(found).items():
-            at = parse_stored(Record.unpack(row).stored).scheduled_enqueue_at
+            record = Record.unpack(row)
+            at = parse_stored(record.stored).scheduled_enqueue_at
             state.rows.remove(Home.SCHEDULED, number, len(row), 0, step)
-            if at is not None:
-                state.rows.remove_due(at, Due.ACTIVATE, number, step)
+            state.rows.remove_due(record.enqueued_at if at is None else at, Due.ACTIVATE, number, step)
         step.effects.append((command.reply, None))
 
     def forwarded(self, command: Forwarded, now: int, view: Reader, step: Step) -> None:
         """Take messages from another entity's outbox; those that came before are dropped."""
-        messages = [parse_stored(record.stored) for _, record in command.records]
-        error = self.refusal(messages, now, view)
-        if error is not None:
-            step.effects.append((command.reply, error))
-            return
         key = FORWARDED_KEY.pack(self._state.queue_id, command.source_id, command.source_index)
         known = view.get(FORWARDED, key)
         highest = 0 if known is None else NUMBER.unpack(known)[0]
-        fresh: set[int] = set()
-        for (number, record), message in zip(command.records, messages, strict=True):
-            if number <= highest:
-                continue
+        fresh = [(number, record) for number, record in command.records if number > highest]
+        messages = [parse_stored(record.stored) for _, record in fresh]
+        error = self.refusal(messages, now, view) if fresh else None
+        if error is not None or not fresh:
+            step.effects.append((command.reply, error))
+            return
+        seen: set[int] = set()
+        for (number, record), message in zip(fresh, messages, strict=True):
             highest = number
-            if not self._is_duplicate(message, now, view, step, fresh):
+            if not self._is_duplicate(message, now, view, step, seen):
                 self.place(message, record.enqueued_number, now, view, step, record.hops + 1, record.note)
         step.changes.append((FORWARDED, key, NUMBER.pack(highest)))
         step.touched[self._state.queue_id] = self._state.counters
@@ -206,6 +214,8 @@ class Arrivals:
                 row = view.get(DUPLICATES, key)
                 if row is not None and INSTANT.unpack(row)[0] <= now:
                     step.changes.append((DUPLICATES, key, None))
+        if self._sessions is not None:
+            self._sessions.tidy(view, step)
 
     # ---- placing
 
@@ -271,7 +281,6 @@ class Arrivals:
         enqueued_number = enqueued_number or state.rows.new_number()
         step.touched[state.queue_id] = state.counters
         for copy in fan_out.copies(message, state.index, now):
-            self._bytes_of_copies += message.size_bytes
             target = self._sibling(copy.ref, view)
             if copy.error is not None:
                 target.bury_copy(copy.message, enqueued_number, copy.error, now, step)
@@ -306,7 +315,9 @@ class Arrivals:
                 state.main.remove(number)
             else:
                 name = parse_stored(Record.unpack(row).stored).session_id
-                session = 0 if name is None else self._sessions.number_of(name, view)
+                if name is not None:
+                    session = self._sessions.number_of(name, view)
+                    self._sessions.left(name)
             state.expire(number, row, session, step)
 
     def would_be_dropped(self, message: Message, now: int, view: Reader, fresh: set[int]) -> bool:
@@ -354,15 +365,6 @@ class Arrivals:
         step.touched[state.queue_id] = state.counters
         return False
 
-    def _subscription_bytes(self, fan_out: FanOut, now: int, view: Reader) -> int:
-        """What the copies of a topic's messages take up; added up once in a while, and with what came since."""
-        if now >= self._bytes_known_until:
-            refs = fan_out.subscriptions(self._state.index)
-            rows = (view.get(STATE, STATE_KEY.pack(ref.queue_id)) for ref in refs)
-            self._bytes_of_copies = sum(Counters.unpack(row).bytes_used for row in rows if row is not None)
-            self._bytes_known_until = now + SUBSCRIPTION_BYTES_FRESH_MS
-        return self._bytes_of_copies
-
     def _bury(self, record: Record, reason: tuple[str, str], step: Step) -> None:
         properties = {"DeadLetterReason": reason[0], "DeadLetterErrorDescription": reason[1]}
         self._state.bury(record, properties, step)
@@ -383,7 +385,7 @@ class Arrivals:
         rows: list[tuple[int, int, Record]] = []
         for home in OUTBOXES:
             if self._state.counters.messages[home]:
-                start, stop = message_key(queue_id, home, 0), message_key(queue_id, home + 1, 0)
+                start, stop = message_key(queue_id, home, command.after + 1), message_key(queue_id, home + 1, 0)
                 found = view.scan(MESSAGES, start, stop, command.count)
                 rows += ((home, int.from_bytes(key[-8:], "big"), Record.unpack(row)) for key, row in found)
         rows.sort(key=lambda row: row[1])

@@ -200,13 +200,14 @@ class Broker:
     def remove(self, entity: Entity, detached: BrokerError | None = None) -> None:
         """Take an entity out of the namespace; its rows are the business of `administration`.
 
-        Its links hear `detached`, or that there is no such entity.
+        Its links, and what is asked of it from now on, hear `detached`, or that there is no such entity.
         """
         if isinstance(entity.description, SubscriptionDescription):
             self.fan_out_of(entity.description.topic_name).remove(entity)
         self._entities.pop(entity_key(entity.path), None)
+        entity.gone = detached or sentences.not_found(entity.path)
         self.forwarder.forget(entity)
-        entity.detach_all(detached or sentences.not_found(entity.path))
+        entity.detach_all(entity.gone)
 
     def drop_place(self, queue_id: int, store_index: int) -> None:
         """The rows of a deleted entity's partition are gone."""
@@ -296,10 +297,23 @@ class Broker:
     # ---- requests (`$management`)
 
     async def peek(
-        self, address: str, from_sequence_number: int, count: int, bytes_max: int, session_id: str | None = None
+        self,
+        address: str,
+        from_sequence_number: int,
+        count: int,
+        bytes_max: int,
+        session_id: str | None = None,
+        partition_id: int | None = None,
     ) -> list[bytes]:
-        """Up to `count` encoded messages, of about `bytes_max` bytes in all, from `from_sequence_number` on (P23)."""
+        """Up to `count` encoded messages, of about `bytes_max` bytes in all, from `from_sequence_number` on (P23).
+
+        With `partition_id` only that partition is asked; BrokerError while its store is out.
+        """
         entity, parsed = self.find(address)
+        if partition_id is not None:
+            return await entity.peek_partition(
+                parsed.sub_queue, partition_id, from_sequence_number, count, bytes_max, session_id
+            )
         return await entity.peek(parsed.sub_queue, from_sequence_number, count, bytes_max, session_id)
 
     async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
@@ -395,9 +409,14 @@ class Broker:
         entity, messages = self._to_schedule(address, encoded)
         return await self.transactions.schedule(transaction_id, entity, messages)
 
-    def transactional_settle(self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome) -> None:
-        """Add a settlement to a transaction; BrokerError if the lock is lost or it can't be part of it."""
-        self.transactions.settle(transaction_id, self.find(address)[0], token, outcome)
+    def transactional_settle(
+        self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome, *, settled: bool = False
+    ) -> None:
+        """Add a settlement to a transaction; BrokerError if the lock is lost or it can't be part of it.
+
+        With `settled` the receiver has let go of the message: a rollback abandons it.
+        """
+        self.transactions.settle(transaction_id, self.find(address)[0], token, outcome, settled=settled)
 
     # ---- outages
 
@@ -421,7 +440,8 @@ class Broker:
                     for sub_queue in SubQueue:
                         place.announce(sub_queue)
                     place.announce_session(None)
-                    place.announce_outbox(None)
+                    if worker.has_outbox(place.queue_id):
+                        place.announce_outbox(None)
 
     # ---- helpers
 

@@ -359,10 +359,11 @@ class Continue(Silent):
 
 @dataclass(slots=True)
 class ReadOutbox(Answered):
-    """The first `count` messages that wait in the outboxes: (home, number, record)."""
+    """The first `count` messages that wait in the outboxes with numbers above `after`: (home, number, record)."""
 
     count: int
     reply: Callable[[list[tuple[int, int, Record]] | BrokerError], None]
+    after: int = -1
 
 
 @dataclass(slots=True)

@@ -128,7 +128,7 @@ class Deliveries:
                 step.effects.append((command.reply, sentences.session_lock_lost()))
                 return
         found: list[tuple[int, bytes]] = []
-        for number in command.sequence_numbers:
+        for number in dict.fromkeys(command.sequence_numbers):  # a message that is asked for twice is locked once
             row = view.get(MESSAGES, message_key(state.queue_id, line.deferred_home, number))
             if row is None or number in state.locks.by_number or (held is not None and not _is_of(row, held.name)):
                 step.effects.append((command.reply, sentences.deferred_not_found()))
@@ -184,10 +184,12 @@ class Deliveries:
                 continue
             if command.session_id is not None and not _is_of(row, command.session_id):
                 continue
-            session = self._session_of(record, view) if line.home is Home.ACTIVE else 0
+            session = self._session_left(record, view) if line.home is Home.ACTIVE else 0
             line.remove(number)
             state.remove(line.home, number, len(row), record.expires_at, session, step)
             deleted += 1
+        if self._sessions is not None:
+            self._sessions.tidy(view, step)
         step.effects.append((command.reply, deleted))
 
     def dead_lettered(self, number: int, view: Reader) -> DeadLettered | BrokerError:
@@ -315,11 +317,15 @@ class Deliveries:
             if len(rows) < limit:
                 return
 
-    def _session_of(self, record: Record, view: Reader) -> int:
+    def _session_left(self, record: Record, view: Reader) -> int:
+        """The number of the session that a message leaves by being deleted, 0 without."""
         if self._sessions is None:
             return 0
         name = parse_stored(record.stored).session_id
-        return 0 if name is None else self._sessions.number_of(name, view)
+        if name is None:
+            return 0
+        self._sessions.left(name)
+        return self._sessions.number_of(name, view)
 
 
 def _is_of(row: bytes, session_id: str) -> bool:

@@ -17,6 +17,7 @@ from . import sentences
 from .address import SubQueue
 from .commands import (
     CancelScheduled,
+    Clear,
     Command,
     DeleteMessages,
     Delivery,
@@ -36,12 +37,13 @@ from .commands import (
 )
 from .description import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription, entity_key
 from .dispatcher import Dispatcher
-from .errors import BrokerError, Condition
+from .errors import BrokerError, Condition, UnknownOutcomeError
 from .ids import partition_index_of
 from .message import Message, parse_message, split_batch
-from .outcomes import Outcome
+from .outcomes import Complete, Outcome, Release
 from .records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX
 from .router import Router
+from .rows import ByteTotal
 from .state import FanOut
 from .worker import Worker
 
@@ -91,6 +93,12 @@ class EntityPartition:
         """How a topic finds the subscriptions of a message."""
         return self.entity.fan_out
 
+    @property
+    def total(self) -> ByteTotal | None:
+        """What a topic and its subscriptions hold in this store."""
+        totals = self.entity.totals
+        return totals[self.index] if totals else None
+
     def announce(self, sub_queue: SubQueue) -> None:
         """Tell the dispatcher of `sub_queue` that this partition has messages."""
         self.entity.dispatchers[sub_queue].announce(self.index)
@@ -106,7 +114,11 @@ class EntityPartition:
         self.entity.on_outbox(self)
 
     def submit(self, command: Command) -> None:
-        """Hand `command` to the worker of this partition's store."""
+        """Hand `command` to the worker of this partition's store; of a deleted entity all but its clearing fails."""
+        gone = self.entity.gone
+        if gone is not None and type(command) is not Clear:
+            asyncio.get_running_loop().call_soon(command.fail, gone)
+            return
         self.worker.submit(self, command)
 
     async def request(self, make: Callable[[Callable[[Any], None]], Command]) -> Any:
@@ -132,6 +144,7 @@ class Entity:
     """
 
     fan_out: FanOut | None = None
+    totals: Sequence[ByteTotal] = ()  # of a topic and its subscriptions, by partition
 
     def __init__(
         self,
@@ -153,6 +166,7 @@ class Entity:
         self.dispatchers = {sub_queue: Dispatcher(len(workers), self._ask) for sub_queue in SubQueue}
         self.session_dispatcher = Dispatcher(len(workers), self._ask)
         self.attached: set[Callable[[BrokerError], None]] = set()  # links to tell when the entity goes away
+        self.gone: BrokerError | None = None  # it is deleted: nothing may be stored for it any more
         self._router = Router(len(workers))
 
     @property
@@ -222,6 +236,17 @@ class Entity:
         assert index is not None
         return index, False
 
+    def place_of_forwarded(self, message: Message, number: int) -> EntityPartition:
+        """The partition for the message with sequence number `number` of an outbox; BrokerError for its keys.
+
+        Without a key the number decides, so that it is the same at every attempt: a partition tells what comes twice by
+        the highest number that it has taken, and would drop one that had been meant for another partition before.
+        """
+        description = self.description
+        duplicates = not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
+        index = self._router.route_keyed([message], duplicate_detection=duplicates)
+        return self.partitions[number % len(self.partitions) if index is None else index]
+
     def _elsewhere(
         self, messages: Sequence[Message], done: Done, tried: int, placed: Placed | None
     ) -> Callable[[BrokerError], None]:
@@ -230,7 +255,8 @@ class Entity:
 
         def again(error: BrokerError) -> None:
             nonlocal left, tried
-            if left == 0 or error.condition is not Condition.SERVER_BUSY:
+            known = error.condition is Condition.SERVER_BUSY and not isinstance(error, UnknownOutcomeError)
+            if left == 0 or not known:  # what may be stored here must not be stored there, too
                 done(error)
                 return
             left -= 1
@@ -240,12 +266,18 @@ class Entity:
         return again
 
     async def schedule(self, messages: Sequence[Message]) -> list[int]:
-        """Store messages until their scheduled times; their sequence numbers, in order."""
-        numbers: list[int] = []
-        for message in messages:
-            index, _ = self.route([message])
-            numbers += await self.partitions[index].request(partial(Schedule, [message]))
-        return numbers
+        """Store messages until their scheduled times; their sequence numbers, in order.
+
+        Those of one partition are stored all or none, and those without a key are of one.
+        """
+        routes = [self.route([message]) for message in messages]
+        for_unkeyed = next((index for index, keyed in routes if not keyed), 0)
+        places = [index if keyed else for_unkeyed for index, keyed in routes]
+        numbers: dict[int, int] = {}
+        for index, positions in self._by_partition(zip(places, range(len(messages)), strict=True)).items():
+            group = [messages[position] for position in positions]
+            numbers.update(zip(positions, await self.partitions[index].request(partial(Schedule, group)), strict=True))
+        return [numbers[position] for position in range(len(messages))]
 
     async def cancel_scheduled(self, numbers: Sequence[int]) -> None:
         """Remove scheduled messages; BrokerError (message-not-found) if any is not there (any more)."""
@@ -302,9 +334,19 @@ class Entity:
             raise sentences.deferred_not_found()
         groups = self._by_partition((self._index_of_number(n) or 0, n) for n in numbers)
         deliveries: list[Delivery] = []
-        for index, group in groups.items():
-            ask = partial(TakeDeferred, sub_queue, group, mode, session_id)
-            deliveries += await self.partitions[index].request(ask)
+        # All partitions or none: until the last has answered, nothing that cannot be taken back.
+        mode_of_each = mode if len(groups) == 1 else ReceiveMode.PEEK_LOCK
+        try:
+            for index, group in groups.items():
+                ask = partial(TakeDeferred, sub_queue, group, mode_of_each, session_id)
+                deliveries += await self.partitions[index].request(ask)
+        except BrokerError:
+            for delivery in deliveries:
+                self.settle(delivery.token, Release(), None)
+            raise
+        if mode is not mode_of_each:
+            for delivery in deliveries:
+                self.settle(delivery.token, Complete(), None)
         order = {number: position for position, number in enumerate(numbers)}
         return sorted(deliveries, key=lambda delivery: order[delivery.sequence_number])
 
@@ -326,13 +368,17 @@ class Entity:
 
     async def delete_before(self, sub_queue: SubQueue, partition_id: int, number: int, count: int) -> int:
         """Delete up to `count` available messages of a partition with a sequence number below `number`; how many."""
-        if not 0 <= partition_id < len(self.partitions):
-            raise BrokerError(
-                Condition.ARGUMENT_OUT_OF_RANGE,
-                f"'{self.path}' has no partition {partition_id}: it has {len(self.partitions)}, counted from 0.",
-            )
+        place = self._partition(partition_id)
         ask = partial(DeleteMessages, sub_queue, count, SEQUENCE_NUMBER_MAX, None, before_number=number)
-        return int(await self.partitions[partition_id].request(lambda reply: ask(reply=reply)))
+        return int(await place.request(lambda reply: ask(reply=reply)))
+
+    async def peek_partition(
+        self, sub_queue: SubQueue, partition_id: int, first: int, count: int, bytes_max: int, session_id: str | None
+    ) -> list[bytes]:
+        """Encoded messages of one partition from sequence number `first` on; BrokerError while its store is out."""
+        ask = partial(Peek, sub_queue, first, count, bytes_max, session_id)
+        rows: list[tuple[int, bytes]] = await self._partition(partition_id).request(ask)
+        return [payload for _, payload in rows]
 
     async def resubmit(self, numbers: Sequence[int], target: Entity) -> dict[int, BrokerError | None]:
         """Send dead-lettered messages anew to the queue itself, or to the topic of the subscription: `target`.
@@ -418,6 +464,14 @@ class Entity:
         self.attached.clear()
 
     # ---- helpers
+
+    def _partition(self, partition_id: int) -> EntityPartition:
+        if not 0 <= partition_id < len(self.partitions):
+            raise BrokerError(
+                Condition.ARGUMENT_OUT_OF_RANGE,
+                f"'{self.path}' has no partition {partition_id}: it has {len(self.partitions)}, counted from 0.",
+            )
+        return self.partitions[partition_id]
 
     def _index_of_number(self, number: int) -> int | None:
         if not 0 <= number <= SEQUENCE_NUMBER_MAX:

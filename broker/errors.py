@@ -49,3 +49,7 @@ class BrokerError(Exception):
         self.condition = condition
         self.description = description
         self.info = info
+
+
+class UnknownOutcomeError(BrokerError):
+    """The refusal of work that may have been stored all the same, as a whole: its commit was not confirmed (R3)."""

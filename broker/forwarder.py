@@ -23,6 +23,7 @@ from .message import parse_stored
 from .records import Home, Record
 
 MESSAGES_AT_ONCE = 64
+PAGES_MAX = 16  # looked through behind messages that have to wait, before these are tried again
 RETRY_AFTER_MS = 1_000
 UNDELIVERABLE = {
     Condition.NOT_FOUND: "MessagingEntityNotFound",
@@ -61,6 +62,10 @@ class Forwarder:
             if place.entity is entity:
                 task.cancel()
 
+    def running_count(self) -> int:
+        """From how many partitions messages are carried now."""
+        return len(self._running)
+
     async def stop(self) -> None:
         """Stop where we are; what is left is carried after the next start."""
         self._stopping = True
@@ -76,7 +81,13 @@ class Forwarder:
                 try:
                     left = await self._carry(place)
                 except BrokerError as error:
+                    if place.entity.gone is not None:
+                        return
                     log.info("forwarding waits", entity=place.path, partition=place.index, cause=error.description)
+                    await self._pause()
+                    left = True
+                except Exception:
+                    log.exception("forwarding failed", entity=place.path, partition=place.index)
                     await self._pause()
                     left = True
                 if not left and place not in self._again:
@@ -95,27 +106,48 @@ class Forwarder:
             timer.cancel()
 
     async def _carry(self, place: EntityPartition) -> bool:
-        """Carry the next messages; whether there may be more. BrokerError if some have to wait."""
-        rows: list[Row] = await place.request(partial(ReadOutbox, MESSAGES_AT_ONCE))
-        waiting: BrokerError | None = None
-        for target, group in self._groups(place, rows).items():
-            if isinstance(target, EntityPartition):
-                try:
-                    records = [(number, record) for _, number, record in group]
-                    await target.request(partial(Forwarded, place.queue_id, place.index, records))
-                except BrokerError as error:
-                    if error.condition not in UNDELIVERABLE:
-                        waiting = error
-                        continue
-                    await self._give_up(place, group, UNDELIVERABLE[error.condition], error.description)
-                else:
-                    await place.request(partial(Delivered, [(home, number) for home, number, _ in group]))
-            else:
-                reason, description = target
-                await self._give_up(place, group, reason, description)
-        if waiting is not None:
-            raise waiting
-        return len(rows) == MESSAGES_AT_ONCE
+        """Carry the next messages; whether there may be more. BrokerError if some have to wait.
+
+        Those behind them that go elsewhere don't wait; to one partition nothing overtakes.
+        """
+        blocked: dict[EntityPartition, BrokerError] = {}
+        after = -1
+        for _ in range(PAGES_MAX):
+            rows: list[Row] = await place.request(partial(ReadOutbox, MESSAGES_AT_ONCE, after=after))
+            for target, group in self._groups(place, rows).items():
+                if not isinstance(target, EntityPartition):
+                    await self._give_up(place, group, *target)
+                elif target not in blocked:
+                    error = await self._hand_over(place, target, group)
+                    if error is not None:
+                        blocked[target] = error
+            if len(rows) < MESSAGES_AT_ONCE:
+                break
+            if not blocked:
+                return True
+            after = rows[-1][1]
+        for error in blocked.values():
+            raise error
+        return False
+
+    async def _hand_over(self, place: EntityPartition, target: EntityPartition, group: list[Row]) -> BrokerError | None:
+        """Carry messages to one partition, or give them up; the error if they have to wait."""
+        records = [(number, record) for _, number, record in group]
+        try:
+            await target.request(partial(Forwarded, place.queue_id, place.index, records))
+        except BrokerError as error:
+            if error.condition is Condition.RESOURCE_LIMIT_EXCEEDED and len(group) > 1:
+                for row in group:  # one by one: some may fit
+                    waiting = await self._hand_over(place, target, [row])
+                    if waiting is not None:
+                        return waiting
+                return None
+            if error.condition not in UNDELIVERABLE:
+                return error
+            await self._give_up(place, group, UNDELIVERABLE[error.condition], error.description)
+        else:
+            await place.request(partial(Delivered, [(home, number) for home, number, _ in group]))
+        return None
 
     def _groups(
         self, place: EntityPartition, rows: list[Row]
@@ -132,7 +164,7 @@ class Forwarder:
         return groups
 
     def _target(self, place: EntityPartition, row: Row) -> EntityPartition | tuple[str | None, str]:
-        home, _, record = row
+        home, number, record = row
         description = place.description
         if home == Home.DEAD_LETTER_OUTBOX and record.hops >= FORWARD_HOPS_MAX:
             return REASON_HOPS  # entities whose dead-letter queues lead to each other
@@ -147,8 +179,7 @@ class Forwarder:
         entity = self._find(address)
         if entity.description.status in SEND_REFUSED:
             raise BrokerError(Condition.ENTITY_DISABLED, f"'{entity.path}' takes no messages now.")
-        index, _ = entity.route([parse_stored(record.stored)])
-        return entity.partitions[index]
+        return entity.place_of_forwarded(parse_stored(record.stored), number)
 
     async def _give_up(self, place: EntityPartition, group: list[Row], reason: str | None, description: str) -> None:
         for home, number, _ in group:

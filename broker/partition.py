@@ -81,7 +81,7 @@ class Partition:
     `sibling(ref, view)` opens another partition of the same store, for the copies that a topic makes.
 
     Invariants (`check_invariants`): those of lines, locks and sessions; a locked number is in no line; the counters
-    equal the rows in the store.
+    equal the rows in the store, and the total of a topic the counters of all of it.
     """
 
     def __init__(
@@ -160,6 +160,7 @@ class Partition:
         """Forget everything that is only in memory; the partition object is of no use afterwards."""
         for line in self.state.lines.values():
             line.close()
+        self.state.rows.leave_total()
 
     def lose_sessions(self) -> None:
         """The memory of this partition is dropped while the broker goes on: tell the holders of its sessions."""
@@ -185,6 +186,10 @@ class Partition:
             assert len(rows) == self.counters.messages[home], (home, len(rows), self.counters.messages)
             bytes_used += sum(len(row) for _, row in rows)
         assert bytes_used == self.counters.bytes_used
+        total = state.rows.total
+        if state.ref.fan_out is not None and total is not None and total.bytes_used is not None:
+            known, total.bytes_used = total.bytes_used, None
+            assert known == state.bytes_used(view)
 
     # ---- what belongs to no single concern
 
@@ -234,11 +239,12 @@ class Partition:
     def commit(self, operations: Sequence[Operation], now: int, view: Reader, step: Step) -> None:
         """Do operations that `commit_refusal` had nothing against."""
         sent = [message for each in operations if isinstance(each, Send) for message in each.messages]
-        self.arrivals.take_in(sent, now, view, step)  # at once: each sees the duplicates among the others
+        fresh: set[int] = set()  # of all of them: each sees the duplicates among the others
+        self.arrivals.take_in(sent, now, view, step, fresh)
         for operation in operations:
             match operation:
                 case Schedule():
-                    self.arrivals.take_scheduled(operation.messages, now, view, step, operation.numbers)
+                    self.arrivals.take_scheduled(operation.messages, now, view, step, operation.numbers, fresh)
                 case Transfer():
                     self.arrivals.transfer(operation, now, step)
                 case Settle():

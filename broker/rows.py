@@ -18,15 +18,43 @@ from .records import (
 )
 
 
+class ByteTotal:
+    """How many bytes the partitions of a topic and of its subscriptions hold in one messaging store, all together.
+
+    `bytes_used` follows every change of a row; None when it has to be added up anew: from `open`, the counters of those
+    partitions that are in memory, and from the store.
+    """
+
+    __slots__ = ("bytes_used", "open")
+
+    def __init__(self) -> None:
+        self.bytes_used: int | None = None
+        self.open: dict[int, Counters] = {}
+
+    def forget(self, queue_id: int) -> None:
+        """The memory of a partition is dropped, or it belongs to the topic no more."""
+        self.open.pop(queue_id, None)
+        self.bytes_used = None
+
+
 class Rows:
-    """Rows and counters of partition `number_base >> 48` of the queue `queue_id`."""
+    """Rows and counters of partition `number_base >> 48` of the queue `queue_id`; `total` is that of its topic."""
 
-    __slots__ = ("counters", "number_base", "queue_id")
+    __slots__ = ("counters", "number_base", "queue_id", "total")
 
-    def __init__(self, queue_id: int, number_base: int, counters: Counters) -> None:
+    def __init__(self, queue_id: int, number_base: int, counters: Counters, total: ByteTotal | None = None) -> None:
         self.queue_id = queue_id
         self.number_base = number_base
         self.counters = counters
+        self.total = total
+        if total is not None:
+            total.open[queue_id] = counters
+
+    def leave_total(self) -> None:
+        """Be no part of a topic any more."""
+        if self.total is not None:
+            self.total.forget(self.queue_id)
+            self.total = None
 
     def new_number(self) -> int:
         """The next sequence number (P22)."""
@@ -71,3 +99,6 @@ class Rows:
     def _add_bytes(self, count: int, step: Step) -> None:
         self.counters.bytes_used += count
         step.touched[self.queue_id] = self.counters
+        total = self.total
+        if total is not None and total.bytes_used is not None:
+            total.bytes_used += count

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from .errors import BrokerError, Condition
+from .errors import BrokerError, Condition, UnknownOutcomeError
 
 AUTHORITY = "emubus"  # of the addresses in these texts; the service prints the namespace's host name
 LOW_48_BITS = (1 << 48) - 1
@@ -137,11 +137,11 @@ def would_be_dropped(number: int, message_id: str) -> BrokerError:
     )
 
 
-def entity_full(name: str, size_bytes: int, size_bytes_max: int) -> BrokerError:
+def entity_full(kind: str, name: str, size_bytes: int, size_bytes_max: int) -> BrokerError:
     """The entity (or this partition of it) has reached its size."""
     return BrokerError(
         Condition.RESOURCE_LIMIT_EXCEEDED,
-        f"The maximum entity size has been reached or exceeded for Queue: '{name}'. "
+        f"The maximum entity size has been reached or exceeded for {kind}: '{name}'. "
         f"Size of entity in bytes:{size_bytes}, Max entity size in bytes:{size_bytes_max}",
     )
 
@@ -212,6 +212,24 @@ def namespace_unavailable(cause: str) -> BrokerError:
     """The store of the namespace could not commit a change of its entities."""
     return BrokerError(
         Condition.SERVER_BUSY, f"The store of the namespace could not keep the change: {cause}. Please retry."
+    )
+
+
+def outcome_unknown(store_index: int, cause: str) -> UnknownOutcomeError:
+    """The disk failed in the middle of a commit; a client that tries again may do the work a second time."""
+    return UnknownOutcomeError(
+        Condition.SERVER_BUSY,
+        f"Messaging store {store_index} could not confirm the operation: {cause}. All of it is stored or nothing; "
+        "which of both is not known. Please retry.",
+    )
+
+
+def connections_quota_exceeded(namespace: str, connections_max: int) -> BrokerError:
+    """As many clients as the profile allows are connected."""
+    return BrokerError(
+        Condition.RESOURCE_LIMIT_EXCEEDED,
+        f"ConnectionsQuotaExceeded for namespace: {namespace}. "
+        f"At most {connections_max} connections can be open at a time.",
     )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from itertools import count
 
 from sortedcontainers import SortedDict
 
@@ -33,6 +34,7 @@ from .records import (
     MESSAGES,
     NUMBER,
     SESSION_HEADS,
+    SESSION_MESSAGE_KEY,
     SESSION_MESSAGES,
     SESSION_STATE,
     SESSION_VALUE,
@@ -52,6 +54,10 @@ IDLE_WINDOW_MAX = 1024  # idle sessions known in memory
 NAMES_CACHED_MAX = 10_000
 NUMBERS_READ_MAX = 64  # of a session's messages, ahead of demand
 LIST_ROWS_MAX = 1 << 20
+
+# Of the process, not of a partition: who held a session when its partition was reopened still knows the grant, and
+# must not reach the session that another one holds since.
+_grants = count(1)
 
 
 class SessionLine:
@@ -138,13 +144,13 @@ class MessageSessions:
         self._settlements = settlements
         self._held: OrderedDict[str, HeldSession] = OrderedDict()  # by end, as renewals move to the end
         self._by_grant: dict[int, HeldSession] = {}
-        self._next_grant = 1
         self._numbers: OrderedDict[str, int] = OrderedDict()
         self._idle: dict[int, str] = SortedDict()  # by number
         self._idle_of: dict[str, int] = {}
         self._more_idle = True
         self._next_idle = 0
         self._announced = True
+        self._thinned: set[str] = set()  # sessions that messages left by themselves, in the command under way
 
     # ---- messages come and go
 
@@ -158,7 +164,7 @@ class MessageSessions:
             held.line.more_in_store = True
             if held.head is None:  # after a crash nobody holds it, and it must be found
                 held.head = number
-                step.changes.append((SESSION_HEADS, session_number_key(self._state.queue_id, number), name.encode()))
+                self._put_head(name, number, step)
             step.effects.append((held.announce, None))
         elif name not in self._idle_of and self._first_message(session, view) is None:
             self._add_head(name, number, step)
@@ -168,6 +174,38 @@ class MessageSessions:
     def number_of(self, name: str, view: Reader) -> int:
         """The number of a session that has (had) messages; 0 if it is unknown."""
         return self._number(name, view, None, create=False) or 0
+
+    def left(self, name: str) -> None:
+        """A message left the session `name` by itself, not through a receiver; `tidy` follows in the same command."""
+        self._thinned.add(name)
+
+    def tidy(self, view: Reader, step: Step) -> None:
+        """Put right which message is the first of the idle sessions that messages left; forget those without any."""
+        names, self._thinned = self._thinned, set()
+        gone: dict[int, set[int]] = {}
+        come: dict[int, int] = {}
+        for table, key, value in step.changes if names else ():
+            if table == SESSION_MESSAGES:
+                _, session, number = SESSION_MESSAGE_KEY.unpack(key)
+                if value is None:
+                    gone.setdefault(session, set()).add(number)
+                else:
+                    come[session] = min(number, come.get(session, number))
+        for name in sorted(names - self._held.keys()):  # of held ones the end of the holding sees to it
+            session = session_number(name)
+            before = self._first_message(session, view)
+            left = [self._first_message(session, view, gone.get(session, frozenset())), come.get(session)]
+            first = min((number for number in left if number is not None), default=None)
+            known = self._idle_of.get(name)
+            for stale in {before, known}:
+                if stale is not None and stale != first:
+                    self._remove_head(stale, step)
+            if first is None:
+                self._drop_idle(name)
+                self._forget_name(name, view, step)
+            elif first != before or known not in (None, first):
+                self._drop_idle(name)
+                self._add_head(name, first, step)
 
     def held(self, grant: int) -> HeldSession | None:
         """The holding of that number, if it goes on."""
@@ -191,7 +229,6 @@ class MessageSessions:
                 error = sentences.session_cannot_be_locked(name)
                 step.effects.append((command.reply, Taken([], False, error)))
                 return
-            self._drop_idle(name)
         grants: list[SessionGrant] = []
         if name is not None:
             grants.append(self._hold(command, name, now, view, step))
@@ -291,34 +328,49 @@ class MessageSessions:
     # ---- helpers
 
     def _hold(self, command: AcceptSession, name: str, now: int, view: Reader, step: Step) -> SessionGrant:
-        session = self._number(name, view, step, create=True)
-        assert session is not None
+        session = session_number(name)  # its row is written with a message or a state, not before
         until_at = now + self._state.receivable.lock_duration_ms
         line = SessionLine(self._state.queue_id, session, command.announce)
-        held = HeldSession(command, name, session, self._next_grant, until_at, line)
+        held = HeldSession(command, name, session, next(_grants), until_at, line)
         held.head = self._first_message(session, view)
-        self._next_grant += 1
+        known = self._drop_idle(name)
+        if known is not None and known != held.head:  # left by a crash in the middle of a holding
+            self._remove_head(known, step)
+        if held.head is not None:
+            key = session_number_key(self._state.queue_id, held.head)
+            if view.get(SESSION_HEADS, key) is None:
+                self._put_head(name, held.head, step)
         self._held[name] = held
         self._by_grant[held.grant] = held
         self._state.last_activity_at = now
         return SessionGrant(name, held.grant, self._state.index, until_at)
 
     def _end(self, held: HeldSession, now: int, view: Reader, step: Step, *, counted: bool) -> None:
+        start = len(step.changes)
         for lock in list(held.taken.values()):
             self._settlements.release(lock, now, view, step, counted=counted)
         del self._held[held.name]
         del self._by_grant[held.grant]
-        first = self._first_message(held.number, view)
+        # Those that have just been dead-lettered or have expired are still in the view.
+        gone = {int.from_bytes(key[-8:], "big") for table, key, _ in step.changes[start:] if table == SESSION_MESSAGES}
+        first = self._first_message(held.number, view, gone)
         if held.head is not None and held.head != first:
-            key = session_number_key(self._state.queue_id, held.head)
-            step.changes.append((SESSION_HEADS, key, None))
-            step.touched[self._state.queue_id] = self._state.counters
+            self._remove_head(held.head, step)
         if first is not None:
             self._add_head(held.name, first, step)
-        elif view.get(SESSION_STATE, session_number_key(self._state.queue_id, held.number)) is None:
-            step.changes.append((SESSIONS, session_key(self._state.queue_id, held.name), None))
-            step.touched[self._state.queue_id] = self._state.counters
-            self._numbers.pop(held.name, None)
+        else:
+            self._forget_name(held.name, view, step)
+
+    def _forget_name(self, name: str, view: Reader, step: Step) -> None:
+        """A session without messages and without holder is remembered for its state only."""
+        queue_id = self._state.queue_id
+        key = session_key(queue_id, name)
+        if view.get(SESSION_STATE, session_number_key(queue_id, session_number(name))) is None and view.get(
+            SESSIONS, key
+        ):
+            step.changes.append((SESSIONS, key, None))
+            step.touched[queue_id] = self._state.counters
+            self._numbers.pop(name, None)
 
     def _number(self, name: str, view: Reader, step: Step | None, *, create: bool) -> int | None:
         number = self._numbers.get(name)
@@ -340,17 +392,28 @@ class MessageSessions:
             self._numbers.popitem(last=False)
         return number
 
-    def _first_message(self, session: int, view: Reader) -> int | None:
+    def _first_message(self, session: int, view: Reader, gone: Collection[int] = ()) -> int | None:
+        """The number of the session's first message in `view` that is not among those that are `gone` since."""
         queue_id = self._state.queue_id
         start, stop = session_message_key(queue_id, session, 0), session_message_key(queue_id, session + 1, 0)
-        rows = view.scan(SESSION_MESSAGES, start, stop, 1)
-        return int.from_bytes(rows[0][0][-8:], "big") if rows else None
+        for key, _ in view.scan(SESSION_MESSAGES, start, stop, len(gone) + 1):
+            number = int.from_bytes(key[-8:], "big")
+            if number not in gone:
+                return number
+        return None
 
-    def _add_head(self, name: str, number: int, step: Step) -> None:
-        """An idle session has `number` for its first message."""
+    def _put_head(self, name: str, number: int, step: Step) -> None:
         key = session_number_key(self._state.queue_id, number)
         step.changes.append((SESSION_HEADS, key, name.encode()))
         step.touched[self._state.queue_id] = self._state.counters
+
+    def _remove_head(self, number: int, step: Step) -> None:
+        step.changes.append((SESSION_HEADS, session_number_key(self._state.queue_id, number), None))
+        step.touched[self._state.queue_id] = self._state.counters
+
+    def _add_head(self, name: str, number: int, step: Step) -> None:
+        """An idle session has `number` for its first message."""
+        self._put_head(name, number, step)
         if number < self._next_idle or (not self._more_idle and len(self._idle) < IDLE_WINDOW_MAX):
             self._idle[number] = name
             self._idle_of[name] = number
@@ -361,45 +424,47 @@ class MessageSessions:
             self._announced = True
             step.effects.append((self._state.ref.announce_session, None))
 
-    def _drop_idle(self, name: str) -> None:
+    def _drop_idle(self, name: str) -> int | None:
+        """Take a session off the idle ones in memory; the number that it had there."""
         number = self._idle_of.pop(name, None)
         if number is not None:
             del self._idle[number]
+        return number
 
     def _next_head(self, view: Reader, step: Step) -> str | None:
-        """The idle session with the oldest message, taken off the idle ones; its row is put right on the way."""
-        queue_id = self._state.queue_id
+        """The idle session with the oldest message; rows of `session_heads` are put right on the way."""
         while True:
-            if not self._idle and self._more_idle:
-                self._read_heads(view)
+            while self._more_idle and (not self._idle or next(iter(self._idle)) >= self._next_idle):
+                self._read_heads(view, step)
             if not self._idle:
                 return None
             number = next(iter(self._idle))
-            name = self._idle.pop(number)
-            self._idle_of.pop(name, None)
-            session = self._number(name, view, step, create=False)
-            first = None if session is None else self._first_message(session, view)
-            if name in self._held:
-                continue
+            name = self._idle[number]
+            first = self._first_message(session_number(name), view)
             if first == number:
                 return name  # the row stays while it is true, for the case of a crash; the holding's end replaces it
-            step.changes.append((SESSION_HEADS, session_number_key(queue_id, number), None))
-            step.touched[queue_id] = self._state.counters
-            if first is not None:  # its older messages went without being received
-                step.changes.append((SESSION_HEADS, session_number_key(queue_id, first), name.encode()))
-                self._drop_idle(name)
+            self._drop_idle(name)
+            self._remove_head(number, step)
+            if first is None:
+                self._forget_name(name, view, step)
+            else:  # its older messages went without being received
+                self._put_head(name, first, step)
                 self._idle[first] = name
                 self._idle_of[name] = first
 
-    def _read_heads(self, view: Reader) -> None:
+    def _read_heads(self, view: Reader, step: Step) -> None:
         queue_id = self._state.queue_id
         start, stop = session_number_key(queue_id, self._next_idle), session_number_key(queue_id + 1, 0)
         rows = view.scan(SESSION_HEADS, start, stop, IDLE_WINDOW_MAX)
         for key, encoded in rows:
             number, name = NUMBER.unpack(key[-8:])[0], encoded.decode()
-            if name not in self._held and name not in self._idle_of:
+            held = self._held.get(name)
+            known = self._idle_of.get(name) if held is None else held.head
+            if held is None and known is None:
                 self._idle[number] = name
                 self._idle_of[name] = number
+            elif number != known:  # left by a crash; the session has another row
+                self._remove_head(number, step)
         if rows:
             self._next_idle = NUMBER.unpack(rows[-1][0][-8:])[0] + 1
         self._more_idle = len(rows) == IDLE_WINDOW_MAX

@@ -27,7 +27,7 @@ from .records import (
     Record,
     session_message_key,
 )
-from .rows import Rows
+from .rows import ByteTotal, Rows
 
 REASON_EXPIRED = "TTLExpiredException"
 TEXT_EXPIRED = "The message expired and was dead lettered."
@@ -82,6 +82,11 @@ class PartitionRef(Protocol):
         """How a topic finds the subscriptions of a message; None for entities that keep their messages."""
         ...
 
+    @property
+    def total(self) -> ByteTotal | None:
+        """What a topic and its subscriptions hold beside each other in this store; None for queues."""
+        ...
+
     def announce(self, sub_queue: SubQueue) -> None:
         """An effect: messages became available in a line of this partition that was said to be empty."""
         ...
@@ -105,7 +110,7 @@ class PartitionState:
         self.partition_id = ref.index if ref.partitioned else None
         number_base = ref.index << PARTITION_SHIFT if ref.partitioned else 0
         counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(ref.queue_id)))
-        self.rows = Rows(ref.queue_id, number_base, counters)
+        self.rows = Rows(ref.queue_id, number_base, counters, ref.total)
         self.locks = Locks()
         self.last_activity_at = 0
         self.lines = {
@@ -131,6 +136,20 @@ class PartitionState:
         description = self.ref.description
         assert not isinstance(description, TopicDescription)
         return description
+
+    def bytes_used(self, view: Reader) -> int:
+        """What counts for the size of the entity: of a topic, what its subscriptions hold beside it, too."""
+        own, fan_out, total = self.counters.bytes_used, self.ref.fan_out, self.rows.total
+        if fan_out is None or total is None:
+            return own
+        if total.bytes_used is None:
+            total.bytes_used = own
+            for ref in fan_out.subscriptions(self.index):
+                counters = total.open.get(ref.queue_id)
+                if counters is None:
+                    counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(ref.queue_id)))
+                total.bytes_used += counters.bytes_used
+        return total.bytes_used
 
     def announce_line(self, line: Place, step: Step) -> None:
         """Say once that a line has messages; its dispatcher says when it wants to hear it again."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from .description import CorrelationFilter, RuleDescription, SqlFilter, SubscriptionDescription
 from .entity import Description, Entity
 from .message import Message
+from .rows import ByteTotal
 from .rules import MessageContext, RuleIndex
 from .state import Copy, PartitionRef
 
@@ -31,6 +32,7 @@ class TopicFanOut:
 
     def __init__(self, topic: Entity) -> None:
         self._topic = topic
+        topic.totals = [ByteTotal() for _ in topic.partitions]
         self._index = RuleIndex()
         self._entities: dict[str, Entity] = {}
 
@@ -40,6 +42,7 @@ class TopicFanOut:
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
         self._entities[key] = subscription
+        subscription.totals = self._topic.totals
         self._index.put_subscription(key, description.rules)
 
     def change_rules(self, subscription: Entity, rules: Sequence[RuleDescription]) -> None:
@@ -54,6 +57,13 @@ class TopicFanOut:
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
         self._entities.pop(key, None)
+        subscription.totals = ()
+        for place in subscription.partitions:
+            partition = place.worker.partition(place.queue_id)
+            if partition is not None:
+                partition.state.rows.leave_total()
+        for total in self._topic.totals:
+            total.forget(subscription.queue_id)
         self._index.remove_subscription(key)
 
     def filter_count(self, kind: CountedFilter) -> int:

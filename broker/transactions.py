@@ -7,7 +7,7 @@ departure, time. Nothing is stored before the commit; a rollback forgets. Refuse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -16,28 +16,35 @@ from .clock import Clock, Timer
 from .commands import Command, Commit, Done, Reserve, Schedule, Send, Settle, Transfer
 from .description import QueueDescription
 from .entity import Entity, EntityPartition
-from .errors import BrokerError, Condition
+from .errors import BrokerError, Condition, UnknownOutcomeError
 from .ids import new_lock_token, partition_index_of
 from .message import Message, parse_message, split_batch
-from .outcomes import Outcome
+from .outcomes import Abandon, Outcome
 from .router import key_of, partition_for_key
 
 TIMEOUT_MS = 120_000  # from the declaration [wire 8]
 
 Operation = Send | Schedule | Settle | Transfer
+FindVia = Callable[[], Entity | None]
 
 
 class Transaction:
-    """Collected work. `place` is the partition that commits it; `via` the entity whose outbox serves other entities."""
+    """Collected work. `place` is the partition that commits it; `via` the entity whose outbox serves other entities.
 
-    def __init__(self, owner: object, via: Entity | None, timer: Timer) -> None:
+    `find_via` is asked for that with every piece of work until there is one: JMS clients declare a transaction before
+    they open any link to an entity.
+    """
+
+    def __init__(self, owner: object, find_via: FindVia, timer: Timer) -> None:
         self.owner = owner
-        self.via = via
+        self.find_via = find_via
+        self.via: Entity | None = None
         self.timer = timer
         self.place: EntityPartition | None = None
         self.key: str | None = None
         self.operations: list[tuple[EntityPartition, Operation]] = []
         self.tokens: set[bytes] = set()
+        self.let_go: list[tuple[EntityPartition, bytes]] = []  # locks that their receivers won't settle again
         self.failure: BrokerError | None = None  # an operation was refused: nothing of the rest may be committed
 
 
@@ -49,10 +56,13 @@ class Transactions:
         self._operations_max = operations_max
         self._open: dict[bytes, Transaction] = {}
 
-    def declare(self, owner: object, via: Entity | None = None) -> bytes:
-        """Begin a transaction that ends with `owner` at the latest; its id (16 bytes)."""
+    def declare(self, owner: object, via: FindVia = lambda: None) -> bytes:
+        """Begin a transaction that ends with `owner` at the latest; its id (16 bytes).
+
+        `via()` is the entity through which messages for others leave, or None as long as there is none.
+        """
         transaction_id = new_lock_token(0)
-        timer = self._clock.call_at(self._clock.now_ms() + TIMEOUT_MS, lambda: self._forget(transaction_id))
+        timer = self._clock.call_at(self._clock.now_ms() + TIMEOUT_MS, lambda: self._roll_back(transaction_id))
         self._open[transaction_id] = Transaction(owner, via, timer)
         return transaction_id
 
@@ -62,20 +72,28 @@ class Transactions:
         if transaction is None:
             done(_unknown(transaction_id))
             return
-        self._forget(transaction_id)
-        if transaction.failure is not None and not fail:
-            done(_rolled_back(transaction.failure))
+        gone = next((place.entity.gone for place, _ in transaction.operations if place.entity.gone is not None), None)
+        failure = transaction.failure or gone
+        if fail or failure is not None:
+            self._roll_back(transaction_id)
+            done(None if fail else _rolled_back(failure))
             return
-        if fail or not transaction.operations:
+        self._forget(transaction_id)
+        if not transaction.operations:
             done(None)
             return
-        place = transaction.operations[0][0]
-        place.submit(Commit(transaction.operations, lambda error: done(_rolled_back(error))))
+
+        def committed(error: BrokerError | None) -> None:
+            if error is not None:
+                _abandon(transaction.let_go)
+            done(_rolled_back(error))
+
+        transaction.operations[0][0].submit(Commit(transaction.operations, committed))
 
     def leave(self, owner: object) -> None:
         """The owner is gone: roll back everything that it left open."""
         for transaction_id in [key for key, each in self._open.items() if each.owner is owner]:
-            self._forget(transaction_id)
+            self._roll_back(transaction_id)
 
     def close(self) -> None:
         """Roll back everything."""
@@ -117,12 +135,22 @@ class Transactions:
             self._add(self._find(transaction_id), place, Schedule(messages, _ignore, numbers))
         return numbers
 
-    def settle(self, transaction_id: bytes, entity: Entity, token: bytes, outcome: Outcome) -> None:
-        """Add a settlement; BrokerError if the lock is lost or the message is of another partition."""
-        with self.working(transaction_id) as transaction:
-            self._add_settlement(transaction, entity, token, outcome)
+    def settle(
+        self, transaction_id: bytes, entity: Entity, token: bytes, outcome: Outcome, *, settled: bool = False
+    ) -> None:
+        """Add a settlement; BrokerError if the lock is lost or the message is of another partition.
 
-    def _add_settlement(self, transaction: Transaction, entity: Entity, token: bytes, outcome: Outcome) -> None:
+        A rollback leaves the message locked, for its receiver to settle it again [wire 8]. But if that has `settled` it
+        at once, as JMS clients do, nobody can: the message is abandoned [AMQP 4.4.2].
+        """
+        with self.working(transaction_id) as transaction:
+            place = self._add_settlement(transaction, entity, token, outcome)
+            if settled:
+                transaction.let_go.append((place, token))
+
+    def _add_settlement(
+        self, transaction: Transaction, entity: Entity, token: bytes, outcome: Outcome
+    ) -> EntityPartition:
         if transaction.via is not None and not _same_top_level(transaction.via, entity):
             raise _spans()
         index = partition_index_of(token)
@@ -139,6 +167,7 @@ class Transactions:
         self._bind(transaction, place)
         self._add(transaction, place, operation)
         transaction.tokens.add(token)
+        return place
 
     def transfer(
         self,
@@ -163,6 +192,8 @@ class Transactions:
                 return
             with self.working(transaction_id) as transaction:
                 transaction.via = transaction.via or via
+                if not _same_top_level(transaction.via, via):
+                    raise _spans()
                 for message in messages:
                     self._transfer(transaction, message, destination)
         except BrokerError as error:
@@ -176,12 +207,19 @@ class Transactions:
         transaction = self._open.get(transaction_id)
         if transaction is None:
             raise _unknown(transaction_id)
+        transaction.via = transaction.via or transaction.find_via()
         return transaction
 
     def _forget(self, transaction_id: bytes) -> None:
         transaction = self._open.pop(transaction_id, None)
         if transaction is not None:
             transaction.timer.cancel()
+
+    def _roll_back(self, transaction_id: bytes) -> None:
+        transaction = self._open.get(transaction_id)
+        self._forget(transaction_id)
+        if transaction is not None:
+            _abandon(transaction.let_go)
 
     def _add(self, transaction: Transaction, place: EntityPartition, operation: Operation) -> None:
         count = len(operation.messages) if isinstance(operation, Send | Schedule) else 1
@@ -204,7 +242,9 @@ class Transactions:
                 raise _key_needed(via)
             place = via.partitions[partition_for_key(key or "", len(via.partitions))]
             self._bind(transaction, place)
-        elif place.entity is not via:
+        elif not _same_top_level(place.entity, via):
+            raise _spans()
+        else:
             place = via.partitions[place.index]
         self._add(transaction, place, Transfer(message, destination))
 
@@ -250,6 +290,12 @@ def _ignore(result: object) -> None:
     """Operations of a transaction are answered together."""
 
 
+def _abandon(locks: Sequence[tuple[EntityPartition, bytes]]) -> None:
+    """Let others have what the receivers have let go of."""
+    for place, token in locks:
+        place.submit(Settle(token, Abandon(), None))
+
+
 def _same_top_level(one: Entity, other: Entity) -> bool:
     return one.top_level_key == other.top_level_key
 
@@ -278,5 +324,9 @@ def _unknown(transaction_id: bytes) -> BrokerError:
 def _rolled_back(error: BrokerError | None) -> BrokerError | None:
     if error is None:
         return None
+    if isinstance(error, UnknownOutcomeError):
+        return UnknownOutcomeError(
+            error.condition, f"Whether the transaction was committed is not known: {error.description}"
+        )
     text = f"The transaction was rolled back: {error.description}"
     return BrokerError(Condition.TRANSACTION_ROLLBACK, text)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
 import structlog
 
-from ..storage import Batch, Store, StoreError, View
+from ..storage import Batch, Store, StoreError, StoreFull, View
 from . import sentences
 from .address import SubQueue
 from .clock import Clock, Timer
@@ -34,7 +34,6 @@ COMMAND_BYTES = 512  # allowance for what a command other than a send may write,
 WINDOW_BYTES_MAX = 4 << 20  # read-ahead of all partitions of one store
 RETRY_AFTER_MS = 250  # after a failed commit, until consumers ask the store again
 DUE_ROWS_MAX = 500  # expired messages looked at in one batch
-STATES_MAX = 1 << 24  # one row per entity: all of them
 STATES_MAX = 1 << 24  # one row per entity: all of them
 FIRST_DUE, LAST_DUE = b"", b"\xff" * (DUE_KEY.size + 1)
 
@@ -81,6 +80,8 @@ class Worker:
         self._slowed: asyncio.Future[None] | None = None  # what a commit waits for under an outage
         self.turn = asyncio.Lock()  # whoever has it, no batch is under way
         self.measures = CommitMeasures()
+        self._committing = False  # from here on a failure leaves open what is stored
+        self._activity: dict[int, int] = {}  # when partitions were last used whose memory was dropped, by queue id
         self.outage: Outage | None = None
 
     # ---- what the rest of the broker calls
@@ -166,6 +167,19 @@ class Worker:
         with self._store.view() as view:
             return Counters.unpack(view.get(STATE, STATE_KEY.pack(queue_id)))
 
+    def has_outbox(self, queue_id: int) -> bool:
+        """Whether messages wait in the partition of a queue to go elsewhere; also if that can't be known now."""
+        try:
+            messages = self.counters(queue_id).messages
+        except StoreError:
+            return True
+        return any(messages[home] for home in OUTBOXES)
+
+    def last_activity_at(self, queue_id: int) -> int:
+        """When the partition of a queue was last used (Unix ms), 0 if it was not since the start."""
+        partition = self._partitions.get(queue_id)
+        return self._activity.get(queue_id, 0) if partition is None else partition.state.last_activity_at
+
     def described_anew(self, queue_id: int) -> None:
         """The description of an entity changed; its partition here, if open, follows."""
         partition = self._partitions.get(queue_id)
@@ -176,6 +190,7 @@ class Worker:
         """Drop the memory of a partition whose queue is gone."""
         partition = self._partitions.pop(queue_id, None)
         self._refs.pop(queue_id, None)
+        self._activity.pop(queue_id, None)
         if partition is not None:
             partition.close()
 
@@ -199,7 +214,9 @@ class Worker:
         except StoreError as error:
             self.measures.failures += 1
             log.error("commit failed", store=self.index, cause=str(error), commands=len(commands))
-            self._fail(commands, sentences.store_unavailable(self.index, str(error)))
+            is_open = self._committing and not isinstance(error, StoreFull)
+            refusal = sentences.outcome_unknown if is_open else sentences.store_unavailable
+            self._fail(commands, refusal(self.index, str(error)))
         except Exception:
             log.exception("batch failed", store=self.index, commands=len(commands))
             self._fail(commands, BrokerError(Condition.INTERNAL_ERROR, "The broker failed; see its log."))
@@ -226,11 +243,13 @@ class Worker:
     async def _process(self, commands: list[tuple[PartitionRef, Command]], expected_bytes: int) -> None:
         step = Step()
         now = self._clock.now_ms()
+        self._seen.clear()
+        self._committing = False
         batch = self._store.begin(expected_bytes)
         try:
             if self._due_now:
                 commands += self._due_commands(batch, now)
-            changed = self._apply(commands, now, batch, step)
+            changed = self._apply(commands, now, batch, step) or bool(step.touched)
             for queue_id, counters in step.touched.items():
                 batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
         except BaseException:
@@ -255,6 +274,7 @@ class Worker:
             except StoreError:
                 batch.abort()
                 raise
+        self._committing = True
         if self._store.blocking:
             await asyncio.get_running_loop().run_in_executor(self._pool, batch.commit)
         else:
@@ -262,12 +282,11 @@ class Worker:
         self.measures.committed(command_count, self._clock.stopwatch_us() - began_us)
 
     def _apply(self, commands: Sequence[tuple[PartitionRef, Command]], now: int, batch: Batch, step: Step) -> bool:
-        """Decide about every command; whether anything has to be stored."""
+        """Decide about every command; whether anything has to be stored beside counters."""
         partitions = self._partitions
         changes = step.changes
         changed = False
         put, delete = batch.put, batch.delete
-        self._seen.clear()
         for ref, command in commands:
             queue_id = ref.queue_id
             partition = partitions.get(queue_id)
@@ -287,6 +306,7 @@ class Worker:
 
     def _open(self, ref: PartitionRef, view: Reader) -> Partition:
         partition = Partition(ref, view, self._budget, self._sibling)
+        partition.state.last_activity_at = self._activity.pop(ref.queue_id, 0)
         self._partitions[ref.queue_id] = partition
         self._refs[ref.queue_id] = ref
         return partition
@@ -298,11 +318,13 @@ class Worker:
         return partition
 
     def _fail(self, commands: Sequence[tuple[PartitionRef, Command]], error: BrokerError) -> None:
-        """Nothing of the batch is stored: forget what memory made of it, tell the callers, offer the lines anew."""
-        refs = {ref.queue_id: ref for ref, _ in commands} | {each: self._refs[each] for each in self._seen}
+        """The commit failed: forget what memory made of the batch, tell the callers, offer the lines anew."""
+        seen = {each: self._refs[each] for each in self._seen if each in self._refs}  # it may be gone meanwhile
+        refs = {ref.queue_id: ref for ref, _ in commands} | seen
         for queue_id in refs:
             partition = self._partitions.pop(queue_id, None)
             if partition is not None:
+                self._activity[queue_id] = partition.state.last_activity_at
                 partition.close()
                 partition.lose_sessions()
         self._seen.clear()
@@ -316,26 +338,32 @@ class Worker:
         self._due_from = FIRST_DUE
         self._due_now = True
         self._wake.set()
+        self._watch_locks(self._partitions)  # of those that ended meanwhile the store has not heard
+        self._arm()
         for ref in refs:
             for sub_queue in SubQueue:
                 ref.announce(sub_queue)
             ref.announce_session(None)
-            ref.announce_outbox(None)
+            if self.has_outbox(ref.queue_id):
+                ref.announce_outbox(None)
 
     # ---- time
 
     def _set_timers(self, step: Step) -> None:
-        for queue_id, partition in self._seen.items():
-            at = partition.next_lock_end()
-            known = self._lock_end_of.get(queue_id)
-            if at is not None and (known is None or at < known):
-                self._lock_end_of[queue_id] = at
-                heapq.heappush(self._lock_ends, (at, queue_id))
+        self._watch_locks(self._seen)
         if step.next_due is not None:
             self._due_from = min(self._due_from, DUE_KEY.pack(step.next_due, 0, 0, 0))
             if self._next_due is None or step.next_due < self._next_due:
                 self._next_due = step.next_due
         self._arm()
+
+    def _watch_locks(self, partitions: Mapping[int, Partition]) -> None:
+        for queue_id, partition in partitions.items():
+            at = partition.next_lock_end()
+            known = self._lock_end_of.get(queue_id)
+            if at is not None and (known is None or at < known):
+                self._lock_end_of[queue_id] = at
+                heapq.heappush(self._lock_ends, (at, queue_id))
 
     def _arm(self) -> None:
         at = self._next_due

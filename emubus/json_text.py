@@ -17,6 +17,7 @@ _DEPTH_MAX: Final = 64
 _SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?P<real>(?:\.\d{1,300})?(?:[eE][+-]?\d{1,4})?)", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9_$.+-]+")
+_HALF_PAIR = re.compile(r"[\ud800-\udfff]")
 _STRINGS: Final = json.JSONDecoder()
 _CONSTANTS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 
@@ -97,11 +98,14 @@ class _Parser:
         return items
 
     def _string(self) -> str:
+        start = self._at
         try:
             text: Any
             text, self._at = _STRINGS.raw_decode(self._text, self._at)
         except json.JSONDecodeError as error:
             self._fail(error.msg[:1].lower() + error.msg[1:], error.pos)
+        if not str(text).isascii() and _HALF_PAIR.search(text):
+            self._fail("half of a surrogate pair (\\ud800 to \\udfff) is no character", start)
         return str(text)
 
     def _scalar(self) -> int | float | bool | None:

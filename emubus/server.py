@@ -142,7 +142,7 @@ class Server:
             authority=AUTHORITY,
             entity_keys=self._broker.entity_keys,
         )
-        self._amqp = AmqpFace(self._broker, access, self.clock)
+        self._amqp = AmqpFace(self._broker, access, self.clock, connections_max=config.limits.connections_max)
         self._cleanup.push_async_callback(self._amqp.stop)
         ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
         self._snapshots = snapshots = Snapshots(self._broker, config.data_dir, self._open_stores)

@@ -20,6 +20,7 @@ import structlog
 import uvloop
 
 from .amqp import Target
+from .broker.access import SharedKey
 from .broker.catalog import Description
 from .broker.clock import Clock
 from .broker.description import QueueDescription, Topology
@@ -39,7 +40,8 @@ CALL_TIMEOUT_S = 30.0
 class EmubusServer:
     """A running emubus; use it as a context manager, or call `close()`.
 
-    Without `data_dir` it keeps everything in memory. The clock shows the machine's time until `advance` moves it.
+    Without `data_dir` it keeps everything in memory. `keys` are known besides the root key. The clock shows the
+    machine's time until `advance` moves it.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class EmubusServer:
         durability: Durability | None = None,
         profile: Profile = Profile.STANDARD,
         auth: Auth = Auth.NONE,
+        keys: Sequence[SharedKey] = (),
     ) -> None:
         base = load_config({"durability": "none", "amqp_port": "0", "http_port": "0", "auth": auth.value}, {})
         config: Config = replace(
             base,
             topology=Topology(queues=tuple(queues)),
             limits=limits_for(profile),
+            keys=(*base.keys, *keys),
             data_dir=data_dir,
             durability=durability or (Durability.NONE if data_dir is None else Durability.FULL),
         )

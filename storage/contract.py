@@ -96,7 +96,11 @@ class StoreFull(StoreError):  # noqa: N818 - the interface's name; it says what 
 
 
 class StoreFailed(StoreError):  # noqa: N818
-    """Disk or file failed. Nothing of the batch is stored; the store opens anew before its next use."""
+    """Disk or file failed; the store opens anew before its next use.
+
+    Out of `Batch.commit`, all of the batch may be stored or nothing: the last page may have been written without being
+    confirmed. Otherwise nothing is. It is never a part.
+    """
 
 
 class View(Protocol):
@@ -144,8 +148,8 @@ class Batch(View, Protocol):
     def commit(self) -> None:
         """Store the batch, durable on return. Blocks; may be called from another thread than begin() was.
 
-        No other method may be called until it has returned. Raises StoreError; then nothing of the batch is
-        stored.
+        No other method may be called until it has returned. Raises StoreError: with `StoreFailed` it is open whether
+        the batch is stored, with any other nothing is.
         """
         ...
 

@@ -251,7 +251,7 @@ class LmdbStore:
             raise self.refusal(f"can't delete from table {table}", error) from error
 
     def finish(self, txn: _Transaction) -> None:
-        """Commit `txn`, on whatever thread; nothing of it is stored when this raises StoreError."""
+        """Commit `txn`, on whatever thread; it is over, whatever this raises (see `contract.Batch.commit`)."""
         try:
             self._failpoint("batch-applied")
             self._failpoint("commit-started")

@@ -29,7 +29,7 @@ CLOCK_CALLS = {
     ("date", "today"),
 }
 RANDOM_CALLS = {("uuid", "uuid4"), ("os", "urandom"), ("secrets", "token_bytes"), ("uuid", "uuid1")}
-CLOCK_FILES = {"broker/clock.py", "broker/ids.py"}
+CLOCK_FILES = {"broker/clock.py", "broker/ids.py", "spark_connector/timing.py"}
 
 
 def modules() -> list[Path]:

@@ -37,3 +37,9 @@ def test_every_profile_is_named() -> None:
 def test_every_requirement_on_partitions_has_a_row() -> None:
     rows = re.findall(r"^\| (P\d+)", TEXT, re.MULTILINE)
     assert {f"P{number}" for number in range(7, 31)} <= set(rows)
+
+
+def test_every_line_of_the_acceptance_checklist_has_a_row_with_tests() -> None:
+    (section,) = [part for part in TEXT.split("\n## ") if part.startswith("Acceptance checklist")]
+    rows = re.findall(r"^\| (\d+)\. [^|]+ \| `tests/sdk/[^|]+` \|$", section, re.MULTILINE)
+    assert rows == [str(number) for number in range(1, 21)]

@@ -74,12 +74,13 @@ class FakeWait:
 class FakeTransactions:
     """What was declared (with its owner and via), worked and ended."""
 
-    declared: dict[bytes, tuple[object, Any]] = field(default_factory=dict)
+    declared: dict[bytes, tuple[object, Callable[[], Any]]] = field(default_factory=dict)
     work: list[tuple[object, ...]] = field(default_factory=list)
     ended: list[tuple[bytes, bool]] = field(default_factory=list)
     error: BrokerError | None = None
+    let_go: list[bytes] = field(default_factory=list)
 
-    def declare(self, owner: object, via: Any = None) -> bytes:
+    def declare(self, owner: object, via: Callable[[], Any] = lambda: None) -> bytes:
         transaction_id = b"txn\xff%d" % (len(self.declared) + 1)
         self.declared[transaction_id] = (owner, via)
         return transaction_id
@@ -215,9 +216,13 @@ class FakeVerbs:
         self.transactions.work.append(("schedule", transaction_id, address, list(encoded)))
         return [100 + index for index in range(len(encoded))]
 
-    def transactional_settle(self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome) -> None:
+    def transactional_settle(
+        self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome, *, settled: bool = False
+    ) -> None:
         self.transactions.check(transaction_id)
         self.transactions.work.append(("settle", transaction_id, address, token, outcome))
+        if settled:
+            self.transactions.let_go.append(token)
 
     def _held(self, session_id: str) -> bytes | None:
         if session_id not in self.session_states:

@@ -183,9 +183,16 @@ class FakeBroker(FakeVerbs):
         return FakeConsumer(self.queue_at(address), mode, deliver, detached)
 
     async def peek(
-        self, address: str, from_sequence_number: int, count: int, bytes_max: int, session_id: str | None = None
+        self,
+        address: str,
+        from_sequence_number: int,
+        count: int,
+        bytes_max: int,
+        session_id: str | None = None,
+        partition_id: int | None = None,
     ) -> list[bytes]:
-        self.calls.append(("peek", address, from_sequence_number, count, session_id))
+        only = () if partition_id is None else (partition_id,)
+        self.calls.append(("peek", address, from_sequence_number, count, session_id, *only))
         found: list[bytes] = []
         for payload in list(self.queue_at(address).ready)[max(0, from_sequence_number - 1) :][:count]:
             if found and bytes_max < len(payload):

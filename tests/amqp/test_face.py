@@ -14,17 +14,18 @@ from emubus.broker.clock import Clock
 from emubus.broker.encoding import Uint
 
 from .fakes import FakeBroker
-from .wire import CLOSE, OPEN, frame, read_frames, sasl_init
+from .wire import BEGIN, CLOSE, OPEN, Frame, frame, read_frames, sasl_init
 
 Listen = Callable[[AmqpFace], Awaitable[int]]
 
 
-def face(**limits: float) -> AmqpFace:
+def face(connections_max: int | None = None, **limits: float) -> AmqpFace:
     return AmqpFace(
         FakeBroker(),
         Access(verify=False),
         Clock(),
         limits=Limits(**limits),  # type: ignore[arg-type]
+        connections_max=connections_max,
     )
 
 
@@ -84,3 +85,47 @@ async def test_a_connection_that_has_said_nothing_ends_with_the_face(listen: Lis
 
 async def test_a_face_without_connections_can_be_stopped() -> None:
     await face().stop()
+
+
+async def opened(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that has said its open."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(SASL_HEADER + sasl_init() + AMQP_HEADER + frame(0, OPEN, ["client", None, Uint(65536)]))
+    return reader, writer
+
+
+async def until(reader: asyncio.StreamReader, code: int) -> list[Frame]:
+    """The server's frames up to the first of a kind; without the SASL layer's."""
+    data = b""
+    while True:
+        frames = [each for each in read_frames(data)[0] if each.code < 0x40]
+        if code in [each.code for each in frames]:
+            return frames
+        more = await reader.read(1000)
+        assert more
+        data += more
+
+
+async def test_connections_beyond_the_quota_are_told_so_and_closed(listen: Listen) -> None:
+    amqp = face(connections_max=2)
+    port = await listen(amqp)
+    _, silent = await asyncio.open_connection("127.0.0.1", port)  # has no part in the quota
+    clients = [await opened(port) for _ in range(2)]
+    for reader, _ in clients:
+        await until(reader, OPEN)
+    reader, refused = await opened(port)
+    refused.write(frame(0, BEGIN, [None, Uint(0), Uint(1), Uint(1)]))  # as Python does
+    frames = await until(reader, CLOSE)
+    assert [each.code for each in frames] == [OPEN, CLOSE]
+    assert frames[1].fields[0].value == [
+        "amqp:resource-limit-exceeded",
+        "ConnectionsQuotaExceeded for namespace: emubus. At most 2 connections can be open at a time.",
+        {},
+    ]
+    clients[0][1].write(frame(0, CLOSE, []))
+    await clients[0][0].read()  # to the end: the server is done with it
+    again, writer = await opened(port)
+    assert [each.code for each in await until(again, OPEN)] == [OPEN]
+    await amqp.stop()
+    for each in (silent, refused, writer, *[writer for _, writer in clients]):
+        each.close()

@@ -78,6 +78,16 @@ async def test_a_client_may_skip_sasl_when_nothing_is_verified(bare: Wire) -> No
     assert [each.code for each in bare.read()] == [OPEN]
 
 
+async def test_external_is_neither_offered_nor_taken_when_keys_are_verified() -> None:
+    wire = Wire(access=Access(verify=True))
+    wire.write(SASL_HEADER)
+    (offer,) = wire.read()
+    assert offer.fields == [Array(0xA3, tuple(Symbol(name) for name in ("MSSBCBS", "ANONYMOUS", "PLAIN")))]
+    wire.write(sasl_init("EXTERNAL"))
+    assert outcome_code(wire) == 1
+    wire.lose()
+
+
 async def test_a_client_may_not_skip_sasl_when_keys_are_verified() -> None:
     wire = Wire(access=Access(verify=True))
     wire.write(AMQP_HEADER + OPEN_FRAME)

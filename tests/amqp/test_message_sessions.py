@@ -258,6 +258,18 @@ async def test_a_broker_that_loses_a_session_twice_is_heard_once(wire: Wire) -> 
     assert [each.code for each in await wire.turn()] == [DETACH]
 
 
+async def test_a_link_that_is_closed_again_after_its_session_was_lost_is_closed_once(wire: Wire) -> None:
+    consumer = await granted(wire)
+    consumer.detached(LOST)
+    assert [each.code for each in await wire.turn()] == [DETACH]
+    (pointer,) = wire.server.links
+    wire.server.detach(pointer, BrokerError(Condition.DETACH_FORCED, "Something else."))
+    assert await wire.turn() == []
+    wire.send(0, DETACH, [Uint(0), True])
+    assert await wire.turn() == []
+    assert (await granted(wire)).closed is False
+
+
 async def test_a_drain_that_finds_its_credit_used_up_is_answered_on_a_link_whose_attach_was_held(wire: Wire) -> None:
     wait = attach(wire, None)
     wire.attach_sender(handle=5)  # its answer is written while the other attach is still held

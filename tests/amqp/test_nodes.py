@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from emubus.amqp.limits import Limits
 from emubus.broker.access import Access, SharedKey, sign
 from emubus.broker.encoding import (
     Array,
@@ -102,6 +103,30 @@ async def test_a_presettled_request_is_answered_with_the_response_only(wire: Wir
     frames = await Asker(wire, "$CBS", snd=Ubyte(1)).ask(request(PUT_TOKEN, "token"), settled=True)
     assert [each.code for each in frames] == [TRANSFER]
     assert frames[0].get(4) is True
+
+
+@pytest.mark.parametrize(("address", "operation"), [("$cbs", "put-token"), ("q/$management", "peek")])
+async def test_the_outcome_of_a_request_comes_before_the_response(wire: Wire, address: str, operation: str) -> None:
+    asker = Asker(wire, address)
+    frames = await asker.ask(request({"operation": operation}, {}))
+    assert [each.code for each in frames] == [DISPOSITION, TRANSFER]  # uAMQP takes the other order for a failure
+
+
+@pytest.mark.parametrize("limits", [Limits(replies_max=3), Limits(replies_bytes_max=300)])
+async def test_a_client_that_takes_no_responses_loses_its_link_for_them(limits: Limits) -> None:
+    wire = Wire(limits=limits)
+    wire.open()
+    asker = Asker(wire, "$cbs", credit=0)
+    for _ in range(3):
+        assert [each.code for each in await asker.ask(request(PUT_TOKEN, "token"))] == [DISPOSITION]
+    _, detach = await asker.ask(request(PUT_TOKEN, "token"))
+    condition, text, _ = detach.fields[2].value
+    assert (condition, text) == (
+        "amqp:resource-limit-exceeded",
+        "4 responses of 344 bytes in all wait for credit on the link.",
+    )
+    assert [each.code for each in await asker.ask(request(PUT_TOKEN, "token"))] == [DISPOSITION]
+    wire.lose()
 
 
 async def test_the_reply_to_chooses_among_several_response_links(wire: Wire) -> None:

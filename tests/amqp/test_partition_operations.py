@@ -47,3 +47,11 @@ async def test_deleting_below_a_number_names_the_field_that_is_missing(ask: Aske
     answer = await ask("emubus:delete-messages-before", body)
     assert (answer.status, answer.condition) == (400, "com.microsoft:argument-error")
     assert missing in answer.description
+
+
+async def test_a_peek_may_be_of_one_partition(ask: Asker) -> None:
+    ask.wire.broker.q.put(b"m")
+    body = {"from-sequence-number": Long(1), "message-count": Int(5), "emubus:partition-id": Int(2)}
+    answer = await ask("com.microsoft:peek-message", body)
+    assert (answer.status, answer.body) == (200, {"messages": [{"message": b"m"}]})
+    assert ask.wire.broker.calls == [("peek", "q", 1, 5, None, 2)]

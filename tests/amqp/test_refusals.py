@@ -10,7 +10,7 @@ from emubus.amqp.limits import Limits
 from emubus.broker.encoding import Described, Uint, Ulong
 from emubus.broker.errors import BrokerError, Condition
 
-from .wire import ATTACH, BEGIN, CLOSE, DETACH, END, OPEN, Wire, frame
+from .wire import ATTACH, BEGIN, CLOSE, DETACH, END, OPEN, SOURCE, TARGET, TRANSFER, Wire, frame
 
 
 @pytest.mark.parametrize("sends", [True, False])
@@ -49,6 +49,68 @@ async def test_a_connection_has_a_limit_of_links() -> None:
     assert [each.code for each in wire.read()] == [DETACH]
     assert [each.code for each in wire.attach_receiver(handle=3)] == [ATTACH]
     wire.lose()
+
+
+async def test_a_client_that_leaves_refused_links_half_closed_is_closed() -> None:
+    wire = Wire(limits=Limits(links_max=3))
+    wire.open()
+    for handle in range(3):
+        assert [each.code for each in wire.attach_sender("nothing", handle)] == [ATTACH, DETACH]
+    wire.send(0, DETACH, [Uint(1), True])
+    assert [each.code for each in wire.attach_sender("nothing", 3)] == [ATTACH, DETACH]
+    (close,) = wire.attach_sender("nothing", 4)
+    assert (close.code, close.fields[0].value[0]) == (CLOSE, "amqp:resource-limit-exceeded")
+    wire.lose()
+
+
+async def test_links_that_went_with_their_amqp_session_count_no_more() -> None:
+    wire = Wire(limits=Limits(links_max=2))
+    wire.open()
+    for _ in range(5):
+        wire.begin(1)
+        for handle in range(2):
+            assert [each.code for each in wire.attach_sender("nothing", handle, 1)] == [ATTACH, DETACH]
+        wire.send(1, END, [])
+        assert [each.code for each in wire.read()] == [END]
+    wire.lose()
+
+
+@pytest.mark.parametrize("sends", [True, False])
+async def test_a_node_is_not_made_for_a_client(wire: Wire, sends: bool) -> None:
+    dynamic = [None, None, None, None, True]
+    source = Described(Ulong(SOURCE), ["client"] if sends else dynamic)
+    target = Described(Ulong(TARGET), dynamic if sends else ["client"])
+    wire.send(0, ATTACH, ["link", Uint(0), not sends, None, None, source, target, None, None, Uint(0)])
+    attach, detach = wire.read()
+    assert (attach.code, attach.fields[5:7]) == (ATTACH, [None, None])
+    assert detach.fields[2].value[:2] == [
+        "amqp:not-implemented",
+        "Dynamic nodes (temporary queues and topics) are not supported.",
+    ]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("handle", [0, 1])
+async def test_a_name_that_is_used_again_in_one_write_ends_before_it_begins(
+    wire: Wire, closed: bool, handle: int
+) -> None:
+    wire.attach_receiver(name="again", credit=1)
+    wire.broker.q.put(b"one", b"two")
+    await wire.turn()
+    terminus = [Described(Ulong(SOURCE), ["q"]), Described(Ulong(TARGET), ["client"])]
+    attach = frame(0, ATTACH, ["again", Uint(handle), True, None, None, *terminus])
+    wire.write(frame(0, DETACH, [Uint(0), closed]) + attach)
+    wire.flow(handle, 1)
+    assert [each.code for each in await wire.turn()] == [DETACH, ATTACH, TRANSFER]
+    assert [each.closed for each in wire.broker.q.consumers] == [False]
+
+
+async def test_a_channel_has_one_amqp_session_at_a_time(wire: Wire) -> None:
+    wire.write(frame(0, END, []) + frame(0, BEGIN, [None, Uint(0), Uint(10), Uint(10)]))
+    assert [each.code for each in wire.read()] == [END, BEGIN]
+    wire.send(0, BEGIN, [None, Uint(0), Uint(10), Uint(10)])
+    (close,) = wire.read()
+    assert (close.code, close.fields[0].value[0]) == (CLOSE, "amqp:not-allowed")
 
 
 async def test_a_close_is_answered_and_then_the_socket_closes(wire: Wire) -> None:
@@ -148,6 +210,18 @@ async def test_a_silent_client_hears_an_empty_frame_within_half_of_its_idle_time
         assert 0 in [each.code for each in wire.read()]
     wire.lose()
     assert await wire.turn() == []
+
+
+async def test_nothing_is_written_behind_a_close() -> None:
+    wire = Wire(limits=Limits(heartbeat_interval_s_min=0.001))
+    wire.open(idle_ms=4)
+    wire.server.close(BrokerError(Condition.CONNECTION_FORCED, "Bye."))
+    assert wire.read()[-1].code == CLOSE
+    over = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.03, over.set_result, None)
+    await over
+    assert wire.read() == []
+    wire.lose()
 
 
 async def test_a_thousand_links_on_a_hundred_sessions_all_work_and_all_end(wire: Wire) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from emubus.amqp.fastpath import KEEPING_BYTES
 from emubus.amqp.limits import Limits
 from emubus.broker.encoding import Ubyte, Uint, Ulong, encode
 from emubus.broker.errors import BrokerError, Condition
@@ -19,6 +20,7 @@ from .wire import (
     REJECTED,
     SOURCE,
     TARGET,
+    TRANSFER,
     Wire,
     accepted,
     frame,
@@ -216,7 +218,7 @@ async def test_too_much_that_waits_for_its_outcome_stops_the_reading_until_half_
     waiting[2](None)
     await wire.turn()
     assert wire.socket.reading
-    assert wire.server.pending_bytes == 30_000
+    assert wire.server.pending_bytes == 30_000 + KEEPING_BYTES
     wire.lose()
     assert wire.server.pending_bytes == 0
 
@@ -230,6 +232,40 @@ async def test_unfinished_deliveries_have_a_limit_too() -> None:
         fields = [Uint(handle), Uint(handle), b"t", Uint(0), False, True]
         wire.write(frame(0, 0x14, fields, bytes(40_000)))
     assert [each.code for each in wire.read()] == [0x18]
+    wire.lose()
+
+
+async def test_many_small_messages_beyond_the_credit_stop_the_reading_too() -> None:
+    wire = Wire(limits=Limits(pending_bytes_max=100 * KEEPING_BYTES, link_credit=2))
+    wire.open()
+    wire.broker.q.waiting = []
+    wire.attach_sender()
+    wire.write(b"".join(wire.transfer(b"") for _ in range(101)))
+    await wire.turn()
+    assert not wire.socket.reading
+    wire.broker.q.answer_all()
+    await wire.turn()
+    assert wire.socket.reading
+    assert wire.server.pending_bytes == 0
+    wire.lose()
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+async def test_aborted_deliveries_give_their_credit_back(frames: int) -> None:
+    wire = Wire(limits=Limits(link_credit=4))
+    wire.open()
+    wire.attach_sender()
+    for number in range(3):
+        if frames == 2:
+            wire.write(wire.transfer(b"half", more=True))
+        fields = [Uint(0), Uint(number), number.to_bytes(4, "big"), Uint(0), None, False, None, None, None, True]
+        wire.send(0, TRANSFER, fields)
+        wire._delivery_ids[0] = number + 1
+    (flow,) = await wire.turn()
+    assert (flow.code, flow.get(5), flow.get(6)) == (FLOW, 3, 4)
+    assert (wire.broker.q.sent, wire.server.pending_bytes, wire.server.partial_bytes) == ([], 0, 0)
+    wire.write(wire.transfer(b"whole"))
+    assert wire.broker.q.sent == [(b"whole", False)]
     wire.lose()
 
 
@@ -254,8 +290,10 @@ async def test_an_outcome_that_comes_after_the_link_is_gone_is_dropped(wire: Wir
 
 async def test_a_message_on_a_refused_link_is_dropped(wire: Wire) -> None:
     wire.attach_sender("nothing")
-    wire.write(wire.transfer(b"message"))
-    await wire.turn()
+    wire.write(wire.transfer(b"message") + wire.transfer(b"settled", settled=True))
+    (answer,) = await wire.turn()  # settled without an outcome would be no answer
+    assert (answer.get(1), answer.get(3), answer.get(4).descriptor) == (0, True, 0x25)
+    assert answer.get(4).value[0].value[:2] == ["amqp:link:detach-forced", "The link is closed."]
     assert wire.broker.q.sent == []
 
 

@@ -290,6 +290,10 @@ async def test_a_settlement_that_the_client_has_settled_is_done_and_not_answered
     receiving.dispose(within(accepted), 0, 1, settled=True)
     assert await receiving.turn() == []
     assert [each[3] for each in receiving.broker.transactions.work] == [token(1), token(2)]
+    assert receiving.broker.transactions.let_go == [token(1), token(2)]  # a rollback gives them to others
+    receiving.dispose(within(accepted), 2)
+    assert [each.get(4).descriptor for each in receiving.read()] == [TRANSACTIONAL]
+    assert receiving.broker.transactions.let_go == [token(1), token(2)]
 
 
 async def test_a_range_is_confirmed_one_by_one_or_as_a_range(receiving: Wire) -> None:
@@ -334,7 +338,19 @@ async def test_behind_a_coordinator_the_first_entity_is_the_one_that_others_are_
     assert refused(wire.attach_receiver("other", handle=3))
     assert refused(wire.attach_receiver("other", handle=4, filter={Symbol("com.microsoft:session-filter"): None}))
     declare(wire)
-    assert wire.broker.transactions.declared[ID][1] is wire.broker.q
+    assert wire.broker.transactions.declared[ID][1]() is wire.broker.q
+
+
+async def test_a_transaction_that_is_declared_before_any_entity_link_finds_its_first_entity_later(
+    two_queues: Wire,
+) -> None:
+    coordinate(two_queues)
+    declare(two_queues)
+    via = two_queues.broker.transactions.declared[ID][1]
+    assert via() is None
+    two_queues.attach_receiver("other", handle=0)
+    two_queues.attach_sender("q", handle=1)
+    assert via() is two_queues.broker.queues["other"]
 
 
 async def test_subscriptions_of_one_topic_are_one_top_level_entity(two_queues: Wire) -> None:
@@ -353,7 +369,7 @@ async def test_a_coordinator_behind_an_entity_link_or_on_a_session_of_its_own_bi
     assert not refused(wire.attach_receiver("q", handle=1))
     assert not refused(wire.attach_receiver("other", handle=2))
     declare(wire)
-    assert wire.broker.transactions.declared[ID][1] is None
+    assert wire.broker.transactions.declared[ID][1]() is None
 
 
 async def test_a_new_amqp_session_on_the_same_channel_begins_anew(two_queues: Wire) -> None:
@@ -423,7 +439,7 @@ async def test_it_takes_the_right_to_send_to_both(scope: str) -> None:
     wire = Wire(access=Access((SharedKey("k", "v", scope=scope),), verify=True))
     wire.broker.queues["other"] = FakeQueue()
     wire.open()
-    wire.server.claims.append(wire.access.claim_of_key("k", "v"))
+    wire.server.claims.show_key("k", "v")
     _, detach = attach_through(wire)
     assert detach.get(2).value[0] == "amqp:unauthorized-access"
     wire.lose()

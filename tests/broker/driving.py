@@ -37,6 +37,7 @@ class Place:
     partitioned: bool = True
     size_bytes_max: int = 1 << 30
     fan_out: None = None
+    total: None = None
     announced: list[SubQueue] = field(default_factory=list[SubQueue])
     sessions_announced: int = 0
     outbox_announced: int = 0

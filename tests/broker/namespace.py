@@ -23,9 +23,13 @@ WAIT_S = 5.0
 
 
 def open_broker(
-    *queues: QueueDescription, folder: Path | None = None, clock: Clock | None = None, failpoint: object = no_failpoint
+    *queues: QueueDescription,
+    folder: Path | None = None,
+    clock: Clock | None = None,
+    failpoint: object = no_failpoint,
+    wrap: Callable[[Store], Store] = lambda store: store,
 ) -> Broker:
-    """A started broker of 16 stores; in memory without a `folder`."""
+    """A started broker of 16 stores, each as `wrap` returns it; in memory without a `folder`."""
     durability = Durability.NONE if folder is None else Durability.PROCESS
 
     def store(name: str, tables: Sequence[str]) -> Store:
@@ -33,7 +37,7 @@ def open_broker(
         return open_store(None if folder is None else folder / name, tables, durability, hook)
 
     catalog = Catalog(store("namespace", CATALOG_TABLES))
-    stores = [store(f"store-{index:02}", TABLES) for index in range(16)]
+    stores = [wrap(store(f"store-{index:02}", TABLES)) for index in range(16)]
     broker = Broker(catalog, stores, clock or Clock(), limits_for(Profile.STANDARD))
     broker.start(Topology(queues=queues))
     return broker

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+from proton import timestamp
+
+from emubus.broker.broker import Broker
 from emubus.broker.check import check_data_folder
+from emubus.broker.clock import Clock
 from emubus.broker.description import QueueDescription
-from emubus.broker.outcomes import Complete
-from emubus.broker.records import MESSAGES, SESSION_MESSAGES, STATE, TABLES
+from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
+from emubus.broker.records import DUE, MESSAGES, SESSION_MESSAGES, STATE, TABLES
 from emubus.storage import Durability, open_store
 
 from .driving import encoded
 from .namespace import Receiver, open_broker, send
+from .tearing import Lossy
 
 QUEUES = (
     QueueDescription("plain", default_ttl_ms=60_000),
@@ -82,3 +90,90 @@ async def test_rows_of_sessions_that_point_nowhere_are_named(tmp_path: Path) -> 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (problem,) = check_data_folder(tmp_path).problems
     assert "is not a data folder of emubus" in problem
+
+
+# ---- stores that keep a part of a batch
+
+
+Arm = Callable[[], None]  # from here on writes are lost
+Work = Callable[[Broker, Arm], Awaitable[object]]
+LATER = {"x-opt-scheduled-enqueue-time": timestamp(1_800_000_009_000)}
+
+
+def sending(address: str, *, times: int = 1, **fields: Any) -> Work:
+    """The last of so many messages that are sent."""
+
+    async def work(broker: Broker, arm: Arm) -> None:
+        for left in reversed(range(times)):
+            if not left:
+                arm()
+            await send(broker, address, encoded("x", **fields))
+
+    return work
+
+
+def settling(outcome: Outcome) -> Work:
+    """A settlement of the one message."""
+
+    async def work(broker: Broker, arm: Arm) -> None:
+        await send(broker, "plain", encoded("x"))
+        receiver = Receiver(broker, "plain")
+        (delivery,) = await receiver.receive(1)
+        arm()
+        assert await receiver.settle(delivery, outcome) is None
+
+    return work
+
+
+WORK: dict[str, tuple[Work, int]] = {  # with the number of writes in the batch
+    "a message that expires": (sending("plain"), 3),
+    "a message of a session": (sending("s", group_id="a"), 5),
+    "another message of a session": (sending("s", times=2, group_id="a"), 3),
+    "a message for later": (sending("plain", annotations=LATER), 3),
+    "a message to be forwarded": (sending("f"), 2),
+    "complete": (settling(Complete()), 3),
+    "abandon with more properties": (settling(Abandon({"more": "x"})), 2),
+    "defer": (settling(Defer()), 4),
+    "dead-letter": (settling(DeadLetter("why")), 4),
+}
+LOSSES = [
+    (name, lost)
+    for name, (_, count) in WORK.items()
+    for lost in (*((each,) for each in range(count)), tuple(range(count // 2)), tuple(range(count // 2, count)))
+]
+
+
+async def run(folder: Path, work: Work, lossy: Lossy, lost: tuple[int, ...]) -> None:
+    """Do the work with a store of which these writes are lost."""
+    queues = (*QUEUES, QueueDescription("f", forward_to="plain"))
+    clock = Clock(start_at=1_800_000_000_000, frozen=True)
+    broker = open_broker(*queues, folder=folder, clock=clock, wrap=lossy.around)
+    await broker.forwarder.stop()  # what is to be forwarded stays where it is
+    await work(broker, lambda: lossy.lose(lost))
+    await broker.stop()
+
+
+@pytest.mark.parametrize(("name", "lost"), LOSSES)
+async def test_a_batch_that_was_not_stored_whole_is_noticed(tmp_path: Path, name: str, lost: tuple[int, ...]) -> None:
+    """Each write in turn is lost, and each half of all."""
+    work, count = WORK[name]
+    lossy = Lossy()
+    await run(tmp_path, work, lossy, lost)
+    assert lossy.writes == count
+    assert not check_data_folder(tmp_path).sound
+
+
+@pytest.mark.parametrize("name", WORK)
+async def test_a_batch_that_was_stored_whole_is_sound(tmp_path: Path, name: str) -> None:
+    await run(tmp_path, WORK[name][0], Lossy(), ())
+    assert check_data_folder(tmp_path).problems == []
+
+
+async def test_a_message_id_that_would_be_remembered_for_ever_is_noticed(tmp_path: Path) -> None:
+    broker = open_broker(QueueDescription("d", requires_duplicate_detection=True), folder=tmp_path)
+    await send(broker, "d", encoded(id="1"))
+    await broker.stop()
+    damage(tmp_path, DUE)
+    assert [problem.partition(": ")[2] for problem in check_data_folder(tmp_path).problems] == [
+        "1 remembered message ids would never be forgotten"
+    ]

@@ -350,3 +350,16 @@ def test_counters_follow_every_move(driver: Driver) -> None:
     assert driver.partition is not None
     counts = {home.name: count for home, count in zip(Home, driver.partition.counters.messages, strict=True) if count}
     assert counts == {"ACTIVE": 1, "DEFERRED": 1, "DEAD_LETTER": 1}
+
+
+def test_a_deferred_message_that_is_asked_for_twice_is_given_once(driver: Driver) -> None:
+    driver.send(encoded("a"))
+    (delivery,) = driver.take()
+    driver.settle(delivery.token, Defer())
+    numbers = [delivery.sequence_number] * 2
+    (again,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
+    driver.check()
+    assert driver.settle(again.token, Defer()) is None
+    (gone,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.RECEIVE_AND_DELETE, None)
+    assert gone.sequence_number == delivery.sequence_number
+    driver.check()

@@ -11,7 +11,7 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outage import Outage, OutageKind
 from emubus.broker.outcomes import DeadLetter, Defer
 
-from .driving import encoded
+from .driving import encoded, read
 from .namespace import Receiver, open_broker, send
 from .test_arrivals import bodies, later
 
@@ -114,4 +114,29 @@ async def test_a_topic_itself_has_no_extents() -> None:
     broker.administration.create(TopicDescription("t"))
     with pytest.raises(BrokerError, match="Nothing can be received from the topic 't' itself"):
         await broker.extents("t")
+    await broker.stop()
+
+
+async def test_looking_at_one_partition_does_not_go_on_to_the_next() -> None:
+    broker = open_broker(QueueDescription("q", enable_partitioning=True))
+    for number in range(32):
+        await send(broker, "q", encoded(str(number)))
+    page = await broker.peek("q", ID_3 + 2, 100, 1 << 20, partition_id=3)
+    assert [read(payload).annotations["x-opt-sequence-number"] for payload in page] == [ID_3 + 2]
+    assert await broker.peek("q", ID_3 + 3, 100, 1 << 20, partition_id=3) == []
+    with pytest.raises(BrokerError, match="'q' has no partition 16: it has 16, counted from 0"):
+        await broker.peek("q", 0, 100, 1 << 20, partition_id=16)
+    await broker.stop()
+
+
+async def test_looking_at_one_partition_fails_while_its_store_is_out() -> None:
+    broker = open_broker(QueueDescription("q", enable_partitioning=True))
+    for number in range(16):
+        await send(broker, "q", encoded(str(number)))
+    broker.begin_outage(3, Outage(OutageKind.DOWN))
+    with pytest.raises(BrokerError) as refused:
+        await broker.peek("q", ID_3, 100, 1 << 20, partition_id=3)
+    assert refused.value.condition is Condition.SERVER_BUSY
+    broker.end_outage(3)
+    assert len(await broker.peek("q", ID_3, 100, 1 << 20, partition_id=3)) == 1
     await broker.stop()

@@ -14,8 +14,8 @@ from emubus.broker.description import QueueDescription, SubscriptionDescription,
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Complete
 
-from .driving import decoded, encoded
-from .namespace import WAIT_S, Receiver, open_broker, send
+from .driving import decoded, encoded, read
+from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send
 
 OWNER = object()
 
@@ -68,6 +68,35 @@ async def test_a_rollback_leaves_no_trace(clock: Clock) -> None:
     assert await discharge(broker, transaction_id, fail=True) is None
     assert await receiver.drain() == []
     assert await receiver.settle(old, Complete()) is None  # still locked by its receiver
+    await broker.stop()
+
+
+@pytest.mark.parametrize("ending", ["rollback", "failure", "owner", "time", "refused commit"])
+async def test_a_rollback_gives_others_what_its_receiver_has_let_go_of(clock: Clock, ending: str) -> None:
+    broker = open_broker(QueueDescription("q", lock_duration_ms=300_000), QueueDescription("other"), clock=clock)
+    await send(broker, "q", encoded("kept"))
+    await send(broker, "q", encoded("let go"))
+    receiver = Receiver(broker, "q")
+    kept, let_go = await receiver.receive(2)
+    transaction_id = broker.transactions.declare(OWNER)
+    broker.transactional_settle(transaction_id, "q", kept.token, Complete())
+    broker.transactional_settle(transaction_id, "q", let_go.token, Complete(), settled=True)
+    if ending == "failure":
+        with pytest.raises(BrokerError, match="cannot span"):
+            work(broker, transaction_id, "other", encoded("elsewhere"))
+    if ending == "owner":
+        broker.transactions.leave(OWNER)
+    elif ending == "time":
+        clock.advance(120_000)
+    elif ending == "refused commit":
+        assert await receiver.settle(kept, Complete()) is None
+        assert await discharge(broker, transaction_id) is not None
+    else:
+        await discharge(broker, transaction_id, fail=ending == "rollback")
+    again = await receiver.receive(1)
+    (message,) = decoded(again)
+    assert (bytes(message.body).decode(), message.delivery_count) == ("let go", 1)
+    assert await receiver.drain() == []
     await broker.stop()
 
 
@@ -187,10 +216,24 @@ async def test_a_transaction_through_one_entity_reaches_another(clock: Clock) ->
     broker = open_broker(QueueDescription("via"), QueueDescription("target"), clock=clock)
     await send(broker, "via", encoded("in"))
     (delivery,) = await Receiver(broker, "via").receive(1)
-    transaction_id = broker.transactions.declare(OWNER, broker.entity("via"))
+    transaction_id = broker.transactions.declare(OWNER, lambda: broker.entity("via"))
     broker.transactional_settle(transaction_id, "via", delivery.token, Complete())
     work(broker, transaction_id, "target", encoded("out"))
     assert await Receiver(broker, "target").drain() == []
+    assert await discharge(broker, transaction_id) is None
+    assert bodies(await Receiver(broker, "target").receive(1)) == ["out"]
+    await broker.stop()
+
+
+async def test_the_way_to_other_entities_may_be_known_only_after_the_declaration(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("via"), QueueDescription("target"), clock=clock)
+    await send(broker, "via", encoded("in"))
+    found: list[Any] = [None]
+    transaction_id = broker.transactions.declare(OWNER, lambda: found[0])
+    found[0] = broker.entity("via")
+    (delivery,) = await Receiver(broker, "via").receive(1)
+    broker.transactional_settle(transaction_id, "via", delivery.token, Complete(), settled=True)
+    work(broker, transaction_id, "target", encoded("out"))
     assert await discharge(broker, transaction_id) is None
     assert bodies(await Receiver(broker, "target").receive(1)) == ["out"]
     await broker.stop()
@@ -230,4 +273,65 @@ async def test_a_transaction_holds_at_most_a_hundred_messages(clock: Clock) -> N
     with pytest.raises(BrokerError) as refused:
         work(broker, transaction_id, "q", encoded("x"))
     assert refused.value.condition is Condition.RESOURCE_LIMIT_EXCEEDED
+    await broker.stop()
+
+
+async def test_a_transfer_through_an_entity_outside_the_transaction_is_refused(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("a"), QueueDescription("via"), QueueDescription("to"), clock=clock)
+    via = broker.entity("via")
+    assert via is not None
+    transaction_id = broker.transactions.declare(OWNER)
+    work(broker, transaction_id, "a", encoded("x"))
+    answers: list[BrokerError | None] = []
+    broker.transactions.transfer(transaction_id, via, encoded("y"), "to", answers.append)
+    assert [answer.condition for answer in answers if answer is not None] == [Condition.NOT_ALLOWED]
+    error = await discharge(broker, transaction_id)
+    assert error is not None
+    assert error.condition is Condition.TRANSACTION_ROLLBACK
+    await broker.stop()
+
+
+async def test_transfers_of_a_transaction_leave_through_one_entity(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("a"), QueueDescription("b"), QueueDescription("to"), clock=clock)
+    transaction_id = broker.transactions.declare(OWNER)
+    answers: list[BrokerError | None] = []
+    for name in ("a", "b"):
+        via = broker.entity(name)
+        assert via is not None
+        broker.transactions.transfer(transaction_id, via, encoded(name), "to", answers.append)
+    assert answers[0] is None
+    assert answers[1] is not None
+    assert "cannot span multiple top-level entities" in answers[1].description
+    await broker.stop()
+
+
+async def test_sent_and_scheduled_messages_of_a_transaction_are_duplicates_of_each_other(clock: Clock) -> None:
+    from proton import timestamp
+
+    broker = open_broker(QueueDescription("q", requires_duplicate_detection=True), clock=clock)
+    at = {"x-opt-scheduled-enqueue-time": timestamp(clock.now_ms() + 1_000)}
+    transaction_id = broker.transactions.declare(OWNER)
+    work(broker, transaction_id, "q", encoded("sent", id="1"))
+    for body in ("scheduled", "again"):
+        await broker.transactional_schedule(transaction_id, "q", [encoded(body, id="2", annotations=at)])
+    await broker.transactional_schedule(transaction_id, "q", [encoded("third", id="1", annotations=at)])
+    assert await discharge(broker, transaction_id) is None
+    found = await broker.peek("q", 0, 10, 1 << 20)
+    messages = [read(payload) for payload in found]
+    assert [bytes(message.body).decode() for message in messages] == ["scheduled", "sent"]
+    await broker.stop()
+
+
+async def test_a_transaction_on_an_entity_that_was_deleted_is_rolled_back(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    transaction_id = broker.transactions.declare(OWNER)
+    work(broker, transaction_id, "q", encoded("x"))
+    entity = broker.entity("q")
+    assert entity is not None
+    broker.administration.delete("q")
+    await loop_turns(20)
+    error = await discharge(broker, transaction_id)
+    assert error is not None
+    assert error.condition is Condition.TRANSACTION_ROLLBACK
+    assert sum(entity.partitions[0].worker.counters(entity.queue_id).messages) == 0
     await broker.stop()

@@ -582,3 +582,14 @@ def _plain(node: Node) -> object:
     if isinstance(node.value, dict):
         return {name: _plain(each) for name, each in node.value.items()}
     return [_plain(each) for each in node.value] if isinstance(node.value, list) else node.value
+
+
+def test_half_a_surrogate_pair_is_refused_with_its_place() -> None:
+    text = '{\n  "UserConfig": {"Namespaces": [\n    {"Name": "sbemulatorns", "Topics": [{"Name": "t\\ud83d"}]}]}}'
+    with pytest.raises(ConfigFileError) as refused:
+        parse_config(text, LIMITS[Profile.RELAXED])
+    assert str(refused.value) == (
+        "Config.json:3:50: is not JSON: half of a surrogate pair (\\ud800 to \\udfff) is no character"
+    )
+    whole = parse_config(text.replace("\\ud83d", "\\ud83d\\ude80"), LIMITS[Profile.RELAXED])
+    assert whole.topology.topics[0].name == "t🚀"

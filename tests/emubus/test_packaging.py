@@ -9,27 +9,46 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("amqp", "broker", "broker/http", "storage", "spark_connector")
+from ..building import ROOT
+from ..wheel import build_wheel
+
+PACKAGES = (
+    "amqp",
+    "broker",
+    "broker/http",
+    "broker/http/atom",
+    "broker/http/control",
+    "broker/http/page",
+    "storage",
+    "spark_connector",
+    "spark_connector/codec",
+    "spark_connector/pipelines",
+    "spark_connector/sink",
+    "spark_connector/source",
+    "spark_connector/wire",
+)
+# What the connector needs on a Spark worker; everything else that the project depends on is the broker's.
+BROKERS_OWN = (
+    "aiohttp",
+    "defusedxml",
+    "jinja2",
+    "lark",
+    "lmdb",
+    "prometheus_client",
+    "sortedcontainers",
+    "structlog",
+    "trustme",
+    "uvloop",
+)
 
 
 @pytest.fixture(scope="module")
-def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names of the files in a wheel built from a clean copy, so that no stale build folder leaks into it."""
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
-    )
-    for name in listed.stdout.decode().splitlines():
-        path = ROOT / name
-        if path.is_file() and not path.is_symlink() and not name.startswith("tests/"):
-            target = source / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
-    command = [sys.executable, "-P", "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", str(folder)]
-    subprocess.run([*command, str(source)], check=True, capture_output=True, timeout=100)
-    (wheel,) = folder.glob("emubus-*.whl")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def wheel_names(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
 
@@ -37,17 +56,53 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_wheel_holds_every_module_of(package: str, wheel_names: set[str]) -> None:
     here = {f"emubus/{package}/{path.name}" for path in (ROOT / package).glob("*.py")}
+    assert here
     assert here <= wheel_names
 
 
-def test_the_wheel_has_no_other_top_level_than_emubus(wheel_names: set[str]) -> None:
+def test_the_wheel_has_no_other_top_level_than_emubus_and_what_spark_looks_for(wheel_names: set[str]) -> None:
     tops = {name.split("/")[0] for name in wheel_names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"emubus"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"emubus", "pyspark_servicebus"}
+    assert {name for name in wheel_names if name.startswith("pyspark_")} == {"pyspark_servicebus/__init__.py"}
+
+
+def test_the_wheel_holds_what_the_page_is_made_of(wheel_names: set[str]) -> None:
+    page = ROOT / "broker" / "http" / "page"
+    made_of = [*page.glob("assets/*"), *page.glob("templates/*.html")]
+    assert made_of
+    assert {f"emubus/{path.relative_to(ROOT)}" for path in made_of} <= wheel_names
 
 
 def test_the_wheel_is_typed_and_licensed(wheel_names: set[str]) -> None:
     assert "emubus/py.typed" in wheel_names
     assert any(name.endswith("licenses/LICENSE") for name in wheel_names)
+
+
+def test_the_connector_is_imported_from_the_wheel_without_anything_of_the_broker(wheel: Path) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(wheel)!r})\n"
+        f"for name in {BROKERS_OWN!r}: sys.modules[name] = None\n"
+        "import emubus.spark_connector, pyspark_servicebus\n"
+        "from emubus.spark_connector.source import batch, stream\n"
+        "from emubus.spark_connector.sink import writer\n"
+        "folders = {name.split('.')[1] for name in sys.modules if name.startswith('emubus.')}\n"
+        "print(emubus.spark_connector.__file__, pyspark_servicebus.DefaultSource.name(), folders)"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == (
+        f"{wheel}/emubus/spark_connector/__init__.py servicebus {{'spark_connector'}}\n",
+        "",
+    )
+
+
+def test_the_package_that_spark_looks_for_is_imported_without_spark() -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "import emubus.spark_connector, emubus.spark_connector.autoregister as package\n"
+        "print(hasattr(package, 'DefaultSource'))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_the_editable_install_finds_every_package_from_anywhere(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ SubQueue = Literal["dead-letter", "transfer-dead-letter"]
 
 REQUEST_SECONDS_MAX = 25.0
 ARRIVAL_WAIT_MS = 5_000  # how long a message that was sent may take to arrive
+RECONNECT_WAIT_MS = 15_000  # the same where the SDK has a link or connection to open anew first
 EMPTY_WAIT_MS = 300  # how long a receiver waits where nothing is expected
 FIRST_EMPTY_WAIT_MS = 1_000  # the same in its first receive call: for some SDKs the time includes opening the link
 ACCEPT_WAIT_MS = 10_000  # how long a message session that is free may take to be given
@@ -325,6 +326,11 @@ class Sdk:
     def remove_rule(self, topic: str, subscription: str, name: str) -> None:
         """Remove a rule from a subscription."""
         self._request("rule_remove", entity=topic, subscription=subscription, name=name)
+
+    def delete_messages(self, entity: str, count_max: int, before_ms: int, sub_queue: SubQueue | None = None) -> int:
+        """Delete the oldest messages that were enqueued before an instant (Unix ms); returns how many it were."""
+        options = {"entity": entity, "sub_queue": sub_queue, "max": count_max, "before_ms": before_ms}
+        return int(self._request("delete_messages", **options)["count"])
 
     def begin_transaction(self, via: str | Receiver) -> str:
         """Begin a transaction with the sender of an entity, or with a receiver; returns its id."""

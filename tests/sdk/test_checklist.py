@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -12,26 +12,11 @@ from .client import FIRST_EMPTY_WAIT_MS, Sdk
 from .conftest import MakeQueue
 from .driver import DriverProcess
 from .features import CLIENTS_WITH, Feature, only_clients, partitioned_only
-from .prepare import CLIENTS
 
 pytestmark = pytest.mark.sdk
 
 LOCK_MS = 30_000
 MANY = 10
-
-
-@pytest.fixture
-def start(server: EmubusServer) -> Iterator[Callable[[str], DriverProcess]]:
-    """Starts further processes of a client; those that a test leaves are ended."""
-    started: list[DriverProcess] = []
-
-    def start(name: str) -> DriverProcess:
-        started.append(DriverProcess(CLIENTS[name], server.connection_string))
-        return started[-1]
-
-    yield start
-    for driver in started:
-        driver.close()
 
 
 @partitioned_only

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from .client import FIRST_EMPTY_WAIT_MS, Sdk
 from .driver import SdkError
+from .features import only_clients, partitioned_only
 
 pytestmark = pytest.mark.sdk
 
-AT_ONCE_S = 5.0
+AT_ONCE_S = 5.0  # with what it takes to connect
+REFUSAL_SECONDS_MAX = 2.0
 MISSING = "there-is-no-such-queue"
 
 
@@ -25,6 +29,22 @@ def test_receiving_from_a_missing_queue_fails_at_once(sdk: Sdk) -> None:
         sdk.receiver(MISSING).receive(1, FIRST_EMPTY_WAIT_MS, timeout_s=AT_ONCE_S)
     assert refused.value.kind == "not-found"
     assert MISSING in refused.value.message
+
+
+@only_clients("javascript", "java")  # they take it for a reason to try again unless the sentence is the service's
+@partitioned_only
+def test_a_connected_client_hears_within_two_seconds_that_there_is_no_such_queue(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, {"body": "x"})
+    began = time.monotonic()
+    with pytest.raises(SdkError) as sending:
+        sdk.send(MISSING, {"body": "x"})
+    sent = time.monotonic()
+    with pytest.raises(SdkError) as receiving:
+        sdk.receiver(MISSING).receive()
+    received = time.monotonic()
+    assert [error.value.kind for error in (sending, receiving)] == ["not-found", "not-found"]
+    assert sent - began < REFUSAL_SECONDS_MAX
+    assert received - sent < REFUSAL_SECONDS_MAX
 
 
 def test_a_message_above_the_size_limit_is_refused(sdk: Sdk, queue: str) -> None:

@@ -22,7 +22,7 @@ def test_a_lock_holds_for_the_lock_duration_of_the_queue(sdk: Sdk, make_queue: M
     assert (message.enqueued_at_ms, message.locked_until_ms) == (server.clock.now_ms(), server.clock.now_ms() + LOCK_MS)
 
 
-def test_renewing_a_lock_extends_it_from_now(sdk: Sdk, make_queue: MakeQueue, server: EmubusServer) -> None:
+def test_p24_renewing_a_lock_extends_it_from_now(sdk: Sdk, make_queue: MakeQueue, server: EmubusServer) -> None:
     queue = make_queue(lock_duration_ms=LOCK_MS)
     sdk.send(queue, {"body": "x"})
     receiver = sdk.receiver(queue)
@@ -64,7 +64,7 @@ def test_an_expired_lock_cannot_be_renewed(sdk: Sdk, make_queue: MakeQueue, serv
     assert lost.value.kind == "lock-lost"
 
 
-def test_a_message_held_by_one_receiver_is_not_given_to_another(sdk: Sdk, queue: str) -> None:
+def test_p20_a_message_held_by_one_receiver_is_not_given_to_another(sdk: Sdk, queue: str) -> None:
     sdk.send(queue, {"body": "x"})
     first, second = sdk.receiver(queue), sdk.receiver(queue)
     message = first.receive_one()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -10,14 +12,17 @@ from emubus.broker.outage import OutageKind
 from emubus.testing import EmubusServer
 
 from .client import EMPTY_WAIT_MS, FIRST_EMPTY_WAIT_MS, Sdk
-from .conftest import MakeQueue
+from .conftest import MakeQueue, MakeSubscription, MakeTopic
 from .driver import SdkError
-from .features import RETRIES_SETTLEMENTS, clients_without, partitioned_only
+from .features import RETRIES_SETTLEMENTS, clients_with, clients_without, partitioned_only
 
 pytestmark = [pytest.mark.sdk, partitioned_only]
 
 DOWN = (2, 7, 11)
+ALL = tuple(range(16))
 LOCK_MS = 60_000
+OUTAGE_MS = 5_000
+SLOW_MS = 1_500
 KEYS = tuple(f"key {number}" for number in range(24))
 
 
@@ -27,11 +32,18 @@ class Outages:
     def __init__(self, server: EmubusServer) -> None:
         self._server = server
 
-    def begin(self, kind: OutageKind = OutageKind.DOWN) -> None:
-        self._server.begin_outage(DOWN, kind)
+    def begin(
+        self,
+        kind: OutageKind = OutageKind.DOWN,
+        stores: Sequence[int] = DOWN,
+        *,
+        delay_ms: int = 0,
+        duration_ms: int | None = None,
+    ) -> None:
+        self._server.begin_outage(stores, kind, delay_ms=delay_ms, duration_ms=duration_ms)
 
     def end(self) -> None:
-        self._server.end_outage(DOWN)
+        self._server.end_outage(ALL)
 
 
 @pytest.fixture
@@ -55,6 +67,24 @@ def affected(partitions: dict[str, int]) -> tuple[list[str], list[str]]:
     assert down
     assert len(up) > 1
     return down, up
+
+
+def refused_to_send(sdk: Sdk, queue: str) -> str:
+    """The kind of error that sending ends with."""
+    with pytest.raises(SdkError) as refused:
+        sdk.send(queue, {"body": "refused"})
+    return refused.value.kind
+
+
+def test_p07_a_store_that_is_down_takes_exactly_its_partition_with_it(sdk: Sdk, queue: str, outages: Outages) -> None:
+    sdk.send(queue, *[{"body": f"{number}"} for number in range(2 * len(ALL))])
+    outages.begin(stores=[5])
+    receiver = sdk.receiver(queue, "receive-and-delete")
+    received = receiver.receive_all(2 * len(ALL) - 2)
+    assert Counter(message.partition for message in received) == {number: 2 for number in ALL if number != 5}
+    assert receiver.receive(1, FIRST_EMPTY_WAIT_MS) == []
+    outages.end()
+    assert [message.partition for message in receiver.receive_all(2)] == [5, 5]
 
 
 @pytest.mark.parametrize("kind", [OutageKind.DOWN, OutageKind.FAILING])
@@ -156,3 +186,62 @@ def test_p14_what_could_not_be_settled_is_received_again(
     assert (again.sequence_number, again.delivery_count) == (message.sequence_number, 1)
     receiver.complete(again)
     assert receiver.peek_until(lambda messages: messages == []) == []
+
+
+@clients_with("rules")
+def test_p17_a_rule_is_changed_on_all_partitions_or_not_at_all(
+    sdk: Sdk, make_topic: MakeTopic, make_subscription: MakeSubscription, outages: Outages
+) -> None:
+    topic = make_topic()
+    make_subscription(topic)
+    outages.begin(stores=[5])
+    with pytest.raises(SdkError) as added:
+        sdk.add_rule(topic, "all", "red", {"sql": "colour = 'red'"})
+    with pytest.raises(SdkError) as removed:
+        sdk.remove_rule(topic, "all", "$Default")
+    assert [error.value.kind for error in (added, removed)] == ["busy", "busy"]
+    assert list(sdk.rules(topic, "all")) == ["$Default"]
+    outages.end()
+    sdk.send(topic, *[{"body": f"{number}"} for number in range(len(ALL))])
+    assert len(sdk.receiver(topic, subscription="all").peek_all(page=32)) == len(ALL)
+    sdk.add_rule(topic, "all", "red", {"sql": "colour = 'red'"})
+    sdk.remove_rule(topic, "all", "$Default")
+    assert list(sdk.rules(topic, "all")) == ["red"]
+
+
+@pytest.mark.parametrize("kind", [OutageKind.DOWN, OutageKind.FAILING, OutageKind.FULL])
+def test_p18_while_all_stores_are_out_a_client_is_told_to_try_again(
+    sdk: Sdk, queue: str, outages: Outages, kind: OutageKind
+) -> None:
+    sdk.send(queue, {"body": "before"})
+    outages.begin(kind, ALL)
+    assert refused_to_send(sdk, queue) == "busy"
+    outages.end()
+    sdk.send(queue, {"body": "after"})
+    assert sorted(message.body or "" for message in sdk.receiver(queue).peek_all()) == ["after", "before"]
+
+
+def test_p18_an_outage_can_end_by_itself(sdk: Sdk, queue: str, outages: Outages, server: EmubusServer) -> None:
+    outages.begin(OutageKind.DOWN, ALL, duration_ms=OUTAGE_MS)
+    assert refused_to_send(sdk, queue) == "busy"
+    server.advance(OUTAGE_MS)
+    sdk.send(queue, {"body": "after"})
+    assert [message.body for message in sdk.receiver(queue).peek_all()] == ["after"]
+
+
+def test_p18_a_slow_store_takes_its_time_and_loses_nothing(
+    sdk: Sdk, queue: str, outages: Outages, server: EmubusServer
+) -> None:
+    sdk.send(queue, {"body": "before"})
+    outages.begin(OutageKind.SLOW, ALL, delay_ms=SLOW_MS)
+    server.call(server.clock.thaw)
+    try:
+        began = time.monotonic()
+        sdk.send(queue, {"body": "slow"})
+        took_ms = (time.monotonic() - began) * 1000
+    finally:
+        server.call(server.clock.freeze)
+    outages.end()
+    assert took_ms >= SLOW_MS
+    received = sdk.receiver(queue, "receive-and-delete").receive_all(2)
+    assert sorted(message.body or "" for message in received) == ["before", "slow"]

@@ -4,16 +4,44 @@ from __future__ import annotations
 
 import pytest
 
+from emubus.testing import EmubusServer
+
 from .client import Sdk
 
 pytestmark = pytest.mark.sdk
 
 
-def test_peeking_page_by_page_shows_every_message_once(sdk: Sdk, queue: str) -> None:
+def test_p23_peeking_page_by_page_shows_every_message_once(sdk: Sdk, queue: str) -> None:
     sdk.send(queue, *[{"body": f"{number:02}"} for number in range(25)], how="batch")
     sdk.send(queue, *[{"body": f"{number:02}"} for number in range(25, 30)])
     peeked = sdk.receiver(queue).peek_all(page=7)
     assert sorted(message.body or "" for message in peeked) == [f"{number:02}" for number in range(30)]
+    numbers = [message.sequence_number for message in peeked]
+    assert numbers == sorted(set(numbers))
+
+
+def test_p23_peeking_shows_messages_in_every_state(sdk: Sdk, queue: str, server: EmubusServer) -> None:
+    receiver = sdk.receiver(queue)
+    sdk.send(queue, *[{"body": f"deferred {number}"} for number in range(3)])
+    for message in receiver.receive_all(3):
+        receiver.defer(message)
+    sdk.send(queue, {"body": "locked"})
+    receiver.receive_one()
+    at = server.clock.now_ms() + 60_000
+    sdk.schedule(queue, at, *[{"body": f"scheduled {number}"} for number in range(3)])
+    sdk.send(queue, {"body": "active"})
+    receiver.peek_until(lambda messages: [each.state for each in messages].count("deferred") == 3)
+    peeked = receiver.peek_all(page=2)
+    assert sorted((message.body, message.state) for message in peeked) == [
+        ("active", "active"),
+        ("deferred 0", "deferred"),
+        ("deferred 1", "deferred"),
+        ("deferred 2", "deferred"),
+        ("locked", "active"),
+        ("scheduled 0", "scheduled"),
+        ("scheduled 1", "scheduled"),
+        ("scheduled 2", "scheduled"),
+    ]
     numbers = [message.sequence_number for message in peeked]
     assert numbers == sorted(set(numbers))
 

@@ -32,7 +32,7 @@ def spec(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", ["single", "list", "batch"])
-def test_messages_arrive_as_they_were_sent(sdk: Sdk, queue: str, how: How) -> None:
+def test_p24_messages_arrive_as_they_were_sent(sdk: Sdk, queue: str, how: How) -> None:
     sent = [spec(number) for number in range(5)]
     sdk.send(queue, *sent, how=how)
     received = sdk.receiver(queue).receive_all(5)
@@ -44,6 +44,20 @@ def test_messages_arrive_as_they_were_sent(sdk: Sdk, queue: str, how: How) -> No
 def test_a_batch_of_one_arrives_as_one_message(sdk: Sdk, queue: str) -> None:
     sdk.send(queue, spec(1), how="batch")
     assert [message.as_sent() for message in sdk.receiver(queue).peek_all()] == [spec(1)]
+
+
+def test_properties_of_a_batchs_first_message_are_its_own(sdk: Sdk, queue: str) -> None:
+    first = {
+        "body": "first",
+        "message_id": "id 1",
+        "subject": "the subject",
+        "partition_key": "k",
+        "ttl_ms": 3_600_000,
+        "properties": {"colour": "red"},
+    }
+    second = {"body": "second", "message_id": "id 2", "partition_key": "k"}
+    sdk.send(queue, first, second, how="batch")
+    assert [message.as_sent() for message in sdk.receiver(queue).peek_all()] == [first, second]
 
 
 def test_an_sdk_fills_a_batch_up_to_a_limit_of_its_own(sdk: Sdk, queue: str) -> None:

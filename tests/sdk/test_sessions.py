@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +11,7 @@ from emubus.testing import EmubusServer
 
 from .client import EMPTY_WAIT_MS, Sdk, SessionReceiver
 from .conftest import MakeQueue, MakeSubscription, MakeTopic
-from .driver import SdkError
+from .driver import DriverProcess, SdkError
 from .features import (
     PEEKS_BEYOND_ITS_SESSION,
     REACCEPTS_LOST_SESSIONS,
@@ -134,6 +135,22 @@ def test_a_session_that_another_holds_is_refused_at_once(sdk: Sdk, queue: str) -
     assert bodies(holder, 1) == ["x"]
 
 
+@partitioned_only
+def test_two_clients_compete_for_sessions(sdk: Sdk, queue: str, start: Callable[[str], DriverProcess]) -> None:
+    for session_id in ("a", "b"):
+        send(sdk, queue, session_id, f"of {session_id}")
+    other = Sdk(start(sdk.name))
+    holders = {"one": sdk.accept_session(queue), "other": other.accept_session(queue)}
+    held = {holder.session_id: name for name, holder in holders.items()}
+    assert set(held) == {"a", "b"}
+    assert refusal(sdk, queue, holders["other"].session_id) == "session-cannot-be-locked"
+    assert refusal(other, queue, holders["one"].session_id) == "session-cannot-be-locked"
+    for holder in holders.values():
+        assert bodies(holder, 1) == [f"of {holder.session_id}"]
+    holders["one"].close()
+    assert bodies(other.accept_session(queue, holders["one"].session_id), 1) == [f"of {holders['one'].session_id}"]
+
+
 def test_closing_a_receiver_frees_its_session_at_once(sdk: Sdk, queue: str) -> None:
     send(sdk, queue, "a", "0", "1")
     first = sdk.accept_session(queue)
@@ -145,7 +162,7 @@ def test_closing_a_receiver_frees_its_session_at_once(sdk: Sdk, queue: str) -> N
     assert received[0].sequence_number == taken.sequence_number
 
 
-def test_the_state_of_a_session_is_kept_until_it_is_cleared(sdk: Sdk, queue: str) -> None:
+def test_p24_the_state_of_a_session_is_kept_until_it_is_cleared(sdk: Sdk, queue: str) -> None:
     first = sdk.accept_session(queue, "a")
     assert first.state() is None
     first.set_state(STATE)
@@ -158,7 +175,7 @@ def test_the_state_of_a_session_is_kept_until_it_is_cleared(sdk: Sdk, queue: str
 
 
 @partitioned_only
-def test_renewing_a_session_extends_its_lock_from_now(sdk: Sdk, queue: str, server: EmubusServer) -> None:
+def test_p24_renewing_a_session_extends_its_lock_from_now(sdk: Sdk, queue: str, server: EmubusServer) -> None:
     send(sdk, queue, "a", "x")
     receiver = sdk.accept_session(queue)
     message = receiver.receive_one()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from .conftest import MakeQueue
 
 pytestmark = pytest.mark.sdk
 
+AT_ONCE_S = 1.0
 SENT = {"body": "x", "message_id": "the message", "properties": {"colour": "red", "size": "large"}}
 
 
@@ -33,6 +36,29 @@ def test_each_abandon_raises_the_delivery_count_by_one(sdk: Sdk, queue: str) -> 
         receiver.abandon(message)
     assert counts == [0, 1, 2]
     assert receiver.receive_one().as_sent() == SENT
+
+
+def test_every_settlement_is_answered_at_once(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, *[{"body": f"{number}"} for number in range(4)])
+    receiver = sdk.receiver(queue)
+    messages = receiver.receive_all(4)
+    took_s: list[float] = []
+    settlements: list[Callable[[Message], None]] = [
+        receiver.complete,
+        receiver.abandon,
+        receiver.defer,
+        receiver.dead_letter,
+    ]
+    for settle, message in zip(settlements, messages, strict=True):
+        began = time.monotonic()
+        settle(message)
+        took_s.append(time.monotonic() - began)
+    assert [seconds < AT_ONCE_S for seconds in took_s] == [True] * 4, took_s
+    left = receiver.peek_until(lambda peeked: len(peeked) == 2)
+    assert {message.body: message.state for message in left} == {
+        messages[1].body: "active",
+        messages[2].body: "deferred",
+    }
 
 
 def test_abandon_changes_properties_of_the_message(sdk: Sdk, queue: str) -> None:

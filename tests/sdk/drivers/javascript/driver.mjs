@@ -1,4 +1,6 @@
-// Driver of @azure/service-bus for the behaviour tests: node driver.mjs <connection string>.
+// Driver of @azure/service-bus for the behaviour tests: node driver.mjs [<package>] <connection string>.
+//
+// The package is the name under which a version of the SDK is installed; package.json has them.
 //
 // Speaks the protocol of tests/sdk/PROTOCOL.md on stdin and stdout. Knows the SDK's client, senders and receivers; the
 // translation of messages and errors is in translate.mjs. One Driver owns the client and every sender, receiver and
@@ -7,7 +9,6 @@
 import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
-import { RetryMode, ServiceBusClient } from "@azure/service-bus";
 import Long from "long";
 import {
   DriverError,
@@ -21,6 +22,9 @@ import {
   ruleToJson,
   stateToJson,
 } from "./translate.mjs";
+
+const PACKAGE = process.argv.length > 3 ? process.argv[2] : "@azure/service-bus";
+const { RetryMode, ServiceBusClient } = await import(PACKAGE);
 
 const CLIENT_OPTIONS = {
   retryOptions: { maxRetries: 1, retryDelayInMs: 100, timeoutInMs: 10000, mode: RetryMode.Fixed },
@@ -41,7 +45,7 @@ const SETTLEMENTS = {
 };
 
 function sdkVersion() {
-  const url = new URL("node_modules/@azure/service-bus/package.json", import.meta.url);
+  const url = new URL(`node_modules/${PACKAGE}/package.json`, import.meta.url);
   return JSON.parse(readFileSync(url, "utf8")).version;
 }
 
@@ -100,7 +104,7 @@ class Driver {
       client: "javascript",
       sdk: `@azure/service-bus ${sdkVersion()}`,
       property_types: PROPERTY_TYPES,
-      features: ["rules"],
+      features: ["rules", ...(this.#deletesMessages() ? ["delete_messages"] : [])],
     }),
 
     send: ({ entity, messages, how }) =>
@@ -128,16 +132,7 @@ class Driver {
         return { count: batch.count };
       }),
 
-    receiver_open: ({ entity, subscription, sub_queue: subQueue, mode }) => {
-      const options = { receiveMode: MODES[mode], maxAutoLockRenewalDurationInMs: 0, skipParsingBodyAsJson: true };
-      if (subQueue != null) options.subQueueType = SUB_QUEUES[subQueue];
-      const client = this.#openedClient();
-      const link =
-        subscription == null
-          ? client.createReceiver(entity, options)
-          : client.createReceiver(entity, subscription, options);
-      return { receiver: this.#kept(link, mode) };
-    },
+    receiver_open: (options) => ({ receiver: this.#kept(this.#receiver(options), options.mode) }),
 
     session_accept: async ({ entity, subscription, session_id: sessionId, mode, wait_ms: waitMs }) => {
       const options = { receiveMode: MODES[mode], maxAutoLockRenewalDurationInMs: 0, skipParsingBodyAsJson: true };
@@ -218,6 +213,15 @@ class Driver {
 
     rule_remove: ({ entity, subscription, name }) => this.#rules(entity, subscription).deleteRule(name),
 
+    delete_messages: async ({ max, before_ms: beforeMs, ...options }) => {
+      const link = this.#receiver({ ...options, mode: "peek-lock" });
+      try {
+        return { count: await link.deleteMessages({ maxMessageCount: max, beforeEnqueueTime: new Date(beforeMs) }) };
+      } finally {
+        await link.close();
+      }
+    },
+
     receiver_close: async ({ receiver }) => {
       const opened = this.#opened(receiver);
       this.#receivers.delete(receiver);
@@ -256,6 +260,20 @@ class Driver {
       this.#waitingClients.set(waitMs, new ServiceBusClient(this.#connectionString, options));
     }
     return this.#waitingClients.get(waitMs);
+  }
+
+  #receiver({ entity, subscription, sub_queue: subQueue, mode }) {
+    const options = { receiveMode: MODES[mode], maxAutoLockRenewalDurationInMs: 0, skipParsingBodyAsJson: true };
+    if (subQueue != null) options.subQueueType = SUB_QUEUES[subQueue];
+    const client = this.#openedClient();
+    return subscription == null
+      ? client.createReceiver(entity, options)
+      : client.createReceiver(entity, subscription, options);
+  }
+
+  /** Whether this version of the SDK has the operation: making a receiver opens nothing. */
+  #deletesMessages() {
+    return typeof this.#receiver({ entity: "any", mode: "peek-lock" }).deleteMessages === "function";
   }
 
   #kept(link, mode) {

@@ -103,7 +103,11 @@ def message_from_json(spec: JSON) -> ServiceBusMessage:
         options["application_properties"] = {
             name: property_from_json(value) for name, value in spec["properties"].items()
         }
-    return ServiceBusMessage(body_from_json(spec), **options)
+    message = ServiceBusMessage(body_from_json(spec), **options)
+    if spec.get("annotations") is not None:
+        raw = message.raw_amqp_message
+        raw.annotations = {**(raw.annotations or {}), **spec["annotations"]}
+    return message
 
 
 def message_to_json(message: ServiceBusReceivedMessage, handle: str | None) -> JSON:

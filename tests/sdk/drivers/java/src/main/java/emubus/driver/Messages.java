@@ -80,6 +80,9 @@ final class Messages {
             message.setScheduledEnqueueTime(instant.atOffset(ZoneOffset.UTC));
         }
         message.getApplicationProperties().putAll(TypedValues.readAll(node.path("properties")));
+        Map<String, Object> annotations = message.getRawAmqpMessage().getMessageAnnotations();
+        node.path("annotations").fields().forEachRemaining(
+            entry -> annotations.put(entry.getKey(), entry.getValue().textValue()));
         return message;
     }
 

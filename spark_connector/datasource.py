@@ -1,0 +1,95 @@
+"""What Spark asks for by `format("servicebus")`.
+
+Knows which reader or writer answers each of Spark's questions, and that options and schema are checked before one is
+made. Refuses to know how reading and writing are done; their modules are imported when they are asked for, because
+Spark makes this class in several processes that do not read or write. An object of it lives for one question and has no
+state but the options; it is pickled.
+
+Errors raised here reach the user at the end of Spark's own text, while a query is planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from .errors import Code, ConnectorError
+from .option_table import Context
+from .options import check_option_names, sink_options, source_options
+from .schema import sink_fields, source_columns, source_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamReader, DataSourceStreamWriter
+
+FORMAT = "servicebus"
+
+
+class ServiceBusDataSource(DataSource):
+    """The format `servicebus`: queues, topics and subscriptions, read and written, in batches and streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format(…)`."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """All columns; asked for only where the user gives no schema.
+
+        Options are checked here, too, so that a wrong one is told at `load()` and not later. Spark does not say whether
+        a batch or a stream will follow.
+        """
+        check_option_names(self._raw, Context.READ)
+        return source_schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader for `spark.read`; ConnectorError for a wrong option or schema."""
+        options = source_options(self._raw, streaming=False)
+        source_columns(schema)
+        from .source.batch import BatchReader, PushdownReader
+
+        if not options.filter_pushdown:
+            return BatchReader(options, schema)
+        if not hasattr(DataSourceReader, "pushFilters"):
+            raise ConnectorError(Code.OPTION_INVALID, "option filterPushdown needs Spark 4.1 or newer: remove it")
+        return PushdownReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """A reader for `spark.readStream`; ConnectorError for a wrong option or schema."""
+        options = source_options(self._raw, streaming=True)
+        source_columns(schema)
+        from .source.stream import StreamReader
+
+        return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """A writer for `df.write`; ConnectorError for a wrong option, schema or mode."""
+        if overwrite:
+            raise ConnectorError(
+                Code.MODE_UNSUPPORTED, 'messages that are sent can\'t be overwritten: use mode("append") instead'
+            )
+        options = sink_options(self._raw, streaming=False)
+        sink_fields(schema, entity=options.entity, ignore_read_only=options.ignore_read_only_columns)
+        from .sink.writer import BatchWriter
+
+        return BatchWriter(options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
+        """A writer for `df.writeStream`; ConnectorError for a wrong option, schema or output mode."""
+        if overwrite:
+            raise ConnectorError(
+                Code.MODE_UNSUPPORTED,
+                'messages that are sent can\'t be overwritten, as outputMode("complete") would: use '
+                'outputMode("append") or foreachBatch',
+            )
+        options = sink_options(self._raw, streaming=True)
+        sink_fields(schema, entity=options.entity, ignore_read_only=options.ignore_read_only_columns)
+        from .sink.writer import StreamWriter
+
+        return StreamWriter(options, schema)
+
+    @property
+    def _raw(self) -> Mapping[str, str]:
+        return cast(Mapping[str, str], self.options)

@@ -1,0 +1,48 @@
+"""What the connector says when something can't be: one readable line each, and a code to look for.
+
+Knows the codes. Refuses to know the wire's conditions (`wire.conditions` maps them). Errors cross Spark's process
+borders, so they pickle, and never hold a secret.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """Stands in square brackets at the head of each error's text, after `SERVICEBUS_`."""
+
+    OPTION_INVALID = "OPTION_INVALID"
+    UNKNOWN_OPTION = "UNKNOWN_OPTION"
+    ENTITY_NOT_FOUND = "ENTITY_NOT_FOUND"
+    ENTITY_DISABLED = "ENTITY_DISABLED"
+    UNAUTHORIZED = "UNAUTHORIZED"
+    CHECKPOINT_MISMATCH = "CHECKPOINT_MISMATCH"
+    DATA_LOSS = "DATA_LOSS"
+    MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
+    SESSION_REQUIRED = "SESSION_REQUIRED"
+    THROTTLED = "THROTTLED"
+    MODE_UNSUPPORTED = "MODE_UNSUPPORTED"
+    SCHEMA_UNSUPPORTED = "SCHEMA_UNSUPPORTED"
+    UNAVAILABLE = "UNAVAILABLE"  # no connection, or no answer in time
+    MALFORMED_MESSAGE = "MALFORMED_MESSAGE"  # bytes that came from the service and are no AMQP
+    VALUE_INVALID = "VALUE_INVALID"  # what a row's column holds cannot be sent
+    REFUSED = "REFUSED"  # whatever else the service refuses
+
+
+class ConnectorError(Exception):
+    """An error with a `code`, the AMQP `condition` behind it if there is one, and whether trying again may help."""
+
+    def __init__(self, code: Code, text: str, *, condition: str | None = None, retriable: bool = False) -> None:
+        super().__init__(f"[SERVICEBUS_{code.value}] {text}")
+        self.code = code
+        self.text = text
+        self.condition = condition
+        self.retriable = retriable
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return _restored, (self.code, self.text, self.condition, self.retriable)
+
+
+def _restored(code: Code, text: str, condition: str | None, retriable: bool) -> ConnectorError:
+    return ConnectorError(code, text, condition=condition, retriable=retriable)

@@ -1,0 +1,354 @@
+"""Every option of the connector: its names, what it takes, its default, and where it may stand.
+
+Knows each option by itself. Refuses to know what options mean together (`options`). The table is the one place that is
+changed when an option comes or goes: reading, suggestions for misspelt names and the documentation follow it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import Any, Generic, Literal, TypeVar
+
+from .durations import parse_duration, show_duration
+from .position import Earliest, Latest, Position, parse_position
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+C = TypeVar("C", bound=str)
+
+Mode = Literal["browse", "drain", "claim"]
+SubQueue = Literal["none", "deadLetter", "transferDeadLetter"]
+PropertiesFormat = Literal["text", "json"]
+MessageIdPolicy = Literal["deterministic", "column", "none"]
+
+LONG_MAX = (1 << 63) - 1
+ENTITY_PATH_LENGTH_MAX = 260 + 50 + len("/Subscriptions/") + len("/$Transfer/$DeadLetterQueue")
+
+
+class Context(Flag):
+    """Where an option may stand."""
+
+    BATCH_READ = auto()
+    STREAM_READ = auto()
+    WRITE = auto()
+    READ = BATCH_READ | STREAM_READ
+    ALL = READ | WRITE
+
+
+# How a user would call each context.
+CONTEXT_NAMES = {
+    Context.BATCH_READ: "spark.read",
+    Context.STREAM_READ: "spark.readStream",
+    Context.READ: "reading",
+    Context.WRITE: "writing",
+}
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T_co]):
+    """What an option's value may be, in words, and how it is read; `parse` raises ValueError without the value."""
+
+    expects: str
+    parse: Callable[[str], T_co]
+
+
+@dataclass(frozen=True)
+class Option(Generic[T]):
+    """One option; `default` is taken when it is not given, and None means that it has no value then."""
+
+    name: str
+    kind: Kind[T]
+    default: T
+    contexts: Context
+    about: str
+    aliases: tuple[str, ...] = ()
+    secret: bool = False
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("it is empty")
+    return value.strip()
+
+
+def _boolean(value: str) -> bool:
+    known = {"true": True, "false": False}
+    if value.strip().lower() not in known:
+        raise ValueError
+    return known[value.strip().lower()]
+
+
+def _whole(minimum: int, maximum: int) -> Kind[int]:
+    def parse(value: str) -> int:
+        if not re.fullmatch(r"[+-]?\d{1,19}", value.strip(), re.ASCII):
+            raise ValueError
+        if not minimum <= int(value) <= maximum:
+            raise ValueError
+        return int(value)
+
+    return Kind(f"a whole number from {minimum} to {maximum}", parse)
+
+
+def _duration(minimum: str, maximum: str) -> Kind[float]:
+    low, high = parse_duration(minimum), parse_duration(maximum)
+
+    def parse(value: str) -> float:
+        seconds = parse_duration(value)
+        if not low <= seconds <= high:
+            raise ValueError
+        return seconds
+
+    return Kind(f"a duration from {minimum} to {maximum}, like {show_duration(min(high, max(low, 5.0)))}", parse)
+
+
+def _choice(*choices: C) -> Kind[C]:
+    by_lower = {choice.lower(): choice for choice in choices}
+
+    def parse(value: str) -> C:
+        if value.strip().lower() not in by_lower:
+            raise ValueError
+        return by_lower[value.strip().lower()]
+
+    return Kind(f"one of {', '.join(choices)}", parse)
+
+
+def _matching(pattern: str, expects: str) -> Kind[str]:
+    def parse(value: str) -> str:
+        if not re.fullmatch(pattern, value.strip()):
+            raise ValueError
+        return value.strip()
+
+    return Kind(expects, parse)
+
+
+def _ending(value: str) -> Position:
+    position = parse_position(value)
+    if isinstance(position, Earliest):
+        raise ValueError("nothing lies before the earliest message")
+    return position
+
+
+TEXT = Kind("a text", _text)
+BOOLEAN = Kind("true or false", _boolean)
+# Looser than Service Bus's rule on names, which the service itself holds; refuses what can only be something else, such
+# as a connection string or a URL.
+ENTITY = _matching(
+    rf"(?=.{{1,{ENTITY_PATH_LENGTH_MAX}}}$)[^\s/?#\\;=@:]+(/[^\s/?#\\;=@:]+)*",
+    "the name of an entity: no blanks, no ; = ? # @ : and no / at its ends",
+)
+HOST = _matching(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", "a host name, without sb:// and path")
+TAG = _matching(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, '.', '_' or '-'")
+FUNCTION = _matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", '"module:function", importable on the workers')
+POSITION = Kind(
+    '"earliest", "latest", a sequence number, {"0": number, …} by partition, or an ISO time', parse_position
+)
+ENDING = Kind('"latest", a sequence number, {"0": number, …} by partition, or an ISO time', _ending)
+
+# ---- the table: where the service is, and who asks
+
+CONNECTION_STRING: Option[str | None] = Option(
+    "connectionString",
+    TEXT,
+    None,
+    Context.ALL,
+    "as the portal or the emulator shows it; EntityPath is honoured",
+    secret=True,
+)
+NAMESPACE: Option[str | None] = Option(
+    "fullyQualifiedNamespace", HOST, None, Context.ALL, "instead of connectionString: the host", ("namespace",)
+)
+SAS_KEY_NAME: Option[str | None] = Option(
+    "sasKeyName", TEXT, None, Context.ALL, "the name of a shared access policy", ("sharedAccessKeyName",)
+)
+SAS_KEY: Option[str | None] = Option(
+    "sasKey", TEXT, None, Context.ALL, "the key of that policy", ("sharedAccessKey",), secret=True
+)
+SAS_TOKEN: Option[str | None] = Option(
+    "sasToken", TEXT, None, Context.ALL, "a ready shared access signature", ("sharedAccessSignature",), secret=True
+)
+TENANT_ID: Option[str | None] = Option("tenantId", TEXT, None, Context.ALL, "of a service principal in Microsoft Entra")
+CLIENT_ID: Option[str | None] = Option("clientId", TEXT, None, Context.ALL, "of a service principal in Microsoft Entra")
+CLIENT_SECRET: Option[str | None] = Option(
+    "clientSecret", TEXT, None, Context.ALL, "of a service principal in Microsoft Entra", secret=True
+)
+TOKEN_PROVIDER: Option[str | None] = Option(
+    "tokenProvider", FUNCTION, None, Context.ALL, "a function from audience to token, or to (token, expires_at_s)"
+)
+TRANSPORT: Option[Literal["amqp", "amqpws"]] = Option(
+    "transport", _choice("amqp", "amqpws"), "amqp", Context.ALL, "AMQP over TCP, or over WebSocket", ("transportType",)
+)
+HOST_NAME: Option[str | None] = Option(
+    "host", HOST, None, Context.ALL, "where to connect instead of the namespace", ("customEndpointAddress",)
+)
+PORT: Option[int | None] = Option(
+    "port", _whole(1, 65_535), None, Context.ALL, "5671 with TLS, 5672 without; amqpws: 443, 80"
+)
+TLS: Option[bool | None] = Option(
+    "tls", BOOLEAN, None, Context.ALL, "true, unless the connection string has UseDevelopmentEmulator=true"
+)
+CA_FILE: Option[str | None] = Option(
+    "caFile", TEXT, None, Context.ALL, "certificates to trust instead of the system's (PEM), on every worker"
+)
+CONNECT_TIMEOUT = Option("connectTimeout", _duration("100ms", "10m"), 30.0, Context.ALL, "for a connection")
+OPERATION_TIMEOUT = Option("operationTimeout", _duration("100ms", "10m"), 60.0, Context.ALL, "for each answer")
+RETRY_TIMEOUT = Option(
+    "retryTimeout", _duration("0ms", "1h"), 120.0, Context.ALL, "how long transient errors are retried"
+)
+IDLE_TIMEOUT = Option(
+    "connectionIdleTimeout", _duration("1s", "4m"), 60.0, Context.ALL, "a worker's connection is reused until then"
+)
+
+# ---- the table: the entity
+
+ENTITY_PATH: Option[str | None] = Option(
+    "entityPath", ENTITY, None, Context.ALL, "the path of a queue, topic or subscription", ("entity",)
+)
+QUEUE: Option[str | None] = Option("queue", ENTITY, None, Context.ALL, "a queue", ("queueName",))
+TOPIC: Option[str | None] = Option("topic", ENTITY, None, Context.ALL, "a topic", ("topicName",))
+SUBSCRIPTION: Option[str | None] = Option(
+    "subscription", ENTITY, None, Context.READ, "the subscription of the topic to read", ("subscriptionName",)
+)
+SUB_QUEUE: Option[SubQueue] = Option(
+    "subQueue",
+    _choice("none", "deadLetter", "transferDeadLetter"),
+    "none",
+    Context.READ,
+    "which of the entity's queues",
+)
+
+# ---- the table: reading
+
+MODE: Option[Mode] = Option(
+    "mode",
+    _choice("browse", "drain", "claim"),
+    "browse",
+    Context.READ,
+    "browse leaves the messages; drain deletes what Spark has durably done; claim takes them from other consumers",
+)
+CLAIM_ID: Option[str | None] = Option(
+    "claimId", TAG, None, Context.STREAM_READ, "names this query's claims: the same after a restart, no other query's"
+)
+STARTING_POSITION: Option[Position] = Option(
+    "startingPosition", POSITION, Earliest(), Context.READ, "where a new query starts", ("startingOffsets",)
+)
+ENDING_POSITION: Option[Position] = Option(
+    "endingPosition", ENDING, Latest(), Context.BATCH_READ, "where to stop; itself not read", ("endingOffsets",)
+)
+MAX_MESSAGES_PER_TRIGGER: Option[int | None] = Option(
+    "maxMessagesPerTrigger",
+    _whole(1, LONG_MAX),
+    None,
+    Context.STREAM_READ,
+    "at most so many rows per micro-batch",
+    ("maxOffsetsPerTrigger", "maxEventsPerTrigger"),
+)
+MIN_MESSAGES_PER_TRIGGER: Option[int | None] = Option(
+    "minMessagesPerTrigger",
+    _whole(1, LONG_MAX),
+    None,
+    Context.STREAM_READ,
+    "wait for so many rows, at most maxTriggerDelay",
+    ("minOffsetsPerTrigger",),
+)
+MAX_TRIGGER_DELAY = Option(
+    "maxTriggerDelay", _duration("0ms", "1d"), 900.0, Context.STREAM_READ, "the longest wait for minMessagesPerTrigger"
+)
+MIN_PARTITIONS: Option[int | None] = Option(
+    "minPartitions", _whole(1, 100_000), None, Context.READ, "split ranges into at least so many tasks"
+)
+MAX_MESSAGES_PER_TASK: Option[int | None] = Option(
+    "maxMessagesPerTask", _whole(1, LONG_MAX), None, Context.READ, "split ranges that are longer"
+)
+PEEK_BATCH_SIZE = Option("peekBatchSize", _whole(1, 10_000), 500, Context.READ, "messages per request")
+INCLUDE_DEFERRED = Option("includeDeferred", BOOLEAN, False, Context.READ, "read deferred messages, too")
+INCLUDE_SCHEDULED = Option("includeScheduled", BOOLEAN, False, Context.READ, "read scheduled messages, too")
+FAIL_ON_DATA_LOSS = Option(
+    "failOnDataLoss", BOOLEAN, True, Context.READ, "fail when the entity was made anew or a partition is gone"
+)
+POLL_INTERVAL = Option(
+    "pollInterval", _duration("0ms", "30s"), 0.2, Context.STREAM_READ, "how long an idle query waits"
+)
+PARTITION_DISCOVERY_INTERVAL = Option(
+    "partitionDiscoveryInterval",
+    _duration("0ms", "1d"),
+    60.0,
+    Context.STREAM_READ,
+    "how often new partitions are looked for",
+)
+SETTLE_FAILURE: Option[Literal["log", "fail"]] = Option(
+    "settleFailure", _choice("log", "fail"), "log", Context.STREAM_READ, "when deleting in mode=drain fails"
+)
+FILTER_PUSHDOWN = Option(
+    "filterPushdown",
+    BOOLEAN,
+    False,
+    Context.BATCH_READ,
+    "read only what filters on sequenceNumber, partitionId and enqueuedTime leave; Spark 4.1 or newer and "
+    "spark.sql.python.filterPushdown.enabled=true",
+)
+PROPERTIES_FORMAT: Option[PropertiesFormat] = Option(
+    "applicationPropertiesFormat", _choice("text", "json"), "text", Context.ALL, "json keeps the types of AMQP"
+)
+
+# ---- the table: writing
+
+BATCH_SIZE_BYTES: Option[int | None] = Option(
+    "batchSizeBytes",
+    _whole(1_024, 100 << 20),
+    None,
+    Context.WRITE,
+    "the largest batch to send; as large as the service allows",
+)
+MAX_IN_FLIGHT = Option(
+    "maxInFlight", _whole(1, 1_000), 16, Context.WRITE, "batches sent and not yet confirmed, per task"
+)
+ORDERED = Option("ordered", BOOLEAN, False, Context.WRITE, "keep the order of each task's rows also over retries")
+TRANSACTIONAL = Option(
+    "transactional", BOOLEAN, False, Context.WRITE, "each task's rows in one transaction: a failed task leaves none"
+)
+ON_OVERSIZE: Option[Literal["fail", "skip"]] = Option(
+    "onOversize", _choice("fail", "skip"), "fail", Context.WRITE, "when a single row is larger than the service allows"
+)
+MESSAGE_ID_POLICY: Option[MessageIdPolicy] = Option(
+    "messageIdPolicy",
+    _choice("deterministic", "column", "none"),
+    "deterministic",
+    Context.WRITE,
+    "deterministic: rows without a messageId get one that a repeated task gives again; column: they get none; none: no "
+    "row has one",
+)
+IGNORE_READ_ONLY_COLUMNS = Option(
+    "ignoreReadOnlyColumns",
+    BOOLEAN,
+    True,
+    Context.WRITE,
+    "leave out columns that only the service sets, instead of failing",
+)
+
+# ---- the end of the table
+
+OPTIONS: tuple[Option[Any], ...] = tuple(value for value in list(globals().values()) if isinstance(value, Option))
+
+# What Spark itself puts among the options of a source or sink: load(path), save(path), load([paths]),
+# checkpointLocation and queryName of writeStream; and what CREATE TABLE … USING adds (with `option.` before each of the
+# user's own).
+SPARK_KEYS = frozenset({"path", "paths", "checkpointlocation", "queryname"}) | frozenset(
+    {"owner", "provider", "location", "comment", "external", "is_managed_location", "collation"}
+)
+SPARK_KEY_PREFIXES = ("option.", "spark.")
+
+# What users of neighbouring connectors would write.
+FOREIGN_NAMES = {
+    "bootstrap.servers": "connectionString",
+    "subscribe": "queue",
+    "assign": "queue",
+    "consumergroup": "subscription",
+    "eventhubname": "queue",
+    "receivemode": "mode",
+    "prefetchcount": "peekBatchSize",
+    "maxbytespertrigger": "maxMessagesPerTrigger",
+    "sessionid": "the column sessionId",
+}

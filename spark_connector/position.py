@@ -1,0 +1,114 @@
+"""Where reading starts or ends, as the options `startingPosition` and `endingPosition` say it.
+
+Knows the spellings. Refuses to know how a position becomes sequence numbers of a real entity (`source.positions`). The
+objects are values: compared, pickled and shared freely.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+# A sequence number's topmost 16 bits are its partition, the others count within it.
+# https://learn.microsoft.com/azure/service-bus-messaging/message-sequencing
+PARTITION_SHIFT = 48
+SEQUENCE_NUMBER_MAX = (1 << 63) - 1
+PARTITION_ID_MAX = (1 << 15) - 1  # the largest whose sequence numbers still fit a BIGINT
+
+
+@dataclass(frozen=True)
+class Earliest:
+    """The first message that is there."""
+
+
+@dataclass(frozen=True)
+class Latest:
+    """Behind the last message that is there now."""
+
+
+@dataclass(frozen=True)
+class AtNumber:
+    """At a sequence number: as a start it is read, as an end it is not."""
+
+    sequence_number: int
+
+
+@dataclass(frozen=True)
+class AtNumbers:
+    """At a sequence number of each partition, whole (as the column `sequenceNumber` shows it), sorted by partition."""
+
+    sequence_numbers: tuple[tuple[int, int], ...]
+
+    def by_partition(self) -> dict[int, int]:
+        """Partition id to sequence number."""
+        return dict(self.sequence_numbers)
+
+
+@dataclass(frozen=True)
+class AtTime:
+    """At the first message enqueued at this time or later; milliseconds since 1970 in UTC."""
+
+    at_ms: int
+
+
+Position = Earliest | Latest | AtNumber | AtNumbers | AtTime
+_NAMED: dict[str, Position] = {"earliest": Earliest(), "latest": Latest()}
+
+
+def parse_position(text: str) -> Position:
+    """A position from an option's text; ValueError with what is wrong, without the text."""
+    stripped = text.strip()
+    if stripped.lower() in _NAMED:
+        return _NAMED[stripped.lower()]
+    if stripped.isascii() and stripped.isdigit():
+        return AtNumber(_sequence_number(int(stripped)))
+    if stripped.startswith("{"):
+        return _numbers(stripped)
+    return _time(stripped)
+
+
+def _numbers(text: str) -> AtNumbers:
+    try:
+        # As pairs, so that a partition named twice is seen.
+        pairs = json.loads(text, object_pairs_hook=tuple)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the JSON is broken at character {error.pos}") from None
+    numbers: dict[int, int] = {}
+    for key, value in pairs:
+        if not (key.isascii() and key.isdigit()) or int(key) > PARTITION_ID_MAX:
+            raise ValueError(f"{key!r} is no partition id: 0 to {PARTITION_ID_MAX}")
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"the value of partition {key} is no whole number")
+        if int(key) in numbers:
+            raise ValueError(f"partition {int(key)} is named twice")
+        numbers[int(key)] = _number_in(int(key), _sequence_number(value))
+    if not numbers:
+        raise ValueError("it names no partition")
+    return AtNumbers(tuple(sorted(numbers.items())))
+
+
+def _number_in(partition: int, number: int) -> int:
+    """A sequence number of the partition; one without its partition's bits (as offsets show it) gets them."""
+    of = number >> PARTITION_SHIFT
+    if of not in (0, partition):
+        raise ValueError(f"sequence number {number} is of partition {of}, not {partition}")
+    return number | partition << PARTITION_SHIFT
+
+
+def _sequence_number(number: int) -> int:
+    if not 0 <= number <= SEQUENCE_NUMBER_MAX:
+        raise ValueError(f"a sequence number is from 0 to {SEQUENCE_NUMBER_MAX}")
+    return number
+
+
+def _time(text: str) -> AtTime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            'it is neither "earliest" nor "latest", a sequence number, {"0": number, …} nor an ISO time'
+        ) from None
+    if at.tzinfo is None:  # a worker doesn't know Spark's time zone
+        at = at.replace(tzinfo=UTC)
+    return AtTime(int(at.timestamp() * 1000))

@@ -1,0 +1,297 @@
+"""Parcels in flight: each is sent until the service has taken it, the time is up or the service refuses it for good.
+
+Knows the window, the order within a key, and when to try again: after a refusal that may pass, and after a connection
+was lost, when nobody knows what became of the parcels under way (they go again with the same message ids). Refuses to
+know rows and Spark. A `Delivery` belongs to one task; its connection is lent.
+
+Order: parcels stand in lines. Only the first of a line is ever in flight, so that a parcel which has to go again can't
+be overtaken. A line holds the parcels of one key; those without a key have a line each, unless `ordered` is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..errors import Code, ConnectorError
+from ..options import SinkOptions
+from ..timing import backoff_s, monotonic_s, sleep
+from .routes import Routes
+from .targets import Limits, Parcel
+
+SINGLES_PER_ENVELOPE: Final = 32  # small messages that travel alone count less in the window
+SINGLE_BYTES_MAX: Final = 8 * 1024  # … up to this size
+BACKLOG_WINDOWS: Final = 2  # the bytes that may wait for delivery, in full windows
+DIVISIBLE: Final = frozenset({Code.REFUSED, Code.MESSAGE_TOO_LARGE, Code.SESSION_REQUIRED})  # one row may be to blame
+
+_log = logging.getLogger("emubus.spark")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a task has brought to the service so far."""
+
+    rows: int = 0
+    size_bytes: int = 0
+    deliveries: int = 0
+    repeated: int = 0  # deliveries sent again
+    skipped: list[int] = field(default_factory=list)  # rows that no service would take, with onOversize=skip
+
+    def delivered(self, parcel: Parcel) -> None:
+        """The service has it."""
+        self.rows += len(parcel.rows)
+        self.size_bytes += parcel.size_bytes
+        self.deliveries += 1
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """Parcels that are sent one after the other."""
+
+    key: Hashable
+    parcels: deque[Parcel]
+
+
+class Courier(ABC):
+    """What both ways of delivery share: the connection, the limits of targets, and patience."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._endpoint = options.connection.endpoint
+        self._routes = Routes(options.connection, options.max_in_flight * SINGLES_PER_ENVELOPE)
+        self._trouble_at_s: float | None = None  # since when nothing succeeds
+        self._attempts = 0
+        self._limits: dict[str, Limits] = {}
+        self.tally = Tally()
+
+    def limits(self, target: str) -> Limits:
+        """What one delivery to `target` may hold; connects if need be, and is patient about it."""
+        while (known := self._limits.get(target)) is None:
+            try:
+                sender = self._routes.sender(target)
+            except ConnectorError as error:
+                self._lost(error)
+                continue
+            self._trouble_at_s = None
+            message_bytes_max = sender.message_bytes_max
+            asked_for = self._options.batch_size_bytes or message_bytes_max
+            envelope_bytes_max = min(message_bytes_max, sender.batch_bytes_max, asked_for)
+            self._limits[target] = Limits(message_bytes_max, envelope_bytes_max)
+        return known
+
+    @abstractmethod
+    def put(self, parcel: Parcel) -> None:
+        """Take a parcel for delivery."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Come back when everything is delivered; ConnectorError for the first parcel that can't be."""
+
+    def abandon(self, error: BaseException) -> None:
+        """Stop because of `error`: the connection isn't used again, for it may be in the middle of something."""
+        self._routes.abandon(error)
+
+    def _lost(self, error: ConnectorError) -> None:
+        """The connection or a link is of no use: pause before the next try, or raise if there is to be none."""
+        self._routes.abandon(error)
+        now = monotonic_s()
+        self._trouble_at_s = now if self._trouble_at_s is None else self._trouble_at_s
+        if not error.retriable:
+            raise error
+        if now - self._trouble_at_s >= self._endpoint.retry_timeout_s:
+            raise self._given_up(error)
+        _log.warning("Trying again after: %s", error.text)
+        sleep(backoff_s(self._attempts))
+        self._attempts += 1
+
+    def _well(self) -> None:
+        """Something succeeded."""
+        self._trouble_at_s = None
+        self._attempts = 0
+
+    def _given_up(self, error: ConnectorError, what: str = "") -> ConnectorError:
+        limit = f"given up after {self._endpoint.retry_timeout_s:g} s of trying (retryTimeout)"
+        return ConnectorError(error.code, f"{what}{error.text}; {limit}", condition=error.condition)
+
+
+class Delivery(Courier):
+    """Delivers parcels as they come, `max_in_flight` at a time."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        super().__init__(options)
+        self._lines: dict[Hashable, Line] = {}
+        self._ready: deque[Line] = deque()  # whose first parcel may go
+        self._waiting: list[tuple[float, int, Line]] = []  # whose first parcel goes at an instant (heap)
+        self._in_flight: dict[int, Line] = {}  # by serial, oldest first
+        self._serial = 0
+        self._slots = options.max_in_flight * SINGLES_PER_ENVELOPE
+        self._backlog_bytes = 0
+        self._singly: set[str] = set()  # targets that take messages without a key one by one only
+
+    def put(self, parcel: Parcel) -> None:
+        """Take a parcel; comes back soon, unless so many wait already that some must be delivered first."""
+        self._enqueue(parcel)
+        self._step(wait=False)
+        backlog_max = BACKLOG_WINDOWS * self._options.max_in_flight * self.limits(parcel.target).envelope_bytes_max
+        while self._backlog_bytes > backlog_max:
+            self._step(wait=True)
+
+    def finish(self) -> None:
+        """Deliver everything, and give the connection back."""
+        while self._lines:
+            self._step(wait=True)
+        self._routes.close()
+
+    # ---- lines
+
+    def _enqueue(self, parcel: Parcel) -> None:
+        self._serial += 1
+        key: Hashable = parcel.key if parcel.has_key or self._options.ordered else self._serial
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = Line(key, deque())
+            self._ready.append(line)
+        line.parcels.append(parcel)
+        self._backlog_bytes += parcel.size_bytes
+
+    def _advance(self, line: Line) -> None:
+        """The first parcel of a line is done with; the next one's turn."""
+        self._backlog_bytes -= line.parcels.popleft().size_bytes
+        if line.parcels:
+            self._ready.append(line)
+        else:
+            del self._lines[line.key]
+
+    def _divide(self, line: Line, cause: Code) -> None:
+        """Send each message of a line's first parcel by itself, before all that follows."""
+        parcel = line.parcels.popleft()
+        singles = parcel.split(cause)
+        self._backlog_bytes += sum(single.size_bytes for single in singles) - parcel.size_bytes
+        if parcel.has_key or self._options.ordered:
+            line.parcels.extendleft(reversed(singles))
+            self._ready.appendleft(line)
+            return
+        del self._lines[line.key]
+        for single in reversed(singles):
+            self._serial += 1
+            alone = self._lines[self._serial] = Line(self._serial, deque([single]))
+            self._ready.appendleft(alone)
+
+    # ---- sending
+
+    def _step(self, *, wait: bool) -> None:
+        """Send what may be sent, and look at the outcomes; with `wait` something has happened on return."""
+        try:
+            self._wake()
+            self._send_ready()
+            if self._in_flight:
+                self._collect(wait=wait)
+            elif wait and self._waiting:
+                sleep(self._waiting[0][0] - monotonic_s())
+        except ConnectorError as error:
+            if not error.retriable:
+                raise
+            self._lost(error)
+
+    def _wake(self) -> None:
+        now = monotonic_s()
+        while self._waiting and self._waiting[0][0] <= now:
+            self._ready.append(heapq.heappop(self._waiting)[2])
+
+    def _send_ready(self) -> None:
+        while self._ready:
+            line = self._ready[0]
+            parcel = line.parcels[0]
+            if len(parcel.rows) > 1 and not parcel.has_key and parcel.target in self._singly:
+                self._ready.popleft()
+                self._divide(line, Code.REFUSED)
+                continue
+            cost = _cost(parcel)
+            if self._in_flight and cost > self._slots:
+                return
+            sender = self._routes.sender(parcel.target)
+            self._trouble_at_s = None  # from here on the parcel's own time counts
+            data, is_envelope = parcel.encode()
+            self._ready.popleft()
+            self._serial += 1
+            self._in_flight[self._serial] = line
+            self._slots -= cost
+            sender.send(data, envelope=is_envelope, key=self._serial)
+
+    def _collect(self, *, wait: bool) -> None:
+        """Look at the outcomes that are known; with `wait`, at one at least."""
+        oldest = next(iter(self._in_flight.values())).parcels[0].target
+        for target, sender in self._routes.open_senders():
+            for serial, error in sender.outcomes(wait=wait and target == oldest):
+                self._settled(serial, error)
+
+    def _settled(self, serial: object, error: ConnectorError | None) -> None:
+        assert isinstance(serial, int)
+        line = self._in_flight.pop(serial, None)
+        if line is None:
+            return
+        parcel = line.parcels[0]
+        self._slots += _cost(parcel)
+        if error is None:
+            self._well()
+            self.tally.delivered(parcel)
+            if parcel.cause is Code.REFUSED and not parcel.has_key:
+                self._singly.add(parcel.target)
+            self._advance(line)
+        elif error.retriable:
+            self._postpone(line, error)
+            heapq.heappush(self._waiting, (monotonic_s() + backoff_s(parcel.attempts - 1), serial, line))
+        elif len(parcel.rows) > 1 and error.code in DIVISIBLE:
+            self._divide(line, error.code)
+        elif error.code is Code.MESSAGE_TOO_LARGE and self._options.on_oversize == "skip":
+            self.tally.skipped += parcel.numbers
+            _log.warning("%s to '%s' is skipped: %s", parcel.describe(), parcel.target, error.text)
+            self._advance(line)
+        else:
+            raise explained(error, parcel)
+
+    def _postpone(self, line: Line, error: ConnectorError) -> None:
+        """The first parcel of a line has to go again; raises if it has been tried long enough."""
+        parcel = line.parcels[0]
+        now = monotonic_s()
+        parcel.failed_at_s = now if parcel.failed_at_s is None else parcel.failed_at_s
+        if now - parcel.failed_at_s >= self._endpoint.retry_timeout_s:
+            raise self._given_up(error, f"{_where(parcel)}: ")
+        _log.info("%s: trying again after: %s", _where(parcel), error.text)
+        parcel.attempts += 1
+        self.tally.repeated += 1
+
+    def _lost(self, error: ConnectorError) -> None:
+        """What was in flight goes again, in the same order, as soon as there is a connection."""
+        for _, sender in self._routes.open_senders():
+            known: list[tuple[object, ConnectorError | None]] = []
+            with contextlib.suppress(ConnectorError):
+                known = sender.outcomes()
+            for serial, outcome in known:
+                self._settled(serial, outcome)
+        for line in reversed(list(self._in_flight.values())):
+            self._slots += _cost(line.parcels[0])
+            self._postpone(line, error)
+            self._ready.appendleft(line)
+        self._in_flight.clear()
+        super()._lost(error)
+
+
+def explained(error: ConnectorError, parcel: Parcel) -> ConnectorError:
+    """A refusal, with the rows and the entity that it is about."""
+    return ConnectorError(error.code, f"{_where(parcel)}: {error.text}", condition=error.condition)
+
+
+def _where(parcel: Parcel) -> str:
+    return f"{parcel.describe()} for '{parcel.target}'"
+
+
+def _cost(parcel: Parcel) -> int:
+    is_small = len(parcel.rows) == 1 and parcel.size_bytes <= SINGLE_BYTES_MAX
+    return 1 if is_small else SINGLES_PER_ENVELOPE

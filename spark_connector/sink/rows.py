@@ -1,0 +1,103 @@
+"""Rows of a frame: which of its columns the sink sends, and the rows as Arrow batches where Spark gives none.
+
+Knows how Spark's values become Arrow's. Refuses to know which columns there are (`schema`) and a message's encoding
+(`codec`). A `RowPlan` is made where a write is planned, and is pickled to tasks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.types import DataType, DecimalType, MapType, StructType, TimestampType
+
+from ..options import SinkOptions
+from ..schema import SinkField, sink_fields
+
+ROWS_PER_BATCH: Final = 1000  # where rows have to be made Arrow batches
+ARROW_TYPES: Final = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+_log = logging.getLogger("emubus.spark")
+_told: set[str] = set()  # what this process has logged once
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """The columns that are sent: which they are and where in the frame, and their Spark types."""
+
+    fields: tuple[SinkField, ...]
+    types: tuple[DataType, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """The sink's names of the columns."""
+        return [field.column for field in self.fields]
+
+    def of_batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """These columns of Spark's Arrow batches, under the sink's names."""
+        for batch in batches:
+            arrays = [batch.column(field.index) for field in self.fields]
+            yield pa.RecordBatch.from_arrays(arrays, self.columns)
+
+    def of_rows(self, rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+        """These columns of Spark's rows, as Arrow batches under the sink's names."""
+        kinds = [arrow_type(kind) for kind in self.types]
+        rest = iter(rows)
+        while chunk := list(itertools.islice(rest, ROWS_PER_BATCH)):
+            arrays = [
+                pa.array([_arrow_value(row[field.index], kind) for row in chunk], arrow)
+                for field, kind, arrow in zip(self.fields, self.types, kinds, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, self.columns)
+
+
+def match_columns(schema: StructType, options: SinkOptions) -> RowPlan:
+    """Find the sink's columns in a frame, by name in any order and case; ConnectorError for what the sink doesn't know.
+
+    What is left out is logged, once per process.
+    """
+    found = sink_fields(schema, entity=options.entity, ignore_read_only=options.ignore_read_only_columns)
+    if options.message_id_policy == "none":
+        found = tuple(field for field in found if field.column != "messageId")
+    kept = {field.index for field in found}
+    left_out = ", ".join(field.name for index, field in enumerate(schema.fields) if index not in kept)
+    if left_out and left_out not in _told:
+        _told.add(left_out)
+        _log.info("Columns that are not written to Service Bus: %s", left_out)
+    return RowPlan(found, tuple(schema.fields[field.index].dataType for field in found))
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The Arrow type of a Spark type that `schema` lets through."""
+    if isinstance(kind, MapType):
+        return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
+    if isinstance(kind, DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    return ARROW_TYPES[kind.simpleString()]
+
+
+def _arrow_value(value: Any, kind: DataType) -> Any:
+    """A value of a Spark row as Arrow takes it: maps as pairs, instants in UTC (Spark gives them in local time)."""
+    if value is None:
+        return None
+    if isinstance(kind, MapType):
+        return [(key, _arrow_value(each, kind.valueType)) for key, each in value.items()]
+    if isinstance(kind, TimestampType) and isinstance(value, datetime):
+        return value.astimezone(UTC)
+    return value

@@ -1,0 +1,78 @@
+"""Who writes: the Spark task that runs now, and the names that its messages get.
+
+Knows Spark's TaskContext and the two local properties in which a streaming query says which of its batches a task works
+on; there is no other way to learn it [spark.md 1]. Refuses to know rows and messages. Objects live as long as a task.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+
+_log = logging.getLogger("emubus.spark")
+
+
+class Context(Protocol):
+    """What is needed of `pyspark.TaskContext`."""
+
+    def partitionId(self) -> int:  # noqa: N802 (Spark's name)
+        """Which partition of the frame this is."""
+        ...
+
+    def attemptNumber(self) -> int:  # noqa: N802
+        """How often the task has been tried before."""
+        ...
+
+    def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
+        """A property of the job."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One partition's turn; `name` stays the same when Spark tries the task, or a restarted query the batch, again."""
+
+    name: str
+    partition_id: int = 0
+    attempt: int = 0
+
+    def message_id(self, row: int) -> str:
+        """The MessageId of row number `row` (from 0) of the partition, if the row brings none."""
+        return f"{self.name}/{row}"
+
+
+def task_context() -> Context | None:
+    """The context of the task that runs now; None outside of a task."""
+    from pyspark import TaskContext
+
+    return cast(Context | None, TaskContext.get())
+
+
+def batch_task(job_id: str) -> Task:
+    """The task of a batch write; `job_id` was made when the write was planned, and is the same for each try."""
+    return _task(task_context(), job_id)
+
+
+def stream_task(plan_id: str) -> Task:
+    """The task of a streaming write.
+
+    Names come from the query and its batch, which stay when the query starts again from its checkpoint. `plan_id`
+    stands in where Spark doesn't tell them (and a repeated batch then can't be told from a new one).
+    """
+    context = task_context()
+    query_id = None if context is None else context.getLocalProperty(QUERY_ID)
+    batch_id = None if context is None else context.getLocalProperty(BATCH_ID)
+    if query_id is None or batch_id is None:
+        _log.warning("Spark doesn't tell the query and batch of this task: repeated batches get new message ids.")
+        return _task(context, plan_id)
+    return _task(context, f"{query_id}/{batch_id}")
+
+
+def _task(context: Context | None, name: str) -> Task:
+    if context is None:
+        return Task(f"{name}/0")
+    return Task(f"{name}/{context.partitionId()}", context.partitionId(), context.attemptNumber())

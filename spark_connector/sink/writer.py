@@ -1,0 +1,189 @@
+"""What Spark calls to write: a batch, or the batches of a stream.
+
+Knows Spark's writer classes and when it calls what: writers are made where a write is planned, pickled to tasks
+(`write`) and to the process that ends the write (`commit`, `abort`), so they hold values only. Refuses to know how rows
+become messages and parcels. Spark 4.0 has no Arrow writer for streams: there, rows are made Arrow batches first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyspark.sql.datasource as spark_api
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from ..codec.encode import EncodedRow, RowEncoder
+from ..errors import Code, ConnectorError
+from ..options import SinkOptions
+from ..timing import new_id
+from ..worker import settle_in
+from .delivery import Courier, Delivery
+from .rows import match_columns
+from .targets import Grouper
+from .task import Task, batch_task, stream_task
+from .transaction import TransactionalDelivery
+
+_log = logging.getLogger("emubus.spark")
+SKIPPED_SHOWN_MAX = 20
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task has brought to the service; Spark carries it to `commit` and `abort`."""
+
+    partition_id: int
+    rows: int
+    size_bytes: int
+    deliveries: int
+    repeated: int
+    skipped: int
+
+
+def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[pa.RecordBatch], task: Task) -> Written:
+    """Bring all rows of a task to the service; ConnectorError if any can't be (others may have been, then).
+
+    The batches have `columns`, under the sink's names. They are asked for one by one, as the service takes them.
+    """
+    settle_in()
+    courier: Courier = TransactionalDelivery(options) if options.transactional else Delivery(options)
+    try:
+        _RowSink(options, courier, task).take(columns, batches)
+        courier.finish()
+    except BaseException as error:
+        courier.abandon(error)
+        raise
+    tally = courier.tally
+    if tally.skipped:
+        shown = ", ".join(map(str, tally.skipped[:SKIPPED_SHOWN_MAX]))
+        _log.warning("Spark partition %d: %d oversized rows skipped: %s", task.partition_id, len(tally.skipped), shown)
+    return Written(
+        task.partition_id, tally.rows, tally.size_bytes, tally.deliveries, tally.repeated, len(tally.skipped)
+    )
+
+
+class _RowSink:
+    """Takes the rows of one task to a courier, each with its number and its target."""
+
+    def __init__(self, options: SinkOptions, courier: Courier, task: Task) -> None:
+        self._options = options
+        self._courier = courier
+        self._task = task
+        self._grouper = Grouper(courier.limits)
+
+    def take(self, columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> None:
+        """Take all rows; those that are gathered still are delivered at the end."""
+        encoder = RowEncoder(columns, properties_format=self._options.properties_format)
+        first = 0  # the number of a batch's first row
+        for batch in batches:
+            for row in self._encode(encoder, batch, first):
+                self._take(first + row.index, row)
+            first += batch.num_rows
+        for parcel in self._grouper.close():
+            self._courier.put(parcel)
+
+    def _encode(self, encoder: RowEncoder, batch: pa.RecordBatch, first: int) -> Iterator[EncodedRow]:
+        try:
+            yield from encoder.encode(batch, self._ids(first))
+        except ConnectorError as error:
+            where = f" (counted from row {first} of Spark partition {self._task.partition_id})"
+            raise ConnectorError(error.code, error.text + where) from error
+
+    def _ids(self, first: int) -> Callable[[int], str | None] | None:
+        if self._options.message_id_policy != "deterministic":
+            return None
+        task = self._task
+        return lambda index: task.message_id(first + index)
+
+    def _take(self, number: int, row: EncodedRow) -> None:
+        target = self._options.entity or row.target
+        if not target:
+            text = (
+                f"Row {number} of Spark partition {self._task.partition_id} names no entity: its column entity is null "
+                "or empty. Fill the column, or set the option queue or topic."
+            )
+            raise ConnectorError(Code.OPTION_INVALID, text)
+        size_bytes = len(row.data)
+        size_bytes_max = self._grouper.limits(target).message_bytes_max
+        if size_bytes > size_bytes_max:
+            self._oversized(number, f"takes {size_bytes} bytes as a message, '{target}' takes {size_bytes_max} at most")
+            return
+        for parcel in self._grouper.add(number, row, target):
+            self._courier.put(parcel)
+
+    def _oversized(self, number: int, what: str) -> None:
+        text = f"Row {number} of Spark partition {self._task.partition_id} {what}."
+        if self._options.on_oversize == "fail":
+            raise ConnectorError(
+                Code.MESSAGE_TOO_LARGE, f"{text} Make the row smaller, or leave such rows out with onOversize=skip."
+            )
+        self._courier.tally.skipped.append(number)
+
+
+# ---- Spark's writers
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamBase
+else:  # Spark 4.0 knows rows only
+    StreamBase = getattr(spark_api, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
+TAKES_ARROW = StreamBase is not DataSourceStreamWriter
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a frame once: `df.write.format("servicebus").mode("append").save()`."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._plan = match_columns(schema, options)
+        self._job_id = new_id()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Bring one partition's rows to the service."""
+        return write_rows(self._options, self._plan.columns, self._plan.of_batches(iterator), batch_task(self._job_id))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Every task is done."""
+        _log.info("%s", summary(messages, "Written"))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task failed for good."""
+        _log.warning("%s", summary(messages, "The write failed. What had been sent stays sent"))
+
+
+class StreamWriter(StreamBase):
+    """Writes each micro-batch of a streaming query; a repeated one brings the same message ids."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._plan = match_columns(schema, options)
+        self._plan_id = new_id()
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Bring one partition's rows of one micro-batch to the service."""
+        batches = self._plan.of_batches(iterator) if TAKES_ARROW else self._plan.of_rows(iterator)
+        return write_rows(self._options, self._plan.columns, batches, stream_task(self._plan_id))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Every task of a micro-batch is done."""
+        _log.info("%s", summary(messages, f"Batch {batchId} written"))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """A task failed for good; the query starts again with this batch."""
+        _log.warning("%s", summary(messages, f"Batch {batchId} failed. What had been sent stays sent"))
+
+
+def summary(messages: Iterable[WriterCommitMessage | None], head: str) -> str:
+    """One line: what the tasks that came to an end have brought to the service."""
+    done = [each for each in messages if isinstance(each, Written)]
+    rows, deliveries, size_bytes, repeated, skipped = (
+        sum(getattr(each, name) for each in done)
+        for name in ("rows", "deliveries", "size_bytes", "repeated", "skipped")
+    )
+    return (
+        f"{head}: {rows} rows in {deliveries} deliveries ({size_bytes} bytes) by {len(done)} finished tasks; "
+        f"{repeated} deliveries repeated, {skipped} rows skipped."
+    )

@@ -1,0 +1,207 @@
+"""Looking at messages by sequence number: one by one to find positions, page by page to read.
+
+Knows what a peek promises, on emubus and on the service: messages in ascending order from a number on, as many as the
+other side likes, perhaps of the next partition already; only an empty answer tells that there is no more. Refuses to
+know Spark and retries. Everything here works on a management link that belongs to the caller.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from ..codec import Head, head, split_peek_reply
+from ..errors import Code, ConnectorError
+from .asking import Looking
+from .offsets import base_of, limit_of, partition_of
+
+PARTITIONS_MAX: Final = 16
+"""As many as the service has per entity (partitioning, standard); further ones are found when they hold messages."""
+
+IN_FLIGHT_MAX: Final = 2
+_PROBES_MAX: Final = 16
+_FIRST_STEP: Final = 64
+
+
+class _Flight(NamedTuple):
+    at: int
+    pending: Any
+
+
+class Page(NamedTuple):
+    """The encoded messages of one answer that were not known yet, in ascending order.
+
+    `following` is the next number.
+    """
+
+    messages: Sequence[bytes]
+    following: int
+
+
+def pages(management: Looking, low: int, high: int, count_max: int, partition_id: int | None = None) -> Iterator[Page]:
+    """Every message from `low` on, at least up to below `high`, while two requests are in flight.
+
+    The last page may run beyond `high`. The second request goes out before the first one's answer, so it has to guess
+    where that will end: as far as the last answer reached. Too far leaves a hole, which is asked for before going on;
+    too near repeats messages, which are dropped. Broken off, it leaves answers on the link, which must not be used
+    again then.
+    """
+    flights: deque[_Flight] = deque()
+    known, reach = low, count_max  # everything below `known` was seen; numbers that one answer covers
+
+    def ask(at: int, below: int) -> _Flight:
+        count = max(1, min(count_max, below - at))
+        return _Flight(at, management.begin_peek(at, count, partition_id=partition_id))
+
+    while known < high:
+        if not flights:
+            flights.append(ask(known, high))
+        elif flights[0].at > known:
+            flights.appendleft(ask(known, flights[0].at))
+        ahead = max(known, flights[-1].at) + reach
+        if len(flights) < IN_FLIGHT_MAX and ahead < high:
+            flights.append(ask(ahead, high))
+        at, pending = flights.popleft()
+        reply = management.end(pending)
+        messages = [] if reply is None else split_peek_reply(reply)
+        if not messages:
+            break
+        last = _last_number(messages, at)
+        reach = max(1, last + 1 - at)
+        fresh = messages if at == known else [each for each in messages if head(each).sequence_number >= known]
+        known = max(known, last + 1)
+        if fresh:
+            yield Page(fresh, known)
+    for flight in flights:
+        management.end(flight.pending)
+
+
+def first_from(management: Looking, number: int, partition_id: int | None = None) -> Head | None:
+    """The first message from `number` on, of this partition or a later one; None if there is none."""
+    reply = management.peek(number, 1, partition_id=partition_id)
+    return _first(reply, number)
+
+
+Found = Head | ConnectorError | None
+"""The first message, none, or why it can't be told now (a retriable error)."""
+
+
+def firsts_from(management: Looking, numbers: Sequence[int], *, alone: bool) -> list[Found]:
+    """`first_from` for many numbers, asked at once; `alone` looks at the number's own partition only.
+
+    A partition that can't be reached now doesn't keep the others from being told.
+    """
+    found: list[Found] = []
+    for index in range(0, len(numbers), _PROBES_MAX):
+        some = numbers[index : index + _PROBES_MAX]
+        asked = [
+            management.begin_peek(number, 1, partition_id=partition_of(number) if alone else None) for number in some
+        ]
+        found += [_first_or_error(management, pending, number) for number, pending in zip(some, asked, strict=True)]
+    return found
+
+
+def _first_or_error(management: Looking, pending: Any, number: int) -> Found:
+    try:
+        return _first(management.end(pending), number)
+    except ConnectorError as error:
+        if not error.retriable:
+            raise
+        return error
+
+
+def discover(management: Looking) -> tuple[dict[int, int], dict[int, ConnectorError]]:
+    """The partitions that hold messages, with the first number in each, and those that can't be reached.
+
+    Partition 0 is told in any case. Some services answer with the next partition's message when one has no more, some
+    with nothing: both are seen.
+    """
+    found = {0: base_of(0)}
+    numbers = [base_of(partition) for partition in range(PARTITIONS_MAX)]
+    out: dict[int, ConnectorError] = {}
+    for partition, each in enumerate(firsts_from(management, numbers, alone=False)):
+        if isinstance(each, ConnectorError):
+            out[partition] = each
+        elif each is not None:
+            found[partition_of(each.sequence_number)] = each.sequence_number
+    while max(found) >= numbers[-1] >> 48:
+        beyond = first_from(management, limit_of(max(found)))
+        if beyond is None:
+            break
+        found[partition_of(beyond.sequence_number)] = beyond.sequence_number
+    return found, out
+
+
+def end_of(management: Looking, partition: int, known: int) -> int:
+    """The number behind the last message of a partition, not below `known`; found in O(log n) peeks.
+
+    Steps that grow find a number from which on there is nothing, halving finds the last message before it.
+    """
+    following = _next_present(management, partition, known, limit_of(partition))
+    if following is None:
+        return known
+    low, high = following + 1, limit_of(partition)  # the message before `low` is there, none from `high` on is
+    step = _FIRST_STEP
+    while low + step < high:
+        following = _next_present(management, partition, low + step, high)
+        if following is None:
+            high = low + step
+        else:
+            low = following + 1
+            step *= 4
+    while low < high:
+        middle = (low + high) // 2
+        following = _next_present(management, partition, middle, high)
+        if following is None:
+            high = middle
+        else:
+            low = following + 1
+    return low
+
+
+def number_at(management: Looking, partition: int, low: int, high: int, at_ms: int, *, alone: bool) -> int:
+    """The lowest number in `low`..`high` whose message was enqueued at `at_ms` (Unix ms) or later; `high` if none was.
+
+    Takes for granted that times ascend with numbers, which holds for queues and subscriptions, not for their dead
+    letters.
+    """
+    while low < high:
+        middle = (low + high) // 2
+        each = first_from(management, middle, partition if alone else None)
+        if each is None or each.sequence_number >= high or each.enqueued_at_ms >= at_ms:
+            high = middle
+        else:
+            low = each.sequence_number + 1
+    return high
+
+
+def _next_present(management: Looking, partition: int, number: int, below: int) -> int | None:
+    each = first_from(management, number)
+    if each is None or each.sequence_number >= min(below, limit_of(partition)):
+        return None
+    return each.sequence_number
+
+
+def _first(reply: bytes | None, number: int) -> Head | None:
+    messages = [] if reply is None else split_peek_reply(reply)
+    if not messages:
+        return None
+    found = head(messages[0])
+    if found.sequence_number < number:
+        raise _backwards(found.sequence_number, number)
+    return found
+
+
+def _last_number(messages: Sequence[bytes], at: int) -> int:
+    last = head(messages[-1]).sequence_number
+    if last < at:
+        raise _backwards(last, at)
+    return last
+
+
+def _backwards(number: int, asked: int) -> ConnectorError:
+    return ConnectorError(
+        Code.REFUSED,
+        f"the service answered a peek from sequence number {asked} on with {number}: it can't be read by ranges",
+    )

@@ -1,0 +1,279 @@
+"""Sharing an entity with other consumers: `mode=claim`.
+
+The driver receives messages under lock and defers them, marked with the query's `claimId`: nobody else gets them then,
+no lock can expire, and the mark is where they are. The set is the offset; tasks look at the messages; when Spark has
+finished the batch, the driver takes them away. Knows which deferred messages belong to no offset (a crash came between
+deferring and writing the offset down) and adopts them at the start. Refuses entities with message sessions, since what
+was deferred under a session's lock can be had under that lock only.
+
+A `Claimer` lives in the one process that drives a query, on one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from ..codec import ArrowRows, Column, head
+from ..errors import Code, ConnectorError
+from ..options import SourceOptions
+from ..timing import backoff_s, monotonic_s
+from ..wire.receiver import Modified
+from .asking import connected, persistently
+from .browse import pages
+from .offsets import ClaimOffset, base_of, numbers_in, parse_claim_offset, partition_of, runs_of
+from .plan import ClaimTask, split_runs
+from .positions import Extents, Survey
+from .rows import CLAIM_PROPERTY, DEFERRED
+
+log = logging.getLogger("emubus.spark")
+COUNT_MAX_DEFAULT: Final = 10_000
+RECEIVE_COUNT: Final = 500
+DELETE_COUNT: Final = 200
+NOT_FOUND: Final = "com.microsoft:message-not-found"
+
+Json = dict[str, Any]
+
+
+class Claimer:
+    """Answers Spark's questions about one entity. Errors are ConnectorError."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._claim_id = options.claim_id or ""
+        self._survey = Survey(options.entity, options.partition_discovery_interval_s)
+        self._frozen: dict[int, int] | None = None
+        self._must_scan = True
+        self._orphans: list[int] = []
+        self._deleted_for: ClaimOffset | None = None
+        self._delete_failures = 0
+        self._delete_not_before_s = 0.0
+        self._exact: bool | None = None
+
+    # ---- Spark's questions, in the order of their coming
+
+    def freeze(self) -> None:
+        """Never claim what comes later than now: the query is to end."""
+        self._frozen = dict(self._look().following)
+
+    def initial(self) -> Json:
+        """Where the query begins: nothing is claimed."""
+        return ClaimOffset(self._options.entity, self._claim_id).to_json()
+
+    def latest(self, start_json: Json | None, count_max: int | None, *, all_available: bool) -> Json:
+        """Delete what is finished, claim what there is; `start_json` itself if nothing came within `pollInterval`."""
+        if start_json is None:
+            raise ConnectorError(
+                Code.MODE_UNSUPPORTED,
+                f"{self._options.entity}: mode=claim needs Spark 4.2 or later, where the source is told what is "
+                "finished: take mode=browse or mode=drain",
+            )
+        start = parse_claim_offset(start_json, self._options.entity, self._claim_id)
+        left = self._delete_finished(start)
+        if self._must_scan:
+            named = {*numbers_in(start.claimed), *numbers_in(start.deletable)}
+            self._orphans = [number for number in self._scan() if number not in named]
+            self._must_scan = False
+            if self._orphans:
+                log.info("%s: %d messages that were claimed before are adopted", start.entity, len(self._orphans))
+        wanted = None if all_available else (count_max or COUNT_MAX_DEFAULT)
+        claimed, self._orphans = self._orphans[:wanted], self._orphans[wanted:] if wanted is not None else []
+        if wanted is None or len(claimed) < wanted:
+            claimed += self._claim(None if wanted is None else wanted - len(claimed))
+        if not claimed:
+            return start_json
+        return ClaimOffset(start.entity, self._claim_id, runs_of(claimed), runs_of(left)).to_json()
+
+    def report(self) -> Json | None:
+        """Nothing: what others leave for this query can't be told."""
+        return None
+
+    def plan(self, start_json: Json, end_json: Json) -> list[InputPartition]:
+        """The tasks of a batch, which may be one that a former run of the query has begun."""
+        del start_json
+        options = self._options
+        end = parse_claim_offset(end_json, options.entity, self._claim_id)
+        if self._exact is None:
+            self._look()
+        groups = split_runs(end.claimed, options.min_partitions, options.max_messages_per_task)
+        return [ClaimTask(group, self._exact is True) for group in groups]
+
+    def committed(self, end_json: Json) -> None:
+        """Nothing: the next `latest` has it as its start."""
+
+    def stop(self) -> None:
+        """Nothing runs besides."""
+
+    def _look(self) -> Extents:
+        options = self._options
+        extents = persistently(
+            options.connection, f"looking for the ends of {options.entity}", lambda each: self._survey.look(each, {})
+        )
+        self._exact = extents.exact
+        return extents
+
+    # ---- taking away
+
+    def _delete_finished(self, start: ClaimOffset) -> list[int]:
+        """Delete what is safe in Spark's checkpoint; the numbers that are still there."""
+        if start == self._deleted_for:
+            return []
+        left = sorted(numbers_in((*start.deletable, *start.claimed)))
+        if monotonic_s() < self._delete_not_before_s:
+            return left
+        options = self._options
+        failure: ConnectorError | None = None
+        try:
+            with connected(options.connection) as connection:
+                left, failure = _take_all_away(connection, options.entity, left)
+        except ConnectorError as error:
+            failure = error
+        if failure is not None:
+            if options.settle_failure == "fail":
+                raise failure
+            log.warning("%s: %d finished messages are deleted later: %s", options.entity, len(left), failure)
+        if left:
+            self._delete_not_before_s = monotonic_s() + backoff_s(self._delete_failures)
+            self._delete_failures += 1
+        else:
+            self._delete_failures = 0
+            self._deleted_for = start
+        return left
+
+    # ---- claiming
+
+    def _claim(self, count_max: int | None) -> list[int]:
+        """Receive and defer; the sequence numbers that are this query's now."""
+        options = self._options
+        claimed: list[int] = []
+
+        def work(connection: Any) -> None:
+            try:
+                _Claiming(connection, options.entity, self._claim_id, self._frozen).run(
+                    claimed, count_max, options.poll_interval_s
+                )
+            except ConnectorError:
+                self._must_scan = True  # nobody knows how much of the last part was deferred
+                raise
+
+        try:
+            persistently(options.connection, f"claiming messages of {options.entity}", work)
+        except ConnectorError as error:
+            if error.code is Code.SESSION_REQUIRED:
+                raise ConnectorError(
+                    Code.MODE_UNSUPPORTED,
+                    f"{options.entity}: mode=claim can't be used where message sessions are required: take "
+                    "mode=browse or mode=drain",
+                ) from None
+            if not claimed:
+                raise
+            log.warning("%s: claiming broke off after %d messages: %s", options.entity, len(claimed), error)
+        return claimed
+
+    def _scan(self) -> list[int]:
+        """The deferred messages that carry this query's mark, wherever they are."""
+        options = self._options
+
+        def look(connection: Any) -> list[int]:
+            extents = self._survey.look(connection, {})
+            self._exact = extents.exact
+            extents.demand_all(options.entity, "looking for claimed messages")
+            found: list[int] = []
+            for partition, high in sorted(extents.following.items()):
+                low = max(extents.first.get(partition, 0), base_of(partition))
+                found += self._marked(connection.management(options.entity), low, high, partition, extents.exact)
+            return found
+
+        return persistently(options.connection, f"looking for claimed messages of {options.entity}", look)
+
+    def _marked(self, management: Any, low: int, high: int, partition: int, exact: bool) -> list[int]:
+        rows = ArrowRows([Column("sequenceNumber", "bigint"), Column("applicationProperties", "map<string,string>")])
+        found: list[int] = []
+        for page in pages(management, low, high, self._options.peek_batch_size, partition if exact else None):
+            rows.extend(page.messages, before=high, states=(DEFERRED,))
+            numbers, properties = rows.take().columns
+            found += [
+                number
+                for number, each in zip(numbers.to_pylist(), properties.to_pylist(), strict=True)
+                if dict(each or ()).get(CLAIM_PROPERTY) == self._claim_id
+            ]
+        return found
+
+
+class _Claiming:
+    """One round of receiving and deferring, on one link."""
+
+    def __init__(self, connection: Any, entity: str, claim_id: str, frozen: dict[int, int] | None) -> None:
+        self._connection = connection
+        self._receiver = connection.receiver(entity)
+        self._outcome = Modified(undeliverable_here=True, delivery_failed=False, properties={CLAIM_PROPERTY: claim_id})
+        self._frozen = frozen
+        self._beyond: list[Any] = []
+
+    def run(self, claimed: list[int], count_max: int | None, wait_s: float) -> None:
+        """Put what is claimed into `claimed`, up to `count_max`, until nothing more comes for `wait_s`."""
+        receiver = self._receiver
+        try:
+            while count_max is None or len(claimed) < count_max:
+                count = RECEIVE_COUNT if count_max is None else min(RECEIVE_COUNT, count_max - len(claimed))
+                received = receiver.receive(count, wait_s)
+                if len(received) < count:
+                    received += receiver.drain()
+                mine = [each for each in received if self._may_take(each)]
+                self._beyond += [each for each in received if not self._may_take(each)]
+                self._take(mine, claimed)
+                if len(mine) < count:
+                    break
+        finally:
+            if self._connection.usable:
+                self._beyond += receiver.drain()
+                if self._beyond:
+                    receiver.settle(self._beyond, "released")
+                receiver.close()
+
+    def _take(self, received: Sequence[Any], claimed: list[int]) -> None:
+        if received:
+            self._receiver.settle(received, self._outcome)
+            claimed += [head(each.data).sequence_number for each in received]
+
+    def _may_take(self, received: Any) -> bool:
+        if self._frozen is None:
+            return True
+        number = head(received.data).sequence_number
+        return number < self._frozen.get(partition_of(number), base_of(partition_of(number)))
+
+
+def _take_all_away(connection: Any, entity: str, numbers: Sequence[int]) -> tuple[list[int], ConnectorError | None]:
+    """Delete deferred messages, partition by partition; those of partitions where it failed, and a failure."""
+    left: list[int] = []
+    failure: ConnectorError | None = None
+    for _, group in groupby(numbers, partition_of):
+        rest = list(group)
+        try:
+            while rest:
+                _take_away(connection.management(entity), rest[:DELETE_COUNT])
+                del rest[:DELETE_COUNT]
+        except ConnectorError as error:
+            if not connection.usable:
+                raise
+            left += rest
+            failure = error
+    return left, failure
+
+
+def _take_away(management: Any, numbers: Sequence[int]) -> None:
+    """Delete deferred messages; halving finds those that are gone already, and answers that aren't too large."""
+    try:
+        management.receive_by_sequence_number(numbers, delete=True)
+    except ConnectorError as error:
+        too_large = error.code is Code.MESSAGE_TOO_LARGE and len(numbers) > 1
+        if error.condition != NOT_FOUND and not too_large:
+            raise
+        if len(numbers) > 1:
+            middle = len(numbers) // 2
+            _take_away(management, numbers[:middle])
+            _take_away(management, numbers[middle:])

@@ -1,0 +1,264 @@
+"""Deleting what Spark has safely finished: `mode=drain`.
+
+Knows three ways, the best that the service offers is taken: a range delete (emubus), a batch delete by time (the
+service, unpartitioned), and receiving under lock to complete what lies below the mark and release the rest. Refuses to
+decide what is finished: it is told. Reading never depends on deletion, so a failure here costs nothing but space: it
+is logged, tried again later, and ends the query only with settleFailure=fail.
+
+A `Settler` belongs to the driver's reader. It works in one thread of its own, with connections of its own; the
+condition guards what both threads touch.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..codec import head
+from ..errors import Code, ConnectorError
+from ..options import SourceOptions
+from ..timing import backoff_s, monotonic_s
+from .asking import connected
+from .browse import first_from
+from .offsets import base_of, partition_of
+from .positions import is_sub_queue
+
+log = logging.getLogger("emubus.spark")
+RANGE_COUNT: Final = 2_000
+BATCH_DELETE_COUNT: Final = 500
+"""Messages per request that every tier of the service takes."""
+
+BATCH_DELETE_MARGIN_MS: Final = 5_000
+"""How far enqueued times may be out of the order of the numbers before a delete by time would hit an unread message."""
+
+RECEIVE_COUNT: Final = 500
+RECEIVE_WAIT_S: Final = 0.2
+HELD_MAX: Final = 5_000
+STOP_WAIT_S: Final = 5.0
+_WAKE_S: Final = 0.5
+
+
+class Settler:
+    """Told numbers per partition, it deletes the messages below them. `settle` doesn't wait, `wait` does."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._changed = threading.Condition()
+        self._wanted: dict[int, int] = {}
+        self._done: dict[int, int] = {}
+        self._deleted_count = 0
+        self._failure: ConnectorError | None = None
+        self._failures = 0
+        self._not_before_s = 0.0
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+        self._offers_ranges = False
+        self._offers_times = not is_sub_queue(options.entity)  # dead letters are not in the order of their times
+
+    def settle(self, following: Mapping[int, int], *, by_range: bool) -> None:
+        """Everything below these whole sequence numbers is finished; `by_range` if the service has a range delete.
+
+        ConnectorError if settleFailure=fail and it failed.
+        """
+        with self._changed:
+            self._raise_failure()
+            self._offers_ranges = by_range
+            for partition, number in following.items():
+                if number < self._wanted.get(partition, 0):
+                    self._done.pop(partition, None)  # the entity was made anew, and is read from its start
+                self._wanted[partition] = number
+            if self._open() and not self._stopped:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._work, name="emubus-spark-drain", daemon=True)
+                    self._thread.start()
+                self._changed.notify_all()
+
+    def wait(self, *, insist: bool) -> None:
+        """Wait until all that was told is deleted, or nothing moved for `operationTimeout`.
+
+        After a failure it waits for another try only if it is to `insist`.
+        """
+        with self._changed:
+            # A try that runs already may fail yet, and then comes the one that counts.
+            failures_max = self._failures + 2 if insist else 1
+            deadline_s = monotonic_s() + self._options.connection.endpoint.operation_timeout_s
+            count = self._deleted_count
+            while self._open() and self._failures < failures_max and not self._stopped and monotonic_s() < deadline_s:
+                self._changed.wait(_WAKE_S)
+                if self._deleted_count != count:
+                    count = self._deleted_count
+                    deadline_s = monotonic_s() + self._options.connection.endpoint.operation_timeout_s
+            self._raise_failure()
+
+    def stop(self) -> None:
+        """Begin nothing new, and give what runs a little time, so that it leaves no messages locked."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(STOP_WAIT_S)
+
+    # ---- the thread
+
+    def _open(self) -> dict[int, int]:
+        return {each: number for each, number in self._wanted.items() if number > self._done.get(each, base_of(each))}
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None and self._options.settle_failure == "fail":
+            raise self._failure
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._stopped and (not self._open() or monotonic_s() < self._not_before_s):
+                    self._changed.wait(_WAKE_S)
+                if self._stopped:
+                    return
+                wanted = self._open()
+            failure = self._try(wanted)
+            with self._changed:
+                self._failure = failure
+                if failure is None:
+                    self._failures = 0
+                else:
+                    self._not_before_s = monotonic_s() + backoff_s(self._failures)
+                    self._failures += 1
+                self._changed.notify_all()
+
+    def _try(self, wanted: Mapping[int, int]) -> ConnectorError | None:
+        entity = self._options.entity
+        try:
+            with connected(self._options.connection) as connection:
+                self._delete(connection, wanted)
+        except ConnectorError as error:
+            log.warning("%s: deleting finished messages failed, it is tried again later: %s", entity, error)
+            return error
+        except Exception as error:  # whatever it is, it mustn't end the thread unseen
+            log.exception("%s: deleting finished messages failed", entity)
+            return ConnectorError(Code.REFUSED, f"{entity}: deleting finished messages failed: {error!r}")
+        return None
+
+    # ---- the ways
+
+    def _delete(self, connection: Any, wanted: Mapping[int, int]) -> None:
+        if self._offers_ranges and self._delete_ranges(connection, wanted):
+            return
+        if self._offers_times and set(wanted) == {0}:
+            self._offers_times = self._delete_by_time(connection, wanted[0])
+        Receiving(connection, self._options.entity, wanted, self._moved).run()
+        self._finished(wanted)
+
+    def _delete_ranges(self, connection: Any, wanted: Mapping[int, int]) -> bool:
+        """False if the service doesn't offer it. A partition that can't be reached doesn't keep the others waiting."""
+        failure: ConnectorError | None = None
+        for partition, number in sorted(wanted.items()):
+            try:
+                count: int | None = RANGE_COUNT
+                while count == RANGE_COUNT:
+                    count = connection.management(self._options.entity).delete_before(partition, number, RANGE_COUNT)
+                    if count is None:
+                        return False
+                    self._moved(count)
+                self._finished({partition: number})
+            except ConnectorError as error:
+                if not connection.usable:
+                    raise
+                failure = error
+        if failure is not None:
+            raise failure
+        return True
+
+    def _delete_by_time(self, connection: Any, number: int) -> bool:
+        """False if the service doesn't offer it.
+
+        The youngest few are left: times may differ a little from the order.
+        """
+        management = connection.management(self._options.entity)
+        mark = first_from(management, number) or first_from(management, number - 1)
+        if mark is None:
+            return True
+        count = 1
+        while count:
+            try:
+                deleted = management.batch_delete(BATCH_DELETE_COUNT, mark.enqueued_at_ms - BATCH_DELETE_MARGIN_MS)
+            except ConnectorError as error:
+                if not connection.usable:
+                    raise
+                log.info("%s: a delete by time was refused: %s", self._options.entity, error)
+                return error.retriable
+            if deleted is None:
+                return False
+            count = deleted
+            self._moved(count)
+        return True
+
+    def _moved(self, count: int) -> None:
+        with self._changed:
+            self._deleted_count += count
+            self._changed.notify_all()
+
+    def _finished(self, wanted: Mapping[int, int]) -> None:
+        with self._changed:
+            for partition, number in wanted.items():
+                self._done[partition] = max(number, self._done.get(partition, 0))
+            self._changed.notify_all()
+
+
+class Receiving:
+    """Completes the messages below the marks, received under lock; all others are given back as they were."""
+
+    def __init__(self, connection: Any, entity: str, wanted: Mapping[int, int], moved: Any) -> None:
+        self._connection = connection
+        self._entity = entity
+        self._wanted = wanted
+        self._moved = moved
+
+    def run(self) -> None:
+        """Do it; ConnectorError if the service refuses."""
+        try:
+            receiver = self._connection.receiver(self._entity)
+        except ConnectorError as error:
+            if error.code is not Code.SESSION_REQUIRED:
+                raise
+            self._run_sessions()
+            return
+        # An unpartitioned entity gives the oldest first: behind the first one that isn't finished, none is.
+        self._empty(receiver, in_order=set(self._wanted) == {0})
+
+    def _run_sessions(self) -> None:
+        for session_id in self._connection.management(self._entity).message_sessions():
+            try:
+                receiver = self._connection.receiver(self._entity, session_id=session_id)
+            except ConnectorError as error:
+                if not self._connection.usable:
+                    raise
+                log.info("%s: message session %r is left for later: %s", self._entity, session_id, error)
+                continue
+            self._empty(receiver, in_order=True)
+
+    def _empty(self, receiver: Any, *, in_order: bool) -> None:
+        held: list[Any] = []
+        try:
+            while len(held) < HELD_MAX:
+                received = receiver.receive(RECEIVE_COUNT, RECEIVE_WAIT_S)
+                if len(received) < RECEIVE_COUNT:
+                    received += receiver.drain()
+                finished = [each for each in received if self._is_finished(each)]
+                held += [each for each in received if not self._is_finished(each)]
+                if finished:
+                    receiver.settle(finished, "accepted")
+                    self._moved(len(finished))
+                if not received or (in_order and held):
+                    break
+        finally:
+            if self._connection.usable:
+                held += receiver.drain()
+                if held:
+                    receiver.settle(held, "released")
+                receiver.close()
+
+    def _is_finished(self, received: Any) -> bool:
+        number = head(received.data).sequence_number
+        return number < self._wanted.get(partition_of(number), 0)

@@ -1,0 +1,77 @@
+"""How far a query is behind: from the offsets in Spark's own progress reports.
+
+Knows the offsets' JSON. Refuses to ask the service: the numbers are as old as the report. Numbers may have gaps (what
+others took, what expired), so a lag is the most that can wait. Claims have none: what others take can't be foreseen.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+log = logging.getLogger("emubus.spark")
+
+
+def servicebus_lag(progress: Any) -> dict[str, dict[int, int]]:
+    """Sequence numbers still to read, by entity and partition id, from a query's progress.
+
+    `progress` is a `StreamingQueryProgress`, or its JSON as text or dict (as `query.lastProgress` is in some versions).
+    Sources of other formats are passed over; None and a query without progress give {}.
+    """
+    found: dict[str, dict[int, int]] = {}
+    for source in _sources(progress):
+        end, latest = _offset(source, "endOffset"), _offset(source, "latestOffset")
+        if latest is None:
+            continue
+        read = {} if end is None else end["p"]
+        lags = {int(each): max(0, number - read.get(each, 0)) for each, number in latest["p"].items()}
+        sums = found.setdefault(latest["e"], {})
+        for partition, count in lags.items():
+            sums[partition] = max(count, sums.get(partition, 0))
+    return found
+
+
+class LagListener(StreamingQueryListener):
+    """Logs the lag after each progress report: `spark.streams.addListener(LagListener())`."""
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  Spark's names, here and below
+        """Nothing to say."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Log one line per entity."""
+        for entity, lags in servicebus_lag(event.progress).items():
+            behind = {each: count for each, count in sorted(lags.items()) if count}
+            log.info("%s: %d sequence numbers to read, by partition %s", entity, sum(behind.values()), behind)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing to say."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Nothing to say."""
+
+
+def _sources(progress: Any) -> list[Any]:
+    if progress is None:
+        return []
+    if isinstance(progress, str):
+        progress = json.loads(progress)
+    if isinstance(progress, Mapping):
+        return list(progress.get("sources", ()))
+    return list(progress.sources)
+
+
+def _offset(source: Any, name: str) -> dict[str, Any] | None:
+    """An offset of ours in one source's report; None for another format's, or where there is none."""
+    raw = source.get(name) if isinstance(source, Mapping) else getattr(source, name)
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw)
+        except ValueError:
+            return None
+    if not isinstance(raw, Mapping) or not {"v", "e", "p"} <= raw.keys():
+        return None
+    return dict(raw)

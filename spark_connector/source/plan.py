@@ -1,0 +1,121 @@
+"""What is to be read, cut into tasks.
+
+Pure. A task holds numbers and flags only, since it is pickled and sent to a worker. Knows the options `minPartitions`
+and `maxMessagesPerTask`. Refuses to know how a task is read (`rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from pyspark.sql.datasource import InputPartition
+
+from .offsets import Run
+
+GROUP_NUMBERS_MAX: Final = 1_000
+GROUP_PARTS_MAX: Final = 8
+"""Spans share a task up to so many numbers and spans: to begin a task takes as long as to read a thousand messages."""
+
+RUN_GAP_MAX: Final = 64  # numbers of others that are read along rather than asked around
+
+
+@dataclass(frozen=True)
+class Span:
+    """The sequence numbers from `low` to below `high`, all of one partition."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class RangeTask(InputPartition):
+    """One task: read a span. `partition_id` is told to brokers that can look at one partition alone, None to others."""
+
+    low: int
+    high: int
+    partition_id: int | None = None
+
+    @property
+    def parts(self) -> tuple[RangeTask, ...]:
+        """The spans to read, one after the other: this one."""
+        return (self,)
+
+
+@dataclass(frozen=True)
+class RangeGroup(InputPartition):
+    """One task: read several spans, one after the other."""
+
+    parts: tuple[RangeTask, ...]
+
+
+@dataclass(frozen=True)
+class ClaimTask(InputPartition):
+    """One task: read the claimed messages of some runs; `alone` as `RangeTask.partition_id`."""
+
+    runs: tuple[Run, ...]
+    alone: bool = False
+
+
+def split(spans: Iterable[Span], count_min: int | None, size_max: int | None) -> list[Span]:
+    """The spans that are not empty, cut into at least `count_min` pieces of at most `size_max` numbers each.
+
+    Less than `count_min` only where there are fewer numbers than that. Pieces of one span differ by at most 1.
+    """
+    filled = [span for span in spans if span.high > span.low]
+    total = sum(span.high - span.low for span in filled)
+    size = min(total if size_max is None else size_max, total if count_min is None else max(1, total // count_min))
+    pieces: list[Span] = []
+    for span in filled:
+        length = span.high - span.low
+        count = -(-length // size)
+        edges = [span.low + length * index // count for index in range(count + 1)]
+        pieces += [Span(low, high) for low, high in pairwise(edges)]
+    return pieces
+
+
+def grouped(tasks: Sequence[RangeTask], size_max: int | None) -> list[RangeTask | RangeGroup]:
+    """Tasks in their order, small neighbours put together: up to `size_max` numbers, or GROUP_NUMBERS_MAX if less."""
+    room = GROUP_NUMBERS_MAX if size_max is None else min(size_max, GROUP_NUMBERS_MAX)
+    groups: list[list[RangeTask]] = []
+    size = 0
+    for task in tasks:
+        size += task.high - task.low
+        if not groups or size > room or len(groups[-1]) == GROUP_PARTS_MAX:
+            groups.append([])
+            size = task.high - task.low
+        groups[-1].append(task)
+    return [group[0] if len(group) == 1 else RangeGroup(tuple(group)) for group in groups]
+
+
+def split_runs(runs: Sequence[Run], count_min: int | None, size_max: int | None) -> list[tuple[Run, ...]]:
+    """Runs shared out over tasks as `split` does it: in order, none empty."""
+    total = sum(count for _, count in runs)
+    size = max(
+        1, min(total if size_max is None else size_max, total if count_min is None else max(1, total // count_min))
+    )
+    groups: list[tuple[Run, ...]] = []
+    group: list[Run] = []
+    room = size
+    for first, count in runs:
+        while count:
+            taken = min(count, room)
+            group.append((first, taken))
+            first, count, room = first + taken, count - taken, room - taken
+            if not room:
+                groups.append(tuple(group))
+                group, room = [], size
+    return [*groups, tuple(group)] if group else groups
+
+
+def stretches(runs: Iterable[Run]) -> list[Span]:
+    """The spans in which runs lie: neighbours with small gaps share one."""
+    found: list[Span] = []
+    for first, count in runs:
+        if found and first - found[-1].high <= RUN_GAP_MAX:
+            found[-1] = Span(found[-1].low, first + count)
+        else:
+            found.append(Span(first, first + count))
+    return found

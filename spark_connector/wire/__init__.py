@@ -1,0 +1,46 @@
+"""A client of the Service Bus wire: connections, and the few kinds of links that the connector needs.
+
+`connection` is the front: management nodes, senders, receivers and transactions of one connection; `pool` keeps
+connections between tasks. Below: `engine` is Proton on a stream of ours, `stream` and `websocket` are the bytes,
+`links` what all links share, `requests` the pairs of links to `$cbs` (`cbs`) and `$management` (`management`).
+`envelopes` writes the message-format of batches, `conditions` is the table of errors, `values` the AMQP values of
+requests.
+
+Nothing here knows Spark or reads the messages that it carries.
+"""
+
+from .connection import Connection
+from .connection_string import ConnectionString, parse_connection_string
+from .credentials import ClientSecret, Credential, SasKey, SasToken, TokenProvider
+from .endpoint import Endpoint, Transport, default_port
+from .management import Management, PartitionRange, Response
+from .pool import pooled
+from .receiver import NO_SESSION, Modified, Received, Receiver
+from .requests import Pending
+from .sender import Sender
+from .transactions import Transaction
+
+__all__ = [
+    "NO_SESSION",
+    "ClientSecret",
+    "Connection",
+    "ConnectionString",
+    "Credential",
+    "Endpoint",
+    "Management",
+    "Modified",
+    "PartitionRange",
+    "Pending",
+    "Received",
+    "Receiver",
+    "Response",
+    "SasKey",
+    "SasToken",
+    "Sender",
+    "TokenProvider",
+    "Transaction",
+    "Transport",
+    "default_port",
+    "parse_connection_string",
+    "pooled",
+]

@@ -1,0 +1,130 @@
+"""A connection to the service, and what is opened on it.
+
+Knows which pieces a connection has and when it may be used again. Refuses to know frames (`engine`) and operations
+(`management`). A `Connection` owns its engine, claims and management nodes; senders and receivers are closed by those
+who opened them, at the latest with the connection.
+
+It is of one thread at a time and of the process that made it. Every method blocks until its deadline at most, and a
+failure of the connection itself (its loss, an answer that didn't come in time) makes it unusable for good. A refusal
+that concerns one link or one request does not.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import ConnectorError
+from .cbs import Claims
+from .credentials import Credential
+from .endpoint import Endpoint
+from .engine import Engine
+from .links import BaseLink
+from .management import Management
+from .receiver import NO_SESSION, NoSession, Receiver
+from .sender import Sender
+from .transactions import Coordinator, Transaction
+
+
+class Connection:
+    """Opened by its constructor; ConnectorError(UNAVAILABLE) if that fails. Works as a context manager, too."""
+
+    def __init__(self, endpoint: Endpoint, credential: Credential) -> None:
+        self.endpoint = endpoint
+        self._pid = os.getpid()
+        self._engine = Engine(endpoint)
+        self._claims = Claims(self._engine, credential)
+        self._managements: dict[str, Management] = {}
+        self._coordinator: Coordinator | None = None
+        self._links: list[BaseLink] = []
+        self._transactions: list[Transaction] = []
+
+    @property
+    def usable(self) -> bool:
+        """Whether it stands, as far as is known, and is this process's."""
+        return self._engine.error is None and not self._engine.closed and self._pid == os.getpid()
+
+    def is_idle(self) -> bool:
+        """Whether it is usable and nothing is open or in flight on it that belongs to somebody."""
+        self._links = [link for link in self._links if not link.closed]
+        return (
+            self.usable
+            and not self._links
+            and not any(transaction.is_open for transaction in self._transactions)
+            and not any(management.open_count for management in self._managements.values())
+        )
+
+    def refresh(self) -> bool:
+        """Look at what has come while nobody looked; whether it is usable still. Never blocks, never raises."""
+        if not self.usable:
+            return False
+        try:
+            self._engine.turn(0)
+        except ConnectorError:
+            return False
+        return self.usable
+
+    def management(self, entity: str) -> Management:
+        """The management node of an entity, kept for the next time."""
+        self._check()
+        self._claims.ensure(entity)
+        found = self._managements.get(entity)
+        if found is not None and found.lost is not None:
+            found.discard()
+            found = None
+        if found is None:
+            found = Management(self._engine, entity, self._claims.ensure)
+            self._managements[entity] = found
+        return found
+
+    def sender(self, entity: str, *, window: int) -> Sender:
+        """A new link to send on, with at most `window` unconfirmed deliveries."""
+        self._check()
+        self._claims.ensure(entity)
+        sender = Sender(self._engine, entity, window=window, authorize=self._claims.ensure)
+        self._links.append(sender)
+        return sender
+
+    def receiver(
+        self, entity: str, *, session_id: str | NoSession | None = NO_SESSION, accept_wait_s: float | None = None
+    ) -> Receiver:
+        """A new link to receive on: of no message session, of the one named, or (None) of the next that is free.
+
+        `accept_wait_s`: how long the service may take to find one, by default the operation's time-out less a tenth;
+        then ConnectorError(UNAVAILABLE) with the condition `com.microsoft:timeout`, and the connection stays usable.
+        """
+        self._check()
+        self._claims.ensure(entity)
+        wait_s = self.endpoint.operation_timeout_s * 0.9 if accept_wait_s is None else accept_wait_s
+        receiver = Receiver(
+            self._engine, entity, session_id=session_id, accept_wait_s=wait_s, authorize=self._claims.ensure
+        )
+        self._links.append(receiver)
+        return receiver
+
+    def transaction(self) -> Transaction:
+        """A transaction that isn't declared yet."""
+        self._check()
+        if self._coordinator is None or self._coordinator.lost is not None:
+            self._coordinator = Coordinator(self._engine)
+        transaction = Transaction(self._coordinator)
+        self._transactions = [each for each in self._transactions if each.is_open]
+        self._transactions.append(transaction)
+        return transaction
+
+    def close(self) -> None:
+        """Close everything; in another process than its own only the copy of the socket."""
+        if self._pid == os.getpid():
+            self._engine.close()
+        else:
+            self._engine.abandon()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self) -> None:
+        if self._pid != os.getpid():
+            raise RuntimeError("a connection is of the process that made it")
+        self._engine.check()

@@ -1,0 +1,243 @@
+"""The `$management` node of an entity, as the connector uses it [wire 7].
+
+Knows the operations' bodies and what their statuses mean. Refuses to know the messages in a reply: a peek's reply is
+given on as the bytes that came (the codec takes it apart). A `Management` is made by its connection, once per entity.
+
+Two operations are emubus's own; for any other service they give None, and the caller falls back to what all know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from ..errors import ConnectorError
+from .conditions import CONDITION_BY_STATUS, wire_error
+from .engine import Engine
+from .requests import Head, Pending, Requests, read_body, read_head
+from .values import Int, Timestamp, Uint, longs, uuids
+
+OK: Final = 200
+NOTHING: Final = (202, 204)
+NOT_FOUND: Final = 404
+MESSAGE_NOT_FOUND: Final = "com.microsoft:message-not-found"
+NOT_IMPLEMENTED: Final = "amqp:not-implemented"
+SESSIONS_PER_PAGE: Final = 100
+ALL_SESSIONS_MS: Final = 253402300800000
+"""The last-updated-time that asks for message sessions with messages rather than recent states [wire 7.3]."""
+
+PEEK: Final = "com.microsoft:peek-message"
+GET_PARTITIONS: Final = "emubus:get-partitions"
+DELETE_BEFORE: Final = "emubus:delete-messages-before"
+BATCH_DELETE: Final = "com.microsoft:batch-delete-messages"
+RECEIVE: Final = "com.microsoft:receive-by-sequence-number"
+UPDATE_DISPOSITION: Final = "com.microsoft:update-disposition"
+GET_SESSIONS: Final = "com.microsoft:get-message-sessions"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """Where a partition begins and ends: `next_sequence_number` is what the next message will get.
+
+    `partition_id` is the number in the top 16 bits of sequence numbers; `first_sequence_number` is that of the first
+    message that is there, and the next one's when there is none.
+    """
+
+    partition_id: int
+    first_sequence_number: int
+    next_sequence_number: int
+    message_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A decoded response; `body` is plain Python (maps are dicts, arrays lists, times Unix milliseconds)."""
+
+    status: int
+    condition: str | None
+    description: str
+    body: Any
+
+
+class Management:
+    """The node of `entity` (a path, with sub-queue). Every method raises ConnectorError when the service refuses."""
+
+    def __init__(self, engine: Engine, entity: str, authorize: Callable[[str], None]) -> None:
+        self.entity = entity
+        self.unavailable_partitions: tuple[int, ...] = ()
+        """Ids of the partitions that the last `partitions()` couldn't tell about."""
+        self._authorize = authorize
+        self._properties: Mapping[str, object] = {
+            "com.microsoft:server-timeout": Uint(int(engine.endpoint.operation_timeout_s * 1000)),
+        }
+        self._requests = Requests(engine, f"{entity}/$management", entity)
+
+    @property
+    def lost(self) -> ConnectorError | None:
+        """Why it can't be used any more."""
+        return self._requests.lost
+
+    def discard(self) -> None:
+        """Leave its links."""
+        self._requests.discard()
+
+    @property
+    def open_count(self) -> int:
+        """Requests in flight."""
+        return self._requests.open_count
+
+    # ---- looking
+
+    def peek(
+        self, from_sequence_number: int, count: int, *, session_id: str | None = None, partition_id: int | None = None
+    ) -> bytes | None:
+        """Up to `count` messages from a number on: the encoded response, or None if there are none."""
+        return self.end(self.begin_peek(from_sequence_number, count, session_id=session_id, partition_id=partition_id))
+
+    def begin_peek(
+        self, from_sequence_number: int, count: int, *, session_id: str | None = None, partition_id: int | None = None
+    ) -> Pending:
+        """Ask for what `peek` gives, without waiting; any number of these may be open."""
+        body: dict[str, object] = {"from-sequence-number": int(from_sequence_number), "message-count": Int(count)}
+        if session_id is not None:
+            body["session-id"] = session_id
+        if partition_id is not None:
+            body["emubus:partition-id"] = Int(partition_id)
+        self._authorize(self.entity)
+        return self._requests.begin(PEEK, body, self._properties)
+
+    def end(self, pending: Pending) -> bytes | None:
+        """Wait for what `begin_peek` has asked for."""
+        data = self._requests.end(pending)
+        head = read_head(data)
+        status, condition, _ = _status(head)
+        if status == OK:
+            return data
+        if status in NOTHING or (status == NOT_FOUND and condition == MESSAGE_NOT_FOUND):
+            return None
+        raise self._refusal(_response(data, head))
+
+    def partitions(self) -> list[PartitionRange] | None:
+        """The entity's partitions, without those that can't be reached; None if the service doesn't know this."""
+        response = self.request(GET_PARTITIONS, {})
+        if response.status in (400, 405, 501) or response.condition == NOT_IMPLEMENTED:
+            return None
+        body = self._required(response).body
+        self.unavailable_partitions = tuple(body.get("unavailable-partitions") or ())
+        return [
+            PartitionRange(
+                partition_id=row["partition-id"],
+                first_sequence_number=row["first-sequence-number"],
+                next_sequence_number=row["next-sequence-number"],
+                message_count=row["message-count"],
+            )
+            for row in body["partitions"]
+        ]
+
+    def message_sessions(self) -> list[str]:
+        """Every message session that has active messages or a state."""
+        found: list[str] = []
+        while True:
+            body = {
+                "last-updated-time": Timestamp(ALL_SESSIONS_MS),
+                "skip": Int(len(found)),
+                "top": Int(SESSIONS_PER_PAGE),
+            }
+            response = self.request(GET_SESSIONS, body)
+            if response.status in NOTHING or response.condition == "com.microsoft:session-not-found":
+                return found
+            page = self._required(response).body.get("sessions-ids") or []
+            found += page
+            if len(page) < SESSIONS_PER_PAGE:
+                return found
+
+    # ---- removing
+
+    def delete_before(self, partition_id: int, sequence_number: int, count_max: int) -> int | None:
+        """Delete up to `count_max` available messages of a partition below a number; how many, None if not offered."""
+        body = {
+            "partition-id": Int(partition_id),
+            "sequence-number-before": int(sequence_number),
+            "message-count": Int(count_max),
+        }
+        response = self.request(DELETE_BEFORE, body)
+        if response.condition == NOT_IMPLEMENTED or response.status == 501:
+            return None
+        return int(self._required(response).body["message-count"])
+
+    def batch_delete(self, count: int, enqueued_before_ms: int, *, session_id: str | None = None) -> int | None:
+        """Delete up to `count` available messages that were enqueued before an instant, the oldest first; how many.
+
+        None where it isn't offered: by older services, and on partitioned entities.
+        """
+        body: dict[str, object] = {"message-count": Int(count), "enqueued-time-utc": Timestamp(enqueued_before_ms)}
+        if session_id is not None:
+            body["session-id"] = session_id
+        response = self.request(BATCH_DELETE, body)
+        if response.status in NOTHING or response.condition == MESSAGE_NOT_FOUND:
+            return 0
+        if response.status == 501 or response.condition in (NOT_IMPLEMENTED, "amqp:not-allowed"):
+            return None
+        return int(self._required(response).body["message-count"])
+
+    # ---- deferred messages
+
+    def receive_by_sequence_number(
+        self, numbers: Iterable[int], *, delete: bool, session_id: str | None = None
+    ) -> list[tuple[UUID | None, bytes]]:
+        """Lock deferred messages (or take them away, with `delete`): lock token and encoded message of each.
+
+        ConnectorError(REFUSED) with the condition `com.microsoft:message-not-found` if one of them isn't there.
+        """
+        body: dict[str, object] = {"sequence-numbers": longs(numbers), "receiver-settle-mode": Uint(0 if delete else 1)}
+        if session_id is not None:
+            body["session-id"] = session_id
+        response = self.request(RECEIVE, body)
+        if response.status in NOTHING:
+            return []
+        rows = self._required(response).body["messages"]
+        return [(row.get("lock-token"), row["message"]) for row in rows]
+
+    def update_disposition(self, tokens: Sequence[UUID], status: str, **fields: object) -> None:
+        """Settle messages by their lock tokens: `completed`, `abandoned`, `defered` or `suspended`.
+
+        Further fields as Python names: `session_id`, `deadletter_reason`, `properties_to_modify`, ….
+        """
+        body = {"disposition-status": status, "lock-tokens": uuids(tokens)}
+        body.update({name.replace("_", "-"): value for name, value in fields.items() if value is not None})
+        self._required(self.request(UPDATE_DISPOSITION, body))
+
+    # ---- any operation
+
+    def request(
+        self, operation: str, body: Mapping[str, object], *, properties: Mapping[str, object] | None = None
+    ) -> Response:
+        """Send any operation and decode its response, whatever its status; values as in `values`."""
+        self._authorize(self.entity)
+        pending = self._requests.begin(operation, dict(body), {**self._properties, **(properties or {})})
+        data = self._requests.end(pending)
+        return _response(data, read_head(data))
+
+    def _required(self, response: Response) -> Response:
+        if response.status != OK:
+            raise self._refusal(response)
+        return response
+
+    def _refusal(self, response: Response) -> ConnectorError:
+        condition = response.condition or CONDITION_BY_STATUS.get(response.status)
+        return wire_error(condition, response.description, entity=self.entity)
+
+
+def _status(head: Head) -> tuple[int, str | None, str]:
+    properties = head.properties
+    status = properties.get("statusCode", properties.get("status-code"))
+    condition = properties.get("errorCondition") or properties.get("error-condition")
+    description = properties.get("statusDescription") or properties.get("status-description") or ""
+    return (status if isinstance(status, int) else 500), (str(condition) if condition else None), str(description)
+
+
+def _response(data: bytes, head: Head) -> Response:
+    status, condition, description = _status(head)
+    return Response(status, condition, description, read_body(data, head))

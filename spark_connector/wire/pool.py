@@ -1,0 +1,89 @@
+"""Connections that are kept between tasks: an executor's worker process runs one task after the other.
+
+Knows when a connection may be used again. Refuses to know what for. A connection is given to one block at a time; it
+comes back when the block ends well and has left nothing open, and is closed otherwise. Whoever comes next throws away
+what has idled for too long or is another process's: nobody looks after idle connections, and there is no thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from ..timing import monotonic_s
+from .connection import Connection
+from .credentials import Credential
+from .endpoint import Endpoint
+
+IDLE_MAX: Final = 8
+"""Connections of one kind that wait for use; more are closed."""
+
+_Key = tuple[int, Endpoint, Credential]
+_Idle = list[tuple[Connection, float]]
+
+_idle: dict[_Key, _Idle] = {}
+# Changed by single list and dict operations only, which threads can't interrupt: a lock could be copied by a fork while
+# it is held, and never be released in the child.
+
+
+@contextmanager
+def pooled(endpoint: Endpoint, credential: Credential) -> Iterator[Connection]:
+    """A connection for the length of a block; ConnectorError(UNAVAILABLE) if none can be made."""
+    key = (os.getpid(), endpoint, credential)
+    _discard_old()
+    connection = _take(key) or Connection(endpoint, credential)
+    try:
+        yield connection
+    except BaseException:  # GeneratorExit, too: nobody knows what is half done
+        connection.close()
+        raise
+    if connection.is_idle():
+        waiting = _idle.setdefault(key, [])
+        waiting.append((connection, monotonic_s()))
+        if len(waiting) <= IDLE_MAX:
+            return
+        connection, _ = waiting.pop(0)
+    connection.close()
+
+
+def close_idle() -> int:
+    """Close every connection that waits for use; how many it were."""
+    count = 0
+    for key in list(_idle):
+        for connection, _ in _idle.pop(key, []):
+            connection.close()
+            count += 1
+    return count
+
+
+def _take(key: _Key) -> Connection | None:
+    """The connection that was used last, if it is good still."""
+    waiting = _idle.get(key)
+    while waiting:
+        try:
+            connection, _ = waiting.pop()
+        except IndexError:  # another thread was faster
+            return None
+        if connection.refresh():
+            return connection
+        connection.close()
+    return None
+
+
+def _discard_old() -> None:
+    now_s, pid = monotonic_s(), os.getpid()
+    for key in list(_idle):
+        waiting = _idle.get(key, [])
+        while waiting:
+            try:
+                connection, since_s = waiting.pop(0)
+            except IndexError:
+                break
+            if key[0] == pid and now_s - since_s <= key[1].idle_timeout_s:
+                waiting.insert(0, (connection, since_s))  # those behind it are younger
+                break
+            connection.close()
+        if not waiting and key[0] != pid:
+            _idle.pop(key, None)

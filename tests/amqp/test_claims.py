@@ -1,0 +1,174 @@
+"""Rights on an open connection: what expires, what is renewed, and how many tokens there may be."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
+from emubus.amqp.limits import Limits
+from emubus.broker.access import ALL_RIGHTS, Access, Right, SharedKey, sign
+from emubus.broker.encoding import Described, Symbol, Ulong, encode, encode_described
+
+from .asking import sections
+from .fakes import FakeQueue
+from .wire import ATTACH, COORDINATOR, DETACH, FLOW, OPEN, TRANSFER, Wire, frame, sasl_init
+
+NOW_S = 1_700_000_000
+CBS_REPLIES, CBS_REQUESTS = 30, 31
+PROPERTIES: dict[str, object] = {"operation": "put-token", "type": "servicebus.windows.net:sastoken"}
+
+
+def sas(expiry_s: int, path: str = "q", key: str = "key", name: str = "name") -> str:
+    resource, expiry = quote(f"sb://host/{path}", safe=""), str(expiry_s)
+    signature = quote(sign(resource, expiry, key), safe="")
+    return f"SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={name}"
+
+
+def strict(rights: frozenset[Right] = ALL_RIGHTS, **limits: int) -> Wire:
+    """A connection on which every right must be shown, with its `$cbs` links."""
+    wire = Wire(access=Access([SharedKey("name", "key", rights)], verify=True), limits=Limits(**limits))
+    wire.broker.queues |= {"other": FakeQueue(), "q/$deadletterqueue": FakeQueue()}
+    wire.open()
+    wire.attach_receiver("$cbs", CBS_REPLIES, credit=10_000)
+    wire.attach_sender("$cbs", CBS_REQUESTS)
+    return wire
+
+
+async def put(wire: Wire, token: str, path: str = "q") -> tuple[int, str]:
+    """Put a token; the status and its description."""
+    data = (
+        encode_described(Ulong(0x73), encode(["id"]))
+        + encode_described(Ulong(0x74), encode({**PROPERTIES, "name": f"sb://host/{path}"}))
+        + encode_described(Ulong(0x77), encode(token))
+    )
+    wire.write(wire.transfer(data, handle=CBS_REQUESTS))
+    (answer,) = [each for each in await wire.turn(6) if each.code == TRANSFER]
+    properties = sections(answer.payload)[0x74]
+    return properties["status-code"], properties["status-description"]
+
+
+async def test_links_are_detached_when_the_token_expires_that_they_came_by() -> None:
+    wire = strict()
+    assert (await put(wire, sas(NOW_S + 60)))[0] == 202
+    assert (await put(wire, sas(NOW_S + 90, "other"), "other"))[0] == 202
+    wire.attach_sender("q", 0, name="sends")
+    wire.attach_receiver("q/$DeadLetterQueue", 1)
+    wire.attach_receiver("q/$management", 2)
+    wire.attach_receiver("q", 3, filter={Symbol("com.microsoft:session-filter"): None})
+    wire.attach_sender("other", 4)
+    wire.attach_sender(handle=5, target=Described(Ulong(COORDINATOR), []))
+    wire.clock.advance(59_999)
+    assert await wire.turn() == []
+    wire.clock.advance(1)
+    frames = await wire.turn()
+    assert [each.code for each in frames] == [ATTACH, DETACH, DETACH, DETACH, DETACH]  # the held attach is refused
+    assert {each.fields[2].value[0] for each in frames[1:]} == {"amqp:link:detach-forced"}
+    texts = sorted(each.fields[2].value[1] for each in frames[1:])
+    assert texts[-1] == (
+        "The link 'sends' is force detached. Code: RenewToken. Details: Unauthorized access. 'Send' claim(s) are "
+        "required to perform this operation. Resource: 'sb://localhost/q'."
+    )
+    assert [sender.closed for sender in wire.broker.senders] == [True, False]
+    _, detach = wire.attach_sender("q", 6)
+    assert detach.fields[2].value[0] == "amqp:unauthorized-access"
+    assert (await put(wire, sas(NOW_S + 120)))[0] == 202
+    assert [each.code for each in wire.attach_sender("q", 7)] == [ATTACH, FLOW]
+    wire.clock.advance(30_000)
+    (detach,) = await wire.turn()
+    assert (detach.code, wire.broker.senders[1].closed) == (DETACH, True)
+    wire.lose()
+
+
+async def test_a_renewed_token_keeps_links_open() -> None:
+    wire = strict()
+    await put(wire, sas(NOW_S + 60))
+    wire.attach_receiver("q", 0, credit=5)
+    await put(wire, sas(NOW_S + 600))
+    wire.clock.advance(599_999)
+    wire.broker.q.put(b"m")
+    assert [each.code for each in await wire.turn()] == [TRANSFER]
+    wire.clock.advance(1)
+    assert [each.code for each in await wire.turn()] == [DETACH]
+    wire.lose()
+
+
+async def test_a_shorter_claim_takes_over_from_one_that_has_expired() -> None:
+    wire = strict()
+    await put(wire, sas(NOW_S + 60))
+    await put(wire, sas(NOW_S + 600, ""), "")
+    wire.attach_sender("q", 0)
+    wire.clock.advance(60_000)
+    assert await wire.turn() == []
+    wire.clock.advance(540_000)
+    assert [each.code for each in await wire.turn()] == [DETACH]
+    wire.lose()
+
+
+async def test_a_link_to_a_destination_needs_the_token_of_both() -> None:
+    wire = strict()
+    await put(wire, sas(NOW_S + 600))
+    await put(wire, sas(NOW_S + 60, "other"), "other")
+    wire.attach_sender("q", 0, properties={Symbol("com.microsoft:transfer-destination-address"): "other"})
+    wire.clock.advance(60_000)
+    (detach,) = await wire.turn()
+    assert detach.fields[2].value[1].endswith("Resource: 'sb://localhost/other'.")
+    wire.lose()
+
+
+async def test_a_key_that_was_shown_itself_never_expires() -> None:
+    wire = Wire(access=Access([SharedKey("name", "key")], verify=True))
+    wire.write(SASL_HEADER)
+    wire.write(sasl_init("PLAIN", b"\x00name\x00key"))
+    wire.write(AMQP_HEADER + frame(0, OPEN, ["client"]))
+    wire.read()
+    wire.begin(0)
+    assert [each.code for each in wire.attach_sender("q")] == [ATTACH, FLOW]
+    wire.clock.advance(10**10)
+    assert await wire.turn() == []
+    wire.lose()
+
+
+async def test_tokens_of_a_connection_have_a_limit() -> None:
+    wire = strict(claims_max=2)
+    for path in ("q", "other", "q"):
+        assert (await put(wire, sas(NOW_S + 60, path), path))[0] == 202
+    status, text = await put(wire, sas(NOW_S + 60, "third"), "third")
+    assert (status, text) == (403, "The maximum number of '2' tokens per connection has been reached.")
+    wire.clock.advance(60_000)
+    assert (await put(wire, sas(NOW_S + 120, "third"), "third"))[0] == 202  # expired ones are forgotten
+    wire.lose()
+
+
+async def test_without_verification_no_token_is_kept_and_none_expires() -> None:
+    wire = Wire(limits=Limits(claims_max=1))
+    wire.open()
+    wire.attach_receiver("$cbs", CBS_REPLIES, credit=100)
+    wire.attach_sender("$cbs", CBS_REQUESTS)
+    for number in range(5):
+        assert (await put(wire, "whatever", f"q{number}"))[0] == 202
+    wire.attach_sender("q", 0)
+    wire.clock.advance(10**10)
+    assert await wire.turn() == []
+    wire.lose()
+
+
+async def test_nothing_is_looked_at_once_the_connection_is_gone() -> None:
+    wire = strict()
+    await put(wire, sas(NOW_S + 60))
+    wire.attach_sender("q", 0)
+    wire.lose()
+    wire.clock.advance(60_000)
+    assert wire.socket.take() == b""
+    assert wire.broker.senders[0].closed
+
+
+@pytest.mark.parametrize("rights", [frozenset({Right.SEND}), frozenset({Right.LISTEN})])
+async def test_a_management_link_needs_one_right_or_the_other(rights: frozenset[Right]) -> None:
+    wire = strict(rights)
+    await put(wire, sas(NOW_S + 60))
+    assert [each.code for each in wire.attach_receiver("q/$management", 0)] == [ATTACH]
+    allowed = [each.code for each in wire.attach_sender("q", 1)][:2] != [ATTACH, DETACH]
+    assert allowed is (Right.SEND in rights)
+    wire.lose()

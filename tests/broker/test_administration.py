@@ -1,0 +1,325 @@
+"""Changes of what entities there are: quotas, what a change reaches, and a catalog whose store fails. No wire."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emubus.broker.broker import Broker
+from emubus.broker.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.clock import Clock
+from emubus.broker.description import (
+    CorrelationFilter,
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+    Topology,
+)
+from emubus.broker.encoding import Described, Int, Timestamp, Ulong
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.limits import LIMITS, Limits, Profile
+from emubus.broker.records import TABLES
+from emubus.broker.rules import rule_to_amqp
+from emubus.storage import Durability, MemoryStore, StoreFailed, open_store
+
+from .driving import encoded
+from .namespace import Receiver, loop_turns, open_broker, send
+from .test_torn_commits import Disk
+
+TOPIC = TopicDescription("t")
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(start_at=NOW, frozen=True)
+
+
+def paths(broker: Broker) -> list[str]:
+    return [entity.path for entity in broker.entities()]
+
+
+def small(**limits: Any) -> Limits:
+    return replace(LIMITS[Profile.STANDARD], **limits)
+
+
+def broker_within(limits: Limits, clock: Clock) -> Broker:
+    stores = [MemoryStore(TABLES) for _ in range(16)]
+    broker = Broker(Catalog(MemoryStore(CATALOG_TABLES)), stores, clock, limits)
+    broker.start(Topology())
+    return broker
+
+
+def refusal(change: Any, *arguments: Any) -> str:
+    with pytest.raises(BrokerError) as refused:
+        change(*arguments)
+    assert refused.value.condition is Condition.RESOURCE_LIMIT_EXCEEDED
+    return refused.value.description
+
+
+# ---- quotas (P5)
+
+
+async def test_p05_a_namespace_has_so_many_entities_and_so_many_partitioned_ones(clock: Clock) -> None:
+    broker = broker_within(small(entities_max=3, partitioned_entities_max=1), clock)
+    create = broker.administration.create
+    create(QueueDescription("a", enable_partitioning=True))
+    assert refusal(create, TopicDescription("b", enable_partitioning=True)) == (
+        "The namespace has 1 partitioned queues and topics; allowed is at most 1 (profile standard)."
+    )
+    create(TOPIC)
+    create(QueueDescription("c"))
+    assert refusal(create, QueueDescription("d")) == (
+        "The namespace has 3 queues and topics; allowed is at most 3 (profile standard)."
+    )
+    create(SubscriptionDescription("t", "s"))
+    with pytest.raises(BrokerError) as refused:
+        create(QueueDescription("a", enable_partitioning=True))
+    assert refused.value.condition is Condition.ENTITY_ALREADY_EXISTS
+    broker.administration.delete("c")
+    create(QueueDescription("d"))
+    await broker.stop()
+
+
+async def test_a_topic_has_so_many_subscriptions_and_filters(clock: Clock) -> None:
+    limits = small(subscriptions_per_topic_max=2, sql_filters_per_topic_max=2, correlation_filters_per_topic_max=1)
+    broker = broker_within(limits, clock)
+    administration = broker.administration
+    administration.create(TOPIC)
+    sql = tuple(RuleDescription(name, SqlFilter("a = 1")) for name in "123")
+    label = RuleDescription("4", CorrelationFilter(label="l"))
+    administration.create(SubscriptionDescription("t", "a", rules=sql[:1]))
+    assert refusal(administration.create, SubscriptionDescription("t", "b", rules=sql[1:])) == (
+        "The topic 't' has 2 SQL filters; allowed is at most 2 (profile standard)."
+    )
+    administration.create(SubscriptionDescription("t", "b", rules=(sql[1], label)))
+    assert refusal(administration.create, SubscriptionDescription("t", "c")) == (
+        "The topic 't' has 2 subscriptions; allowed is at most 2 (profile standard)."
+    )
+    add = administration.add_rule
+    assert "has 2 SQL filters" in refusal(add, "t/Subscriptions/a", sql[2])
+    assert "has 1 correlation filters" in refusal(add, "t/Subscriptions/a", label)
+    assert "has 2 SQL filters" in refusal(administration.update, SubscriptionDescription("t", "a", rules=sql[1:]))
+    administration.update(SubscriptionDescription("t", "a", rules=sql[1:2]))
+    administration.remove_rule("t/Subscriptions/b", "4")
+    add("t/Subscriptions/a", label)
+    await broker.stop()
+
+
+# ---- what a change reaches
+
+
+async def test_a_size_that_is_changed_holds_at_once(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    broker.administration.create(TOPIC)
+    broker.administration.create(SubscriptionDescription("t", "s"))
+    broker.administration.update(QueueDescription("q", max_size_mb=2048))
+    broker.administration.update(TopicDescription("t", max_size_mb=3072))
+    sizes = {entity.path: entity.partitions[0].size_bytes_max >> 20 for entity in broker.entities()}
+    assert sizes == {"q": 2048, "t": 3072, "t/Subscriptions/s": 3072}
+    await broker.stop()
+
+
+async def test_a_queue_is_not_updated_to_a_topic(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    with pytest.raises(BrokerError, match="'q' is a queue, not a topic"):
+        broker.administration.update(TopicDescription("q"))
+    await broker.stop()
+
+
+async def test_the_full_size_of_a_topic_counts_every_copy_at_once(clock: Clock) -> None:
+    broker = open_broker(clock=clock)
+    broker.administration.create(TOPIC)
+    for name in ("a", "b", "c"):
+        broker.administration.create(SubscriptionDescription("t", name))
+    topic = broker.entity("t")
+    assert topic is not None
+    topic.partitions[0].size_bytes_max = 100_000
+    answers = await asyncio.gather(
+        *(send(broker, "t", encoded("x" * 1_000)) for _ in range(100)), return_exceptions=True
+    )
+    refused = [answer for answer in answers if isinstance(answer, BrokerError)]
+    stored = sum(place.worker.counters(place.queue_id).bytes_used for e in broker.entities() for place in e.partitions)
+    assert 100_000 - 1_000 <= stored <= 100_000 + 3 * 1_100
+    assert len(refused) > 60
+    assert refused[0].description.startswith("The maximum entity size has been reached or exceeded for Topic: 't'.")
+    broker.administration.delete("t/Subscriptions/c")
+    await send(broker, "t", encoded())
+    assert len(await Receiver(broker, "t/Subscriptions/a").drain()) == 100 - len(refused) + 1
+    await loop_turns(20)
+    await broker.stop()
+
+
+# ---- idle entities
+
+
+async def test_an_entity_in_use_outlives_a_failure_of_its_store(clock: Clock) -> None:
+    disk = Disk()
+    broker = open_broker(QueueDescription("q", auto_delete_on_idle_ms=600_000), clock=clock, failpoint=disk)
+    for _ in range(3):
+        clock.advance(300_000)
+        await send(broker, "q", encoded())
+    disk.fail("commit-started")
+    with pytest.raises(BrokerError):
+        await send(broker, "q", encoded())
+    clock.advance(300_000)
+    await loop_turns(5)
+    assert paths(broker) == ["q"]
+    clock.advance(300_000)
+    assert paths(broker) == []
+    await broker.stop()
+
+
+async def test_an_entity_with_a_scheduled_message_is_not_idle_after_a_restart(clock: Clock, tmp_path: Path) -> None:
+    from proton import timestamp
+
+    queue = QueueDescription("q", auto_delete_on_idle_ms=300_000)
+    broker = open_broker(queue, clock=clock, folder=tmp_path)
+    at = timestamp(clock.now_ms() + 3_600_000)
+    await send(broker, "q", encoded("later", annotations={"x-opt-scheduled-enqueue-time": at}))
+    await broker.stop()
+    broker = open_broker(queue, clock=clock, folder=tmp_path)
+    for _ in range(11):
+        clock.advance(300_000)
+        await loop_turns(3)
+    assert paths(broker) == ["q"]
+    clock.advance(300_000)
+    await loop_turns(3)
+    assert len(await Receiver(broker, "q").drain()) == 1
+    await broker.stop()
+
+
+# ---- rules
+
+
+async def test_a_rule_tells_when_it_was_created_and_keeps_that(clock: Clock, tmp_path: Path) -> None:
+    broker = open_broker(clock=clock, folder=tmp_path)
+    administration = broker.administration
+    administration.create(TOPIC)
+    administration.create(SubscriptionDescription("t", "s"))
+    clock.advance(1_000)
+    administration.add_rule("t/Subscriptions/s", RuleDescription("later", SqlFilter("a = 1")))
+    clock.advance(1_000)
+    administration.update(
+        SubscriptionDescription(
+            "t",
+            "s",
+            max_delivery_count=3,
+            rules=(RuleDescription("$Default"), RuleDescription("later", SqlFilter("a = 2"))),
+        )
+    )
+    await broker.stop()
+    broker = open_broker(clock=clock, folder=tmp_path)
+    rules = broker.administration.rules("t/Subscriptions/s")
+    assert [(rule.name, rule.created_at) for rule in rules] == [("$Default", NOW), ("later", NOW + 2_000)]
+    assert [rule_to_amqp(rule).value for rule in rules] == [
+        [Described(Ulong(0x1370000007), []), Described(Ulong(0x13700000005), []), "$Default", Timestamp(NOW)],
+        [
+            Described(Ulong(0x1370000006), ["a = 2", Int(20)]),
+            Described(Ulong(0x13700000005), []),
+            "later",
+            Timestamp(NOW + 2_000),
+        ],
+    ]
+    await broker.stop()
+
+
+async def test_the_rules_of_the_configuration_are_as_old_as_their_first_start(clock: Clock, tmp_path: Path) -> None:
+    topology = Topology(topics=(TOPIC,), subscriptions=(SubscriptionDescription("t", "s"),))
+    for _ in range(2):
+        catalog = Catalog(open_store(tmp_path, CATALOG_TABLES, Durability.PROCESS))
+        broker = Broker(catalog, [MemoryStore(TABLES) for _ in range(16)], clock, LIMITS[Profile.STANDARD])
+        broker.start(topology)
+        assert [rule.created_at for rule in broker.administration.rules("t/Subscriptions/s")] == [NOW]
+        await broker.stop()
+        clock.advance(1_000)
+
+
+# ---- a catalog whose store fails
+
+
+class Namespace:
+    """A catalog in memory whose commits fail while `step` is set."""
+
+    def __init__(self) -> None:
+        self.step = ""
+        self.store = MemoryStore(CATALOG_TABLES, self._failpoint)
+        self.catalog = Catalog(self.store)
+
+    def _failpoint(self, name: str) -> None:
+        if name == self.step:
+            raise StoreFailed(None, "commit failed: I/O error")
+
+    def stored(self) -> tuple[list[str], dict[int, list[int]]]:
+        """What a restart would find."""
+        again = Catalog(self.store)
+        return [entry.description.name for entry in again.entries()], again.deleted
+
+
+@pytest.mark.parametrize("step", ["commit-started", "committed"])
+def test_a_change_that_failed_is_found_by_no_restart(step: str) -> None:
+    namespace = Namespace()
+    catalog = namespace.catalog
+    catalog.create(QueueDescription("kept"), NOW)
+    changes = (
+        lambda: catalog.create(QueueDescription("new"), NOW),
+        lambda: catalog.update(QueueDescription("kept", max_delivery_count=3), NOW),
+        lambda: catalog.delete(["kept"], {1: [0]}),
+    )
+    for change in changes:
+        namespace.step = step
+        with pytest.raises(BrokerError, match="The store of the namespace could not keep the change") as refused:
+            change()
+        assert refused.value.condition is Condition.SERVER_BUSY
+        namespace.step = ""
+        catalog.create(QueueDescription("next"), NOW)
+        assert namespace.stored() == (["kept", "next"], {})
+        catalog.delete(["next"], {})
+    again = Catalog(namespace.store)
+    assert list(again.entries()) == list(catalog.entries())
+    assert (
+        catalog.create(QueueDescription("last"), NOW).queue_id == again.create(QueueDescription("last"), NOW).queue_id
+    )
+
+
+@pytest.mark.parametrize("step", ["commit-started", "committed"])
+def test_a_change_that_failed_is_undone_at_once_if_the_store_lets_it(step: str) -> None:
+    namespace = Namespace()
+    namespace.catalog.create(QueueDescription("kept"), NOW)
+    disk = Disk()
+    namespace.store._failpoint = disk
+    disk.fail(step)
+    with pytest.raises(BrokerError):
+        namespace.catalog.delete(["kept"], {1: [0]})
+    assert namespace.stored() == (["kept"], {})
+
+
+async def test_a_rule_that_can_not_be_kept_is_refused_and_matches_nothing(clock: Clock) -> None:
+    namespace = Namespace()
+    broker = Broker(namespace.catalog, [MemoryStore(TABLES) for _ in range(16)], clock, LIMITS[Profile.STANDARD])
+    broker.start(Topology(topics=(TOPIC,), subscriptions=(SubscriptionDescription("t", "s", rules=()),)))
+    namespace.step = "commit-started"
+    with pytest.raises(BrokerError) as refused:
+        broker.administration.add_rule("t/Subscriptions/s", RuleDescription("all"))
+    assert refused.value.condition is Condition.SERVER_BUSY
+    assert broker.administration.rules("t/Subscriptions/s") == ()
+    await send(broker, "t", encoded())
+    assert await Receiver(broker, "t/Subscriptions/s").drain() == []
+    namespace.step = ""
+    await broker.stop()
+
+
+def test_names_that_are_longer_than_a_key_are_kept() -> None:
+    namespace = Namespace()
+    names = ["日" * 250, "日" * 249 + "本"]
+    for name in names:
+        namespace.catalog.create(QueueDescription(name), NOW)
+    assert namespace.stored() == (sorted(names), {})
+    namespace.catalog.delete(names[:1], {})
+    assert namespace.stored() == (names[1:], {})

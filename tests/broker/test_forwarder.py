@@ -1,0 +1,163 @@
+"""Forwarding through failures: each message arrives once, and none waits for a store that it does not need. No wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from emubus.broker.broker import Broker
+from emubus.broker.clock import Clock
+from emubus.broker.commands import Forwarded
+from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.errors import BrokerError
+from emubus.broker.message import parse_message
+from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.records import Record
+from emubus.broker.router import partition_for_key
+
+from .driving import Driver, decoded, encoded
+from .namespace import Receiver, loop_turns, open_broker, send
+
+SOURCE = QueueDescription("from", forward_to="to")
+TARGET = QueueDescription("to", enable_partitioning=True)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(start_at=1_800_000_000_000, frozen=True)
+
+
+def bodies(deliveries: Any) -> list[str]:
+    return [bytes(message.body).decode() for message in decoded(deliveries)]
+
+
+def store_of(broker: Broker, path: str) -> int:
+    entity = broker.entity(path)
+    assert entity is not None
+    return entity.partitions[0].worker.index
+
+
+def key_for(partition: int) -> str:
+    return next(key for key in map(str, range(1_000)) if partition_for_key(key, 16) == partition)
+
+
+async def send_at_once(broker: Broker, address: str, messages: list[bytes]) -> None:
+    await asyncio.gather(*(send(broker, address, data) for data in messages))
+
+
+async def settled(clock: Clock) -> None:
+    """Whoever waits to try again has done so."""
+    for _ in range(3):
+        clock.advance(1_000)
+        await loop_turns(50)
+
+
+@pytest.mark.parametrize("kind", [OutageKind.FAILING, OutageKind.FULL, OutageKind.DOWN])
+async def test_no_message_is_lost_or_doubled_when_a_partition_of_the_target_fails(
+    clock: Clock, kind: OutageKind
+) -> None:
+    broker = open_broker(SOURCE, TARGET, clock=clock)
+    out = (store_of(broker, "from") + 1) % 16
+    broker.begin_outage(out, Outage(kind))
+    names = [f"{number:02}" for number in range(60)]
+    await send_at_once(broker, "from", [encoded(name) for name in names])
+    await settled(clock)
+    broker.end_outage(out)
+    await settled(clock)
+    assert Counter(bodies(await Receiver(broker, "to").drain())) == Counter(names)
+    await broker.stop()
+
+
+async def test_messages_for_a_partition_that_is_out_hold_up_no_others(clock: Clock) -> None:
+    broker = open_broker(SOURCE, TARGET, clock=clock)
+    out, other = ((store_of(broker, "from") + step) % 16 for step in (1, 2))
+    broker.begin_outage(out, Outage(OutageKind.DOWN))
+    lost = [encoded(f"{n:03}", annotations={"x-opt-partition-key": key_for(out)}) for n in range(200)]
+    await send_at_once(broker, "from", lost)
+    await settled(clock)
+    await send(broker, "from", encoded("other", annotations={"x-opt-partition-key": key_for(other)}))
+    await settled(clock)
+    receiver = Receiver(broker, "to")
+    assert bodies(await receiver.drain()) == ["other"]
+    broker.end_outage(out)
+    await settled(clock)
+    assert bodies(await receiver.drain()) == [f"{number:03}" for number in range(200)]
+    await broker.stop()
+
+
+async def test_what_a_deleted_target_did_not_take_is_dead_lettered_where_it_came_from(clock: Clock) -> None:
+    broker = open_broker(SOURCE, TARGET, clock=clock)
+    slow, other = ((store_of(broker, "from") + step) % 16 for step in (1, 2))
+    broker.begin_outage(slow, Outage(OutageKind.SLOW, 500))
+    first, second = (
+        encoded(name, annotations={"x-opt-partition-key": key_for(index)})
+        for name, index in (("taken", slow), ("left", other))
+    )
+    await send_at_once(broker, "from", [first, second])
+    await loop_turns(50)
+    broker.end_outage(slow)  # the commit under way goes on
+    broker.administration.delete("to")
+    await settled(clock)
+    assert bodies(await Receiver(broker, "from/$DeadLetterQueue").drain()) == ["left"]
+    for worker in broker.workers:
+        assert worker.partition(2) is None or sum(worker.counters(2).messages) == 0
+    assert broker.catalog.deleted == {}
+    await broker.stop()
+
+
+async def test_a_deleted_entity_is_forwarded_from_no_more(clock: Clock) -> None:
+    broker = open_broker(SOURCE, QueueDescription("to"), clock=clock)
+    out = store_of(broker, "to")
+    broker.begin_outage(out, Outage(OutageKind.DOWN))
+    await send(broker, "from", encoded())
+    await loop_turns(20)
+    broker.end_outage(out)
+    broker.administration.delete("from")
+    await settled(clock)
+    assert broker.forwarder.running_count() == 0
+    assert await Receiver(broker, "to").drain() == []
+    await broker.stop()
+
+
+async def test_a_target_takes_what_fits_and_the_rest_is_dead_lettered(clock: Clock) -> None:
+    broker = open_broker(SOURCE, QueueDescription("to"), clock=clock)
+    entity = broker.entity("to")
+    assert entity is not None
+    entity.partitions[0].size_bytes_max = 3_000
+    names = [f"{number:02}" for number in range(10)]
+    await send_at_once(broker, "from", [encoded(name + "x" * 600) for name in names])
+    await settled(clock)
+    there = [body[:2] for body in bodies(await Receiver(broker, "to").drain())]
+    dead = decoded(await Receiver(broker, "from/$DeadLetterQueue").drain())
+    assert there == names[: len(there)]
+    assert len(there) > 2
+    assert [bytes(message.body).decode()[:2] for message in dead] == names[len(there) :]
+    assert {message.properties["DeadLetterReason"] for message in dead} == {"QuotaExceeded"}
+    await broker.stop()
+
+
+def test_what_comes_a_second_time_needs_no_room() -> None:
+    driver = Driver(QueueDescription("q"), size_bytes_max=1_000)
+    record = Record(parse_message(encoded("x" * 800)).stored(driver.now, None), driver.now, 0, 1)
+    answers: list[BrokerError | None] = []
+    for _ in range(2):
+        answers.append(driver.ask(Forwarded, 8, 0, [(1, record)]))
+    assert answers == [None, None]
+    assert len(driver.take(5)) == 1
+
+
+async def test_a_subscription_that_forwards_is_never_idle(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("to"), clock=clock)
+    broker.administration.create(TopicDescription("t"))
+    broker.administration.create(SubscriptionDescription("t", "s", forward_to="to", auto_delete_on_idle_ms=300_000))
+    broker.administration.create(SubscriptionDescription("t", "idle", auto_delete_on_idle_ms=300_000))
+    for _ in range(4):
+        clock.advance(200_000)
+        await send(broker, "t", encoded())
+        await loop_turns(20)
+    assert [entity.path for entity in broker.entities()] == ["to", "t", "t/Subscriptions/s"]
+    assert len(await Receiver(broker, "to").drain()) == 4
+    await broker.stop()

@@ -1,0 +1,67 @@
+"""Clients that do nothing for minutes: all at once, so that it takes these minutes only once."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+from emubus.testing import EmubusServer
+
+from .client import Message, Receiver, Sdk
+from .conftest import Drivers, MakeQueue
+from .features import partitioned_only
+from .prepare import CLIENTS
+
+pytestmark = [pytest.mark.sdk, pytest.mark.slow, partitioned_only]
+
+IDLE_MS = 180_000
+MARGIN_MS = 30_000  # for SDKs that end a wait early or late
+BUSY_MS = 60_000  # the server may be asked for this long before and after, on a machine that runs other tests
+
+
+@dataclass
+class Idler:
+    """A client with a sender and a receiver that have been used."""
+
+    sdk: Sdk
+    queue: str
+    receiver: Receiver
+
+    def send_and_receive(self, body: str) -> Message:
+        self.sdk.send(self.queue, {"body": body})
+        message = self.receiver.receive_one()
+        self.receiver.complete(message)
+        return message
+
+    def idle(self) -> tuple[list[Message], bool]:
+        """What one receive call of three minutes gives, and whether it took them."""
+        began = time.monotonic()
+        received = self.receiver.receive(1, IDLE_MS, timeout_s=(IDLE_MS + MARGIN_MS) / 1000)
+        return received, (time.monotonic() - began) * 1000 > IDLE_MS - MARGIN_MS
+
+
+@pytest.mark.timeout((IDLE_MS + MARGIN_MS + 2 * BUSY_MS) / 1000)
+def test_clients_that_were_idle_for_three_minutes_go_on_as_if_nothing_had_been(
+    drivers: Drivers, make_queue: MakeQueue, server: EmubusServer
+) -> None:
+    idlers: dict[str, Idler] = {}
+    try:
+        for name in CLIENTS:
+            sdk, queue = Sdk(drivers.driver(name)), make_queue()
+            idlers[name] = Idler(sdk, queue, sdk.receiver(queue))
+            assert idlers[name].send_and_receive("before").body == "before"
+        connections_count = server.call(lambda: server.server.amqp.connection_count)
+        with ThreadPoolExecutor(len(idlers)) as threads:
+            waits = {name: threads.submit(idler.idle) for name, idler in idlers.items()}
+            assert {name: wait.result() for name, wait in waits.items()} == dict.fromkeys(CLIENTS, ([], True))
+        assert server.call(lambda: server.server.amqp.connection_count) == connections_count
+        after = {name: idler.send_and_receive("after") for name, idler in idlers.items()}
+        assert {name: (message.body, message.delivery_count) for name, message in after.items()} == dict.fromkeys(
+            CLIENTS, ("after", 0)
+        )
+    finally:
+        for idler in idlers.values():
+            idler.sdk.reset()

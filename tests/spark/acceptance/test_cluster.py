@@ -1,0 +1,88 @@
+"""Spark as a cluster: a master and two workers, each a process of its own, whose Python knows nothing of emubus.
+
+What executors need travels with the job: the project's wheel, as a file. Their Python has what the connector needs and
+nothing that only the broker needs.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from ..conftest import SPARK_CONF, MakeQueue
+from ..prepare import PYTHON_SPARK40, WHEELS
+from .kit import FAST_START
+from .processes import HERE, Children
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark40"), pytest.mark.timeout(400)]
+
+# Besides Spark; the project's dependencies for workers and what these need.
+NEEDED = (
+    *("pyspark", "py4j", "pandas", "numpy", "numpy.libs", "dateutil", "six.py", "tzdata", "pytz", "pyarrow"),
+    *("proton", "cproton.py", "cproton_ffi.abi3.so", "cffi", "_cffi_backend*", "pycparser", "wsproto", "h11"),
+)
+COUNT = 400
+JOB_S_MAX = 200.0
+SITES = {
+    "4.0": PYTHON_SPARK40.parents[1] / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages",
+    "4.3": Path(sysconfig.get_path("purelib")),
+}
+
+
+def make_python(folder: Path, site: Path, needed: Iterable[str]) -> tuple[Path, Path]:
+    """An environment with some of another one's packages: Spark's folder in it, and its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
+    (packages,) = (folder / "lib").glob("python*/site-packages")
+    for pattern in needed:
+        for path in site.glob(pattern):
+            (packages / path.name).symlink_to(path)
+    return packages / "pyspark", folder / "bin" / "python"
+
+
+@pytest.mark.parametrize("version", SITES)
+def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
+    version: str, options: dict[str, str], make_queue: MakeQueue, tmp_path: Path
+) -> None:
+    queues = [make_queue(enable_partitioning=True, requires_duplicate_detection=True) for _ in range(2)]
+    home, python = make_python(tmp_path / "venv", SITES[version], NEEDED)
+    wheel = tmp_path / "emubus.zip"  # Spark passes a file called .whl by
+    shutil.copy(next(WHEELS.glob("*.whl")), wheel)
+    environment = {
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": str(python),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": FAST_START["spark.driver.extraJavaOptions"],
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(tmp_path / "work"),
+        "PYTHONPATH": "",
+    }
+    with Children(tmp_path) as children:
+        daemon = [str(home / "bin" / "spark-class")]
+        at = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        master = children.start([*daemon, "org.apache.spark.deploy.master.Master", *at], environment)
+        url = master.log_with(r"(spark://127\.0\.0\.1:\d+)")
+        for _ in range(2):
+            more = ["--cores", "1", "--memory", "512m", url]
+            children.start([*daemon, "org.apache.spark.deploy.worker.Worker", *at, *more], environment)
+        conf = {**SPARK_CONF, **FAST_START, "spark.executor.memory": "512m", "spark.local.dir": str(tmp_path / "local")}
+        conf |= {"spark.executor.extraJavaOptions": FAST_START["spark.driver.extraJavaOptions"]}
+        conf |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.cores.max": "2"}
+        submit = [str(home / "bin" / "spark-submit"), "--master", url, "--py-files", str(wheel)]
+        submit += [each for key, value in conf.items() for each in ("--conf", f"{key}={value}")]
+        plan = json.dumps(
+            {"options": options, "queues": queues, "count": COUNT, "checkpoint": str(tmp_path / "checkpoint")}
+        )
+        # The driver's Python needs the wheel on its path: streaming readers don't see what `--py-files` brings.
+        job = children.start([*submit, str(HERE / "job.py"), plan], environment | {"PYTHONPATH": str(wheel)})
+        result = json.loads(job.line_with("RESULT (.*)", JOB_S_MAX))
+    assert result["version"].startswith(version)
+    assert result["numbers"] == list(range(COUNT))
+    assert result["executors"] == ["0", "1"]
+    assert result["unknown"] == ["aiohttp", "lark", "lmdb", "sortedcontainers", "structlog", "uvloop"]

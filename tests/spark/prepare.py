@@ -1,0 +1,55 @@
+"""Builds the environment for tests on the oldest Spark that the connector works with.
+
+Knows that environment: exactly what the connector needs on a worker and nothing that only the broker needs, with the
+project's wheel installed as a user would install it. Refuses to know the tests. Uses the standard library only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ..building import ROOT, Build, build
+
+_HERE = Path(__file__).resolve().parent
+VENV_SPARK40 = ROOT / ".venv-spark40"
+PYTHON_SPARK40 = VENV_SPARK40 / "bin" / "python"
+_REQUIREMENTS = "requirements-spark40.txt"
+_PIP_INSTALL = (str(PYTHON_SPARK40), "-m", "pip", "install", "--quiet")
+WHEELS = VENV_SPARK40 / "wheels"
+
+_VENV = Build(
+    folder=_HERE,
+    sources=(_REQUIREMENTS,),
+    output=VENV_SPARK40,
+    commands=(
+        (sys.executable, "-m", "venv", str(VENV_SPARK40)),
+        (*_PIP_INSTALL, "-r", _REQUIREMENTS),
+    ),
+)
+# In the environment's folder, so that a new environment gets the wheel, too.
+_WHEEL = Build(
+    folder=ROOT,
+    sources=(
+        "pyproject.toml",
+        "emubus/*.py",
+        *(f"{name}/**/*.py" for name in ("amqp", "broker", "storage", "spark_connector")),
+    ),
+    output=WHEELS,
+    commands=(
+        (sys.executable, "-m", "tests.wheel", str(WHEELS)),
+        (*_PIP_INSTALL, "--no-deps", "--no-index", "--force-reinstall", "--find-links", str(WHEELS), "emubus"),
+    ),
+)
+
+
+def prepare_spark40() -> bool:
+    """Build the environment with Spark 4.0 and the project's wheel if need be; tells whether it was built now."""
+    fresh = build("the environment with Spark 4.0", _VENV)
+    return build("the wheel in the environment with Spark 4.0", _WHEEL) or fresh
+
+
+def builders() -> dict[str, Callable[[], bool]]:
+    """What there is to build, by name."""
+    return {"spark-4.0": prepare_spark40}

@@ -1,0 +1,104 @@
+"""A task's rows all or none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from emubus.broker.description import QueueDescription
+from emubus.broker.outage import OutageKind
+from emubus.spark_connector.errors import ConnectorError
+from emubus.spark_connector.sink import delivery
+
+from .kit import Rig, in_task, texts, written
+from .proxy import CuttingProxy
+
+
+def test_a_task_appears_as_a_whole(rig: Rig) -> None:
+    rig.server.create(QueueDescription("whole"))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first in range(0, 100, 25):
+            assert rig.bodies("whole") == []
+            yield texts(range(first, first + 25))
+
+    done = rig.writer("body string", queue="whole", transactional=True, batchSizeBytes=1024).write(batches())
+    assert done.rows == 100  # type: ignore[attr-defined]
+    assert done.deliveries > 3  # type: ignore[attr-defined]
+    assert rig.bodies("whole") == [str(number) for number in range(100)]
+
+
+def test_a_task_that_fails_leaves_nothing(rig: Rig) -> None:
+    rig.server.create(QueueDescription("nothing"))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield texts(range(50))
+        raise RuntimeError("the task is killed")
+
+    with pytest.raises(RuntimeError):
+        rig.writer("body string", queue="nothing", transactional=True, batchSizeBytes=1024).write(batches())
+    assert rig.bodies("nothing") == []
+
+
+def test_more_rows_than_a_transaction_holds_are_an_error_with_a_remedy(rig: Rig) -> None:
+    rig.server.create(QueueDescription("many"))
+    writer = rig.writer("body string", queue="many", transactional=True)
+    with pytest.raises(ConnectorError, match=r"transactional=true has 101 rows for 'many': .*at most 100.*repartition"):
+        written(writer, texts(range(101)))
+    assert rig.bodies("many") == []
+
+
+@pytest.mark.parametrize(("column", "keys", "fails"), [
+    ("partitionKey", ["k"], False),
+    ("partitionKey", ["k", "l"], True),
+    ("sessionId", ["s"], False),
+    ("subject", ["no key"], True),
+])  # fmt: skip
+def test_a_partitioned_entity_takes_a_transaction_of_one_key(
+    rig: Rig, column: str, keys: list[str], fails: bool
+) -> None:
+    name = f"key-{column}-{len(keys)}"
+    rig.server.create(QueueDescription(name, enable_partitioning=True, requires_duplicate_detection=True))
+    writer = rig.writer(f"body string, {column} string", queue=name, transactional=True)
+    batch = texts(range(10), **{column: lambda number: keys[number % len(keys)]})
+    if fails:
+        with pytest.raises(ConnectorError, match="need one sessionId or partitionKey: repartition"):
+            written(writer, batch)
+    else:
+        assert written(writer, batch).rows == 10
+    assert rig.bodies(name) == ([] if fails else [str(number) for number in range(10)])
+
+
+def test_a_transaction_cannot_span_entities(rig: Rig) -> None:
+    for name in ("here", "there"):
+        rig.server.create(QueueDescription(name))
+    writer = rig.writer("body string, entity string", transactional=True)
+    with pytest.raises(ConnectorError, match="can't span the entities 'here' and 'there'"):
+        written(writer, texts(range(2), entity=lambda number: "there" if number else "here"))
+    assert rig.bodies("here") == []
+
+
+def test_a_transaction_is_repeated_while_the_store_is_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.server.create(QueueDescription("again"))
+    todo: list[Callable[[], None]] = [lambda: None, lambda: rig.server.end_outage(range(16))]
+    monkeypatch.setattr(delivery, "sleep", lambda seconds: todo.pop(0)())
+    rig.server.begin_outage(range(16), OutageKind.FAILING)
+    done = written(rig.writer("body string", queue="again", transactional=True), texts(range(20)))
+    assert (done.rows, done.repeated, todo) == (20, 2, [])
+    assert rig.bodies("again") == [str(number) for number in range(20)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cut_connections_leave_transactions_whole(rig: Rig, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    name = f"tx-cut-{seed}"
+    rig.server.create(QueueDescription(name, requires_duplicate_detection=True))
+    monkeypatch.setattr(delivery, "sleep", lambda seconds: None)
+    chance = random.Random(seed)
+    with CuttingProxy(rig.server.amqp_port, [chance.randrange(200, 12_000) for _ in range(8)]) as proxy, in_task(seed):
+        cutting = Rig(rig.server, proxy.port)
+        written(cutting.writer("body string", queue=name, transactional=True, batchSizeBytes=1024), texts(range(90)))
+        assert proxy.cuts > 0
+    assert rig.bodies(name) == [str(number) for number in range(90)]

@@ -1,0 +1,239 @@
+"""Claims: what the query has is nobody else's, and each message is in one committed batch whoever dies when."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import MapType, StringType, StructField, StructType
+
+from emubus.broker.outage import OutageKind
+from emubus.spark_connector.errors import Code, ConnectorError
+from emubus.spark_connector.source.stream import StreamReader
+from emubus.testing import EmubusServer
+
+from ..conftest import MakeQueue
+from .azure import Azure, Management, Receiver, options_for, serving
+from .kit import NUMBERS, STATES, KilledError, Spark, json_again, options_of, rows_of, send_texts, stored
+
+PROPERTIES = StructType([StructField("applicationProperties", MapType(StringType(), StringType()))])
+PARTITIONS = (0, 1, 5, 15)
+
+
+def claiming(server: EmubusServer, entity: str, **raw: Any) -> Spark:
+    return Spark(options_of(server, entity, mode="claim", claimId="one", **raw))
+
+
+def start_of(query: Spark) -> tuple[StreamReader, dict[str, Any]]:
+    reader = StreamReader(query.options, query.schema)
+    return reader, json_again(reader.initialOffset())
+
+
+@pytest.mark.parametrize("partitions", [None, PARTITIONS], ids=["unpartitioned", "partitioned"])
+@pytest.mark.parametrize("steps", range(0, 44, 2))
+def test_every_message_is_in_one_batch_wherever_the_query_is_killed(
+    partitions: tuple[int, ...] | None, steps: int
+) -> None:
+    with serving(Azure(partitions)) as service:
+        service.send(*range(60))
+        sent = service.numbers
+        query = Spark(options_for(mode="claim", claimId="c", maxMessagesPerTrigger=13), steps_left=steps)
+        while True:
+            try:
+                query.run()
+                break
+            except KilledError:
+                committed = [row for batch in range(query.commits) for row in query.sink[batch]]
+                assert set(sent) - set(committed) <= set(service.numbers)
+                query.steps_left = steps + 2
+        assert sorted(query.rows) == sent
+        assert service.numbers == []
+        assert all(len(rows) <= 13 for rows in query.sink.values())
+
+
+def test_a_claim_is_deferred_before_it_is_told_and_deleted_when_its_batch_is_done() -> None:
+    with serving(Azure()) as service:
+        service.send(*range(5))
+        query = Spark(options_for(mode="claim", claimId="c"))
+        reader, start = start_of(query)
+        end = json_again(reader.latestOffset(start, ReadMaxRows(3)))
+        assert end == {"v": 1, "e": "q", "claim": "c", "runs": [[1, 3]]}
+        assert [(each.number, each.state) for each in service.messages] == [(1, 1), (2, 1), (3, 1), (4, 0), (5, 0)]
+        assert rows_of(reader, reader.partitions(start, end)) == [1, 2, 3]
+        later = json_again(reader.latestOffset(end, ReadMaxRows(3)))
+        assert later["runs"] == [[4, 2]]
+        assert service.numbers == [4, 5]
+        assert reader.latestOffset(later, ReadMaxRows(3)) is later
+        assert service.numbers == []
+
+
+def test_what_could_not_be_deleted_is_in_the_next_offset_and_never_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectorError(Code.THROTTLED, "q: busy", retriable=True)
+
+    with serving(Azure()) as service:
+        service.send(*range(4))
+        query = Spark(options_for(mode="claim", claimId="c", maxMessagesPerTrigger=2))
+        with monkeypatch.context() as patch:
+            patch.setattr(Management, "receive_by_sequence_number", refuse)
+            query.run()
+        assert [json.loads(offset).get("delete") for offset in query.offsets] == [None, [[1, 2]]]
+        assert service.numbers == [1, 2, 3, 4]
+        service.send(5)
+        query.run()
+        assert query.rows == [1, 2, 3, 4, 5]
+        assert service.numbers == []
+
+
+def test_a_failure_to_delete_ends_the_query_if_it_is_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectorError(Code.UNAUTHORIZED, "q: no right")
+
+    with serving(Azure()) as service:
+        service.send(1)
+        monkeypatch.setattr(Management, "receive_by_sequence_number", refuse)
+        query = Spark(options_for(mode="claim", claimId="c", settleFailure="fail"))
+        with pytest.raises(ConnectorError, match="no right"):
+            query.run()
+        assert (query.rows, query.commits, service.numbers) == ([1], 1, [1])
+
+
+def test_a_claim_that_broke_off_is_adopted_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = Receiver.settle
+
+    def break_off(self: Receiver, received: Any, outcome: Any) -> None:
+        settle(self, received[:2], outcome)
+        raise ConnectorError(Code.REFUSED, "q: a lock was lost")
+
+    with serving(Azure()) as service:
+        service.send(*range(4))
+        query = Spark(options_for(mode="claim", claimId="c"))
+        reader, start = start_of(query)
+        with monkeypatch.context() as patch:
+            patch.setattr(Receiver, "settle", break_off)
+            with pytest.raises(ConnectorError, match="a lock was lost"):
+                reader.latestOffset(start, ReadAllAvailable())
+        end = json_again(reader.latestOffset(start, ReadAllAvailable()))
+        assert end["runs"] == [[1, 2]]
+        for each in service.messages:
+            each.is_locked = False
+        assert json_again(reader.latestOffset(end, ReadAllAvailable()))["runs"] == [[3, 2]]
+
+
+def test_another_querys_claims_and_other_deferred_messages_are_left_alone() -> None:
+    with serving(Azure()) as service:
+        service.send(*range(6))
+        service.messages[0].state = 1
+        other = Spark(options_for(mode="claim", claimId="other", maxMessagesPerTrigger=2))
+        reader, start = start_of(other)
+        end = json_again(reader.latestOffset(start, reader.getDefaultReadLimit()))
+        query = Spark(options_for(mode="claim", claimId="c"))
+        query.run()
+        assert query.rows == [4, 5, 6]
+        assert rows_of(reader, reader.partitions(start, end)) == [2, 3]
+        assert service.numbers == [1, 2, 3]
+
+
+def test_message_sessions_can_not_be_claimed() -> None:
+    with serving(Azure(requires_session=True)) as service:
+        service.send(1, session_id="s")
+        with pytest.raises(ConnectorError, match="mode=claim can't be used where message sessions") as refused:
+            Spark(options_for(mode="claim", claimId="c")).run()
+        assert refused.value.code is Code.MODE_UNSUPPORTED
+
+
+def test_a_claimed_message_that_is_gone_is_data_loss() -> None:
+    with serving(Azure()) as service:
+        service.send(*range(4))
+        query = Spark(options_for(mode="claim", claimId="c"))
+        reader, start = start_of(query)
+        end = json_again(reader.latestOffset(start, ReadAllAvailable()))
+        service.remove([2, 3])
+        with pytest.raises(ConnectorError, match="2 claimed messages are gone, the first with sequence number 2"):
+            rows_of(reader, reader.partitions(start, end))
+        patient = StreamReader(options_for(mode="claim", claimId="c", failOnDataLoss="false"), NUMBERS)
+        assert rows_of(patient, patient.partitions(start, end)) == [1, 4]
+        assert json_again(patient.latestOffset(end, ReadAllAvailable())) == end
+        assert service.numbers == []
+
+
+def test_claims_end_at_what_was_there_with_available_now() -> None:
+    with serving(Azure()) as service:
+        service.send(*range(5))
+        query = Spark(options_for(mode="claim", claimId="c", maxMessagesPerTrigger=2))
+        reader, start = start_of(query)
+        reader.prepareForTriggerAvailableNow()
+        service.send(*range(5))
+        runs = []
+        while (end := json_again(reader.latestOffset(start, reader.getDefaultReadLimit()))) != start:
+            runs.append(end["runs"])
+            start = end
+        assert runs == [[[1, 2]], [[3, 2]], [[5, 1]]]
+        assert [(each.number, each.state, each.is_locked) for each in service.messages] == [
+            (number, 0, False) for number in range(6, 11)
+        ]
+
+
+# ---- against emubus
+
+
+def test_a_competing_consumer_gets_the_others(server: EmubusServer, make_queue: MakeQueue) -> None:
+    queue = make_queue(enable_partitioning=True)
+    send_texts(server, queue, 200)
+    query = claiming(server, queue, maxMessagesPerTrigger=50)
+    query.schema = STATES
+    bodies: list[str] = []
+    with (
+        ServiceBusClient.from_connection_string(server.connection_string) as client,
+        client.get_queue_receiver(queue) as receiver,
+    ):
+        reader, start = start_of(query)
+        while stored(server, queue):
+            for message in receiver.receive_messages(20, max_wait_time=0.2):
+                bodies.append(str(message))
+                receiver.complete_message(message)
+            end = json_again(reader.latestOffset(start, reader.getDefaultReadLimit()))
+            if end != start:
+                rows = rows_of(reader, reader.partitions(start, end))
+                assert {state for _, state in rows} == {"deferred"}
+                bodies += [body.decode() for body, _ in rows]
+                start = end
+    assert sorted(bodies, key=int) == [str(number) for number in range(200)]
+
+
+def test_the_mark_of_a_claim_is_not_among_the_rows_properties(server: EmubusServer, queue: str) -> None:
+    send_texts(server, queue, 2)
+    query = claiming(server, queue)
+    query.schema = PROPERTIES
+    query.run()
+    assert query.rows == [[], []]
+    assert stored(server, queue) == 0
+
+
+def test_claims_of_a_partition_that_is_out_are_waited_for_and_deleted_later(
+    server: EmubusServer, make_queue: MakeQueue
+) -> None:
+    queue = make_queue(enable_partitioning=True)
+    send_texts(server, queue, 32)
+    query = claiming(server, queue, retryTimeout="1s")
+    reader, start = start_of(query)
+    end = json_again(reader.latestOffset(start, reader.getDefaultReadLimit()))
+    tasks = reader.partitions(start, end)
+    server.begin_outage([3], OutageKind.DOWN)
+    try:
+        with pytest.raises(ConnectorError, match="down"):
+            rows_of(reader, tasks)
+        send_texts(server, queue, 15)
+        later = json_again(reader.latestOffset(end, reader.getDefaultReadLimit()))
+        assert later["delete"] == [[3 << 48 | 1, 2]]
+        assert len(rows_of(reader, reader.partitions(end, later))) == 15
+    finally:
+        server.end_outage([3])
+    restarted = StreamReader(query.options, NUMBERS)
+    assert restarted.latestOffset(later, restarted.getDefaultReadLimit()) is later
+    assert stored(server, queue) == 0

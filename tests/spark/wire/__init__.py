@@ -1,0 +1,1 @@
+"""Tests of the connector's client of the wire."""
