@@ -1,4 +1,4 @@
-"""How tests are spread over processes: the longest first, and `--dist loadgroup` keeps those that need Spark in one.
+"""How tests are spread over processes: `pytest --dist loadgroup` keeps all tests that need Spark in one of them.
 
 Knows which files these are: those with the parameter `spark: SparkSession`. Starting Spark takes seconds and a
 gigabyte, so it shall be started once. Every other test goes where there is room, as without `--dist`. (The marks by
@@ -27,17 +27,6 @@ def needs_spark(file: str) -> bool:
     """Whether tests of this file (relative to the repository) use the shared Spark session."""
     path = ROOT / file
     return path.is_file() and re.search(r"\bspark: SparkSession\b", path.read_text()) is not None
-
-
-def patience_s(item: pytest.Item) -> float:
-    """How long a test says that it may take; 0 if it doesn't say."""
-    mark = item.get_closest_marker("timeout")
-    return float(mark.args[0]) if mark is not None and mark.args else 0.0
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that take longest: the others run beside them, and nobody waits for the last one."""
-    items.sort(key=lambda item: (-patience_s(item), item.get_closest_marker("slow") is None))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -122,7 +122,7 @@ def is_repetition(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out repetitions."""
+    """Leave out repetitions, and begin with the tests that mostly wait: the others run beside them."""
     names = {item.nodeid for item in items}
     repeated = {
         item for item in items if is_repetition(item) and item.nodeid.replace("unpartitioned", "partitioned") in names
@@ -130,6 +130,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if repeated:
         config.hook.pytest_deselected(items=list(repeated))
         items[:] = [item for item in items if item not in repeated]
+    items.sort(key=lambda item: not {"sdk", "slow"} <= {mark.name for mark in item.iter_markers()})
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
