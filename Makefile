@@ -11,7 +11,7 @@ serve: $(VENV)/installed
 test: $(VENV)/installed
 	$(MAKE) --jobs 2 check prepare
 	$(BIN)/pytest -n 6 --dist worksteal -m sdk $(ARGS)
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not sdk" $(ARGS)
+	$(BIN)/pytest -n 4 --dist loadgroup -m "not sdk" $(ARGS)
 
 prepare: $(VENV)/installed
 	$(BIN)/python -m tests.prepare

@@ -322,9 +322,15 @@ class Entity:
                     break
                 found.extend(payload for _, payload in rows)
                 bytes_max -= sum(len(payload) for _, payload in rows)
+                if rows and len(found) < count and await self._has_from(place, sub_queue, rows[-1][0] + 1, session_id):
+                    break  # the next one was too large: another partition's must not come before it
             index += 1
             first = index << PARTITION_SHIFT
         return found
+
+    async def _has_from(self, place: EntityPartition, sub_queue: SubQueue, first: int, session_id: str | None) -> bool:
+        """Whether a partition has a message of that number or a later one."""
+        return bool(await place.request(partial(Peek, sub_queue, first, 1, 1, session_id)))
 
     async def take_deferred(
         self, sub_queue: SubQueue, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None

@@ -336,6 +336,8 @@ class LmdbStore:
             size = min(size * 2, self._map_bytes_max)
         if size != old_size or (self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._too_resident()):
             self._map_anew(env, size)
+        if size > old_size:
+            self._grow = False
 
     def _turn_pages(self, env: lmdb.Environment) -> lmdb.Environment:
         """Commit next to nothing, for the pages that the last commit has freed; return the environment to go on with.
@@ -362,7 +364,6 @@ class LmdbStore:
         except lmdb.Error as error:
             self._broken = True
             raise self.refusal(f"can't map {size} bytes", error) from error
-        self._grow = False
         self._touched_bytes = 0
 
     def _too_resident(self) -> bool:

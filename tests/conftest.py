@@ -1,4 +1,4 @@
-"""How tests are spread over processes: `pytest -n 2 --dist loadgroup` keeps all tests that need Spark in one of them.
+"""How tests are spread over processes: `pytest --dist loadgroup` keeps all tests that need Spark in one of them.
 
 The same for those that drive a browser. Knows which files these are: those with the parameter `spark: SparkSession`,
 or `tab: Tab`. Starting Spark takes seconds and a gigabyte, a browser nearly as much, so each shall be started in one

@@ -149,6 +149,22 @@ async def test_p23_peeking_again_and_again_sees_every_message_once() -> None:
     await broker.stop()
 
 
+async def test_p23_a_page_that_is_full_hides_nothing_of_its_partition() -> None:
+    broker = open_broker(PARTITIONED)
+    for number in range(64):
+        large = number % 16 == 0 and number >= 16  # in the first partition, behind a small one
+        await send(broker, "parts", encoded(f"{number} ".ljust(3_000 if large else 0, "x")))
+    seen: list[int] = []
+    first = 0
+    while page := await broker.peek("parts", first, 100, 4_000):
+        for payload in page:
+            message = read(payload)
+            seen.append(int(bytes(message.body).split()[0]))
+            first = message.annotations["x-opt-sequence-number"] + 1
+    assert sorted(seen) == list(range(64))
+    await broker.stop()
+
+
 async def test_a_refused_commit_fails_its_callers_and_the_queue_goes_on() -> None:
     refusing = False
 

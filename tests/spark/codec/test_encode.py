@@ -269,8 +269,8 @@ def test_instants_of_any_unit_are_rounded_down_to_milliseconds(unit: str) -> Non
 
 @given(
     st.lists(st.binary(max_size=300), min_size=1, max_size=20),
-    st.none() | st.just("s") | TEXTS,
-    st.none() | TEXTS,
+    st.none() | st.just("s") | TEXTS.filter(lambda text: "\0" not in text),  # Proton reads no further than a NUL
+    st.none() | TEXTS.filter(lambda text: "\0" not in text),
     st.booleans(),
 )
 def test_an_envelope_holds_its_messages_and_tells_of_the_first(
