@@ -29,9 +29,10 @@ from .broker.faults import Fault, FaultKind, FaultOperation
 from .broker.http.services import Snapshot
 from .broker.limits import Profile, limits_for
 from .broker.outage import Outage, OutageKind
-from .config import Auth, Config, load_config
+from .config import Auth, Config, Tls, load_config
 from .server import Server
 from .storage.contract import Durability
+from .tls import ca_file
 
 T = TypeVar("T")
 CALL_TIMEOUT_S = 30.0
@@ -40,8 +41,9 @@ CALL_TIMEOUT_S = 30.0
 class EmubusServer:
     """A running emubus; use it as a context manager, or call `close()`.
 
-    Without `data_dir` it keeps everything in memory. `keys` are known besides the root key. The clock shows the
-    machine's time until `advance` moves it.
+    Without `data_dir` it keeps everything in memory. `keys` are known besides the root key. With `tls_dir` its ports
+    answer TLS too, with a certificate of the CA that is kept (or made, the first time) in that folder. The clock shows
+    the machine's time until `advance` moves it.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class EmubusServer:
         profile: Profile = Profile.STANDARD,
         auth: Auth = Auth.NONE,
         keys: Sequence[SharedKey] = (),
+        tls_dir: Path | None = None,
     ) -> None:
         base = load_config({"durability": "none", "amqp_port": "0", "http_port": "0", "auth": auth.value}, {})
         config: Config = replace(
@@ -62,7 +65,10 @@ class EmubusServer:
             keys=(*base.keys, *keys),
             data_dir=data_dir,
             durability=durability or (Durability.NONE if data_dir is None else Durability.FULL),
+            tls=Tls.OFF if tls_dir is None else Tls.DEV,
+            tls_dir=base.tls_dir if tls_dir is None else tls_dir,
         )
+        self.ca_file = None if tls_dir is None else ca_file(tls_dir)
         if not structlog.is_configured():  # a test's output is no place for a line per link
             structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
         self._loop = uvloop.new_event_loop()
@@ -90,10 +96,15 @@ class EmubusServer:
 
     @property
     def connection_string(self) -> str:
-        """What a Service Bus SDK wants to know."""
+        """What a Service Bus SDK wants to know: its clients for data and for administration alike."""
+        return f"{self.tls_connection_string};UseDevelopmentEmulator=true;"
+
+    @property
+    def tls_connection_string(self) -> str:
+        """The same for clients that shall use TLS; they must trust `ca_file`."""
         return (
             f"Endpoint=sb://localhost:{self.amqp_port};SharedAccessKeyName=RootManageSharedAccessKey;"
-            "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+            "SharedAccessKey=SAS_KEY_VALUE"
         )
 
     # ---- what can be done to it
