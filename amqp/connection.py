@@ -228,6 +228,7 @@ class Connection(asyncio.Protocol):
             return
         if self._flush_scheduled:  # a flow in `data` must not take back the credit of what is about to be written
             self._flush()
+        run_events(engine, self.links, self._control)  # what is left from writing must not see what `data` changes
         for piece, kind in self._reader.feed(data):
             taken = self._push_alone(engine, piece, kind) if kind else engine.push(piece)
             run_events(engine, self.links, self._control)

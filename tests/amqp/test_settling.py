@@ -11,7 +11,7 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 
 from .fakes import token
-from .wire import DISPOSITION, REJECTED, Wire, accepted, modified, rejected, released
+from .wire import DISPOSITION, FLOW, REJECTED, TRANSFER, Wire, accepted, frame, modified, rejected, released
 
 DEAD_LETTER = "com.microsoft:dead-letter"
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
@@ -81,6 +81,17 @@ async def test_a_range_is_settled_one_by_one_and_confirmed_as_a_range(receiving:
     assert [each for each, _ in receiving.broker.q.settled] == [token(number) for number in range(3, 9)]
     (confirmation,) = receiving.read()
     assert confirmation.fields[:5] == [False, 2, 7, True, accepted]
+
+
+async def test_an_abandoned_message_is_back_before_the_credit_that_came_after_it(wire: Wire) -> None:
+    wire.attach_receiver(credit=1)
+    wire.broker.q.put(b"m0", b"m1")
+    await wire.turn()  # the message is written: Proton tells of it when it hears from us again
+    abandoned = frame(0, DISPOSITION, [True, Uint(0), None, False, modified(), None])
+    granted = [Uint(1), Uint(5000), Uint(0), Uint(5000), Uint(0), Uint(1), Uint(2), None, False, False]
+    wire.write(abandoned + frame(0, FLOW, granted))
+    received = [each.payload for each in await wire.turn() if each.code == TRANSFER]
+    assert received == [b"m0", b"m1"]
 
 
 async def test_confirmations_of_one_turn_are_one_range_whatever_their_order(receiving: Wire) -> None:
