@@ -1,4 +1,4 @@
-"""The one source of randomness: lock tokens, tracking ids and keys.
+"""The one source of randomness: lock tokens, message and tracking ids, and keys.
 
 A lock token is 16 bytes in .NET GUID byte order, as the delivery-tag carries it [wire 5.3]. Its last two bytes hold
 the index of the partition inside its entity, so that a token that comes back over `$management` finds its lock
@@ -41,6 +41,11 @@ def token_to_uuid(token: bytes) -> uuid.UUID:
 def new_tracking_id() -> str:
     """An id for error descriptions (`TrackingId:<this>`), as the service prints them."""
     return str(uuid.UUID(int=_bits(128), version=4))
+
+
+def new_message_id() -> str:
+    """A message id for a message that came without one: 32 hexadecimal digits, as the service gives them."""
+    return f"{_bits(128):032x}"
 
 
 def new_shared_key() -> str:

@@ -2,8 +2,9 @@
 
 Knows which fields and annotations of a message mean something to Service Bus, and which of them the broker owns. The
 sender's properties, application properties, body and footer are kept and delivered byte for byte; the broker writes
-the header and its own annotations anew and splices the expiry and dead-letter reasons in. Refuses to know queues,
-clocks and how anything is stored. Where bytes lie within a section is the business of `sections`.
+the header and its own annotations anew and splices the expiry and dead-letter reasons in, and a message id where the
+sender gave none. Refuses to know queues, clocks and how anything is stored. Where bytes lie within a section is the
+business of `sections`.
 
 A `Message` belongs to whoever parsed it and does not change. A stored message is a byte string in a form of this
 module: a fixed head, the header section up to its delivery count, the sender's annotations, the other sections. This
@@ -19,10 +20,14 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from .encoding import Described, Timestamp, Ubyte, Uint, Ulong, decode, encode, malformed, skip
+from .encoding import Described, Timestamp, Ubyte, Uint, Ulong, decode, encode, list_from_items, malformed, skip
 from .errors import BrokerError, Condition
+from .ids import new_message_id
 from .sections import (
     APPLICATION_PROPERTIES,
+    BODY,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
@@ -250,6 +255,14 @@ class Message:
             self._message_id = text
         return text
 
+    def check_message_id(self) -> None:
+        """Raise BrokerError (ARGUMENT_OUT_OF_RANGE) for a message id that is too long, also if nobody needs it here."""
+        at = self._at
+        if at[PROPERTIES + 7] - at[PROPERTIES] > IDENTIFIER_CHARS_MAX:  # else there is no room for one
+            value = self.field(_Field.MESSAGE_ID)
+            if isinstance(value, str | bytes) and len(value) > IDENTIFIER_CHARS_MAX:
+                raise _too_long("message-id", len(value))
+
     @property
     def session_id(self) -> str | None:
         """The message session that the message belongs to: its group-id. Raises BrokerError as `message_id` does."""
@@ -342,16 +355,70 @@ def parse_message(data: bytes) -> Message:
     long, INVALID_FIELD for an annotation of the wrong type.
     """
     try:
-        at = locate(data)
-        if at is not None:
-            return Message(data, at, len(data))
-        usual = canonical(data)
-        at = locate(usual)
-        if at is None:
-            raise malformed(0, "no sections of a message")
-        return Message(usual, at, len(data))
+        return Message(*_located(data), len(data))
     except IndexError:
         raise malformed(len(data), "the message is cut off") from None
+
+
+def parse_sent(data: bytes) -> Message:
+    """As `parse_message`, for what a client sends: a message without a message id gets one for its receivers.
+
+    The service does so, and JavaScript's SDK can't settle a message without. `message_id` stays None here, because what
+    the sender did not give is no key; `size_bytes` is that of what arrived. Raises ARGUMENT_OUT_OF_RANGE for a message
+    id that is too long, too.
+    """
+    try:
+        usual, at = _located(data)
+        if _has_message_id(usual, at):
+            message = Message(usual, at, len(data))
+            message.check_message_id()
+            return message
+        message = Message(*_with_message_id(usual, at, new_message_id()), len(data))
+        message._message_id = None
+        return message
+    except IndexError:
+        raise malformed(len(data), "the message is cut off") from None
+
+
+def _located(data: bytes) -> tuple[bytes, list[int]]:
+    """Return the message in its usual form, and where its sections lie."""
+    at = locate(data)
+    if at is not None:
+        return data, at
+    usual = canonical(data)
+    at = locate(usual)
+    if at is None:
+        raise malformed(0, "no sections of a message")
+    return usual, at
+
+
+def _has_message_id(data: bytes, at: list[int]) -> bool:
+    if not at[PROPERTIES + 7]:
+        return False
+    count, pos = open_items(data, at[PROPERTIES])
+    return count > 0 and data[pos] != 0x40
+
+
+def _with_message_id(data: bytes, at: list[int], message_id: str) -> tuple[bytes, list[int]]:
+    """Return a message without a message id with one (up to 255 characters of ASCII), and where its sections lie."""
+    value = bytes((0xA1, len(message_id))) + message_id.encode("ascii")
+    stop = at[PROPERTIES + 7]
+    if stop:
+        start = at[PROPERTIES]
+        count, pos = open_items(data, start)
+        properties = list_from_items(max(count, 1), value + data[pos + (count > 0) : stop])
+    else:
+        start = stop = at[MESSAGE_ANNOTATIONS + 7] or at[DELIVERY_ANNOTATIONS + 7] or at[HEADER + 7]
+        properties = list_from_items(1, value)
+    section = b"\x00\x53\x73" + properties
+    shift = len(section) - (stop - start)
+    moved = at.copy()
+    moved[PROPERTIES], moved[PROPERTIES + 7] = start, start + len(section)
+    for rank in (APPLICATION_PROPERTIES, BODY, FOOTER):
+        if at[rank + 7]:
+            moved[rank] += shift
+            moved[rank + 7] += shift
+    return data[:start] + section + data[stop:], moved
 
 
 def split_batch(data: bytes) -> list[bytes]:

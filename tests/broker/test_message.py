@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,6 +30,7 @@ from emubus.broker.message import (
     application_properties,
     delivery_bytes,
     parse_message,
+    parse_sent,
     parse_stored,
     properties_fields,
     split_batch,
@@ -176,6 +178,39 @@ def test_an_id_that_is_too_long_is_refused_when_it_is_read(name: str, value: obj
         getattr(message, name)
     assert refused.value.condition is Condition.ARGUMENT_OUT_OF_RANGE
     assert "129 characters" in refused.value.description
+
+
+@pytest.mark.parametrize("value", [TOO_LONG, TOO_LONG.encode()])
+def test_a_sender_s_id_that_is_too_long_is_refused_at_once(value: object) -> None:
+    with pytest.raises(BrokerError, match="message-id of the message has 129 characters") as refused:
+        parse_sent(section(PROPERTIES, [value]))
+    assert refused.value.condition is Condition.ARGUMENT_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("before", [b"", section(HEADER, []), section(DELIVERY, {}), annotate({"a": 1})])
+@pytest.mark.parametrize("fields", [None, [], [None], [None, b"user", "to"], [None, *["x" * 40] * 12]])
+@pytest.mark.parametrize("behind", [b"", section(APPLICATION, {"a": 1}) + section(DATA, b"body"), section(FOOTER, {})])
+def test_a_message_without_an_id_gets_one_and_stays_as_it_is(
+    before: bytes, fields: list[object] | None, behind: bytes
+) -> None:
+    data = before + (section(PROPERTIES, fields) if fields is not None else b"") + behind
+    first, second = parse_sent(data), parse_sent(data)
+    assert (first.message_id, first.size_bytes) == (None, len(data))
+    given = [parse_stored(each.stored(ENQUEUED_AT, None)).message_id for each in (first, second)]
+    assert [re.fullmatch("[0-9a-f]{32}", str(each)) is not None for each in given] == [True, True]
+    assert given[0] != given[1]
+    with_id = section(PROPERTIES, [given[0], *(fields or [None])[1:]])
+    assert first.stored(ENQUEUED_AT, None) == parse_message(before + with_id + behind).stored(ENQUEUED_AT, None)
+    expiring = first.stored(ENQUEUED_AT, EXPIRES_AT)
+    assert expiring == parse_message(before + with_id + behind).stored(ENQUEUED_AT, EXPIRES_AT)
+    assert parse_stored(expiring).message_id == given[0]
+
+
+def test_a_message_with_an_id_stays_as_it_is() -> None:
+    data = section(HEADER, []) + BARE
+    message = parse_sent(data)
+    assert message.message_id == "id-1"
+    assert message.stored(ENQUEUED_AT, None) == parse_message(data).stored(ENQUEUED_AT, None)
 
 
 @pytest.mark.parametrize("name", ["x-opt-partition-key", "x-opt-via-partition-key"])
