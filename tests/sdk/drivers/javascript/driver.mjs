@@ -1,15 +1,19 @@
-// Driver of @azure/service-bus for the behaviour tests: node driver.mjs [<package>] <connection string>.
+// Driver of @azure/service-bus for the behaviour tests:
+// node driver.mjs [<package>] [ca=<file>] [transport=<transport>] <connection string>.
 //
 // The package is the name under which a version of the SDK is installed; package.json has them.
 //
-// Speaks the protocol of tests/sdk/PROTOCOL.md on stdin and stdout. Knows the SDK's client, senders and receivers; the
-// translation of messages and errors is in translate.mjs. One Driver owns the client and every sender, receiver and
-// message handle; `reset` and `close` give them back.
+// Speaks the protocol of tests/sdk/PROTOCOL.md on stdin and stdout. Knows the SDK's client for data, its senders and
+// receivers; how clients are made is in connecting.mjs, administration in administration.mjs, the translation of
+// messages and errors in translate.mjs. One Driver owns the clients and every sender, receiver and message handle;
+// `reset` and `close` give them back.
 
 import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import Long from "long";
+import { Administration } from "./administration.mjs";
+import { Connecting, readArguments, runTrusting } from "./connecting.mjs";
 import {
   DriverError,
   PROPERTY_TYPES,
@@ -23,11 +27,14 @@ import {
   stateToJson,
 } from "./translate.mjs";
 
-const PACKAGE = process.argv.length > 3 ? process.argv[2] : "@azure/service-bus";
-const { RetryMode, ServiceBusClient } = await import(PACKAGE);
+const ARGUMENTS = readArguments(process.argv.slice(2));
+const status = await runTrusting(ARGUMENTS);
+if (status !== null) process.exit(status);
+
+const sdk = await import(ARGUMENTS.packageName);
 
 const CLIENT_OPTIONS = {
-  retryOptions: { maxRetries: 1, retryDelayInMs: 100, timeoutInMs: 10000, mode: RetryMode.Fixed },
+  retryOptions: { maxRetries: 1, retryDelayInMs: 100, timeoutInMs: 10000, mode: sdk.RetryMode.Fixed },
 };
 const SUB_QUEUES = { "dead-letter": "deadLetter", "transfer-dead-letter": "transferDeadLetter" };
 const MODES = { "peek-lock": "peekLock", "receive-and-delete": "receiveAndDelete" };
@@ -45,7 +52,7 @@ const SETTLEMENTS = {
 };
 
 function sdkVersion() {
-  const url = new URL(`node_modules/${PACKAGE}/package.json`, import.meta.url);
+  const url = new URL(`node_modules/${ARGUMENTS.packageName}/package.json`, import.meta.url);
   return JSON.parse(readFileSync(url, "utf8")).version;
 }
 
@@ -76,7 +83,8 @@ class Receiver {
 }
 
 class Driver {
-  #connectionString;
+  #connecting;
+  #administration;
   #client = null;
   #waitingClients = new Map();
   #senders = new Map();
@@ -84,14 +92,15 @@ class Driver {
   #receiverCount = 0;
   closed = false;
 
-  constructor(connectionString) {
-    this.#connectionString = connectionString;
+  constructor(connecting) {
+    this.#connecting = connecting;
+    this.#administration = new Administration((options) => connecting.administrationClient(options));
   }
 
   /** The answer to one request; every error of the SDK becomes an error answer. */
   async handle({ id, op, ...options }) {
     try {
-      const operation = this.operations[op];
+      const operation = this.operations[op] ?? this.#administration.operations[op];
       if (operation === undefined) throw new DriverError("other", `unknown operation ${op}`);
       return { id, ok: true, result: (await operation(options)) ?? {} };
     } catch (error) {
@@ -104,7 +113,7 @@ class Driver {
       client: "javascript",
       sdk: `@azure/service-bus ${sdkVersion()}`,
       property_types: PROPERTY_TYPES,
-      features: ["rules", ...(this.#deletesMessages() ? ["delete_messages"] : [])],
+      features: ["rules", "administration", ...(this.#deletesMessages() ? ["delete_messages"] : [])],
     }),
 
     send: ({ entity, messages, how }) =>
@@ -236,18 +245,19 @@ class Driver {
     },
   };
 
-  /** Close the client with all its links; the next request opens a new one. */
+  /** Close the clients with all their links; the next request opens a new one. */
   async reset() {
     const clients = [this.#client, ...this.#waitingClients.values()];
     this.#client = null;
     this.#waitingClients.clear();
     this.#senders.clear();
     this.#receivers.clear();
+    this.#administration.reset();
     for (const client of clients) await client?.close();
   }
 
   #openedClient() {
-    this.#client ??= new ServiceBusClient(this.#connectionString, CLIENT_OPTIONS);
+    this.#client ??= this.#connecting.dataClient(CLIENT_OPTIONS);
     return this.#client;
   }
 
@@ -257,13 +267,14 @@ class Driver {
     if (waitMs === retryOptions.timeoutInMs) return this.#openedClient();
     if (!this.#waitingClients.has(waitMs)) {
       const options = { retryOptions: { ...retryOptions, maxRetries: 0, timeoutInMs: waitMs } };
-      this.#waitingClients.set(waitMs, new ServiceBusClient(this.#connectionString, options));
+      this.#waitingClients.set(waitMs, this.#connecting.dataClient(options));
     }
     return this.#waitingClients.get(waitMs);
   }
 
-  #receiver({ entity, subscription, sub_queue: subQueue, mode }) {
-    const options = { receiveMode: MODES[mode], maxAutoLockRenewalDurationInMs: 0, skipParsingBodyAsJson: true };
+  #receiver({ entity, subscription, sub_queue: subQueue, mode, renewing }) {
+    const options = { receiveMode: MODES[mode], skipParsingBodyAsJson: true };
+    if (!renewing) options.maxAutoLockRenewalDurationInMs = 0;
     if (subQueue != null) options.subQueueType = SUB_QUEUES[subQueue];
     const client = this.#openedClient();
     return subscription == null
@@ -309,7 +320,7 @@ class Driver {
 // What fails behind a request's back is for the reader of stderr; it must not end the driver.
 process.on("unhandledRejection", (reason) => console.error("unhandled rejection:", reason));
 
-const driver = new Driver(process.argv.at(-1));
+const driver = new Driver(new Connecting(sdk, ARGUMENTS));
 for await (const line of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
   process.stdout.write(`${JSON.stringify(await driver.handle(JSON.parse(line)))}\n`);
   if (driver.closed) break;

@@ -39,6 +39,23 @@ const KIND_BY_CODE = {
   MessagingEntityDisabled: "disabled",
   MessageNotFound: "message-not-found",
   MessagingEntityAlreadyExists: "exists",
+  // The administration client has names of its own.
+  MessageEntityNotFoundError: "not-found",
+  MessageEntityAlreadyExistsError: "exists",
+  UnauthorizedRequestError: "unauthorized",
+  QuotaExceededError: "quota",
+  InvalidOperationError: "not-allowed",
+  ServerBusyError: "busy",
+};
+
+// What the administration client has one code for.
+const KIND_BY_STATUS = {
+  400: "argument",
+  401: "unauthorized",
+  403: "quota",
+  404: "not-found",
+  409: "exists",
+  503: "busy",
 };
 
 // Codes that the SDK folds into GeneralError and keeps as the first word of the message only.
@@ -61,7 +78,12 @@ export function errorToJson(raised) {
   const error = raised instanceof AggregateError ? raised.errors.at(-1) : raised;
   const message = String(error?.message ?? error);
   const code = error?.code ?? null;
-  const kind = error?.kind ?? KIND_BY_CODE[code] ?? KIND_BY_FIRST_WORD[message.split(":", 1)[0]] ?? "other";
+  const kind =
+    error?.kind ??
+    KIND_BY_CODE[code] ??
+    KIND_BY_STATUS[error?.statusCode] ??
+    KIND_BY_FIRST_WORD[message.split(":", 1)[0]] ??
+    "other";
   return { kind, type: error?.name ?? typeof error, code: code === null ? null : String(code), message };
 }
 
@@ -159,12 +181,13 @@ function propertyFromJson(value) {
   return value.type === "timestamp" ? new Date(value.value) : Number(value.value);
 }
 
-// The SDK has one number type, and hands out timestamps as numbers.
+// The SDK has one number type, and hands out timestamps as numbers, but for those of a rule's filter in administration.
 function propertyToJson(value) {
   if (value === null || typeof value === "string" || typeof value === "boolean") return value;
   if (typeof value === "number") {
     return Number.isInteger(value) ? { type: "long", value: String(value) } : { type: "double", value };
   }
+  if (value instanceof Date) return { type: "timestamp", value: value.getTime() };
   if (Buffer.isBuffer(value)) return { type: "binary", value: value.toString("base64") };
   return { type: "other", value: String(value) };
 }

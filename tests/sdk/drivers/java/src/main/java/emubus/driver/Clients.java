@@ -2,6 +2,7 @@ package emubus.driver;
 
 import com.azure.core.amqp.AmqpRetryMode;
 import com.azure.core.amqp.AmqpRetryOptions;
+import com.azure.core.amqp.AmqpTransportType;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder.ServiceBusReceiverClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder.ServiceBusSessionReceiverClientBuilder;
@@ -37,7 +38,8 @@ final class Clients {
     /** What the SDK keeps for itself of the try timeout when it tells the server how long to wait. */
     private static final Duration TRY_MARGIN = Duration.ofSeconds(1);
 
-    private final String connectionString;
+    private final Arguments arguments;
+    private final Trust trust;
     private final Map<String, ServiceBusSenderClient> senders = new HashMap<>();
     private final Map<List<String>, ServiceBusRuleManagerClient> ruleManagers = new HashMap<>();
     private final Map<String, Receiver> receivers = new HashMap<>();
@@ -45,8 +47,9 @@ final class Clients {
     private boolean crossEntity;
     private long receiversCount;
 
-    Clients(String connectionString) {
-        this.connectionString = connectionString;
+    Clients(Arguments arguments, Trust trust) {
+        this.arguments = arguments;
+        this.trust = trust;
     }
 
     private ServiceBusClientBuilder builder() {
@@ -60,6 +63,9 @@ final class Clients {
     }
 
     private ServiceBusClientBuilder newBuilder(int retriesMax, Duration tryTimeout) {
+        if (!arguments.plainAmqp()) {
+            trust.install();
+        }
         // To the delay of an operation's retry the SDK adds 4 s, whatever the error; a maximum below
         // that sum makes its retry itself fail, so the maximum stays at its default.
         AmqpRetryOptions retry = new AmqpRetryOptions()
@@ -67,7 +73,11 @@ final class Clients {
             .setMaxRetries(retriesMax)
             .setDelay(Duration.ofMillis(100))
             .setTryTimeout(tryTimeout);
-        return new ServiceBusClientBuilder().connectionString(connectionString).retryOptions(retry);
+        // The port of the connection string is used with each of the two.
+        return new ServiceBusClientBuilder()
+            .connectionString(arguments.connectionString())
+            .transportType(arguments.webSocket() ? AmqpTransportType.AMQP_WEB_SOCKETS : AmqpTransportType.AMQP)
+            .retryOptions(retry);
     }
 
     /** Returns the sender to a queue or topic; the same one until it is forgotten. */

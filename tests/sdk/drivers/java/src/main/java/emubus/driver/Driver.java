@@ -16,19 +16,23 @@ import java.util.function.Function;
 
 /**
  * The driver around Azure's Java SDK: one request per line in, one answer per line out, as PROTOCOL.md
- * in tests/sdk/ says. Knows the operations and nothing of the wire. Owns the {@link Clients}.
+ * in tests/sdk/ says. Knows the operations and nothing of the wire. Owns the {@link Clients} and the
+ * {@link Administration}.
  */
 public final class Driver {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    private static final List<String> FEATURES = List.of("rules", "transactions");
+    private static final List<String> FEATURES = List.of("rules", "transactions", "administration");
 
     private final Clients clients;
     private final Transactions transactions;
+    private final Administration administration;
     private final Map<String, Function<JsonNode, ObjectNode>> operations;
 
-    private Driver(String connectionString) {
-        clients = new Clients(connectionString);
+    private Driver(Arguments arguments) {
+        Trust trust = new Trust(arguments.ca());
+        clients = new Clients(arguments, trust);
+        administration = new Administration(arguments, trust);
         transactions = new Transactions(clients);
         Sending sending = new Sending(clients, transactions);
         Rules rules = new Rules(clients);
@@ -63,7 +67,7 @@ public final class Driver {
         PrintStream answers = System.out;
         // Whatever a library prints belongs to the log: stdout is the protocol's.
         System.setOut(System.err);
-        int status = new Driver(arguments[0]).serve(answers);
+        int status = new Driver(Arguments.read(arguments)).serve(answers);
         // The SDK's threads are no daemons, and after the last request nobody waits for them.
         System.exit(status);
     }
@@ -95,7 +99,9 @@ public final class Driver {
         answer.set("id", request.get("id"));
         try {
             String name = request.path("op").asText();
-            Function<JsonNode, ObjectNode> operation = operations.get(name);
+            Function<JsonNode, ObjectNode> operation = name.startsWith("admin_")
+                ? administration.operation(name)
+                : operations.get(name);
             if (operation == null) {
                 throw new IllegalArgumentException("unknown op " + name);
             }
@@ -119,6 +125,7 @@ public final class Driver {
 
     private ObjectNode reset(JsonNode request) {
         transactions.forget();
+        administration.reset();
         clients.reset(request.path("cross_entity").booleanValue());
         return JSON.createObjectNode();
     }

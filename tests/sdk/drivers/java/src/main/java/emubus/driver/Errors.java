@@ -2,6 +2,8 @@ package emubus.driver;
 
 import com.azure.core.amqp.exception.AmqpErrorCondition;
 import com.azure.core.amqp.exception.AmqpException;
+import com.azure.core.exception.HttpResponseException;
+import com.azure.core.exception.ResourceNotFoundException;
 import com.azure.messaging.servicebus.ServiceBusException;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -16,7 +18,7 @@ import reactor.core.Exceptions;
 
 /**
  * Exceptions of the SDK, and of what it is built on, to the kinds of error of the driver protocol. Knows
- * reasons, AMQP conditions and exception classes; refuses to know operations.
+ * reasons, AMQP conditions, HTTP statuses and exception classes; refuses to know operations.
  */
 final class Errors {
     private static final Map<String, String> KIND_BY_REASON = Map.ofEntries(
@@ -54,6 +56,15 @@ final class Errors {
     private static final Map<String, String> KIND_BY_CONDITION_TEXT = Map.of(
         "amqp:transaction:unknown-id", "transaction",
         "amqp:transaction:rollback", "transaction");
+
+    /** The administration client has exceptions for some of these and shows the others by their status. */
+    private static final Map<Integer, String> KIND_BY_STATUS = Map.of(
+        400, "argument",
+        401, "unauthorized",
+        403, "quota",
+        404, "not-found",
+        409, "exists",
+        503, "busy");
 
     private static final Pattern CONDITION_TEXT = Pattern.compile("errorCondition\\[([^\\]]+)\\]");
 
@@ -110,6 +121,13 @@ final class Errors {
         if (error instanceof AmqpException) {
             return KIND_BY_CONDITION_TEXT.getOrDefault(String.valueOf(codeOf(error)), "other");
         }
+        // For a queue or topic that isn't there this one comes with the status of the answer, 200.
+        if (error instanceof ResourceNotFoundException) {
+            return "not-found";
+        }
+        if (error instanceof HttpResponseException failure && failure.getResponse() != null) {
+            return KIND_BY_STATUS.getOrDefault(failure.getResponse().getStatusCode(), "other");
+        }
         // The SDK turns amqp:not-allowed into this class, with nothing but the text.
         if (error instanceof UnsupportedOperationException) {
             return "not-allowed";
@@ -126,6 +144,9 @@ final class Errors {
         }
         if (error instanceof AmqpException failure && failure.getErrorCondition() != null) {
             return failure.getErrorCondition().getErrorCondition();
+        }
+        if (error instanceof HttpResponseException failure && failure.getResponse() != null) {
+            return String.valueOf(failure.getResponse().getStatusCode());
         }
         Matcher condition = CONDITION_TEXT.matcher(String.valueOf(error.getMessage()));
         return condition.find() ? condition.group(1) : null;

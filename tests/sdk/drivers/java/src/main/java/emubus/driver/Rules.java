@@ -18,7 +18,8 @@ import java.util.function.Function;
 
 /**
  * The operations on the rules of a subscription, and rules of the driver protocol to the SDK's rules and
- * back. Refuses to know how a rule manager is made. Owns nothing: the {@link Clients} own the managers.
+ * back, for the administration too. Refuses to know how a rule manager is made. Owns nothing: the
+ * {@link Clients} own the managers.
  */
 final class Rules {
     private record Text(
@@ -46,11 +47,7 @@ final class Rules {
     }
 
     ObjectNode add(JsonNode request) {
-        CreateRuleOptions options = new CreateRuleOptions(readFilter(request.path("filter")));
-        if (request.hasNonNull("action")) {
-            options.setAction(new SqlRuleAction(request.get("action").textValue()));
-        }
-        clients.ruleManager(request).createRule(request.path("name").asText(), options);
+        clients.ruleManager(request).createRule(request.path("name").asText(), readOptions(request));
         return JsonNodeFactory.instance.objectNode();
     }
 
@@ -65,7 +62,16 @@ final class Rules {
         return JsonNodeFactory.instance.objectNode();
     }
 
-    private static RuleFilter readFilter(JsonNode node) {
+    /** Returns the SDK's form of a {@code filter} and {@code action}. */
+    static CreateRuleOptions readOptions(JsonNode node) {
+        CreateRuleOptions options = new CreateRuleOptions(readFilter(node.path("filter")));
+        if (node.hasNonNull("action")) {
+            options.setAction(new SqlRuleAction(node.get("action").textValue()));
+        }
+        return options;
+    }
+
+    static RuleFilter readFilter(JsonNode node) {
         if (node.hasNonNull("sql")) {
             return new SqlRuleFilter(node.get("sql").textValue());
         }
@@ -92,7 +98,7 @@ final class Rules {
         return filter;
     }
 
-    private static ObjectNode write(RuleProperties rule) {
+    static ObjectNode write(RuleProperties rule) {
         ObjectNode node = JsonNodeFactory.instance.objectNode().put("name", rule.getName());
         node.set("filter", writeFilter(rule.getFilter()));
         if (rule.getAction() instanceof SqlRuleAction action) {

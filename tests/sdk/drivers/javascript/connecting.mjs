@@ -1,0 +1,97 @@
+// How the SDK's clients find the server and whom they trust: the arguments of the driver, and the options of the
+// clients that come of them.
+//
+// Knows what a user has to pass, too, for a port, a CA or a transport of its own. Refuses to know what is done with the
+// clients: whoever asks for one owns it.
+
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import WebSocket from "ws";
+
+const TRUSTED_BY_NODE = "NODE_EXTRA_CA_CERTS";
+const TRANSPORTS = ["amqp", "websocket"];
+
+/** The WebSocket for servers without TLS: the SDK names every address with `wss:`. */
+class PlainWebSocket extends WebSocket {
+  constructor(url, protocols, options) {
+    super(url.replace(/^wss:/, "ws:"), protocols, options);
+  }
+}
+
+export class Connecting {
+  #connectionString;
+  #ca;
+  #transport;
+  #sdk;
+
+  /** `sdk` is the SDK's module; the rest is what `readArguments` gives. */
+  constructor(sdk, { connectionString, ca, transport }) {
+    this.#sdk = sdk;
+    this.#connectionString = connectionString;
+    this.#ca = ca;
+    this.#transport = transport;
+  }
+
+  /** A client for data; it takes the port, and whether there is TLS, from the connection string. */
+  dataClient(options) {
+    const { ServiceBusClient } = this.#sdk;
+    return new ServiceBusClient(this.#connectionString, { ...options, ...this.#webSocketOptions() });
+  }
+
+  /** A client for administration: https with the port of the connection string, unless it is one for an emulator and
+   * the SDK heeds that. */
+  administrationClient(options) {
+    const { ServiceBusAdministrationClient } = this.#sdk;
+    const trust = this.#ca === null ? {} : { tlsOptions: { ca: readFileSync(this.#ca) } };
+    return new ServiceBusAdministrationClient(this.#connectionString, { ...options, ...trust });
+  }
+
+  #webSocketOptions() {
+    if (this.#transport === "amqp") return {};
+    if (isForEmulator(this.#connectionString)) return { webSocketOptions: { webSocket: PlainWebSocket } };
+    const trust = this.#ca === null ? {} : { ca: readFileSync(this.#ca) };
+    return { webSocketOptions: { webSocket: WebSocket, webSocketConstructorOptions: trust } };
+  }
+}
+
+/** The arguments of the driver: `[<package>] [ca=<file>] [transport=<transport>] <connection string>`. */
+export function readArguments(words) {
+  const read = { packageName: "@azure/service-bus", ca: null, transport: "amqp", connectionString: words.at(-1) };
+  for (const word of words.slice(0, -1)) {
+    const [name, ...value] = word.split("=");
+    if (value.length === 0) read.packageName = word;
+    else if (name === "ca" || name === "transport") read[name] = value.join("=");
+    else throw new TypeError(`unknown argument ${word}: known are ca=, transport= and the name of a package`);
+  }
+  if (!TRANSPORTS.includes(read.transport)) {
+    throw new TypeError(`unknown transport ${read.transport}: known are ${TRANSPORTS.join(", ")}`);
+  }
+  return read;
+}
+
+/**
+ * Run the program again with the CA in its environment, if it needs that; its exit status, null if it need not.
+ *
+ * AMQP in TLS trusts what Node.js trusts: the SDK has no option for it, and Node.js reads the environment only when it
+ * starts. The second process ends with this one, however this one ends.
+ */
+export async function runTrusting({ ca, transport, connectionString }) {
+  if (ca === null || transport !== "amqp" || isForEmulator(connectionString)) return null;
+  if (process.env[TRUSTED_BY_NODE] === ca) {
+    process.once("disconnect", () => process.exit(1));
+    process.channel?.unref();
+    return null;
+  }
+  const child = spawn(process.execPath, process.argv.slice(1), {
+    env: { ...process.env, [TRUSTED_BY_NODE]: ca },
+    stdio: ["inherit", "inherit", "inherit", "ipc"],
+  });
+  return new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("exit", (status) => resolve(status ?? 1));
+  });
+}
+
+function isForEmulator(connectionString) {
+  return /;\s*UseDevelopmentEmulator\s*=\s*true/i.test(connectionString);
+}
