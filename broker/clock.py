@@ -15,19 +15,23 @@ from itertools import count
 
 TIMER_SLACK_MS = 1  # asyncio may fire a hair early; waiting one millisecond more beats a second wake-up
 TIMER_WAIT_S_MAX = 3600.0  # the wall clock can be set: look again at least once an hour
+CANCELLED_MAX = 1024  # timers that are still kept though nobody waits for them, before they are tidied away
 
 
 class Timer:
     """One call at one instant; `cancel()` may be called at any time and as often as one likes."""
 
-    __slots__ = ("callback",)
+    __slots__ = ("_cancelled", "callback")
 
-    def __init__(self, callback: Callable[[], None]) -> None:
+    def __init__(self, callback: Callable[[], None], cancelled: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback
+        self._cancelled = cancelled
 
     def cancel(self) -> None:
         """Make sure that the call doesn't happen (any more)."""
-        self.callback = None
+        if self.callback is not None:
+            self.callback = None
+            self._cancelled()
 
 
 class Clock:
@@ -41,6 +45,7 @@ class Clock:
         self._frozen_at: int | None = None
         self._timers: list[tuple[int, int, Timer]] = []
         self._numbers = count()
+        self._cancelled_count = 0  # since the last time that they were tidied away: most waits end before their time
         self._wake: asyncio.TimerHandle | None = None
         if frozen:
             self.freeze()
@@ -91,9 +96,20 @@ class Clock:
             self._offset_ms += ms
         self._run_due()
 
+    def reset(self) -> None:
+        """Show the machine's time again, and go on; whoever has asked for a call waits no longer for it than before.
+
+        The time may jump back: for what was written with later instants, that is as if it came from the future.
+        """
+        back_ms = self.offset_ms
+        self._offset_ms, self._frozen_at = 0, None
+        if back_ms > 0:
+            self._timers = [(at_ms - back_ms, number, timer) for at_ms, number, timer in self._timers]  # still a heap
+        self._run_due()
+
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Timer:
         """Call `callback` on the event loop once the clock shows `at_ms` (Unix ms) or later."""
-        timer = Timer(callback)
+        timer = Timer(callback, self._tidy)
         heapq.heappush(self._timers, (at_ms, next(self._numbers), timer))
         if self._timers[0][2] is timer:
             self._arm()
@@ -105,6 +121,14 @@ class Clock:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
+
+    def _tidy(self) -> None:
+        """A timer was cancelled: once they are most of what is kept, let go of them."""
+        self._cancelled_count += 1
+        if self._cancelled_count > CANCELLED_MAX and self._cancelled_count > len(self._timers) // 2:
+            self._timers = [entry for entry in self._timers if entry[2].callback is not None]
+            heapq.heapify(self._timers)
+            self._cancelled_count = 0
 
     def _arm(self) -> None:
         if self._wake is not None:

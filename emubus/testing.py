@@ -1,7 +1,8 @@
 """The test kit: an emubus inside the test process, on free ports, with a clock that can be moved.
 
 Knows how to run a `Server` on an event loop of its own in a thread, so that synchronous and asynchronous clients and
-programs in other languages can use it alike. Everything here may be called from any thread.
+programs in other languages can use it alike. Everything here may be called from any thread. What else tests need, such
+as descriptions of entities, and `RemoteEmubus` for an emubus that runs elsewhere, can be imported from here, too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,26 +22,77 @@ import structlog
 import uvloop
 
 from .amqp import Target
-from .broker.access import SharedKey
+from .broker.access import Right, SharedKey
 from .broker.catalog import Description
 from .broker.clock import Clock
-from .broker.description import QueueDescription, Topology
-from .broker.errors import Condition
+from .broker.description import (
+    AuthorizationRule,
+    CorrelationFilter,
+    EntityStatus,
+    FalseFilter,
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+    Topology,
+    TrueFilter,
+)
+from .broker.errors import BrokerError, Condition
 from .broker.faults import Fault, FaultKind, FaultOperation
+from .broker.http.atom.descriptions import defaults_of
+from .broker.http.control.entities import MESSAGES_BYTES_MAX, MESSAGES_MAX, SUB_QUEUES
+from .broker.http.control.message_json import message_json
 from .broker.http.services import Snapshot
-from .broker.limits import Profile, limits_for
+from .broker.inspection import Inspection, Route
+from .broker.limits import Profile
 from .broker.outage import Outage, OutageKind
-from .config import Auth, Config, Tls, load_config
+from .config import Auth, Config, ConfigError, Tls, load_config
+from .remote import RemoteEmubus
 from .server import Server
 from .storage.contract import Durability
 from .tls import ca_file
+from .verbs import Emubus, ManualClock, PeekedMessage, in_ms
+
+__all__ = [
+    "Auth",
+    "AuthorizationRule",
+    "BrokerError",
+    "Condition",
+    "ConfigError",
+    "CorrelationFilter",
+    "Description",
+    "Durability",
+    "Emubus",
+    "EmubusServer",
+    "EntityStatus",
+    "FalseFilter",
+    "Fault",
+    "FaultKind",
+    "FaultOperation",
+    "ManualClock",
+    "OutageKind",
+    "PeekedMessage",
+    "Profile",
+    "QueueDescription",
+    "RemoteEmubus",
+    "Right",
+    "Route",
+    "RuleDescription",
+    "SharedKey",
+    "Snapshot",
+    "SqlFilter",
+    "SubscriptionDescription",
+    "TopicDescription",
+    "TrueFilter",
+]
 
 T = TypeVar("T")
 CALL_TIMEOUT_S = 30.0
 
 
 class EmubusServer:
-    """A running emubus; use it as a context manager, or call `close()`.
+    """A running emubus with these entities, or those of `config_file`; use it with `with`, `async with`, or `close()`.
 
     Without `data_dir` it keeps everything in memory. `keys` are known besides the root key. With `tls_dir` its ports
     answer TLS too, with a certificate of the CA that is kept (or made, the first time) in that folder. The clock shows
@@ -48,8 +101,9 @@ class EmubusServer:
 
     def __init__(
         self,
-        queues: Sequence[QueueDescription] = (),
+        entities: Sequence[Description] = (),
         *,
+        config_file: Path | str | None = None,
         data_dir: Path | None = None,
         durability: Durability | None = None,
         profile: Profile = Profile.STANDARD,
@@ -57,11 +111,13 @@ class EmubusServer:
         keys: Sequence[SharedKey] = (),
         tls_dir: Path | None = None,
     ) -> None:
-        base = load_config({"durability": "none", "amqp_port": "0", "http_port": "0", "auth": auth.value}, {})
+        if entities and config_file is not None:
+            raise ValueError(f"either entities can be given or a config_file, and not both; it is {config_file}")
+        asked = {"durability": "none", "amqp_port": "0", "http_port": "0", "auth": auth.value, "profile": profile.value}
+        base = load_config(asked if config_file is None else {**asked, "config": str(config_file)}, {})
         config: Config = replace(
             base,
-            topology=Topology(queues=tuple(queues)),
-            limits=limits_for(profile),
+            topology=base.topology if config_file is not None else topology_of(entities),
             keys=(*base.keys, *keys),
             data_dir=data_dir,
             durability=durability or (Durability.NONE if data_dir is None else Durability.FULL),
@@ -109,15 +165,32 @@ class EmubusServer:
 
     # ---- what can be done to it
 
-    def advance(self, ms: int) -> None:
-        """Move the clock forward by `ms`: locks end, messages expire, without anybody waiting."""
-        self.call(lambda: self.clock.advance(ms))
+    def now_ms(self) -> int:
+        """What the clock shows, in Unix milliseconds."""
+        return self.call(self.clock.now_ms)
+
+    def advance(self, by: int | timedelta) -> None:
+        """Move the clock forward, by milliseconds or a timedelta: locks end, messages expire, and nobody waits."""
+        self.call(lambda: self.clock.advance(in_ms(by)))
 
     def create(self, description: Description) -> None:
         """Create a queue, topic or subscription; BrokerError if the name is taken or a property is out of range."""
         self.call(lambda: self._server.broker.administration.create(description))
 
-    create_queue = create
+    def create_queue(self, queue: QueueDescription | str) -> None:
+        """Create a queue; of one that is only named the profile decides the rest, as it does for clients."""
+        self.create(QueueDescription(queue, **self._defaults(QueueDescription)) if isinstance(queue, str) else queue)
+
+    def create_topic(self, topic: TopicDescription | str) -> None:
+        """Create a topic, in the same way."""
+        self.create(TopicDescription(topic, **self._defaults(TopicDescription)) if isinstance(topic, str) else topic)
+
+    def create_subscription(self, subscription: SubscriptionDescription) -> None:
+        """Create a subscription of a topic, with its rules; without any it gets everything."""
+        self.create(subscription)
+
+    def _defaults(self, kind: type[Description]) -> dict[str, Any]:
+        return defaults_of(kind, self._server.config.limits)
 
     def update(self, description: Description) -> None:
         """Change an entity's properties; BrokerError for what is chosen at creation."""
@@ -143,8 +216,42 @@ class EmubusServer:
         return self.call(lambda: self._server.broker.upkeep.purge(path))
 
     def reset(self) -> None:
-        """Have the entities of the start, as they were described, without messages; others are deleted."""
-        self.call(self._server.broker.upkeep.reset)
+        """As at the start: the same entities without messages, no others, no outages, no faults, the machine's time."""
+        self.clear_faults()
+        self.call(self._server.broker.upkeep.start_over)
+
+    def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
+        """All messages of an entity, which are neither locked nor counted as used by that.
+
+        `sub_queue` is active (with deferred and scheduled ones), dead-letter or transfer-dead-letter.
+        """
+        if sub_queue not in SUB_QUEUES:
+            raise BrokerError(Condition.ARGUMENT_ERROR, f"sub_queue is '{sub_queue}'; allowed: {', '.join(SUB_QUEUES)}")
+        return self.run(self._peek(path, sub_queue))
+
+    async def _peek(self, path: str, sub_queue: str) -> list[PeekedMessage]:
+        inspection = Inspection(self._server.broker)
+        entity = inspection.entity(path)
+        found: list[PeekedMessage] = []
+        first: int | None = 0
+        while first is not None:
+            page = await inspection.messages(
+                entity, SUB_QUEUES[sub_queue], first=first, count=MESSAGES_MAX, bytes_max=MESSAGES_BYTES_MAX
+            )
+            found += (PeekedMessage(**message_json(each)) for each in page.messages)
+            first = page.next_sequence_number
+        return found
+
+    def message_counts(self, path: str) -> dict[str, int]:
+        """How many messages an entity has, by where they are: `active`, `scheduled`, `dead-letter`, …"""
+        inspection = Inspection(self._server.broker)
+        return self.call(lambda: dict(inspection.report(inspection.entity(path)).messages))
+
+    def route(self, path: str, key: str | None = None) -> Route:
+        """Where a message with a key (SessionId or PartitionKey) would go: its partition, and the store of that."""
+        inspection = Inspection(self._server.broker)
+        nothing: dict[str, None] = {"session_id": None, "partition_key": None}
+        return self.call(lambda: inspection.route(inspection.entity(path), **nothing, key=key))
 
     def snapshot(self, name: str) -> Snapshot:
         """Keep all entities and messages as they are now; BrokerError if the name is taken."""
@@ -225,6 +332,14 @@ class EmubusServer:
     def __enter__(self) -> Self:
         return self
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -238,3 +353,21 @@ class EmubusServer:
     def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_TIMEOUT_S)
+
+
+def topology_of(entities: Sequence[Description]) -> Topology:
+    """The namespace of these entities."""
+    return Topology(
+        queues=tuple(each for each in entities if isinstance(each, QueueDescription)),
+        topics=tuple(each for each in entities if isinstance(each, TopicDescription)),
+        subscriptions=tuple(each for each in entities if isinstance(each, SubscriptionDescription)),
+    )
+
+
+def server_like(config_file: Path | None, profile: str | None) -> EmubusServer:
+    """A server with the entities that `emubus serve` would have with these settings; ConfigError."""
+    path = None if config_file is None else str(config_file)
+    config = load_config({"config": path, "profile": profile, "durability": "none"}, {})
+    if config.config_file is not None:
+        return EmubusServer(config_file=config.config_file, profile=config.limits.profile)
+    return EmubusServer(config.topology.queues, profile=config.limits.profile)

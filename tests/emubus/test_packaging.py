@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,21 @@ def test_the_wheel_holds_what_the_page_is_made_of(wheel_names: set[str]) -> None
 def test_the_wheel_is_typed_and_licensed(wheel_names: set[str]) -> None:
     assert "emubus/py.typed" in wheel_names
     assert any(name.endswith("licenses/LICENSE") for name in wheel_names)
+
+
+def test_pytest_finds_the_plugin_in_the_wheel(wheel: Path, wheel_names: set[str]) -> None:
+    (name,) = (each for each in wheel_names if each.endswith(".dist-info/entry_points.txt"))
+    with zipfile.ZipFile(wheel) as archive:
+        groups = ConfigParser()
+        groups.read_string(archive.read(name).decode())
+        (metadata,) = (each for each in wheel_names if each.endswith(".dist-info/METADATA"))
+        extras = re.findall(r"^Provides-Extra: (.+)$", archive.read(metadata).decode(), re.MULTILINE)
+    assert {group: dict(groups[group]) for group in groups.sections()} == {
+        "console_scripts": {"emubus": "emubus.__main__:main"},
+        "pytest11": {"emubus": "emubus.pytest_plugin"},
+    }
+    assert {f"emubus/{name}.py" for name in ("pytest_plugin", "testing", "remote", "container", "verbs")} <= wheel_names
+    assert {"spark", "testcontainers"} <= set(extras)
 
 
 def test_the_connector_is_imported_from_the_wheel_without_anything_of_the_broker(wheel: Path) -> None:

@@ -7,6 +7,7 @@ with status 400 that names the element.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from xml.etree.ElementTree import Element
@@ -24,6 +25,7 @@ _CLASSES: Final = {name: kind for kind, name in KINDS.items()}
 _BY_NAME: Final = {
     kind: {field.name: (position, field) for position, field in enumerate(fields)} for kind, fields in FIELDS.items()
 }
+SDK_SIZE_MB: Final = 1024
 _KEPT: Final = ("max_message_bytes",)  # what clients of older api-versions don't see, they don't mean to change
 
 
@@ -51,7 +53,8 @@ def top_level_in(
     if kind is SubscriptionDescription:
         raise bad(f"The description is a SubscriptionDescription; '{shown(name)}' is no path of a subscription.")
     given, late = _values(node, kind, reading.version)
-    values: dict[str, Any] = {**_defaults(kind, reading.limits), **_stays(kind, known), **given}
+    values: dict[str, Any] = {**defaults_of(kind, reading.limits), **_stays(kind, known), **given}
+    _bring_within(values, given, reading.limits)
     size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], reading.limits)
     # The service passes over an element that comes too late for it, as some versions of the Python SDK send this one
     # [recorded]: what it would refuse in its place it takes here, without effect.
@@ -72,7 +75,8 @@ def subscription_in(
     if kind is not SubscriptionDescription:
         raise bad(f"The description is a {KINDS[kind]} and not a SubscriptionDescription.")
     given, _ = _values(node, kind, reading.version)
-    values = {**_defaults(kind, reading.limits), **_stays(kind, known), **given}
+    values = {**defaults_of(kind, reading.limits), **_stays(kind, known), **given}
+    _bring_within(values, given, reading.limits)
     if isinstance(known, SubscriptionDescription):
         values["rules"] = known.rules
     elif (rule := child(node, "DefaultRuleDescription")) is not None:
@@ -108,7 +112,7 @@ def _read(part: Element, field: Field, version: str) -> object:
         raise bad(f"The value of '{field.name}' can't be used: {problem}.") from None
 
 
-def _defaults(kind: type[Description], limits: Limits) -> dict[str, Any]:
+def defaults_of(kind: type[Description], limits: Limits) -> dict[str, Any]:
     """What the profile gives an entity whose creator says nothing."""
     defaults = limits.defaults
     values = {
@@ -121,6 +125,19 @@ def _defaults(kind: type[Description], limits: Limits) -> dict[str, Any]:
     }
     known = {field.attribute for field in FIELDS[kind]}
     return {name: value for name, value in values.items() if name in known}
+
+
+def _bring_within(values: dict[str, Any], given: Mapping[str, object], limits: Limits) -> None:
+    """Have what SDKs say of their own accord be what a profile has at most, if that is less.
+
+    .NET and Java create queues and topics of 1024 MB, Java also without a limit of the time to live, whatever their
+    users ask for; the profile of Microsoft's emulator has 100 MB and an hour.
+    """
+    size_mb_max, ttl_ms_max = limits.max_size_mb.stop, limits.ttl_ms.stop
+    if given.get("max_size_mb") == SDK_SIZE_MB and size_mb_max is not None:
+        values["max_size_mb"] = min(SDK_SIZE_MB, size_mb_max)
+    if "default_ttl_ms" in given and given["default_ttl_ms"] is None:
+        values["default_ttl_ms"] = ttl_ms_max
 
 
 def _stays(kind: type[Description], known: Description | None) -> dict[str, Any]:

@@ -39,10 +39,13 @@ BINARY: Final[Schema] = {"type": "string", "format": "binary", "description": "A
 
 async def reset(call: Call) -> object:
     """Empty everything, or begin anew."""
-    upkeep = call.services.broker.upkeep
+    broker = call.services.broker
     if call.body["to"] == "empty":
-        return {"message_count": upkeep.purge(None)}
-    return {"message_count": upkeep.reset()}
+        return {"message_count": broker.upkeep.purge(None)}
+    if call.body["to"] == "start":
+        call.services.faults.table.clear()
+        return {"message_count": broker.upkeep.start_over()}
+    return {"message_count": broker.upkeep.reset()}
 
 
 def _shown(snapshot: Snapshot) -> dict[str, Any]:
@@ -112,7 +115,9 @@ ENDPOINTS: Final = (
             "What it shall be afterwards.",
             {
                 "to": choice(
-                    "empty: the same entities; config: those that the server was started with.", ["empty", "config"]
+                    "empty: the same entities; config: those that the server was started with; start: as config, and "
+                    "no outages, no faults, and the machine's time.",
+                    ["empty", "config", "start"],
                 )
             },
         ),

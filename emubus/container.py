@@ -1,0 +1,82 @@
+"""An emubus in a container, for tests that use testcontainers: `pip install "emubus[testcontainers]"`.
+
+Knows the image from outside: its ports, variables, the place of Config.json, and when it is ready. Refuses to know how
+containers are started and removed: testcontainers does. The container is its user's, who ends it with `stop()` or
+`with`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+try:
+    from testcontainers.core.container import DockerContainer
+    from testcontainers.core.wait_strategies import HttpWaitStrategy
+except ImportError as error:
+    hint = "emubus.container needs testcontainers: pip install 'emubus[testcontainers]'"
+    raise ImportError(f"{hint} ({error})") from error
+
+from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
+from .config import MOUNTED_CONFIG_FILE, Auth
+from .remote import RemoteEmubus
+
+AMQP_PORT: Final = 5672
+HTTP_PORT: Final = 5300
+START_S_MAX: Final = 60
+POLL_S: Final = 0.1
+
+
+class EmubusContainer(DockerContainer):
+    """A container of `image`, in memory, with the entities of the file `config`, or one queue named `queue.1`.
+
+    With `auth="sas"` tokens are verified, and `sas_key` is the root key. Other settings are variables:
+    `with_env("EMUBUS_…", …)`. Started, it has its ports at free ports of the host; each of them answers AMQP and HTTP.
+    """
+
+    def __init__(
+        self,
+        image: str = "emubus:latest",
+        *,
+        config: Path | str | None = None,
+        profile: str = "standard",
+        auth: Auth | str = Auth.NONE,
+        sas_key: str = DEFAULT_KEY,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(image, **kwargs)
+        self._sas_key = sas_key
+        self.with_exposed_ports(AMQP_PORT, HTTP_PORT)
+        self.with_envs(EMUBUS_DURABILITY="none", EMUBUS_PROFILE=profile, EMUBUS_AUTH=Auth(auth).value)
+        if Auth(auth) is Auth.SAS:
+            self.with_env("EMUBUS_SAS_KEY", sas_key)
+        if config is not None:
+            path = Path(config).resolve()
+            if not path.is_file():  # Docker would make a folder of that name, and the start would fail for that
+                raise FileNotFoundError(f"the config of the container is {path}: there is no such file")
+            self.with_volume_mapping(str(path), str(MOUNTED_CONFIG_FILE), "ro")
+        ready = HttpWaitStrategy(HTTP_PORT, "/health").for_status_code(200)
+        self.waiting_for(ready.with_startup_timeout(START_S_MAX).with_poll_interval(POLL_S))
+
+    def get_connection_string(self) -> str:
+        """What a Service Bus SDK wants to know to send and receive."""
+        return self._connection_string(AMQP_PORT)
+
+    def get_admin_connection_string(self) -> str:
+        """What a Service Bus SDK wants to know to administer entities."""
+        return self._connection_string(HTTP_PORT)
+
+    def get_control_url(self) -> str:
+        """Where the web page and the control API are, and what `pytest --emubus-url` takes."""
+        return f"http://{self.get_container_host_ip()}:{self.get_exposed_port(HTTP_PORT)}"
+
+    def get_emubus(self) -> RemoteEmubus:
+        """What a test can do to it: create entities, move the clock, peek, reset, …"""
+        return RemoteEmubus(self.get_control_url(), key=self._sas_key)
+
+    def _connection_string(self, port: int) -> str:
+        host = f"{self.get_container_host_ip()}:{self.get_exposed_port(port)}"
+        return (
+            f"Endpoint=sb://{host};SharedAccessKeyName={DEFAULT_KEY_NAME};SharedAccessKey={self._sas_key};"
+            "UseDevelopmentEmulator=true;"
+        )
