@@ -82,12 +82,14 @@ class Administration:
 
     # ---- entities
 
-    def create(self, description: Description) -> Entity:
-        """Create an entity.
+    def create(self, description: Description, *, targets_exist: bool = False) -> Entity:
+        """Create an entity; with `targets_exist` only if there is what it forwards to, as the service wants it.
 
         BrokerError: entity-already-exists, argument-out-of-range, not-found, resource-limit-exceeded, server-busy.
         """
         self._check(description)
+        if targets_exist:
+            self._check_targets(description)
         if self._broker.entity(path_of(description)) is None:
             self._check_quotas(description)
         self._need_all_stores()
@@ -227,6 +229,23 @@ class Administration:
                 raise sentences.not_found(description.topic_name)
             for rule in description.rules:
                 check_rule(rule, self._broker.limits)
+
+    def _check_targets(self, description: Description) -> None:
+        if isinstance(description, TopicDescription):
+            return
+        for name, target in (
+            ("auto forwarding", description.forward_to),
+            ("dead letter forwarding", description.forward_dead_letters_to),
+        ):
+            try:
+                if target is not None:
+                    self._broker.find_target(target)
+            except BrokerError as error:
+                if error.condition not in {Condition.NOT_FOUND, Condition.NOT_ALLOWED}:
+                    raise
+                raise BrokerError(
+                    Condition.ARGUMENT_ERROR, f"The {name} destination entity '{target}' does not exist."
+                ) from error
 
     def _violations(self, description: Description) -> list[Violation]:
         limits = self._broker.limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,30 @@ def refusal(change: Any, *arguments: Any) -> str:
         change(*arguments)
     assert refused.value.condition is Condition.RESOURCE_LIMIT_EXCEEDED
     return refused.value.description
+
+
+@pytest.mark.parametrize(
+    "target", ["missing", "sb://localhost:5672/missing", "t/subscriptions/all", "q/$deadletterqueue"]
+)
+@pytest.mark.parametrize("name", ["forward_to", "forward_dead_letters_to"])
+async def test_a_client_forwards_to_a_queue_or_topic_that_is_there(clock: Clock, target: str, name: str) -> None:
+    broker = open_broker(clock=clock)
+    administration = broker.administration
+    for each in (QueueDescription("q"), TOPIC, SubscriptionDescription("t", "all")):
+        administration.create(each)
+    before = paths(broker)
+
+    def to(path: str) -> dict[str, Any]:
+        return {name: path}
+
+    for made in (QueueDescription("new", **to(target)), SubscriptionDescription("t", "new", **to(target))):
+        with pytest.raises(BrokerError, match=f"destination entity '{re.escape(target)}' does not exist") as refused:
+            administration.create(made, targets_exist=True)
+        assert refused.value.condition is Condition.ARGUMENT_ERROR
+    assert paths(broker) == before
+    for path in ("Q", "sb://localhost:5672/t"):
+        administration.create(SubscriptionDescription("t", f"to-{path[-1]}", **to(path)), targets_exist=True)
+    await broker.stop()
 
 
 # ---- quotas (P5)

@@ -50,7 +50,7 @@ async def create(site: Site, request: web.Request) -> web.Response:
     kind = form.choice("kind", "Kind", KINDS)
     try:
         description = _description(site, form, kind)
-        entity = site.broker.administration.create(description)
+        entity = site.broker.administration.create(description, targets_exist=True)
     except REFUSALS as error:
         return await show(site, request, form.failed("create", error), kind)
     return site.redirect(address("entity", path=entity.path), Flash(f"The {kind} '{entity.path}' was created."))
