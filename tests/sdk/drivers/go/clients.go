@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 )
 
 const (
@@ -28,21 +29,22 @@ var subQueues = map[string]azservicebus.SubQueue{
 	"transfer-dead-letter": azservicebus.SubQueueTransfer,
 }
 
-// clients is what the driver holds of the SDK: one client, a sender for each entity, and the open
-// receivers by their handles.
+// clients is what the driver holds of the SDK: one client for messages and one for administration, a sender
+// for each entity, and the open receivers by their handles.
 type clients struct {
-	connectionString string
-	client           *azservicebus.Client
-	senders          map[string]*azservicebus.Sender
-	receivers        map[string]*receiver
-	receiversCount   int
+	way            *way
+	client         *azservicebus.Client
+	administration *admin.Client
+	senders        map[string]*azservicebus.Sender
+	receivers      map[string]*receiver
+	receiversCount int
 }
 
-func newClients(connectionString string) *clients {
+func newClients(by *way) *clients {
 	return &clients{
-		connectionString: connectionString,
-		senders:          map[string]*azservicebus.Sender{},
-		receivers:        map[string]*receiver{},
+		way:       by,
+		senders:   map[string]*azservicebus.Sender{},
+		receivers: map[string]*receiver{},
 	}
 }
 
@@ -61,13 +63,19 @@ func (held *clients) opened() (*azservicebus.Client, error) {
 	if held.client != nil {
 		return held.client, nil
 	}
-	options := &azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{
-		MaxRetries:    1,
-		RetryDelay:    retryDelay,
-		MaxRetryDelay: retryDelay,
-	}}
+	options := &azservicebus.ClientOptions{
+		TLSConfig: held.way.tlsConfig,
+		RetryOptions: azservicebus.RetryOptions{
+			MaxRetries:    1,
+			RetryDelay:    retryDelay,
+			MaxRetryDelay: retryDelay,
+		},
+	}
+	if held.way.webSocket {
+		options.NewWebSocketConn = held.way.dialWebSocket
+	}
 	var err error
-	held.client, err = azservicebus.NewClientFromConnectionString(held.connectionString, options)
+	held.client, err = azservicebus.NewClientFromConnectionString(held.way.connectionString, options)
 	return held.client, err
 }
 
@@ -86,7 +94,7 @@ func (held *clients) hello(*request) (fields, error) {
 		"property_types":    propertyTypes,
 		"modify_properties": true,
 		"peek_cursor":       true,
-		"features":          []string{"session_list"},
+		"features":          []string{"session_list", "administration"},
 	}, nil
 }
 
@@ -248,10 +256,13 @@ func (held *clients) closeReceiver(asked *request) (fields, error) {
 	return fields{}, bounded(found.client.Close)
 }
 
-// reset closes the client, and with it every sender and receiver; the next use makes a new one.
+// reset closes the clients, and with them every sender and receiver; the next use makes new ones. The SDK's
+// client for administration holds nothing but the connections of its HTTP transport.
 func (held *clients) reset(*request) (fields, error) {
 	client := held.client
 	held.client = nil
+	held.administration = nil
+	held.way.closeIdle()
 	clear(held.senders)
 	clear(held.receivers)
 	if client == nil {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 )
@@ -42,6 +45,16 @@ var kindByCode = map[azservicebus.Code]string{
 	azservicebus.CodeUnauthorizedAccess: "unauthorized",
 }
 
+// kindByStatus is for administration, where the SDK shows the HTTP status.
+var kindByStatus = map[int]string{
+	http.StatusBadRequest:         "argument",
+	http.StatusUnauthorized:       "unauthorized",
+	http.StatusForbidden:          "quota",
+	http.StatusNotFound:           "not-found",
+	http.StatusConflict:           "exists",
+	http.StatusServiceUnavailable: "busy",
+}
+
 // The SDK's own error hides its cause but for the text.
 var conditionText = regexp.MustCompile(`Condition: ([^\s,]+),`)
 
@@ -51,6 +64,9 @@ func newFailure(err error) *failure {
 		err, inSession = of.cause, true
 	}
 	told := &failure{Kind: "other", Type: fmt.Sprintf("%T", err), Message: err.Error()}
+	if tellStatus(told, err) {
+		return told
+	}
 	condition := conditionOf(err)
 	if condition != "" {
 		told.Code = &condition
@@ -73,6 +89,24 @@ func newFailure(err error) *failure {
 		told.Kind = "session-lock-lost"
 	}
 	return told
+}
+
+// tellStatus fills in what an error of administration says, and tells whether err is one.
+func tellStatus(told *failure, err error) bool {
+	var response *azcore.ResponseError
+	if errors.As(err, &response) {
+		if kind, known := kindByStatus[response.StatusCode]; known {
+			told.Kind = kind
+		}
+		code := strconv.Itoa(response.StatusCode)
+		told.Code = &code
+		return true
+	}
+	if errors.As(err, &absentError{}) {
+		told.Kind = "not-found"
+		return true
+	}
+	return false
 }
 
 // conditionOf returns the AMQP condition of err or of its cause, "" when there is none.

@@ -1,6 +1,7 @@
 // Command driver is the driver around Azure's Go SDK: one request per line in, one answer per line out,
-// as PROTOCOL.md in tests/sdk/ says. This file knows the lines and the operations' names, nothing of the
-// SDK; the clients own every connection and are closed at the end.
+// as PROTOCOL.md in tests/sdk/ says. This file knows the lines and the names of the operations on messages
+// (admin.go has those of administration), nothing of the SDK; the clients own every connection and are
+// closed at the end.
 package main
 
 import (
@@ -78,11 +79,11 @@ var operations = map[string]func(*clients, *request) (fields, error){
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: driver CONNECTION_STRING")
-		os.Exit(2)
+	way, err := readArguments(os.Args[1:])
+	if err == nil {
+		err = serve(newClients(way), os.Stdin, os.Stdout)
 	}
-	if err := serve(newClients(os.Args[1]), os.Stdin, os.Stdout); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
@@ -135,6 +136,13 @@ func handle(held *clients, line []byte) (op string, answered answer) {
 }
 
 func perform(held *clients, op string, line []byte) (fields, error) {
+	if operation, known := adminOperations[op]; known {
+		var asked adminRequest
+		if err := json.Unmarshal(line, &asked); err != nil {
+			return nil, err
+		}
+		return operation(held, &asked)
+	}
 	operation, known := operations[op]
 	if !known {
 		return nil, fmt.Errorf("unknown op %q", op)
