@@ -1,8 +1,8 @@
 """The listening sockets: every port answers AMQP, HTTP, and both of them inside TLS; the first bytes tell which.
 
-Knows how each begins: a TLS hello with the byte 0x16, AMQP with its four letters, HTTP with anything else. Refuses to
-know what is said after that: it hands the connection over to a protocol made by one of the two factories. Owns the
-sockets, and each connection until its first bytes have come.
+Knows how each begins: a TLS hello with the byte 0x16, AMQP with its four letters, HTTP with anything else, and for how
+long a client may take for that. Refuses to know what is said after that: it hands the connection over to a protocol
+made by one of the two factories. Owns the sockets, and each connection until its first bytes have come.
 
 TLS is told apart by looking at the first byte in the socket without taking it, because the hello has to be whole for
 the TLS layer; what is inside is told by the bytes themselves, which are handed on.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import sys
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -23,9 +24,17 @@ Factory = Callable[[], asyncio.Protocol]
 TLS_HELLO: Final = 0x16
 AMQP_MAGIC: Final = b"AMQP"
 SPEAK_WAIT_S: Final = 60.0
-"""How long a connection may be silent before it has said what it is."""
+"""How long a connection may be silent before it has said what it is, and how long TLS may take to begin."""
+TLS_END_WAIT_S: Final = 5.0
+"""How long TLS may take to end: clients often don't answer, and what was written is on its way by then."""
+ACCEPT_PAUSE_S: Final = 1.0
+"""How long nobody is accepted when there is no room for another connection."""
 BACKLOG: Final = 1024
 ACCEPT_AT_ONCE: Final = 64
+SEGMENT_BYTES_MAX: Final = 32_767
+"""The largest TCP segment size that Linux lets a socket ask for. Over the loopback device it would be about 64 KiB, and
+asyncio clients of azure-servicebus before 7.15 fail with TLS when they set on their socket what they have read from it.
+A server without TLS leaves it: messages of 64 KiB go out a quarter slower in smaller segments."""
 
 log = structlog.get_logger("emubus")
 
@@ -40,6 +49,8 @@ class Doors:
         self._loop = asyncio.get_running_loop()
         self._listening: list[socket.socket] = []
         self._silent: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._sniffing: set[Sniffer] = set()
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, host: str, port: int) -> int:
@@ -56,13 +67,23 @@ class Doors:
                 bound.bind((address[0], port, *address[2:]))
             except OSError as error:
                 raise OSError(error.errno, f"can't listen on {address[0]} port {port}: {error.strerror}") from None
+            if self._tls is not None and sys.platform == "linux":
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES_MAX)
             bound.listen(BACKLOG)
             port = bound.getsockname()[1]  # a free port is the same one for all addresses
             self._loop.add_reader(bound, self._accept, bound)
         return port
 
+    @property
+    def addresses(self) -> list[str]:
+        """The IP addresses that it listens on, as numbers."""
+        return sorted({bound.getsockname()[0] for bound in self._listening})
+
     async def stop(self) -> None:
         """Listen no more; cut what has not said what it is. The rest belongs to the protocols."""
+        for pause in self._pauses.values():
+            pause.cancel()
+        self._pauses.clear()
         for bound in self._listening:
             self._loop.remove_reader(bound)
             bound.close()
@@ -72,6 +93,8 @@ class Doors:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for sniffing in list(self._sniffing):
+            sniffing.abort()
 
     def _accept(self, bound: socket.socket) -> None:
         for _ in range(ACCEPT_AT_ONCE):
@@ -79,12 +102,19 @@ class Doors:
                 connection, _ = bound.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:  # out of file descriptors: those who wait are taken when there are some again
+            except OSError as error:
+                # Out of file descriptors. Who waits makes the socket readable all the time: look again in a while.
                 log.warning("a connection could not be accepted", error=str(error))
+                self._loop.remove_reader(bound)
+                self._pauses[bound] = self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again, bound)
                 return
             connection.setblocking(False)
             self._silent[connection] = self._loop.call_later(SPEAK_WAIT_S, self._drop, connection)
             self._loop.add_reader(connection, self._look, connection)
+
+    def _accept_again(self, bound: socket.socket) -> None:
+        del self._pauses[bound]
+        self._loop.add_reader(bound, self._accept, bound)
 
     def _look(self, connection: socket.socket) -> None:
         try:
@@ -104,13 +134,19 @@ class Doors:
 
     async def _hand_over(self, connection: socket.socket, secret: bool) -> None:
         try:
-            await self._loop.connect_accepted_socket(self._sniffer, connection, ssl=self._tls if secret else None)
+            await self._loop.connect_accepted_socket(
+                self._sniffer,
+                connection,
+                ssl=self._tls if secret else None,
+                ssl_handshake_timeout=SPEAK_WAIT_S if secret else None,
+                ssl_shutdown_timeout=TLS_END_WAIT_S if secret else None,
+            )
         except (OSError, ssl.SSLError) as error:  # a client that does not trust the certificate hangs up
             log.info("a TLS connection could not be made", error=str(error) or type(error).__name__)
             connection.close()
 
     def _sniffer(self) -> asyncio.Protocol:
-        return Sniffer(self._amqp, self._http)
+        return Sniffer(self._amqp, self._http, self._sniffing)
 
     def _release(self, connection: socket.socket) -> None:
         self._silent.pop(connection).cancel()
@@ -122,17 +158,19 @@ class Doors:
 
 
 class Sniffer(asyncio.Protocol):
-    """A connection whose first bytes have not been read yet: becomes AMQP or HTTP."""
+    """A connection whose first bytes have not been read yet: becomes AMQP or HTTP. Until then it is in `sniffing`."""
 
-    def __init__(self, amqp: Factory, http: Factory) -> None:
+    def __init__(self, amqp: Factory, http: Factory, sniffing: set[Sniffer]) -> None:
         self._amqp = amqp
         self._http = http
+        self._sniffing = sniffing
         self._transport: asyncio.Transport | None = None
         self._first = b""
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It has a limited time to say something."""
+        self._sniffing.add(self)
         self._transport = cast("asyncio.Transport", transport)
         self._timer = asyncio.get_running_loop().call_later(SPEAK_WAIT_S, self._transport.abort)
 
@@ -153,7 +191,13 @@ class Sniffer(asyncio.Protocol):
         del exc
         self._rest()
 
+    def abort(self) -> None:
+        """End it."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _rest(self) -> None:
+        self._sniffing.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

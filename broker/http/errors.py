@@ -42,7 +42,7 @@ ANSWERS: Final[Mapping[Condition, Answer]] = {
     Condition.MESSAGE_LOCK_LOST: _LOST,
     Condition.MESSAGE_NOT_FOUND: _LOST,
     Condition.MESSAGE_SIZE_EXCEEDED: _QUOTA,
-    Condition.NOT_ALLOWED: _BAD,
+    Condition.NOT_ALLOWED: Answer(400, 40000, 405),  # the service's answer to what an entity does not allow [http 5]
     Condition.NOT_FOUND: _MISSING,
     Condition.NOT_IMPLEMENTED: Answer(501, 50100, 501),
     Condition.RESOURCE_LIMIT_EXCEEDED: _QUOTA,

@@ -1,4 +1,4 @@
-"""The bounds of the HTTP face in one place: bodies and pages.
+"""The bounds of the HTTP face in one place: bodies, headers, pages and waiting.
 
 Knows numbers, with their reasons. Refuses to know the limits of entities and messages (`broker/limits.py`).
 """
@@ -21,3 +21,21 @@ ARCHIVE_BYTES_MAX: Final = 64 << 30
 
 REQUEST_LINE_BYTES_MAX: Final = 32 << 10
 """A path and a query: some names of hundreds of characters, each up to twelve bytes when it is percent-encoded."""
+
+HEADER_BYTES_MAX: Final = 64 << 10
+"""One header: BrokerProperties and custom properties of a message are headers, and may have 64 KiB in all."""
+
+BATCH_JSON_FACTOR: Final = 4
+"""How much larger the JSON of a batch may be than the batch: base64, escapes, and the names of the properties."""
+
+RECEIVE_S: Final = 60
+"""How long a request waits for a message that does not say how long."""
+
+RECEIVE_S_MAX: Final = 3_600
+"""And at most, whatever it says."""
+
+LOOK_MS_MAX: Final = 1_000
+"""How long all partitions may take to say that they have nothing, for a request that does not want to wait."""
+
+RETRY_AFTER_S: Final = 10
+"""When to try again what was refused for now; the service recommends ten seconds to clients that it finds too busy."""

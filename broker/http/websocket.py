@@ -13,7 +13,8 @@ from typing import Any, Final
 from aiohttp import WSMsgType, web
 
 PATHS: Final = ("/$servicebus/websocket", "/$servicebus/websocket/")
-SUBPROTOCOL: Final = "AMQPWSB10"
+SUBPROTOCOLS: Final = ("AMQPWSB10", "amqp")
+"""The service's own name and the standard's (OASIS AMQP WebSocket binding, 2.1), which users of the Go SDK ask for."""
 MESSAGE_BYTES_MAX: Final = 4 << 20
 """One WebSocket message from a client: SDKs put at most some AMQP frames of 64 KiB into one."""
 HIGH_WATER_BYTES: Final = 64 << 10
@@ -25,11 +26,12 @@ def add_websocket(app: web.Application, amqp: Callable[[], asyncio.Protocol]) ->
 
     async def open_tunnel(request: web.Request) -> web.StreamResponse:
         offered = {each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",")}
-        socket = web.WebSocketResponse(protocols=(SUBPROTOCOL,), max_msg_size=MESSAGE_BYTES_MAX, timeout=CLOSE_WAIT_S)
+        socket = web.WebSocketResponse(protocols=SUBPROTOCOLS, max_msg_size=MESSAGE_BYTES_MAX, timeout=CLOSE_WAIT_S)
+        names = " or ".join(SUBPROTOCOLS)
         if not socket.can_prepare(request):
-            raise web.HTTPUpgradeRequired(text=f"This path speaks WebSocket with the sub-protocol {SUBPROTOCOL}.")
-        if SUBPROTOCOL not in offered:
-            raise web.HTTPBadRequest(text=f"The sub-protocol must be {SUBPROTOCOL}.")
+            raise web.HTTPUpgradeRequired(text=f"This path speaks WebSocket with the sub-protocol {names}.")
+        if offered.isdisjoint(SUBPROTOCOLS):
+            raise web.HTTPBadRequest(text=f"The sub-protocol must be {names}.")
         await socket.prepare(request)
         await Tunnel(socket, request.transport).run(amqp())
         return socket

@@ -83,7 +83,7 @@ async def test_the_authority_is_made_once_and_the_certificate_has_the_usual_name
         await running.start()
         known.append(ca_file(tmp_path).read_bytes())
         context = ssl.create_default_context(cafile=ca_file(tmp_path))
-        for name in ("127.0.0.1", "emubus", "host.docker.internal"):
+        for name in ("127.0.0.1", "emubus", "host.docker.internal", "any-namespace.servicebus.windows.net"):
             _, writer = await asyncio.open_connection("127.0.0.1", running.http_port, ssl=context, server_hostname=name)
             writer.close()
         await running.stop()
@@ -122,14 +122,15 @@ async def test_a_connection_that_says_nothing_is_cut_after_a_while(monkeypatch: 
     await doors.stop()
 
 
+@pytest.mark.parametrize("protocol", ["AMQPWSB10", "amqp"])
 @pytest.mark.parametrize("path", ["/$servicebus/websocket", "/$servicebus/websocket/"])
-async def test_a_websocket_carries_amqp(server: Server, trusting: ssl.SSLContext, path: str) -> None:
+async def test_a_websocket_carries_amqp(server: Server, trusting: ssl.SSLContext, path: str, protocol: str) -> None:
     async with aiohttp.ClientSession() as client:
         for url, context in (("http://localhost", None), ("https://localhost", trusting)):
             async with client.ws_connect(
-                f"{url}:{server.http_port}{path}", protocols=("AMQPWSB10",), ssl=context or True
+                f"{url}:{server.http_port}{path}", protocols=(protocol,), ssl=context or True
             ) as tunnel:
-                assert tunnel.protocol == "AMQPWSB10"
+                assert tunnel.protocol == protocol
                 await tunnel.send_bytes(AMQP_HEADER[:3])
                 await tunnel.send_bytes(AMQP_HEADER[3:])
                 assert (await tunnel.receive_bytes(timeout=WAIT_S))[:8] in {AMQP_HEADER, SASL_HEADER}

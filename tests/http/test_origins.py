@@ -1,0 +1,154 @@
+"""Web pages of others: what browsers send for them does nothing, and programs and our own page go on as ever."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from emubus.broker.description import QueueDescription
+from emubus.broker.http.origins import is_local_name
+from emubus.server import Server
+
+from .administering import entry, running
+
+WEBSOCKET = "/$servicebus/websocket"
+BROWSER = {"Accept-Language": "en"}
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with running(tmp_path) as server:
+        yield server
+
+
+async def status_of(server: Server, method: str, path: str, headers: Mapping[str, str], body: str = "") -> int:
+    given = {name: value.replace("PORT", str(server.http_port)) for name, value in headers.items()}
+    async with (
+        aiohttp.ClientSession() as client,
+        client.request(method, f"http://127.0.0.1:{server.http_port}{path}", headers=given, data=body) as answer,
+    ):
+        await answer.read()
+        return answer.status
+
+
+FOREIGN = [
+    {"Origin": "https://evil.example", **BROWSER},
+    {"Origin": "null", **BROWSER},
+    {"Origin": "http://[", **BROWSER},
+    {"Origin": "http://localhost:3000", "Host": "localhost:PORT", **BROWSER},
+    {"Sec-Fetch-Site": "cross-site", **BROWSER},
+    {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost:PORT", "Host": "localhost:PORT", **BROWSER},
+    {"Origin": "http://evil.example:PORT", "Host": "evil.example:PORT", **BROWSER},  # DNS rebinding
+    {"Sec-Fetch-Site": "same-origin", "Host": "evil.example.:PORT", **BROWSER},
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+async def test_a_page_of_others_changes_nothing(server: Server, headers: dict[str, str]) -> None:
+    server.broker.administration.create(QueueDescription("mine"))
+    body = entry("<QueueDescription/>")
+    assert [
+        await status_of(server, "POST", "/emubus/v1/reset", headers, '{"to":"config"}'),
+        await status_of(server, "POST", "/emubus/v1/entities/mine/purge", headers),
+        await status_of(server, "PUT", "/theirs", headers, body),
+        await status_of(server, "DELETE", "/mine", headers),
+    ] == [403] * 4
+    assert server.broker.entity("mine") is not None
+    assert server.broker.entity("theirs") is None
+    server.broker.administration.delete("mine")
+
+
+OWN = [
+    {},  # a program
+    {"Host": "emubus.example.com"},  # a program, by any name
+    {"Host": "emubus.example.com", "User-Agent": "Mozilla/5.0 (Windows NT) WindowsPowerShell/5.1"},
+    {"Host": "localhost:PORT", "Origin": "http://localhost:PORT", **BROWSER},
+    {"Host": "emubus:5300", "Origin": "http://EMUBUS:5300", **BROWSER},
+    {"Host": "10.0.0.7:32768", "Sec-Fetch-Site": "same-origin", "Origin": "http://10.0.0.7:32768", **BROWSER},
+    {"Host": "[::1]:5300", "Origin": "http://[::1]:5300", **BROWSER},
+    {"Host": "emubus:5300", "Sec-Fetch-Site": "same-origin", "Origin": "https://proxy.example.com", **BROWSER},
+    {"Host": "localhost:PORT", "Sec-Fetch-Site": "none", **BROWSER},  # typed by the user
+]
+
+
+@pytest.mark.parametrize("headers", OWN)
+async def test_programs_and_the_servers_own_page_change_what_they_like(server: Server, headers: dict[str, str]) -> None:
+    assert await status_of(server, "PUT", "/made", headers, entry("<QueueDescription/>")) == 201
+    assert await status_of(server, "POST", "/emubus/v1/entities/made/purge", headers) == 200
+    assert await status_of(server, "DELETE", "/made", headers) == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/emubus/v1/entities", "/emubus/page/namespace", "/queue.1", "/health"])
+async def test_a_page_by_a_name_that_anybody_can_point_here_reads_nothing(server: Server, path: str) -> None:
+    rebound = {"Host": "evil.example", "Accept": "text/html", **BROWSER}
+    assert await status_of(server, "GET", path, rebound) == 403
+    assert await status_of(server, "GET", path, {**rebound, "Host": "localhost"}) == 200
+
+
+async def test_no_page_of_others_is_told_that_it_may_read(server: Server) -> None:
+    url = f"http://localhost:{server.http_port}/emubus/v1/entities"
+    asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "GET"}
+    async with aiohttp.ClientSession() as client:
+        for method in ("GET", "OPTIONS"):
+            async with client.request(method, url, headers=asked) as answer:
+                assert [name for name in answer.headers if name.lower().startswith("access-control")] == []
+        async with client.options(url, headers=asked) as answer:
+            assert answer.status == 405
+
+
+WEBSOCKETS = [
+    (None, "localhost:PORT", "none", 101),
+    (None, "emubus.example.com", "none", 101),
+    ("http://localhost:PORT", "localhost:PORT", "none", 101),
+    ("http://localhost:3000", "localhost:PORT", "none", 101),
+    ("http://127.0.0.1:3000", "localhost:PORT", "none", 101),
+    ("http://app.localhost", "localhost:PORT", "none", 101),
+    ("http://emubus:8080", "emubus:PORT", "none", 101),
+    ("https://evil.example", "localhost:PORT", "none", 403),
+    ("null", "localhost:PORT", "none", 403),
+    ("http://evil.example:PORT", "evil.example:PORT", "none", 403),
+    ("https://evil.example", "localhost:PORT", "sas", 101),
+]
+
+
+@pytest.mark.parametrize(("origin", "host", "auth", "status"), WEBSOCKETS)
+async def test_amqp_is_spoken_by_pages_of_this_machine_and_by_others_with_a_key(
+    tmp_path: Path, origin: str | None, host: str, auth: str, status: int
+) -> None:
+    async with running(tmp_path, auth=auth) as server:
+        given = {"Host": host, **({} if origin is None else {"Origin": origin, **BROWSER})}
+        headers = {name: value.replace("PORT", str(server.http_port)) for name, value in given.items()}
+        async with aiohttp.ClientSession() as client:
+            url = f"http://127.0.0.1:{server.http_port}{WEBSOCKET}"
+            try:
+                async with client.ws_connect(url, protocols=("AMQPWSB10",), headers=headers):
+                    found = 101
+            except aiohttp.WSServerHandshakeError as refused:
+                found = refused.status
+    assert found == status
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [
+        ("localhost", True),
+        ("emubus", True),
+        ("", True),
+        ("127.0.0.1", True),
+        ("fe80::1", True),
+        ("192.168.0.7", True),
+        ("host.docker.internal", True),
+        ("emubus.default.svc", True),
+        ("emubus.default.svc.cluster.local", True),
+        ("myspace.servicebus.windows.net", True),
+        ("evil.example", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.nip.io", False),
+        ("evil-servicebus.windows.net", False),
+    ],
+)
+def test_a_name_is_local_if_nobody_else_can_point_it_here(host: str, is_local: bool) -> None:
+    assert is_local_name(host) is is_local
