@@ -9,7 +9,8 @@ from emubus.amqp.management import OPERATIONS
 from emubus.broker.errors import Condition
 from emubus.broker.limits import Profile
 
-TEXT = (Path(__file__).resolve().parent.parent / "docs" / "COMPATIBILITY.md").read_text()
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "docs" / "COMPATIBILITY.md").read_text()
 
 
 def listed(title: str) -> set[str]:
@@ -36,7 +37,17 @@ def test_every_profile_is_named() -> None:
 
 def test_every_requirement_on_partitions_has_a_row() -> None:
     rows = re.findall(r"^\| (P\d+)", TEXT, re.MULTILINE)
-    assert {f"P{number}" for number in range(7, 31)} <= set(rows)
+    assert {f"P{number}" for number in range(1, 33)} <= set(rows)
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", TEXT)
+    missing = [
+        f"{path}::{name}"
+        for path, name in named
+        if not (ROOT / path).exists() or (name and f"def {name}(" not in (ROOT / path).read_text())
+    ]
+    assert (len(named) > 100, missing) == (True, [])
 
 
 def test_every_line_of_the_acceptance_checklist_has_a_row_with_tests() -> None:

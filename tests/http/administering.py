@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from xml.etree.ElementTree import Element, fromstring
 
 import aiohttp
-from azure.core.pipeline.policies import HeadersPolicy
 from azure.servicebus.management import ServiceBusAdministrationClient
 from yarl import URL
 
@@ -21,14 +20,11 @@ from emubus.config import load_config
 from emubus.server import Server
 from emubus.tls import ca_file
 
-from ..broker.namespace import loop_turns
-
 T = TypeVar("T")
 
 ATOM = "http://www.w3.org/2005/Atom"
 CONNECT = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 NOW = 1_800_000_000_123  # 2027-01-15T08:00:00.123Z
-CLOSING_TURNS = 20  # until the server's end of a TLS connection has seen that the client's is closed
 DEFAULT_CREDENTIALS = ("RootManageSharedAccessKey", "SAS_KEY_VALUE")
 
 
@@ -155,8 +151,6 @@ class Sdk:
             f"Endpoint=sb://localhost:{server.http_port};SharedAccessKeyName={name};SharedAccessKey={key}",
             connection_verify=str(ca_file(folder)),
             retry_total=0,
-            # The SDK keeps a connection on which it got an error open for longer than the server lives.
-            headers_policy=HeadersPolicy({"Connection": "close"}),
             **more,
         )
 
@@ -172,4 +166,3 @@ async def sdk(server: Server, folder: Path, **more: Any) -> AsyncIterator[Sdk]:
         yield opened
     finally:
         opened.client.close()
-        await loop_turns(CLOSING_TURNS)

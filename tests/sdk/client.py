@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from .driver import DriverProcess
+from .administration import Administration
+from .driver import DriverProcess, SdkError
 
 Spec = Mapping[str, Any]  # a "message in" of the protocol
 How = Literal["single", "list", "batch"]
@@ -27,6 +28,7 @@ EMPTY_WAIT_MS = 300  # how long a receiver waits where nothing is expected
 FIRST_EMPTY_WAIT_MS = 1_000  # the same in its first receive call: for some SDKs the time includes opening the link
 ACCEPT_WAIT_MS = 10_000  # how long a message session that is free may take to be given
 RECEIVE_CALLS_MAX = 100
+LOSS_TRIES_MAX = 3
 
 SETTABLE = (
     "body",
@@ -251,6 +253,7 @@ class Sdk:
         self.modifies_properties: bool = hello.get("modify_properties") is not False
         self.confirms_settlement: bool = hello.get("settlement_confirmed") is not False
         self.features: Sequence[str] = hello.get("features") or ()
+        self.admin = Administration(driver)
 
     def send(
         self,
@@ -277,9 +280,18 @@ class Sdk:
         sub_queue: SubQueue | None = None,
         prefetch: int | None = None,
         subscription: str | None = None,
+        *,
+        renewing: bool = False,
     ) -> Receiver:
         """Open a receiver. Some SDKs open its link with the first receive only."""
-        options = {"entity": entity, "subscription": subscription, "mode": mode, "sub_queue": sub_queue}
+        options: dict[str, Any] = {
+            "entity": entity,
+            "subscription": subscription,
+            "mode": mode,
+            "sub_queue": sub_queue,
+        }
+        if renewing:  # only JavaScript's driver knows it
+            options["renewing"] = True
         answer = self._request("receiver_open", **options, prefetch=prefetch)
         return Receiver(self._driver, answer["receiver"])
 
@@ -340,6 +352,22 @@ class Sdk:
     def end_transaction(self, transaction: str, *, commit: bool) -> None:
         """Commit a transaction or roll it back."""
         self._request("transaction_end", transaction=transaction, commit=commit)
+
+    def round_trip(self) -> None:
+        """Ask the driver what needs no connection; it takes note of what has happened to those that it has."""
+        self._request("hello")
+
+    def hear_of_loss(self, queue: str) -> None:
+        """Ask something over the same connection until there is an answer: what was lost is known by then."""
+        receiver = self.receiver(queue)
+        for _ in range(LOSS_TRIES_MAX):
+            try:
+                receiver.peek()
+            except SdkError:
+                continue  # it met the loss
+            receiver.close()
+            return
+        raise AssertionError("the loss goes on")
 
     def reset(self, *, cross_entity: bool = False) -> None:
         """Close everything that was opened through the driver; the next client may be one across entities."""

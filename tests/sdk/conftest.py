@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import pytest
 
 from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.outage import OutageKind
 from emubus.testing import EmubusServer
 
 from .client import Sdk
-from .driver import DriverProcess
+from .driver import PLAIN, DriverProcess, Way
 from .prepare import ALL_CLIENTS, CLIENTS, PrepareError, prepare
 
 # 2035-01-01T00:00:00Z: later than the machine's time, because SDKs compare lock expiry with their own clock and must
@@ -32,6 +33,39 @@ ENTITIES_KEPT = 60
 
 
 OLDER_CLIENTS = ("python-sync-7.14.3", "python-aio-7.14.3")
+
+
+# The messaging stores of the server under test, and those that an outage takes unless it says otherwise.
+STORES = tuple(range(16))
+STORES_OUT = (2, 7, 11)
+
+
+class Outages:
+    """Takes stores down and brings them back."""
+
+    def __init__(self, server: EmubusServer) -> None:
+        self._server = server
+
+    def begin(
+        self,
+        kind: OutageKind = OutageKind.DOWN,
+        stores: Sequence[int] = STORES_OUT,
+        *,
+        delay_ms: int = 0,
+        duration_ms: int | None = None,
+    ) -> None:
+        """Let stores be out, for a time or until ``end``."""
+        self._server.begin_outage(stores, kind, delay_ms=delay_ms, duration_ms=duration_ms)
+
+    def end(self) -> None:
+        """All stores work again."""
+        self._server.end_outage(STORES)
+
+
+class MakeName(Protocol):
+    """Thinks of a name that no entity has; what is made under it is gone after the test."""
+
+    def __call__(self) -> str: ...
 
 
 class MakeQueue(Protocol):
@@ -62,12 +96,13 @@ class Entities:
     def create(self, description: QueueDescription | TopicDescription) -> str:
         """Create a queue or topic; returns its name."""
         while len(self._paths) >= ENTITIES_KEPT:
-            self._delete(self._paths.popleft())
+            self.delete(self._paths.popleft())
         self._server.create(description)
         self._paths.append(description.name)
         return description.name
 
-    def _delete(self, path: str) -> None:
+    def delete(self, path: str) -> None:
+        """Delete a queue or topic, if it is still there."""
         try:
             self._server.delete(path)
         except BrokerError as error:  # some tests are about deletion
@@ -76,19 +111,24 @@ class Entities:
 
 
 class Drivers:
-    """The driver processes of the test run, one per client, started when first asked for."""
+    """The driver processes of the test run, one per client and way to connect, started when first asked for."""
 
-    def __init__(self, connection_string: str) -> None:
-        self._connection_string = connection_string
-        self._running: dict[str, DriverProcess] = {}
+    def __init__(self, server: EmubusServer) -> None:
+        self._server = server
+        self._running: dict[tuple[str, Way], DriverProcess] = {}
 
-    def driver(self, name: str) -> DriverProcess:
-        """The running driver of a client."""
-        running = self._running.get(name)
+    def driver(self, name: str, way: Way = PLAIN) -> DriverProcess:
+        """The running driver of a client, one per way to connect."""
+        running = self._running.get((name, way))
         if running is None or not running.alive:
-            running = DriverProcess(ALL_CLIENTS[name], self._connection_string)
-            self._running[name] = running
+            running = self._running[name, way] = self.start(name, way)
         return running
+
+    def start(self, name: str, way: Way = PLAIN) -> DriverProcess:
+        """Another driver of a client, which belongs to the caller."""
+        server = self._server
+        text = server.tls_connection_string if way.tls else server.connection_string
+        return DriverProcess(ALL_CLIENTS[name], text, ca_file=server.ca_file, transport=way.transport)
 
     def close(self) -> None:
         """End them all; the first failure is raised after the last has been told."""
@@ -100,6 +140,10 @@ class Drivers:
                 failures.append(failure)
         if failures:
             raise failures[0]
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower())
 
 
 _prepare_errors: dict[str, PrepareError] = {}
@@ -143,9 +187,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[EmubusServer]:
-    """The server under test, with a clock that stands still."""
-    with EmubusServer() as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmubusServer]:
+    """The server under test, with a clock that stands still and a CA of its own."""
+    with EmubusServer(tls_dir=tmp_path_factory.mktemp("tls")) as running:
         running.call(running.clock.freeze)
         running.advance(CLOCK_START_AT - running.clock.now_ms())
         yield running
@@ -160,28 +204,56 @@ def entities(server: EmubusServer) -> Entities:
 @pytest.fixture(scope="session")
 def drivers(server: EmubusServer) -> Iterator[Drivers]:
     """The driver processes, connected to the server under test."""
-    running = Drivers(server.connection_string)
+    running = Drivers(server)
     yield running
     running.close()
 
 
 @pytest.fixture(params=list(CLIENTS))
-def sdk(request: pytest.FixtureRequest, drivers: Drivers) -> Iterator[Sdk]:
+def sdk(request: pytest.FixtureRequest, drivers: Drivers, way: Way) -> Iterator[Sdk]:
     """Each SDK in turn."""
     if request.param in _prepare_errors:
         raise _prepare_errors[request.param]
-    used = Sdk(drivers.driver(request.param))
+    used = Sdk(drivers.driver(request.param, way))
     yield used
     used.reset()
 
 
 @pytest.fixture
-def start(server: EmubusServer) -> Iterator[Callable[[str], DriverProcess]]:
+def way() -> Way:
+    """How the data client connects."""
+    return PLAIN
+
+
+@pytest.fixture
+def outages(server: EmubusServer) -> Iterator[Outages]:
+    """Outages of the stores; after the test there are none."""
+    outages = Outages(server)
+    yield outages
+    outages.end()
+
+
+@pytest.fixture
+def new_name(entities: Entities, request: pytest.FixtureRequest) -> Iterator[MakeName]:
+    """Names for what a test makes by itself."""
+    names: list[str] = []
+
+    def make() -> str:
+        names.append(f"{_slug(request.node.name)}/n{len(names)}")
+        return names[-1]
+
+    yield make
+    for name in names:
+        entities.delete(name)
+
+
+@pytest.fixture
+def start(drivers: Drivers) -> Iterator[Callable[[str], DriverProcess]]:
     """Starts further processes of a client; those that a test leaves are ended."""
     started: list[DriverProcess] = []
 
     def start(name: str) -> DriverProcess:
-        started.append(DriverProcess(ALL_CLIENTS[name], server.connection_string))
+        started.append(drivers.start(name))
         return started[-1]
 
     yield start
@@ -201,7 +273,7 @@ def make_queue(partitioned: bool, entities: Entities, request: pytest.FixtureReq
     names: list[str] = []
 
     def make(**options: Any) -> str:
-        names.append(re.sub(r"[^a-z0-9.]+", "-", f"{request.node.name}-{len(names)}".lower()))
+        names.append(_slug(f"{request.node.name}-{len(names)}"))
         return entities.create(QueueDescription(names[-1], enable_partitioning=partitioned, **options))
 
     return make
@@ -213,7 +285,7 @@ def make_topic(partitioned: bool, entities: Entities, request: pytest.FixtureReq
     names: list[str] = []
 
     def make(**options: Any) -> str:
-        names.append(re.sub(r"[^a-z0-9.]+", "-", f"{request.node.name}-t{len(names)}".lower()))
+        names.append(_slug(f"{request.node.name}-t{len(names)}"))
         return entities.create(TopicDescription(names[-1], enable_partitioning=partitioned, **options))
 
     return make

@@ -13,12 +13,28 @@ import queue
 import subprocess
 import tempfile
 import threading
-from typing import IO, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
 
 from .prepare import Client, prepare
 
 STDERR_TAIL_BYTES = 4000
 CLOSE_SECONDS_MAX = 20.0
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a data client connects."""
+
+    transport: Literal["amqp", "websocket"] = "amqp"
+    tls: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.transport}-tls" if self.tls else self.transport
+
+
+PLAIN = Way()
 
 
 class SdkError(Exception):
@@ -42,12 +58,15 @@ class DriverProcess:
     Invariant: while ``alive`` no request is unanswered, so the next answer line belongs to the next request.
     """
 
-    def __init__(self, client: Client, connection_string: str) -> None:
+    def __init__(
+        self, client: Client, connection_string: str, *, ca_file: Path | None = None, transport: str = PLAIN.transport
+    ) -> None:
         prepare(client)
         self.client = client
+        options = [*([] if ca_file is None else [f"ca={ca_file}"]), f"transport={transport}"]
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed in kill)
         self._process = subprocess.Popen(
-            [*client.start, connection_string],
+            [*client.start, *options, connection_string],
             cwd=client.folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -6,19 +6,23 @@ in ``hello``, and a test holds one against the other. Refuses to know what the f
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import pytest
 
+from .client import Sdk
+from .driver import Way
 from .prepare import ALL_CLIENTS, CLIENTS
 
-Feature = Literal["session_list", "rules", "transactions", "delete_messages"]
+Feature = Literal["session_list", "rules", "transactions", "delete_messages", "administration"]
 
 CLIENTS_WITH: dict[Feature, tuple[str, ...]] = {
     "session_list": ("python-sync", "python-aio", "go"),
     "rules": ("javascript", "java"),
     "transactions": ("java",),
     "delete_messages": ("javascript-beta",),
+    "administration": tuple(ALL_CLIENTS),
 }
 
 # What an SDK makes of the server's answers, where it is not the same in all of them.
@@ -33,6 +37,45 @@ FAILS_WHAT_MEETS_A_LOSS = ("java",)  # of a link or connection; what comes after
 NOTICES_LOSSES_WHEN_IT_RECEIVES = ("python-sync", "python-aio", "python-sync-7.14.3", "python-aio-7.14.3")
 COMPARES_KEYS = ("python-sync", "python-aio", "python-sync-7.14.3", "python-aio-7.14.3", "javascript", "java")
 PREFETCHES = ("python-sync", "python-aio", "python-sync-7.14.3", "python-aio-7.14.3", "java")
+
+# How data clients connect beside plain AMQP, with which all other tests are run.
+AMQPS, WSS, WS = Way(tls=True), Way("websocket", tls=True), Way("websocket")
+WAYS: Mapping[str, tuple[Way, ...]] = {
+    "python-sync": (AMQPS, WSS, WS),
+    "python-aio": (AMQPS, WSS, WS),
+    "python-sync-7.14.3": (AMQPS, WSS),
+    "python-aio-7.14.3": (AMQPS, WSS),
+    "javascript": (AMQPS, WSS, WS),
+    "java": (AMQPS, WSS),
+    "go": (AMQPS, WSS, WS),
+}
+
+# Of administration. What does not depend on how an SDK says it is tested with its newest version.
+ADMINISTRATORS = tuple(name for name in ALL_CLIENTS if "-7.14" not in name)
+MAKES_DEFAULT_RULES = ("javascript", "javascript-beta", "java", "go")
+FILTERS_WITH_TEXTS_ONLY = ("java",)  # it sends and reads every value in a filter as a string
+FORGETS_THE_TTL = ("java",)  # an update of a subscription says nothing of it, so that it is the service's default again
+KEEPS_STATUS_OF_SUBSCRIPTIONS_BACK = ("go",)  # a change of it is not sent
+CHANGES_NOTHING_IMMUTABLE = ("java",)  # it has no way to ask for that
+LACKS_PROPERTIES: Mapping[str, frozenset[str]] = {
+    "go": frozenset({"enable_express", "availability"}),
+    "java": frozenset({"enable_express", "availability"}),
+}
+CREATES_WITH: Mapping[str, Mapping[str, Any]] = {  # of its own accord, where others leave it to the service
+    "java": {"duplicate_window_ms": 60_000, "supports_ordering": False},
+}
+
+
+def shown_by(sdk: Sdk, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Of an entity's properties those that an SDK has."""
+    lacks = LACKS_PROPERTIES.get(sdk.name, frozenset())
+    return {name: value for name, value in properties.items() if name not in lacks}
+
+
+def created_by(sdk: Sdk, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of an entity for which an SDK was given none: the service's defaults, or the SDK's own."""
+    own = CREATES_WITH.get(sdk.name, {})
+    return {name: own.get(name, value) for name, value in defaults.items()}
 
 
 def clients_without(names: tuple[str, ...]) -> pytest.MarkDecorator:

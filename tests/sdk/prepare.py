@@ -27,7 +27,7 @@ class Client:
 
     name: str
     folder: Path
-    start: tuple[str, ...]  # the connection string is added as the last argument
+    start: tuple[str, ...]  # the options and, as the last argument, the connection string follow
     build: Build | None = None
 
 

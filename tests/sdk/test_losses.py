@@ -41,7 +41,7 @@ def lose(sdk: Sdk, lost: str, server: EmubusServer) -> Lose:
         dropped = server.drop_links(queue) if lost == "link" else server.drop_connections(queue)
         assert dropped > 0
         if sdk.name in FAILS_WHAT_MEETS_A_LOSS:
-            hear_of_loss(sdk, queue)
+            sdk.hear_of_loss(queue)
 
     return lose
 
@@ -49,19 +49,6 @@ def lose(sdk: Sdk, lost: str, server: EmubusServer) -> Lose:
 @pytest.fixture
 def queue(make_queue: MakeQueue) -> str:
     return make_queue(lock_duration_ms=LOCK_MS)
-
-
-def hear_of_loss(sdk: Sdk, queue: str) -> None:
-    """Ask something over the same connection until there is an answer: what was lost is known by then."""
-    receiver = sdk.receiver(queue)
-    for _ in range(3):
-        try:
-            receiver.peek()
-        except SdkError:
-            continue  # it met the loss
-        receiver.close()
-        return
-    raise AssertionError("the loss goes on")
 
 
 def shown(messages: list[Message]) -> list[tuple[str | None, int, int]]:

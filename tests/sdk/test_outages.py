@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -12,45 +11,16 @@ from emubus.broker.outage import OutageKind
 from emubus.testing import EmubusServer
 
 from .client import EMPTY_WAIT_MS, FIRST_EMPTY_WAIT_MS, Sdk
-from .conftest import MakeQueue, MakeSubscription, MakeTopic
+from .conftest import STORES, STORES_OUT, MakeQueue, MakeSubscription, MakeTopic, Outages
 from .driver import SdkError
 from .features import RETRIES_SETTLEMENTS, clients_with, clients_without, partitioned_only
 
 pytestmark = [pytest.mark.sdk, partitioned_only]
 
-DOWN = (2, 7, 11)
-ALL = tuple(range(16))
 LOCK_MS = 60_000
 OUTAGE_MS = 5_000
 SLOW_MS = 1_500
 KEYS = tuple(f"key {number}" for number in range(24))
-
-
-class Outages:
-    """Takes stores down and brings them back."""
-
-    def __init__(self, server: EmubusServer) -> None:
-        self._server = server
-
-    def begin(
-        self,
-        kind: OutageKind = OutageKind.DOWN,
-        stores: Sequence[int] = DOWN,
-        *,
-        delay_ms: int = 0,
-        duration_ms: int | None = None,
-    ) -> None:
-        self._server.begin_outage(stores, kind, delay_ms=delay_ms, duration_ms=duration_ms)
-
-    def end(self) -> None:
-        self._server.end_outage(ALL)
-
-
-@pytest.fixture
-def outages(server: EmubusServer) -> Iterator[Outages]:
-    outages = Outages(server)
-    yield outages
-    outages.end()
 
 
 def partitions_of_keys(sdk: Sdk, queue: str) -> dict[str, int]:
@@ -62,8 +32,8 @@ def partitions_of_keys(sdk: Sdk, queue: str) -> dict[str, int]:
 
 def affected(partitions: dict[str, int]) -> tuple[list[str], list[str]]:
     """The keys whose partition is down, and the others; at least one and two of them."""
-    down = [key for key in KEYS if partitions[key] in DOWN]
-    up = [key for key in KEYS if partitions[key] not in DOWN]
+    down = [key for key in KEYS if partitions[key] in STORES_OUT]
+    up = [key for key in KEYS if partitions[key] not in STORES_OUT]
     assert down
     assert len(up) > 1
     return down, up
@@ -77,11 +47,11 @@ def refused_to_send(sdk: Sdk, queue: str) -> str:
 
 
 def test_p07_a_store_that_is_down_takes_exactly_its_partition_with_it(sdk: Sdk, queue: str, outages: Outages) -> None:
-    sdk.send(queue, *[{"body": f"{number}"} for number in range(2 * len(ALL))])
+    sdk.send(queue, *[{"body": f"{number}"} for number in range(2 * len(STORES))])
     outages.begin(stores=[5])
     receiver = sdk.receiver(queue, "receive-and-delete")
-    received = receiver.receive_all(2 * len(ALL) - 2)
-    assert Counter(message.partition for message in received) == {number: 2 for number in ALL if number != 5}
+    received = receiver.receive_all(2 * len(STORES) - 2)
+    assert Counter(message.partition for message in received) == {number: 2 for number in STORES if number != 5}
     assert receiver.receive(1, FIRST_EMPTY_WAIT_MS) == []
     outages.end()
     assert [message.partition for message in receiver.receive_all(2)] == [5, 5]
@@ -97,7 +67,7 @@ def test_p13_a_sender_without_keys_goes_on_without_one_error(
     outages.end()
     received = sdk.receiver(queue, "receive-and-delete").receive_all(30)
     assert sorted(message.body or "" for message in received) == [f"{number:02}" for number in range(30)]
-    assert {message.partition for message in received}.isdisjoint(DOWN)
+    assert {message.partition for message in received}.isdisjoint(STORES_OUT)
 
 
 def test_p14_keys_of_a_store_that_is_down_fail_and_no_others(sdk: Sdk, queue: str, outages: Outages) -> None:
@@ -202,8 +172,8 @@ def test_p17_a_rule_is_changed_on_all_partitions_or_not_at_all(
     assert [error.value.kind for error in (added, removed)] == ["busy", "busy"]
     assert list(sdk.rules(topic, "all")) == ["$Default"]
     outages.end()
-    sdk.send(topic, *[{"body": f"{number}"} for number in range(len(ALL))])
-    assert len(sdk.receiver(topic, subscription="all").peek_all(page=32)) == len(ALL)
+    sdk.send(topic, *[{"body": f"{number}"} for number in range(len(STORES))])
+    assert len(sdk.receiver(topic, subscription="all").peek_all(page=32)) == len(STORES)
     sdk.add_rule(topic, "all", "red", {"sql": "colour = 'red'"})
     sdk.remove_rule(topic, "all", "$Default")
     assert list(sdk.rules(topic, "all")) == ["red"]
@@ -214,7 +184,7 @@ def test_p18_while_all_stores_are_out_a_client_is_told_to_try_again(
     sdk: Sdk, queue: str, outages: Outages, kind: OutageKind
 ) -> None:
     sdk.send(queue, {"body": "before"})
-    outages.begin(kind, ALL)
+    outages.begin(kind, STORES)
     assert refused_to_send(sdk, queue) == "busy"
     outages.end()
     sdk.send(queue, {"body": "after"})
@@ -222,7 +192,7 @@ def test_p18_while_all_stores_are_out_a_client_is_told_to_try_again(
 
 
 def test_p18_an_outage_can_end_by_itself(sdk: Sdk, queue: str, outages: Outages, server: EmubusServer) -> None:
-    outages.begin(OutageKind.DOWN, ALL, duration_ms=OUTAGE_MS)
+    outages.begin(OutageKind.DOWN, STORES, duration_ms=OUTAGE_MS)
     assert refused_to_send(sdk, queue) == "busy"
     server.advance(OUTAGE_MS)
     sdk.send(queue, {"body": "after"})
@@ -233,7 +203,7 @@ def test_p18_a_slow_store_takes_its_time_and_loses_nothing(
     sdk: Sdk, queue: str, outages: Outages, server: EmubusServer
 ) -> None:
     sdk.send(queue, {"body": "before"})
-    outages.begin(OutageKind.SLOW, ALL, delay_ms=SLOW_MS)
+    outages.begin(OutageKind.SLOW, STORES, delay_ms=SLOW_MS)
     server.call(server.clock.thaw)
     try:
         began = time.monotonic()

@@ -10,6 +10,7 @@ import pytest
 
 from .client import EMPTY_WAIT_MS, Message, Sdk
 from .conftest import MakeQueue
+from .features import only_clients
 
 pytestmark = pytest.mark.sdk
 
@@ -24,6 +25,14 @@ def gone(messages: list[Message]) -> bool:
 def changed(sdk: Sdk, changes: dict[str, Any]) -> dict[str, Any]:
     """The properties of the message after a settlement with changes, where the SDK can send them."""
     return {"colour": "red", "size": "large", **(changes if sdk.modifies_properties else {})}
+
+
+@only_clients("javascript")
+def test_a_message_sent_without_an_id_is_settled_by_a_receiver_that_renews_locks(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, {"body": "x"})
+    receiver = sdk.receiver(queue, renewing=True)  # it remembers what it renews by the message's id
+    receiver.complete(receiver.receive_one())
+    assert sdk.receiver(queue).peek_all() == []
 
 
 def test_each_abandon_raises_the_delivery_count_by_one(sdk: Sdk, queue: str) -> None:

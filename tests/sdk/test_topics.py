@@ -28,6 +28,17 @@ def test_every_subscription_gets_a_copy_of_every_message(
 
 
 @partitioned_only
+def test_a_message_without_an_id_gets_one_the_same_for_every_subscription(
+    sdk: Sdk, make_topic: MakeTopic, make_subscription: MakeSubscription
+) -> None:
+    topic = make_topic()
+    names = [make_subscription(topic, name) for name in ("one", "two")]
+    sdk.send(topic, {"body": "x"})
+    received = [sdk.receiver(topic, subscription=name).receive_one() for name in names]
+    assert received[0].message_id
+    assert received[0].message_id == received[1].message_id
+
+
 def test_settling_in_one_subscription_leaves_the_others_alone(
     sdk: Sdk, make_topic: MakeTopic, make_subscription: MakeSubscription
 ) -> None:

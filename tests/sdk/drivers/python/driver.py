@@ -1,10 +1,10 @@
-"""Driver of ``azure-servicebus`` for the behaviour tests: ``python -m python.driver sync|aio <connection string>``.
+"""Driver of ``azure-servicebus`` for the behaviour tests: ``python -m python.driver sync|aio … <connection string>``.
 
 Speaks the protocol of ``tests/sdk/PROTOCOL.md`` on stdin and stdout. Knows the SDK's client, senders and
-receivers; the translation of messages and errors is in ``translate``. The plain and the asyncio client have the
-same methods, so one set of operations drives both: each SDK call goes through ``done``, which awaits what is
-awaitable. With the plain client nothing ever is, and the operations run to their end without an event loop. One
-``Driver`` owns the client and every sender, receiver and message handle; ``reset`` and ``close`` give them back.
+receivers, and how they connect; the translation of messages and errors is in ``translate``, administration in
+``administration``. The plain and the asyncio client have the same methods, so one set of operations drives both
+(``faces``). One ``Driver`` owns the client and every sender, receiver and message handle; ``reset`` and ``close`` give
+them back.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import importlib.metadata
-import inspect
 import json
 import logging
 import sys
 import threading
-from collections.abc import Coroutine
 from typing import Any, TextIO
 
 import azure.servicebus as plain
 import azure.servicebus.aio as asynchronous
 from azure.servicebus.exceptions import MessageSizeExceededError
 
+from .administration import Administration
+from .faces import collected, done, run_without_loop
 from .translate import (
     JSON,
     PROPERTY_TYPES,
@@ -33,6 +33,7 @@ from .translate import (
     message_to_json,
     ms_from_instant,
     property_from_json,
+    version,
 )
 
 CLIENT_OPTIONS: JSON = {
@@ -54,13 +55,25 @@ MODES = {
     "peek-lock": plain.ServiceBusReceiveMode.PEEK_LOCK,
     "receive-and-delete": plain.ServiceBusReceiveMode.RECEIVE_AND_DELETE,
 }
+TRANSPORTS = {"amqp": plain.TransportType.Amqp, "websocket": plain.TransportType.AmqpOverWebsocket}
 # Up to here the SDK sends dispositions already settled and waits for no confirmation.
 LAST_UNCONFIRMED_VERSION = (7, 14)
+LISTS_SESSIONS = hasattr(plain.ServiceBusClient, "list_queue_sessions")
 
 
-async def done(value: Any) -> Any:
-    """The result of an SDK call, whichever face of the SDK was called."""
-    return await value if inspect.isawaitable(value) else value
+def connecting(connection_string: str, ca_file: str | None, transport: str) -> JSON:
+    """The options of the data client for its way to connect.
+
+    The SDK takes the port of a connection string for plain AMQP only, so that of everything else is said apart.
+    """
+    options: JSON = {} if ca_file is None else {"connection_verify": ca_file}
+    parts = connection_string.split(";")
+    if transport == "amqp" and "UseDevelopmentEmulator=true" in parts:
+        return options
+    endpoint = next(part.removeprefix("Endpoint=") for part in parts if part.startswith("Endpoint="))
+    options["custom_endpoint_address"] = endpoint.rstrip("/")
+    options["transport_type"] = TRANSPORTS[transport]
+    return options
 
 
 class Receiver:
@@ -132,10 +145,14 @@ class Driver:
     Invariant: a receiver id names an open receiver until ``receiver_close`` or ``reset`` and is not used again.
     """
 
-    def __init__(self, face: str, connection_string: str) -> None:
+    def __init__(
+        self, face: str, connection_string: str, *, ca_file: str | None = None, transport: str = "amqp"
+    ) -> None:
         self._face = face
         self._module: Any = asynchronous if face == "aio" else plain
         self._connection_string = connection_string
+        self._options = CLIENT_OPTIONS | connecting(connection_string, ca_file, transport)
+        self._administration = Administration(face, connection_string, ca_file)
         self._client: Any = None
         self._senders: dict[str, Any] = {}
         self._receivers: dict[str, Receiver] = {}
@@ -146,7 +163,8 @@ class Driver:
     async def handle(self, request: JSON) -> JSON:
         """The answer to one request; every error of the SDK becomes an error answer."""
         try:
-            operation = getattr(self, f"op_{request.get('op')}", None)
+            name = f"op_{request.get('op')}"
+            operation = getattr(self, name, None) or getattr(self._administration, name, None)
             if operation is None:
                 raise ValueError(f"unknown operation {request.get('op')!r}")
             result = await operation(**{k: v for k, v in request.items() if k not in ("id", "op")})
@@ -155,14 +173,13 @@ class Driver:
             return {"id": request["id"], "ok": False, "error": error_to_json(error)}
 
     async def op_hello(self) -> JSON:
-        version = importlib.metadata.version("azure-servicebus")
         return {
             "client": f"python-{self._face}",
-            "sdk": f"azure-servicebus {version}",
+            "sdk": f"azure-servicebus {importlib.metadata.version('azure-servicebus')}",
             "property_types": PROPERTY_TYPES,
             "modify_properties": False,
-            "settlement_confirmed": tuple(map(int, version.split(".")[:2])) > LAST_UNCONFIRMED_VERSION,
-            "features": ["session_list"] if hasattr(plain.ServiceBusClient, "list_queue_sessions") else [],
+            "settlement_confirmed": version() > LAST_UNCONFIRMED_VERSION,
+            "features": ["administration", *(["session_list"] if LISTS_SESSIONS else [])],
         }
 
     async def op_send(self, entity: str, messages: list[JSON], how: str) -> None:
@@ -298,9 +315,7 @@ class Driver:
             pages = client.list_queue_sessions(entity, state_updated_after=after)
         else:
             pages = client.list_subscription_sessions(entity, subscription, state_updated_after=after)
-        if self._face == "aio":
-            return {"session_ids": [session_id async for session_id in pages]}
-        return {"session_ids": list(pages)}
+        return {"session_ids": await collected(pages)}
 
     async def op_schedule(self, entity: str, messages: list[JSON], at_ms: int) -> JSON:
         made = [message_from_json(spec) for spec in messages]
@@ -326,8 +341,9 @@ class Driver:
         links = [opened.link for opened in self._receivers.values()] + list(self._senders.values())
         client, self._client = self._client, None
         self._receivers, self._senders = {}, {}
-        if client is not None:
-            self._closing.start([*links, client])
+        closables = [*links, *([] if client is None else [client]), *self._administration.give_back()]
+        if closables:
+            self._closing.start(closables)
         self._closing.raise_failure()
 
     async def op_close(self) -> None:
@@ -338,7 +354,7 @@ class Driver:
     def _opened_client(self) -> Any:
         if self._client is None:
             self._client = self._module.ServiceBusClient.from_connection_string(
-                self._connection_string, **CLIENT_OPTIONS
+                self._connection_string, **self._options
             )
         return self._client
 
@@ -365,15 +381,6 @@ class Driver:
             await done(sender.close())
 
 
-def run_without_loop(operation: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that never suspends."""
-    try:
-        operation.send(None)
-    except StopIteration as stop:
-        return stop.value
-    raise RuntimeError("the plain client suspended")
-
-
 async def serve_aio(driver: Driver, out: TextIO) -> None:
     """Answer requests with the asyncio client until ``close`` or the end of stdin."""
     loop = asyncio.get_running_loop()
@@ -391,10 +398,11 @@ def serve_sync(driver: Driver, out: TextIO) -> None:
 
 def main() -> None:
     """Start the face of the SDK that the first argument names."""
-    face, connection_string = sys.argv[1:3]
+    face, *options, connection_string = sys.argv[1:]
+    given = dict(option.split("=", 1) for option in options)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     out, sys.stdout = sys.stdout, sys.stderr  # whatever else prints must not break the protocol
-    driver = Driver(face, connection_string)
+    driver = Driver(face, connection_string, ca_file=given.get("ca"), transport=given.get("transport", "amqp"))
     if face == "aio":
         asyncio.run(serve_aio(driver, out))
     else:

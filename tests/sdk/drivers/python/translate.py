@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.metadata
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 
 JSON = dict[str, Any]
@@ -66,15 +68,32 @@ KIND_BY_TYPE = {
 }
 
 
+KIND_BY_STATUS = {400: "argument", 401: "unauthorized", 403: "quota", 404: "not-found", 409: "exists", 503: "busy"}
+
+
+def version() -> tuple[int, ...]:
+    """The first two numbers of the SDK's version."""
+    return tuple(map(int, importlib.metadata.version("azure-servicebus").split(".")[:2]))
+
+
 def error_to_json(error: BaseException) -> JSON:
     """The error object of an answer: kind, type, code and message."""
     name = type(error).__name__
+    if isinstance(error, HttpResponseError):
+        status = error.status_code
+        kind = "not-found" if isinstance(error, ResourceNotFoundError) else KIND_BY_STATUS.get(status or 0, "other")
+        return {"kind": kind, "type": name, "code": None if status is None else str(status), "message": str(error)}
     condition = getattr(error, "_condition", None)
     if isinstance(condition, bytes):
         condition = condition.decode()
     code = None if condition is None else str(getattr(condition, "value", condition))
     kind = KIND_BY_TYPE.get(name) or KIND_BY_CONDITION.get(code or "", "other")
-    return {"kind": kind, "type": name, "code": code, "message": str(error)}
+    message = str(error)
+    inner = getattr(error, "inner_exception", None)
+    status = getattr(inner, "status_code", None)
+    if status is not None:  # a token was refused: only the exception inside says why, 404 that there is no such entity
+        kind, message = KIND_BY_STATUS.get(status, kind), f"{message} {inner}"
+    return {"kind": kind, "type": name, "code": code, "message": message}
 
 
 def made_body(size_bytes: int) -> bytes:
