@@ -21,8 +21,18 @@ import trustme
 CA_FILE: Final = "ca.pem"
 CA_KEY_FILE: Final = "ca-key.pem"
 FOLDER: Final = "tls"
-NAMES: Final = ("localhost", "127.0.0.1", "::1", "emubus", "sb-emulator", "servicebus-emulator", "host.docker.internal")
-"""What a server on this machine or in a compose file beside the client is usually called."""
+NAMES: Final = (
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "emubus",
+    "sb-emulator",
+    "servicebus-emulator",
+    "host.docker.internal",
+    "*.servicebus.windows.net",
+)
+"""What a server on this machine or in a compose file beside the client is usually called. The last is for clients that
+make the address of a namespace out of its name, as Celery's do: a hosts file can make any namespace point here."""
 ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -109,7 +119,8 @@ TRUST: Final = (
         "keytool -importcert -noprompt -alias emubus -file {ca} -keystore emubus.p12 -storepass changeit; then "
         "-Djavax.net.ssl.trustStore=emubus.p12 -Djavax.net.ssl.trustStorePassword=changeit",
     ),
-    ("Go, .NET on Linux", "SSL_CERT_FILE={ca}"),
+    (".NET on Linux", "SSL_CERT_FILE={ca}"),
+    ("Go", 'SSL_CERT_FILE={ca}; the data client also TLSConfig: &tls.Config{{ServerName: "localhost"}}'),
     ("curl", "--cacert {ca}"),
 )
 """Per client the one setting that trusts the CA."""
