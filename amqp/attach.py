@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from ..broker.access import Right
@@ -107,8 +108,23 @@ def _cbs(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
         pointer,
         request,
         CBS_ADDRESS,
-        lambda: cbs_answer(host.claims.put_token),
+        lambda: cbs_answer(partial(_put_token, host)),
     )
+
+
+def _put_token(host: AttachHost, token: str, audience: str) -> None:
+    """Keep what a token opens; BrokerError, as from the service, first of all if there is no such entity.
+
+    While the broker can't tell, the token is taken: attaching says that clients shall try again.
+    """
+    path = parse_address(audience).entity
+    if path and not path.startswith("$"):  # not the namespace, nor a node of it
+        try:
+            host.broker.find(audience)
+        except BrokerError as error:
+            if error.condition is Condition.NOT_FOUND:
+                raise
+    host.claims.put_token(token, audience)
 
 
 def _is_management(request: AttachRequest) -> bool:

@@ -8,7 +8,7 @@ gets credit and through which it hears when the entity goes away.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from ..broker.commands import Delivery
@@ -45,7 +45,7 @@ class BrowsingHost(Host, Protocol):
 class BrowsingLink(Outflow):
     """A client's browser. `start` gives it its consumer, right after the attach was accepted."""
 
-    __slots__ = ("_address", "_asked", "_busy", "_consumer", "_host", "_next", "_number")
+    __slots__ = ("_address", "_asked", "_busy", "_consumer", "_host", "_next", "_number", "may_look")
 
     def __init__(self, host: BrowsingHost, pointer: Pointer, address: str, *, presettled: bool) -> None:
         super().__init__(host, pointer, presettled=presettled)
@@ -56,6 +56,8 @@ class BrowsingLink(Outflow):
         self._number = 0
         self._busy = False
         self._asked = False
+        self.may_look: Callable[[], bool] = always
+        """Asked before each look; False while the link or its connection is ended."""
 
     def start(self, consumer: ConsumerPort) -> None:
         """From now on the client may look."""
@@ -67,7 +69,7 @@ class BrowsingLink(Outflow):
         more = credit > self.credit
         self.credit = credit
         self._asked, self.asked = self._asked or self.asked, False
-        if more or self._asked:
+        if (more or self._asked) and (credit == 0 or self.may_look()):
             self.resume()
 
     def resume(self) -> None:
@@ -132,6 +134,11 @@ class BrowsingLink(Outflow):
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
+
+
+def always() -> bool:
+    """Nothing stands in the way of a look."""
+    return True
 
 
 def _number_and_state(message: bytes) -> tuple[int, int]:

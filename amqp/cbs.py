@@ -15,7 +15,11 @@ from .requests import Answer, Request, Response
 CBS_ADDRESS: Final = "$cbs"
 PUT_TOKEN: Final = "put-token"
 _ACCEPTED, _BAD_REQUEST, _NOT_IMPLEMENTED = 202, 400, 501
-_STATUS: Final = {Condition.UNAUTHORIZED_ACCESS: 401, Condition.RESOURCE_LIMIT_EXCEEDED: 403}
+_STATUS: Final = {
+    Condition.UNAUTHORIZED_ACCESS: 401,
+    Condition.RESOURCE_LIMIT_EXCEEDED: 403,
+    Condition.NOT_FOUND: 404,
+}
 
 PutToken = Callable[[str, str], None]
 """Takes a token and its audience, or raises BrokerError."""

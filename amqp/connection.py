@@ -332,10 +332,10 @@ class Connection(asyncio.Protocol):
                     drained.append((link.pointer, link.count))
                     proton.send_session_flow(proton.session_of(link.pointer))
         chunks = engine.output()
-        if drained or self._padder is not None or self._drains.is_curious():
+        if drained or self._padder is not None or self._drains.is_curious() or self._reader.renumbers:
             output = b"".join(chunks)
             self._drains.look(output)
-            output = self._drains.answer(output, drained)
+            output = self._drains.answer(output, drained, self._reader.ids)
             chunks = [self._padder.feed(output) if self._padder is not None else output]
         for chunk in chunks:
             self._write(chunk)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ..broker.encoding import Described, Uint, decode, encode_list
 from ..broker.errors import BrokerError
+from .delivery_ids import DeliveryIds
 from .engine import Pointer
 from .frames import AMQP_HEADER, ATTACH, BEGIN, FLOW, write_frame
 
@@ -96,8 +97,13 @@ class Drains:
 
     # ---- answers
 
-    def answer(self, output: bytes, drained: Sequence[tuple[Pointer, int]]) -> bytes:
-        """`output` with the answers for links and their delivery-counts in the place of their sessions' flows."""
+    def answer(self, output: bytes, drained: Sequence[tuple[Pointer, int]], ids: DeliveryIds | None = None) -> bytes:
+        """`output` with the answers for links and their delivery-counts in the place of their sessions' flows.
+
+        With `ids`, what it says of deliveries is said of the ids that the client knows them by.
+        """
+        if ids is not None and ids.is_renumbering:
+            output = ids.outgoing(output, self._client_channel)
         if not drained:
             return output
         wanted: dict[int, list[tuple[int, int]]] = {}
@@ -118,6 +124,10 @@ class Drains:
                     of_link = [Uint(handle), Uint(count), Uint(0), Uint(0), True, False]
                     pieces.append(write_frame(channel, FLOW, encode_list([*fields[:_SESSION_FIELDS], *of_link])))
         return b"".join((*pieces, output[done:]))
+
+    def _client_channel(self, channel: int) -> int | None:
+        found = next((session for session, ours in self._channels.items() if ours == channel), None)
+        return self._client_channels.get(found)
 
 
 def _frames(output: bytes) -> Iterator[tuple[int, int, int, int]]:

@@ -16,6 +16,7 @@ from functools import partial
 from ..broker.address import parse_address
 from ..broker.errors import BrokerError, Condition
 from ..broker.faults import FaultKind, FaultOperation, FaultTable
+from .browsing import BrowsingLink, always
 from .cbs import CBS_ADDRESS
 from .engine import AttachRequest, Pointer, read_attach
 from .fastpath import Link
@@ -98,6 +99,8 @@ class Faults:
                 link.interpose(partial(FaultySender.around, spot=spot))
             elif isinstance(link, OutgoingLink):
                 link.interpose(partial(FaultyConsumer.around, spot=spot, link=link))
+            elif isinstance(link, BrowsingLink):
+                link.may_look = spot.may_receive
         for address, node in connection.nodes.items():
             if not _is_exempt(address):
                 at = Spot(self.table, connection, None, address)
@@ -118,6 +121,8 @@ def _restore(connection: Faulty) -> None:
             link.interpose(FaultySender.bare)
         elif isinstance(link, OutgoingLink):
             link.interpose(FaultyConsumer.bare)
+        elif isinstance(link, BrowsingLink):
+            link.may_look = always
     for node in connection.nodes.values():
         node.interpose(FaultyAnswer.bare)
 

@@ -5,7 +5,8 @@ what any field means, except for the few fields below that Proton doesn't show o
 
 * the message-format of a transfer, which alone tells a batch from a message [wire 4.4];
 * `drain` and `echo` of a flow, both of which want an answer [wire 1.4, 5.6];
-* trailing nulls, which Proton leaves out and old Python clients can't do without [wire 0, rule 1].
+* trailing nulls, which Proton leaves out and old Python clients can't do without [wire 0, rule 1];
+* the product of an `open`, for those two and for delivery-ids that Python's threads mix up (`delivery_ids`).
 
 A connection owns one reader and perhaps one padder.
 """
@@ -21,6 +22,7 @@ from typing import Final
 
 from ..broker.encoding import decode, list_from_items, skip
 from ..broker.errors import BrokerError
+from .delivery_ids import DeliveryIds
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
@@ -78,13 +80,19 @@ class FrameReader:
     and Proton would close the connection for it.
     """
 
-    __slots__ = ("_broken", "_ended", "_frame_bytes_max", "_rest")
+    __slots__ = ("_broken", "_ended", "_frame_bytes_max", "_rest", "ids")
 
     def __init__(self, frame_bytes_max: int) -> None:
+        self.ids: DeliveryIds | None = None  # of a client that mixes them up
         self._frame_bytes_max = frame_bytes_max
         self._rest = bytearray()
         self._broken = False
         self._ended: set[bytes] = set()
+
+    @property
+    def renumbers(self) -> bool:
+        """Whether what is written of deliveries must go through `ids`."""
+        return self.ids is not None and self.ids.is_renumbering
 
     def feed(self, data: bytes) -> list[tuple[bytes, Kind]]:
         """The pieces that `data` completes, in order."""
@@ -97,7 +105,8 @@ class FrameReader:
                 return []
             data = bytes(rest)
             rest.clear()
-        return self._cut(data)
+        pieces = self._cut(data)
+        return pieces if self.ids is None else [(self.ids.incoming(piece), kind) for piece, kind in pieces]
 
     def _cut(self, data: bytes) -> list[tuple[bytes, Kind]]:
         end, size_max = len(data), self._frame_bytes_max
@@ -148,6 +157,8 @@ class FrameReader:
             return Kind.MALFORMED
         if code == END:
             self._ended.add(channel)
+        elif code == OPEN and PADDED_PRODUCT.encode() in data[pos:stop]:
+            self.ids = DeliveryIds()
         asks = code == FLOW and isinstance(fields, list) and True in fields[_DRAIN : _ECHO + 1]
         return Kind.ASKS if asks else _KIND_BY_CODE.get(code, Kind.PLAIN)
 

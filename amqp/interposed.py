@@ -67,6 +67,17 @@ class Spot:
         """The fault that strikes here now."""
         return self.table.strike(self.address, operation)
 
+    def may_receive(self) -> bool:
+        """Whether a client that gives credit gets messages; there is nothing to reject here: a busy server detaches."""
+        fault = self.strike(FaultOperation.RECEIVE)
+        if fault is None:
+            return True
+        if fault.kind is FaultKind.DROPPED_CONNECTION:
+            self.cut()
+        else:
+            self.detach(_server_busy() if fault.kind is FaultKind.SERVER_BUSY else _detached())
+        return False
+
     def detach(self, error: BrokerError) -> None:
         """Detach the link, or those of the node, at the end of what is going on."""
         asyncio.get_running_loop().call_soon(self._detach, error)
@@ -189,14 +200,9 @@ class FaultyConsumer:
         return consumer.inner if isinstance(consumer, FaultyConsumer) else consumer
 
     def set_credit(self, count: int) -> None:
-        """Pass credit on, or fail: there is nothing to reject here, so a busy server detaches."""
-        fault = self._spot.strike(FaultOperation.RECEIVE) if count else None
-        if fault is None:
+        """Pass credit on, or fail."""
+        if not count or self._spot.may_receive():
             self.inner.set_credit(count)
-        elif fault.kind is FaultKind.DROPPED_CONNECTION:
-            self._spot.cut()
-        else:
-            self._spot.detach(_server_busy() if fault.kind is FaultKind.SERVER_BUSY else _detached())
 
     def drain(self, drained: Callable[[], None]) -> None:
         """Pass a drain on."""

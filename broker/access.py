@@ -12,6 +12,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import chain
 from typing import Final
@@ -147,8 +148,10 @@ class Access:
         if not signed:
             raise _refusal("InvalidSignature: The token has an invalid signature.")
         if parsed.expires_at <= now:
-            raise _refusal(f"ExpiredToken: The token is expired. Expiration time (Unix): {parsed.expiry}.")
-        if _is_prefix(_compared(unquote(parsed.resource)), path if asked is None else _compared(asked)):
+            ended = datetime.fromtimestamp(parsed.expires_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+            raise _refusal(f"ExpiredToken: The token is expired. Expiration time: '{ended}'.")
+        wanted = path if asked is None else _compared(asked)
+        if any(_is_prefix(_compared(each), wanted) for each in _readings(unquote(parsed.resource))):
             for key in signed:
                 if _is_prefix(_compared(key.scope or ""), path):
                     return Claim(path, key.rights, parsed.expires_at)
@@ -204,6 +207,18 @@ def _compared(address: str) -> str:
     A query, which some clients sign with the address of a request, is no part of it.
     """
     return parse_address(address.partition("?")[0]).key
+
+
+def _readings(resource: str) -> Iterator[str]:
+    """A signed address, and if it has no scheme and begins with a host, also what stands behind that.
+
+    The Go SDK signs the host alone for a connection string with a SharedAccessSignature, JavaScript host and port.
+    """
+    yield resource
+    if "://" not in resource:
+        host, _, rest = resource.partition("/")
+        if "." in host or ":" in host or host.lower() == "localhost":
+            yield rest
 
 
 def _is_prefix(path: str, of: str) -> bool:

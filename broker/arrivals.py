@@ -140,6 +140,7 @@ class Arrivals:
         `numbers` are theirs if they were reserved before; `fresh` has the identities that this command has stored so
         far, which the view does not show.
         """
+        self._state.last_activity_at = now
         fresh = set() if fresh is None else fresh
         taken = list(numbers) or [self._state.rows.new_number() for _ in messages]
         step.touched[self._state.queue_id] = self._state.counters

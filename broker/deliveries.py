@@ -23,6 +23,7 @@ from .commands import (
     TakeFromSession,
     Taken,
 )
+from .description import SubscriptionDescription
 from .errors import BrokerError
 from .ids import new_lock_token
 from .line import Reader
@@ -63,6 +64,7 @@ class Deliveries:
     def __init__(self, state: PartitionState, sessions: MessageSessions | None) -> None:
         self._state = state
         self._sessions = sessions
+        self._of_subscription = isinstance(state.ref.description, SubscriptionDescription)
 
     def take(self, command: Take, now: int, view: Reader, step: Step) -> None:
         """Hand over what is available in a sub-queue."""
@@ -255,7 +257,7 @@ class Deliveries:
         else:
             state.remove(home, number, len(row), record.expires_at, session, step)
         by_number = home is not line.home
-        lock_token = token if by_number and until_at is not None else None
+        lock_token = None if until_at is None else token
         payload = self._payload(number, home, record, until_at, lock_token, 1 if by_number else None)
         return Delivery(token, payload, number)
 
@@ -269,6 +271,7 @@ class Deliveries:
         state: int | None,
     ) -> bytes:
         source = record.note or None
+        came = record.hops or self._of_subscription  # from a queue or topic, where it had another number
         return delivery_bytes(
             record.stored,
             sequence_number=number,
@@ -277,7 +280,7 @@ class Deliveries:
             locked_until_at=until_at,
             state=state,
             partition_id=self._state.partition_id,
-            enqueue_sequence_number=record.enqueued_number,
+            enqueue_sequence_number=record.enqueued_number if came else None,
             dead_letter_source=source if home is not Home.TRANSFER_OUTBOX else None,
             lock_token=lock_token,
         )

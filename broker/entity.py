@@ -39,7 +39,7 @@ from .description import EntityStatus, QueueDescription, SubscriptionDescription
 from .dispatcher import Dispatcher
 from .errors import BrokerError, Condition, UnknownOutcomeError
 from .ids import partition_index_of
-from .message import Message, parse_message, split_batch
+from .message import Message, parse_sent, split_batch
 from .outcomes import Complete, Outcome, Release
 from .records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX
 from .router import Router
@@ -207,7 +207,7 @@ class Entity:
         if description.status in SEND_REFUSED:
             raise sentences.disabled(self.path, description.status.value)
         if not batch:
-            messages = [parse_message(data)]
+            messages = [parse_sent(data)]
         else:
             encoded = split_batch(data)
             if len(encoded) > BATCH_MESSAGES_MAX:
@@ -215,7 +215,7 @@ class Entity:
                     Condition.MESSAGE_SIZE_EXCEEDED,
                     f"The batch holds {len(encoded)} messages; at most {BATCH_MESSAGES_MAX} are allowed.",
                 )
-            messages = [parse_message(each) for each in encoded]
+            messages = [parse_sent(each) for each in encoded]
         if isinstance(description, QueueDescription) and description.requires_session:
             for message in messages:
                 if message.session_id is None:

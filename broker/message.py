@@ -95,6 +95,7 @@ _OWNERS: Final = {
     b"x-opt-scheduled-enqueue-time": _Owner.SCHEDULED_ENQUEUE_TIME,
 }
 _STRINGS: Final = b"\xa1\xa3\xb1\xb3"
+_BINARIES: Final = b"\xa0\xb0"  # what Python makes of strings that it sends again; next to each is the string
 _UNREAD: Final = str(b"\0not read yet", "ascii")  # told from any text by identity
 
 # --- The header section -----------------------------------------------------------------------------
@@ -215,15 +216,20 @@ class Message:
                     kept_from = next_pos
                     kept_count -= 2
                 else:
-                    self._read_annotation(owner, value_pos)
+                    value = data[value_pos:next_pos]
+                    if value[0] in _BINARIES and owner is not _Owner.SCHEDULED_ENQUEUE_TIME:
+                        value = bytes((value[0] + 1,)) + value[1:]
+                        kept += (data[kept_from:value_pos], value)
+                        kept_from = next_pos
+                    self._read_annotation(owner, value)
             pos = next_pos
         if pos != stop or count & 1:
             raise malformed(start, f"{count} annotation keys and values do not fill the section to {stop}")
         self._entries = b"".join((*kept, data[kept_from:stop])) if kept else data[kept_from:stop]
         self._entries_count = kept_count
 
-    def _read_annotation(self, owner: _Owner, pos: int) -> None:
-        value = _value_at(self._data, pos)
+    def _read_annotation(self, owner: _Owner, encoded: bytes) -> None:
+        value = _value_at(encoded, 0)
         if value is None:
             return
         if owner is _Owner.SCHEDULED_ENQUEUE_TIME:
@@ -254,14 +260,6 @@ class Message:
                 text = None if value is None else _identifier("message-id", value)
             self._message_id = text
         return text
-
-    def check_message_id(self) -> None:
-        """Raise BrokerError (ARGUMENT_OUT_OF_RANGE) for a message id that is too long, also if nobody needs it here."""
-        at = self._at
-        if at[PROPERTIES + 7] - at[PROPERTIES] > IDENTIFIER_CHARS_MAX:  # else there is no room for one
-            value = self.field(_Field.MESSAGE_ID)
-            if isinstance(value, str | bytes) and len(value) > IDENTIFIER_CHARS_MAX:
-                raise _too_long("message-id", len(value))
 
     @property
     def session_id(self) -> str | None:
@@ -371,7 +369,10 @@ def parse_sent(data: bytes) -> Message:
         usual, at = _located(data)
         if _has_message_id(usual, at):
             message = Message(usual, at, len(data))
-            message.check_message_id()
+            if at[PROPERTIES + 7] - at[PROPERTIES] > IDENTIFIER_CHARS_MAX:  # else there is no room for a longer one
+                value = message.field(_Field.MESSAGE_ID)
+                if isinstance(value, str | bytes) and len(value) > IDENTIFIER_CHARS_MAX:
+                    raise _too_long("message-id", len(value))
             return message
         message = Message(*_with_message_id(usual, at, new_message_id()), len(data))
         message._message_id = None

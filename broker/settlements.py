@@ -72,14 +72,18 @@ class Settlements:
                 state.dead_letter(lock.home, lock.number, row, changes, step, lock.session)
 
     def attempt_failed(self, lock: Lock, row: bytes, old_bytes: int, now: int, step: Step) -> None:
-        """A delivery attempt ended without success: count it, then back to its place or to the dead-letter queue."""
+        """A delivery attempt ended without success: count it, then back to its place or to the dead-letter queue.
+
+        A dead letter keeps the count that it had when it was dead-lettered, as in the service.
+        """
         state = self._state
         record = Record.unpack(row)
-        record.delivery_count = lock.delivery_count + 1
+        counted = lock.home in MAIN_HOMES
+        record.delivery_count = lock.delivery_count + counted
         row = record.pack()
         state.rows.replace(lock.home, lock.number, row, old_bytes, step)
         limit = state.receivable.max_delivery_count
-        if lock.home in MAIN_HOMES and record.delivery_count >= limit:
+        if counted and record.delivery_count >= limit:
             text = f"Message could not be consumed after {limit} delivery attempts."
             reason = {"DeadLetterReason": REASON_DELIVERY_COUNT, "DeadLetterErrorDescription": text}
             state.dead_letter(lock.home, lock.number, row, reason, step, lock.session)

@@ -18,7 +18,7 @@ from .description import QueueDescription
 from .entity import Entity, EntityPartition
 from .errors import BrokerError, Condition, UnknownOutcomeError
 from .ids import new_lock_token, partition_index_of
-from .message import Message, parse_message, split_batch
+from .message import Message, parse_sent, split_batch
 from .outcomes import Abandon, Outcome
 from .router import key_of, partition_for_key
 
@@ -98,7 +98,7 @@ class Transactions:
     def close(self) -> None:
         """Roll back everything."""
         for transaction_id in list(self._open):
-            self._forget(transaction_id)
+            self._roll_back(transaction_id)
 
     def open_count(self) -> int:
         """How many transactions are open."""
@@ -181,7 +181,7 @@ class Transactions:
     ) -> None:
         """Send a delivery through `via` to `destination`, as part of a transaction or (with None) by itself."""
         try:
-            messages = [parse_message(each) for each in (split_batch(data) if batch else [data])]
+            messages = [parse_sent(each) for each in (split_batch(data) if batch else [data])]
             if transaction_id is None:
                 place = via.partitions[via.route(messages)[0]]
                 operations: list[tuple[EntityPartition, Operation]] = [

@@ -71,6 +71,16 @@ class Upkeep:
         self._broker.administration.exchange(doomed, made, _detached("was begun anew"))
         return message_count
 
+    def start_over(self) -> int:
+        """As `reset`, and no messaging store is out any more, and the clock shows the machine's time.
+
+        Time comes back before the new entities are made, which therefore know no instant that is still to come.
+        """
+        for worker in self._broker.workers:
+            self._broker.end_outage(worker.index)
+        self._broker.clock.reset()
+        return self.reset()
+
     async def copy_to(self, folder: Path) -> Copied:
         """Copy the namespace into a folder, as the stores of a data folder, as it is between two batches; what it is.
 

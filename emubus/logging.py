@@ -11,6 +11,7 @@ import sys
 from typing import Final, TextIO
 
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 
 from .config import LogFormat, LogLevel
 
@@ -57,11 +58,15 @@ def announce_ready(stream: TextIO | None = None) -> None:
 
 
 def _rendering(log_format: LogFormat, out: TextIO) -> list[structlog.typing.Processor]:
+    # Tracebacks come without the values of variables: keys may be among them, and to show them all takes long.
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if log_format is LogFormat.JSON:
         return [
             remove,
-            structlog.processors.dict_tracebacks,
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
             structlog.processors.JSONRenderer(ensure_ascii=False),
         ]
-    return [remove, structlog.dev.ConsoleRenderer(colors=out.isatty())]
+    return [
+        remove,
+        structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback),
+    ]

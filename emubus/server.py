@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import ipaddress
 import signal
 import ssl
 import sys
@@ -88,6 +89,13 @@ class Server:
         return {"amqp": self.amqp_port, "http": self.http_port, **more}
 
     @property
+    def open_to(self) -> list[str]:
+        """The addresses on which others than this machine can reach it, and nobody's token or key is verified."""
+        if self.config.auth is not Auth.NONE or self._doors is None:
+            return []
+        return [address for address in self._doors.addresses if not ipaddress.ip_address(address).is_loopback]
+
+    @property
     def broker(self) -> Broker:
         """The namespace; RuntimeError before the start."""
         if self._broker is None:
@@ -143,7 +151,6 @@ class Server:
             entity_keys=self._broker.entity_keys,
         )
         self._amqp = AmqpFace(self._broker, access, self.clock, connections_max=config.limits.connections_max)
-        self._cleanup.push_async_callback(self._amqp.stop)
         ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
         self._snapshots = snapshots = Snapshots(self._broker, config.data_dir, self._open_stores)
         self._cleanup.push_async_callback(snapshots.stop)
@@ -164,6 +171,7 @@ class Server:
             },
         )
         self._http = await self._open_http(services)
+        self._cleanup.push_async_callback(self._amqp.stop)  # before HTTP, whose WebSockets carry AMQP to its end, too
         self.amqp_port = doors.listen(config.host, config.amqp_port)
         self.more_ports = tuple(doors.listen(config.host, port) for port in config.more_ports)
         self.ready = True
@@ -251,6 +259,12 @@ async def _serve(config: Config) -> None:
         profile=config.limits.profile.value,
         entities=sum(1 for _ in server.broker.entities()),
     )
+    if server.open_to:
+        log.warning(
+            "anybody who reaches this machine can read and change everything: bound beyond loopback with --auth none",
+            addresses=", ".join(server.open_to),
+            remedy="--auth sas, or --host 127.0.0.1",
+        )
     announce_ready()
     await stopping.wait()
     log.info("stopping")

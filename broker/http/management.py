@@ -58,7 +58,7 @@ log = structlog.get_logger(__name__)
 def add_management(app: web.Application, services: Services) -> None:
     """Answer every path that no other part has taken."""
     management = Management(services)
-    app.router.add_route("*", "/{path:.*}", management.answer)
+    app.router.add_route("*", r"/{path:[\s\S]*}", management.answer)  # a name may hold a line break, and be refused
 
 
 class Management:
@@ -82,6 +82,8 @@ class Management:
         except web.HTTPRequestEntityTooLarge:
             refusal = _too_large()
         except web.HTTPException:
+            raise
+        except ConnectionError:  # nobody is there any more who could be answered
             raise
         except Exception:
             log.exception("request failed", method=request.method, path=request.path)
@@ -273,8 +275,9 @@ class Management:
         return target.kind is Kind.ENTITY and request.method == "GET" and self._top_level(target.entity) is None
 
     def _put(self, call: Call, description: Description) -> web.Response:
-        change = self._administration.update if call.is_update else self._administration.create
-        return self._entity_answer(call, change(description))
+        if call.is_update:
+            return self._entity_answer(call, self._administration.update(description))
+        return self._entity_answer(call, self._administration.create(description, targets_exist=True))
 
     def _delete(self, entity: Entity) -> web.Response:
         tag = ticks(self._entry(entity).updated_at)

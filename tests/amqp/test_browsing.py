@@ -8,12 +8,14 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from emubus.amqp.faults import Faults
 from emubus.amqp.limits import Limits
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.encoding import Described, Symbol, Timestamp, Ubyte, Uint, Ulong, encode, encode_described
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.faults import FaultKind, FaultOperation
 
 from ..broker.namespace import open_broker
 from .asking import sections
@@ -210,3 +212,32 @@ async def test_a_full_window_stops_the_look_until_it_opens(looking: Looking) -> 
     slow.wire.send(1, FLOW, [Uint(1), Uint(5000), Uint(0), Uint(5000)])
     await slow.frames(*[TRANSFER] * 399)
     slow.wire.lose()
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition"),
+    [(FaultKind.SERVER_BUSY, Condition.SERVER_BUSY), (FaultKind.DROPPED_LINK, Condition.DETACH_FORCED)],
+)
+async def test_faults_of_receiving_strike_who_browses_too(
+    looking: Looking, kind: FaultKind, condition: Condition
+) -> None:
+    await looking.send(*NAMES)
+    table = Faults([looking.wire.server]).table
+    looking.browse()
+    table.add(kind, operations=[FaultOperation.RECEIVE])
+    looking.wire.flow(0, 10)
+    (detach,) = await looking.frames(DETACH)
+    assert detach.fields[2].value[0] == condition.value
+    looking.browse(handle=1)
+    table.clear()
+    looking.wire.flow(1, 10)
+    assert bodies(await looking.frames(TRANSFER, TRANSFER, TRANSFER)) == list(NAMES)
+
+
+async def test_a_fault_cuts_the_connection_of_who_browses(looking: Looking) -> None:
+    table = Faults([looking.wire.server]).table
+    looking.browse()
+    table.add(FaultKind.DROPPED_CONNECTION, operations=[FaultOperation.RECEIVE], count=1)
+    looking.wire.flow(0, 10)
+    await looking.nothing()
+    assert looking.wire.socket.closed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Never
 from urllib.parse import quote
 
 import pytest
@@ -10,6 +11,7 @@ from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
 from emubus.amqp.limits import Limits
 from emubus.broker.access import ALL_RIGHTS, Access, Right, SharedKey, sign
 from emubus.broker.encoding import Described, Symbol, Ulong, encode, encode_described
+from emubus.broker.errors import BrokerError, Condition
 
 from .asking import sections
 from .fakes import FakeQueue
@@ -130,8 +132,35 @@ async def test_a_key_that_was_shown_itself_never_expires() -> None:
     wire.lose()
 
 
+async def test_a_token_for_an_entity_that_is_not_there_is_answered_with_404() -> None:
+    wire = strict()
+    for token in (sas(NOW_S + 60, "missing"), "no token at all"):
+        status, text = await put(wire, token, "missing")
+        assert (status, text.partition(" could not be found.")[:2]) == (
+            404,
+            ("The messaging entity 'sb://emubus/missing'", " could not be found."),
+        )
+    for path in ("", "$management", "q/$DeadLetterQueue", "q/$management"):
+        assert (await put(wire, sas(NOW_S + 60, path), path))[0] == 202
+    wire.lose()
+
+
+async def test_a_token_is_taken_while_nobody_can_tell_whether_there_is_the_entity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = strict()
+
+    def busy(address: str) -> Never:
+        raise BrokerError(Condition.SERVER_BUSY, f"{address} is being restored; please try again.")
+
+    monkeypatch.setattr(wire.broker, "find", busy)
+    assert (await put(wire, sas(NOW_S + 60)))[0] == 202
+    wire.lose()
+
+
 async def test_tokens_of_a_connection_have_a_limit() -> None:
     wire = strict(claims_max=2)
+    wire.broker.queues["third"] = FakeQueue()
     for path in ("q", "other", "q"):
         assert (await put(wire, sas(NOW_S + 60, path), path))[0] == 202
     status, text = await put(wire, sas(NOW_S + 60, "third"), "third")
@@ -146,6 +175,7 @@ async def test_without_verification_no_token_is_kept_and_none_expires() -> None:
     wire.open()
     wire.attach_receiver("$cbs", CBS_REPLIES, credit=100)
     wire.attach_sender("$cbs", CBS_REQUESTS)
+    wire.broker.queues |= {f"q{number}": FakeQueue() for number in range(5)}
     for number in range(5):
         assert (await put(wire, "whatever", f"q{number}"))[0] == 202
     wire.attach_sender("q", 0)

@@ -436,8 +436,9 @@ class Model:
         item.lock = item.lock_turn = self._turn()
 
     def _failed(self, item: Item, now: int) -> None:
-        item.count += 1
-        if item.home in MAIN and item.count >= self.deliveries_max:
+        counted = item.home in MAIN
+        item.count += counted
+        if counted and item.count >= self.deliveries_max:
             self._bury(item, UNDELIVERED)
         else:
             self._available(item, now)

@@ -71,6 +71,14 @@ async def test_a_scheduled_message_becomes_active_at_its_time(clock: Clock, queu
     await broker.stop()
 
 
+async def test_scheduling_counts_as_use(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    assert broker.administration.accessed_at(broker.find_target("q")) is None
+    await broker.schedule("q", [later(clock, 5_000, "a")])
+    assert broker.administration.accessed_at(broker.find_target("q")) == START
+    await broker.stop()
+
+
 async def test_a_message_sent_with_a_scheduled_time_waits_too(clock: Clock, queue: QueueDescription) -> None:
     broker = open_broker(queue, clock=clock)
     await send(broker, "q", later(clock, 1_000, "later"))
@@ -276,6 +284,19 @@ async def test_p30_messages_are_forwarded_with_their_key(clock: Clock, queue: Qu
         order.setdefault(key, []).append(int(bytes(message.body)))
     assert all(len(each) == 1 for each in places.values())
     assert all(numbers == sorted(numbers) for numbers in order.values())
+    await broker.stop()
+
+
+async def test_only_a_message_from_elsewhere_tells_the_number_that_it_had_there(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("from", forward_to="to"), QueueDescription("to"), clock=clock)
+    await send(broker, "to", encoded("first"))
+    await send(broker, "from", encoded("second"))
+    await settle_down()
+    found = {
+        bytes(message.body).decode(): message.annotations.get("x-opt-enqueue-sequence-number")
+        for message in decoded(await Receiver(broker, "to").drain())
+    }
+    assert found == {"first": None, "second": 1}
     await broker.stop()
 
 

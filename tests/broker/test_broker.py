@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from emubus.broker.broker import Broker
 from emubus.broker.catalog import CatalogError
 from emubus.broker.clock import Clock
 from emubus.broker.commands import ReceiveMode
+from emubus.broker.composing import envelope
 from emubus.broker.description import EntityStatus, QueueDescription
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message import parse_message
@@ -377,4 +379,35 @@ async def test_p21_nothing_is_lost_by_what_another_receiver_holds_ahead() -> Non
     ahead.consumer.close()
     clock.advance(60_000)
     assert len(await other.receive(5)) == 5
+    await broker.stop()
+
+
+async def test_a_locked_message_says_its_lock_token_in_its_delivery_annotations_too() -> None:
+    broker = open_broker(QueueDescription("q"))
+    for _ in range(2):
+        await send(broker, "q", encoded("x"))
+    (locked,) = await Receiver(broker, "q").receive(1)
+    (removed,) = await Receiver(broker, "q", ReceiveMode.RECEIVE_AND_DELETE).receive(1)
+    told = [message.instructions for message in decoded([locked, removed])]
+    assert told == [{"x-opt-lock-token": uuid.UUID(bytes_le=locked.token)}, None]
+    await broker.stop()
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("message_id", ["x" * 129, "ä" * 129, b"x" * 129])
+async def test_a_message_id_that_is_too_long_is_refused_without_duplicate_detection_too(
+    message_id: str | bytes, batch: bool
+) -> None:
+    broker = open_broker(QueueDescription("q"))
+    for length, refused in ((128, False), (129, True)):
+        data = encoded("x", id=message_id[:length])
+        try:
+            await send(broker, "q", envelope([data]) if batch else data, batch=batch)
+            error = None
+        except BrokerError as found:
+            error = found
+        assert (error is not None) is refused
+    assert error is not None
+    assert (error.condition, "129 characters" in error.description) == (Condition.ARGUMENT_OUT_OF_RANGE, True)
+    assert len(await Receiver(broker, "q").drain()) == 1
     await broker.stop()

@@ -12,6 +12,7 @@ from azure.servicebus._pyamqp._decode import decode_payload
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 
+from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message import delivery_bytes, parse_message
 
 ENQUEUED_AT = 1767225600000
@@ -96,3 +97,28 @@ def test_a_message_of_the_python_sdk_is_read_back_by_the_python_sdk(expires_at: 
     assert read.message_annotations[b"x-opt-partition-key"] == b"session"
     assert read.application_properties == {b"a": 1, b"b": b"x"}
     assert b"".join(bytes(part) for part in read.data or ()) == b"body"
+
+
+@pytest.mark.parametrize("key", ["key", "k" * 128, "ä" * 128])
+def test_a_partition_key_that_python_sends_back_as_binary_is_the_string_that_it_was(key: str) -> None:
+    sent = proton.Message(body=b"x", inferred=True)
+    names = ("x-opt-partition-key", "x-opt-via-partition-key")
+    values: Any = {proton.symbol(name): key.encode() for name in names}
+    sent.annotations = {proton.symbol("before"): 1, **values, proton.symbol("after"): b"stays"}
+    parsed = parse_message(bytes(sent.encode()))
+    assert (parsed.partition_key, parsed.via_partition_key) == (key, key)
+    received: Any = proton.Message()
+    received.decode(deliver(parsed.stored(ENQUEUED_AT, None)))
+    assert {name: received.annotations[name] for name in ("before", *names, "after")} == {
+        "before": 1,
+        **dict.fromkeys(names, key),
+        "after": b"stays",
+    }
+
+
+def test_a_partition_key_that_is_no_text_is_refused() -> None:
+    sent = proton.Message(body=b"x", inferred=True)
+    sent.annotations = {proton.symbol("x-opt-partition-key"): b"\xff"}
+    with pytest.raises(BrokerError) as refused:
+        parse_message(bytes(sent.encode()))
+    assert refused.value.condition is Condition.DECODE_ERROR

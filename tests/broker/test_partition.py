@@ -139,12 +139,18 @@ def test_nothing_is_dead_lettered_out_of_the_dead_letter_queue(driver: Driver) -
     assert driver.settle(dead.token, Complete()) is None
 
 
-def test_the_dead_letter_queue_has_no_delivery_limit(driver: Driver) -> None:
+def test_a_dead_letter_keeps_the_delivery_count_that_it_came_with(driver: Driver) -> None:
     driver.send(encoded())
+    driver.settle(driver.take()[0].token, Abandon())
     driver.settle(driver.take()[0].token, DeadLetter())
     for _ in range(10):
-        driver.settle(driver.take(sub_queue=DEAD)[0].token, Abandon())
-    assert [message.delivery_count for message in decoded(driver.take(sub_queue=DEAD))] == [10]
+        driver.settle(driver.take(sub_queue=DEAD)[0].token, Abandon({"looked": True}))
+    assert len(driver.take(sub_queue=DEAD)) == 1
+    driver.now += 30_000
+    driver.run(ExpireLocks())
+    assert [(dead.delivery_count, dead.properties) for dead in decoded(driver.take(sub_queue=DEAD))] == [
+        (1, {"looked": True})
+    ]
 
 
 def test_receive_and_delete_leaves_nothing(driver: Driver) -> None:

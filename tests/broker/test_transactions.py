@@ -71,7 +71,7 @@ async def test_a_rollback_leaves_no_trace(clock: Clock) -> None:
     await broker.stop()
 
 
-@pytest.mark.parametrize("ending", ["rollback", "failure", "owner", "time", "refused commit"])
+@pytest.mark.parametrize("ending", ["rollback", "failure", "owner", "closing", "time", "refused commit"])
 async def test_a_rollback_gives_others_what_its_receiver_has_let_go_of(clock: Clock, ending: str) -> None:
     broker = open_broker(QueueDescription("q", lock_duration_ms=300_000), QueueDescription("other"), clock=clock)
     await send(broker, "q", encoded("kept"))
@@ -86,6 +86,8 @@ async def test_a_rollback_gives_others_what_its_receiver_has_let_go_of(clock: Cl
             work(broker, transaction_id, "other", encoded("elsewhere"))
     if ending == "owner":
         broker.transactions.leave(OWNER)
+    elif ending == "closing":
+        broker.transactions.close()
     elif ending == "time":
         clock.advance(120_000)
     elif ending == "refused commit":

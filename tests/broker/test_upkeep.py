@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from emubus.broker.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.commands import ReceiveMode
 from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.links import SessionConsumer
 from emubus.broker.outage import Outage, OutageKind
 from emubus.broker.outcomes import Complete
 from emubus.broker.records import TABLES, Home
@@ -21,7 +23,7 @@ from emubus.broker.upkeep import CATALOG_FOLDER, STORE_FOLDER
 from emubus.storage import read_into_memory
 
 from .driving import encoded
-from .namespace import Receiver, loop_turns, open_broker, send
+from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send
 from .test_broker import keyed
 
 PLAIN = QueueDescription("plain")
@@ -200,4 +202,66 @@ async def test_while_stores_are_exchanged_clients_are_told_to_come_again(tmp_pat
     stores = [read_into_memory(tmp_path / "copy" / STORE_FOLDER.format(index), TABLES) for index in range(16)]
     broker.go_on_with(catalog, stores)
     assert active(broker, "plain") == 1
+    await broker.stop()
+
+
+async def restore(broker: Broker, folder: Path) -> None:
+    await broker.upkeep.copy_to(folder)
+    await exchange(broker, folder)
+
+
+async def call(work: Callable[[], object]) -> None:
+    work()
+
+
+DEEDS: dict[str, tuple[Callable[[Broker, Path], Coroutine[Any, Any, None]], Condition]] = {
+    "delete": (lambda broker, _: call(lambda: broker.administration.delete("t")), Condition.NOT_FOUND),
+    "purge": (lambda broker, _: call(lambda: broker.upkeep.purge("t")), Condition.DETACH_FORCED),
+    "purge all": (lambda broker, _: call(lambda: broker.upkeep.purge(None)), Condition.DETACH_FORCED),
+    "reset": (lambda broker, _: call(broker.upkeep.reset), Condition.DETACH_FORCED),
+    "restore": (restore, Condition.DETACH_FORCED),
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+async def test_links_hear_of_a_deletion_that_there_is_nothing_and_else_that_they_may_come_back(
+    tmp_path: Path, deed: str
+) -> None:
+    broker = open_broker()
+    broker.administration.create(TopicDescription("t"))
+    broker.administration.create(SubscriptionDescription("t", "plain"))
+    broker.administration.create(SubscriptionDescription("t", "sessions", requires_session=True))
+    heard: dict[str, list[Condition]] = {}
+
+    def hear(who: str) -> Callable[[BrokerError], None]:
+        return lambda error: heard.setdefault(who, []).append(error.condition)
+
+    sender = broker.open_sender("t", detached=hear("sender"))
+    broker.open_consumer(
+        "t/Subscriptions/plain", mode=ReceiveMode.PEEK_LOCK, deliver=print, detached=hear("consumer")
+    ).set_credit(1)
+    broker.open_consumer(
+        "t/Subscriptions/plain/$DeadLetterQueue", mode=ReceiveMode.PEEK_LOCK, deliver=print, detached=hear("dead")
+    )
+    await send(broker, "t", encoded("x", group_id="held"))
+    granted: asyncio.Future[SessionConsumer] = asyncio.get_running_loop().create_future()
+    for name, grant in (("held", granted.set_result), (None, print)):
+        broker.accept_session(
+            "t/Subscriptions/sessions",
+            name,
+            mode=ReceiveMode.PEEK_LOCK,
+            timeout_ms=60_000,
+            granted=grant,
+            refused=hear("waiting"),
+            detached=hear("holder"),
+        )
+    await asyncio.wait_for(granted, WAIT_S)
+    work, condition = DEEDS[deed]
+    await work(broker, tmp_path / "copy")
+    assert heard == {who: [condition] for who in ("sender", "consumer", "dead", "waiting", "holder")}
+    late: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+    sender.send(encoded("late"), batch=False, done=late.set_result)
+    error = await asyncio.wait_for(late, WAIT_S)
+    assert error is not None
+    assert error.condition is (Condition.SERVER_BUSY if deed == "restore" else condition)
     await broker.stop()

@@ -389,6 +389,15 @@ async def test_elements_may_come_in_any_order_with_any_prefix_among_unknown_ones
     assert order.index("Status") < order.index("ForwardTo") < order.index("UserMetadata") < order.index("CreatedAt")
 
 
+async def test_the_scheme_and_host_of_a_forward_are_shown_in_small_letters(http: Raw) -> None:
+    await http.put("/Target", "<QueueDescription/>")
+    forward = "<ForwardTo>SB://LocalHost:1/TARGET</ForwardTo>"
+    dead = "<ForwardDeadLetteredMessagesTo>TARGET</ForwardDeadLetteredMessagesTo>"
+    created = await http.put("/q", f"<QueueDescription>{forward}{dead}</QueueDescription>")
+    names = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
+    assert [created.elements[name] for name in names] == ["sb://localhost:1/TARGET", "TARGET"]
+
+
 async def test_an_update_moves_the_instant_of_change_alone(http: Raw, server: Server) -> None:
     await http.put("/q", "<QueueDescription/>")
     server.clock.advance(1_877)

@@ -292,3 +292,24 @@ def test_a_reset_empties_everything_or_goes_back_to_the_start(
     send(sdk, PLAIN, ServiceBusMessage("again"))
     with sdk.get_queue_receiver(PLAIN) as receiver:
         assert [str(each) for each in receiver.receive_messages(max_wait_time=WAIT_S)] == ["again"]
+
+
+def test_a_reset_to_the_start_ends_outages_and_faults_and_brings_time_back(
+    control: Http, sdk: ServiceBusClient, topic: str
+) -> None:
+    send(sdk, PLAIN, ServiceBusMessage("x"))
+    control.post("/clock/advance", {"ms": 365 * 24 * 3_600_000})
+    control.post("/clock/freeze")
+    control.post("/faults", {"kind": "server-busy"})
+    control.post("/outages", {"stores": list(range(16)), "kind": "down"})
+    assert control.post("/reset", {"to": "start"}) == {"message_count": 1}
+    shown = control.get("/entities")["entities"]
+    assert sorted(each["path"] for each in shown) == sorted([PLAIN, PARTS, SESSIONS])
+    assert topic not in [each["path"] for each in shown]
+    assert control.get("/faults") == {"faults": []}
+    assert {each["health"] for each in control.get("/stores")["stores"]} == {"available"}
+    clock = control.get("/clock")
+    assert (abs(clock["offset_ms"]) < 1_000, clock["is_frozen"]) == (True, False)
+    send(sdk, PLAIN, ServiceBusMessage("again"))
+    (message,) = control.get(f"/entities/{PLAIN}/messages")["messages"]
+    assert abs(message["enqueued_at"] - clock["now_ms"]) < 60_000
