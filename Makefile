@@ -10,7 +10,7 @@ serve: $(VENV)/installed
 
 test: $(VENV)/installed
 	$(MAKE) --jobs 2 check prepare
-	$(BIN)/pytest -n 6 --dist worksteal -m sdk $(ARGS)
+	$(BIN)/pytest -n 10 --dist worksteal -m sdk $(ARGS)
 	$(BIN)/pytest -n 4 --dist loadgroup -m "not sdk" $(ARGS)
 
 prepare: $(VENV)/installed
