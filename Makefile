@@ -2,16 +2,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-
-.PHONY: serve test prepare check bench fast clean
+# What takes more than one processor, or a browser.
+HEAVY := tests/spark tests/web
+.PHONY: serve test test-clients test-parts prepare check bench fast clean
 
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
 
 test: $(VENV)/installed
 	$(MAKE) --jobs 2 check prepare
-	$(BIN)/pytest -n 10 --dist worksteal -m sdk $(ARGS)
-	$(BIN)/pytest -n 4 --dist loadgroup -m "not sdk" $(ARGS)
+	$(MAKE) --jobs 2 --output-sync test-clients test-parts
+	$(BIN)/pytest -n 4 --dist loadgroup $(HEAVY) $(ARGS)
+
+test-clients: $(VENV)/installed
+	$(BIN)/pytest -n 10 --dist worksteal tests/sdk $(ARGS)
+test-parts: $(VENV)/installed # takes what the waiting clients leave of the machine
+	nice $(BIN)/pytest -n 3 --ignore tests/sdk $(addprefix --ignore=,$(HEAVY)) $(ARGS)
 
 prepare: $(VENV)/installed
 	$(BIN)/python -m tests.prepare
@@ -20,19 +26,14 @@ fast: $(VENV)/installed
 	$(BIN)/pytest -m "not sdk and not slow" $(ARGS)
 
 check: $(VENV)/installed
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pyright
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/pyright
 
 bench: $(VENV)/installed
 	$(BIN)/python bench/run.py $(ARGS)
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --upgrade pip && $(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
-
 clean:
 	rm -rf $(VENV) .venv-* build *.egg-info .mypy_cache .ruff_cache .pytest_cache
