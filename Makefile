@@ -17,7 +17,7 @@ test: $(VENV)/installed
 test-clients: $(VENV)/installed
 	$(BIN)/pytest -n 10 --dist worksteal tests/sdk $(ARGS)
 test-parts: $(VENV)/installed # takes what the waiting clients leave of the machine
-	nice $(BIN)/pytest -n 3 --ignore tests/sdk $(addprefix --ignore=,$(HEAVY)) $(ARGS)
+	nice $(BIN)/pytest -n 3 --dist worksteal --ignore tests/sdk $(addprefix --ignore=,$(HEAVY)) $(ARGS)
 
 prepare: $(VENV)/installed
 	$(BIN)/python -m tests.prepare
