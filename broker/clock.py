@@ -47,8 +47,8 @@ class Clock:
         self._numbers = count()
         self._cancelled_count = 0  # since the last time that they were tidied away: most waits end before their time
         self._wake: asyncio.TimerHandle | None = None
-        if frozen:
-            self.freeze()
+        if frozen:  # the machine's clock may have moved on since the line above
+            self._frozen_at = self.now_ms() if start_at is None else start_at
 
     @staticmethod
     def _machine_ms() -> int:

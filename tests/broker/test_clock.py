@@ -1,10 +1,23 @@
-"""Timers that nobody waits for any more."""
+"""A clock that stands still, and timers that nobody waits for any more."""
 
 from __future__ import annotations
 
 import sys
+import time
+from itertools import count
+
+import pytest
 
 from emubus.broker.clock import CANCELLED_MAX, Clock
+
+
+def test_a_clock_that_is_made_frozen_shows_the_instant_that_it_was_made_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    milliseconds = count()
+    monkeypatch.setattr(time, "time_ns", lambda: next(milliseconds) * 1_000_000)  # each look is later than the last
+    clock = Clock(start_at=1_800_000_000_123, frozen=True)
+    assert clock.now_ms() == 1_800_000_000_123
+    clock.advance(5)
+    assert clock.now_ms() == 1_800_000_000_128
 
 
 async def test_cancelled_timers_do_not_pile_up_and_the_others_are_still_called() -> None:
