@@ -1,7 +1,7 @@
 """The command line: `emubus serve`, `check`, `route`, `ca`, `health`.
 
 Knows arguments and exit codes: 0 is well, 1 is "it did not work", 2 is "that cannot be meant" with one line on
-stderr. Refuses to know what the commands do; each imports what it needs when it runs, so that `--version` and the
+stderr. Does not know what the commands do; each imports what it needs when it runs, so that `--version` and the
 health check of a container stay fast.
 """
 
@@ -96,11 +96,15 @@ def _add_option(parser: argparse._ActionsContainer, name: str) -> None:
     option = OPTIONS_BY_NAME[name]
     notes = [] if option.default is None else [f"default {option.default}"]
     notes.append(f"env {', '.join(option.variables)}")
+    text = f"{option.help} ({'; '.join(notes)})".replace("%", "%%")
+    if option.is_switch:
+        parser.add_argument(option.flag, dest=option.name, action="store_const", const="yes", help=text)
+        return
     parser.add_argument(
         option.flag,
         dest=option.name,
         metavar=option.metavar,
-        help=f"{option.help} ({'; '.join(notes)})".replace("%", "%%"),
+        help=text,
     )
 
 
@@ -145,9 +149,14 @@ def _route(parsed: argparse.Namespace) -> int:
     config = _config(parsed)
     topology, partition_count = config.topology, config.limits.partition_count
     if directory is not None:
+        from .broker.catalog import CatalogError
         from .server import read_namespace
 
-        topology, partition_count = read_namespace(directory)
+        try:
+            topology, partition_count = read_namespace(directory)
+        except CatalogError as error:
+            sys.stderr.write(f"emubus: error: {error}\n")
+            return EXIT_FAILED
     entities: list[QueueDescription | TopicDescription] = [*topology.queues, *topology.topics]
     for entity in entities:
         if entity_key(entity.name) == entity_key(parsed.entity):

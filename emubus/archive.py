@@ -1,23 +1,25 @@
 """Tar archives as streams: some files into one, and back into a folder.
 
-Knows which names a snapshot's files have; anything else in an archive is refused, so that none can write elsewhere.
-Refuses to know what is in the files.
+Knows which names a snapshot's files have, and of the many forms of tar the one of plain files with short names, which
+`pack` writes: anything else in an archive is refused before a byte of it is unpacked, so that none can write elsewhere,
+or more than it has. Knows nothing of what is in the files.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import tarfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
+
+from .storage import make_folder, make_private_file
 
 CHUNK_BYTES: Final = 1 << 20
 END: Final = b"\0" * (2 * tarfile.BLOCKSIZE)
 NAMES: Final = re.compile(r"snapshot\.json|(?:namespace|store-\d{2})/data\.mdb", re.ASCII)
-MEMBERS_MAX: Final = 128
+PLAIN_TYPES: Final = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE})
 
 
 class UnusableArchive(Exception):  # noqa: N818 - it says what the archive is
@@ -46,7 +48,7 @@ async def unpack(chunks: AsyncIterator[bytes], folder: Path, bytes_max: int) -> 
     """Write the files of an archive into an empty folder; UnusableArchive, OSError."""
     whole = folder / "archive.tar"
     size_bytes = 0
-    with whole.open("wb") as file:
+    with make_private_file(whole) as file:
         async for chunk in chunks:
             size_bytes += len(chunk)
             if size_bytes > bytes_max:
@@ -57,16 +59,43 @@ async def unpack(chunks: AsyncIterator[bytes], folder: Path, bytes_max: int) -> 
 
 
 def _extract(whole: Path, folder: Path) -> None:
-    try:
-        with tarfile.open(whole, "r:") as archive:
-            for count, member in enumerate(archive, 1):
-                if not member.isreg() or NAMES.fullmatch(member.name) is None or count > MEMBERS_MAX:
-                    raise UnusableArchive(f"{member.name!a} is no file of a snapshot")
-                source = archive.extractfile(member)
-                assert source is not None
-                target = folder / member.name
-                target.parent.mkdir(exist_ok=True)
-                with target.open("wb") as file:
-                    shutil.copyfileobj(source, file, CHUNK_BYTES)
-    except tarfile.TarError as error:
-        raise UnusableArchive(f"it is no tar archive: {error}") from error
+    with whole.open("rb") as archive:
+        members = list(_members(archive, whole.stat().st_size))
+        for name, start, size_bytes in members:
+            target = folder / name
+            make_folder(target.parent)
+            archive.seek(start)
+            with make_private_file(target) as file:
+                while size_bytes:
+                    size_bytes -= file.write(archive.read(min(size_bytes, CHUNK_BYTES)))
+
+
+def _members(archive: BinaryIO, archive_bytes: int) -> Iterator[tuple[str, int, int]]:
+    """Each file's name, where its content begins, and its size; UnusableArchive for anything but plain files."""
+    names: set[str] = set()
+    at = 0
+    while header := archive.read(tarfile.BLOCKSIZE):
+        if not any(header):
+            break
+        try:
+            member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        except tarfile.TarError as error:
+            raise UnusableArchive(f"it is no tar archive: {error}") from error
+        at += tarfile.BLOCKSIZE
+        if member.type not in PLAIN_TYPES:
+            raise UnusableArchive(
+                f"{member.name!a} is of type {member.type!a}, and only plain files can be in it; make it with "
+                "'tar --format=ustar --no-recursion' if it was packed anew"
+            )
+        if NAMES.fullmatch(member.name) is None:
+            raise UnusableArchive(f"{member.name!a} is no file of a snapshot")
+        if member.name in names:
+            raise UnusableArchive(f"{member.name!a} is in it twice")
+        if not 0 <= member.size <= archive_bytes - at:
+            raise UnusableArchive(f"{member.name!a} has {member.size} bytes, and {archive_bytes - at} follow")
+        names.add(member.name)
+        yield member.name, at, member.size
+        at += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+        archive.seek(at)
+    if not names:
+        raise UnusableArchive("it has no file")

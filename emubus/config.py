@@ -2,7 +2,7 @@
 
 Knows the options (one table: flag, environment variables, default, meaning), their precedence (command line, then
 environment, then default; empty variables count as unset) and the variables of Microsoft's emulator that people
-still pass. The only reader of `os.environ`. Refuses to know what the settings do: it hands over values that have
+still pass. The only reader of `os.environ`. Does not know what the settings do: it hands over values that have
 been checked, and a `ConfigError` with one line of text otherwise.
 """
 
@@ -77,6 +77,8 @@ class Config:
     limits: Limits
     config_file: Path | None = None
     data_dir: Path | None = None
+    fresh: bool = False
+    """Whether the entities and messages in the data folder are deleted first."""
     durability: Durability = Durability.FULL
     host: str = "127.0.0.1"
     amqp_port: int = 5672
@@ -122,6 +124,13 @@ def _non_empty(text: str) -> str:
     return text
 
 
+def _switch(text: str) -> bool:
+    values = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+    if text.lower() not in values:
+        raise ValueError("yes or no")
+    return values[text.lower()]
+
+
 def _partitions(text: str) -> int | None:
     if text == "none":
         return None
@@ -149,7 +158,10 @@ def _one_of(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One setting. `parse` raises ValueError with what is allowed; `variables` in the order of precedence."""
+    """One setting. `parse` raises ValueError with what is allowed; `variables` in the order of precedence.
+
+    A switch has no value on the command line; in the environment it is `yes` or `no`.
+    """
 
     name: str
     parse: Callable[[str], Any]
@@ -157,6 +169,7 @@ class Option:
     help: str
     default: str | None = None
     more_variables: tuple[str, ...] = ()
+    is_switch: bool = False
 
     @property
     def flag(self) -> str:
@@ -178,6 +191,13 @@ OPTIONS: Final = (
         f"default: {MOUNTED_CONFIG_FILE} if there is one, else one queue named queue.1",
     ),
     Option("data", Path, "DIR", "folder that keeps entities and messages", "./emubus-data"),
+    Option(
+        "fresh",
+        _switch,
+        "yes|no",
+        "delete the entities and messages in the data folder first; snapshots and the development CA stay",
+        is_switch=True,
+    ),
     Option("host", _non_empty, "H", "address to listen on; 0.0.0.0 for all", "127.0.0.1"),
     Option("amqp_port", _port, "PORT", "port for AMQP, 0 for a free one", "5672"),
     Option(
@@ -257,6 +277,9 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     data_dir: Path = values["data"]
     if durability is not Durability.NONE and data_dir.exists() and not data_dir.is_dir():
         raise ConfigError(f"the data folder {data_dir} is a file")
+    fresh = bool(values["fresh"])
+    if fresh and durability is Durability.NONE:
+        raise ConfigError("--fresh deletes what is in the data folder, and --durability none has none: leave one out")
     if values["amqp_port"] == values["http_port"] != 0:
         raise ConfigError(f"AMQP and HTTP cannot both listen on port {values['amqp_port']}")
     return Config(
@@ -264,6 +287,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         limits=limits,
         config_file=config_file,
         data_dir=None if durability is Durability.NONE else data_dir,
+        fresh=fresh,
         durability=durability,
         host=values["host"],
         amqp_port=values["amqp_port"],

@@ -1,7 +1,7 @@
 """Config.json: the file of Microsoft's emulator, with what it lacks, read into descriptions.
 
 Knows the file's schema (one table per kind of object), how its values are spelt, and what must hold across entities:
-names are unique, forwarding leads somewhere, quotas hold. Refuses to know where the file lies and what a running
+names are unique, forwarding leads somewhere, quotas hold. Does not know where the file lies and what a running
 namespace looks like. The first thing that is wrong is a `ConfigFileError` with file, line, path, value and what is
 allowed; nothing is repaired or left out in silence.
 

@@ -1,6 +1,6 @@
 """An emubus in a container, for tests that use testcontainers: `pip install "emubus[testcontainers]"`.
 
-Knows the image from outside: its ports, variables, the place of Config.json, and when it is ready. Refuses to know how
+Knows the image from outside: its ports, variables, the place of Config.json, and when it is ready. Does not know how
 containers are started and removed: testcontainers does. The container is its user's, who ends it with `stop()` or
 `with`.
 """

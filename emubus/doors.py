@@ -1,7 +1,7 @@
 """The listening sockets: every port answers AMQP, HTTP, and both of them inside TLS; the first bytes tell which.
 
 Knows how each begins: a TLS hello with the byte 0x16, AMQP with its four letters, HTTP with anything else, and for how
-long a client may take for that. Refuses to know what is said after that: it hands the connection over to a protocol
+long a client may take for that. Does not know what is said after that: it hands the connection over to a protocol
 made by one of the two factories. Owns the sockets, and each connection until its first bytes have come.
 
 TLS is told apart by looking at the first byte in the socket without taking it, because the hello has to be whole for
@@ -30,7 +30,8 @@ TLS_END_WAIT_S: Final = 5.0
 ACCEPT_PAUSE_S: Final = 1.0
 """How long nobody is accepted when there is no room for another connection."""
 BACKLOG: Final = 1024
-ACCEPT_AT_ONCE: Final = 64
+ACCEPT_AT_ONCE: Final = 4
+"""In one turn of the event loop: what each new connection costs, all others wait for."""
 SEGMENT_BYTES_MAX: Final = 32_767
 """The largest TCP segment size that Linux lets a socket ask for. Over the loopback device it would be about 64 KiB, and
 asyncio clients of azure-servicebus before 7.15 fail with TLS when they set on their socket what they have read from it.

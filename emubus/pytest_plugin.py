@@ -1,7 +1,7 @@
 """The pytest plugin: fixtures that give each test an emubus to itself, found by pytest once emubus is installed.
 
 Knows pytest's options and the order of things: one server per test process, started when the first test asks for it,
-and made new before and after each test that uses it. Refuses to know how that is done (`testing.py`, `remote.py`), and
+and made new before and after each test that uses it. Does not know how that is done (`testing.py`, `remote.py`), and
 imports it only then: whoever has emubus installed and no test that needs it shall not notice.
 """
 

@@ -1,7 +1,7 @@
 """A client of an emubus that runs elsewhere, in a container or as a process: the verbs of tests, over HTTP.
 
 Knows the control API below `/emubus/v1`, and Atom XML for entities, which it makes from the server's own tables.
-Refuses to know where the server comes from and when it ends. Keeps nothing between two calls, not even a connection,
+Does not know where the server comes from and when it ends. Keeps nothing between two calls, not even a connection,
 so that it may be used from any thread.
 """
 

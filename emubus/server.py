@@ -18,23 +18,25 @@ from pathlib import Path
 import structlog
 import uvloop
 
+from . import __version__
 from .amqp import AmqpFace
 from .broker.access import Access
 from .broker.broker import Broker
-from .broker.catalog import CATALOG_TABLES, Catalog, CatalogError
+from .broker.catalog import CATALOG_TABLES, Catalog, CatalogError, other_store_count
 from .broker.check import check_data_folder
 from .broker.clock import Clock
+from .broker.data_folder import CATALOG_FOLDER, DataFolder, DataFolderError, FolderView
 from .broker.description import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from .broker.http import HttpFace, Services
+from .broker.limits import Partitioning, limits_over
 from .broker.records import TABLES
-from .broker.sentences import AUTHORITY
-from .broker.upkeep import CATALOG_FOLDER, STORE_FOLDER
+from .broker.sentences import HOST_SUFFIX, jms_not_supported
 from .config import Auth, Config, Tls
 from .doors import Doors
 from .failpoint import failpoint_hook
 from .logging import announce_ready
 from .snapshots import Snapshots, finish_restore
-from .storage import Durability, FolderLock, Store, StoreError, no_failpoint, open_store
+from .storage import Durability, FolderLock, Store, StoreError, no_failpoint, open_store, read_into_memory
 from .tls import FOLDER, TlsError, ca_file, context_from_files, development_context
 
 STOP_TIMEOUT_S = 4.0
@@ -78,6 +80,7 @@ class Server:
         self._broker: Broker | None = None
         self._amqp: AmqpFace | None = None
         self._snapshots: Snapshots | None = None
+        self._folder: DataFolder | None = None
         self._failpoint: Callable[[str], None] = no_failpoint
         self._http: HttpFace | None = None
         self._doors: Doors | None = None
@@ -122,7 +125,7 @@ class Server:
             await self._start()
         except (StoreError, CatalogError, TlsError, OSError) as error:
             await self.stop()
-            bad_config = isinstance(error, CatalogError | TlsError)
+            bad_config = isinstance(error, CatalogError | DataFolderError | TlsError)
             raise StartError(str(error), EXIT_BAD_CONFIG if bad_config else EXIT_FAILED) from error
         except BaseException:
             await self.stop()
@@ -142,17 +145,25 @@ class Server:
         self.http_port = doors.listen(config.host, config.http_port)  # first: /health answers 503 while the rest starts
         self._broker = self._open_broker()
         self._cleanup.callback(self.clock.close)
+        self._cleanup.push_async_callback(self._broker.stop)  # also when it can't start: it closes the stores
         self._broker.start(config.topology, only_if_new=config.config_file is None)
-        self._cleanup.push_async_callback(self._broker.stop)
         access = Access(
             config.keys,
             verify=config.auth is Auth.SAS,
-            authority=AUTHORITY,
+            authority=f"{self._broker.namespace}{HOST_SUFFIX}",
             entity_keys=self._broker.entity_keys,
         )
-        self._amqp = AmqpFace(self._broker, access, self.clock, connections_max=config.limits.connections_max)
+        limits = config.limits
+        partitioned = limits.partitioning is Partitioning.ALWAYS
+        self._amqp = AmqpFace(
+            self._broker,
+            access,
+            self.clock,
+            connections_max=limits.connections_max,
+            jms_refusal=None if limits.jms else jms_not_supported(partitioned=partitioned),
+        )
         ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
-        self._snapshots = snapshots = Snapshots(self._broker, config.data_dir, self._open_stores)
+        self._snapshots = snapshots = Snapshots(self._broker, self._folder, self._open_stores)
         self._cleanup.push_async_callback(snapshots.stop)
         services = Services(
             self._broker,
@@ -183,7 +194,7 @@ class Server:
         return face
 
     def _is_ready(self) -> bool:
-        return self.ready
+        return self.ready and (self._folder is None or self._folder.is_in_place())
 
     def _new_http(self) -> asyncio.Protocol:
         assert self._http is not None
@@ -207,19 +218,26 @@ class Server:
     def _open_broker(self) -> Broker:
         config = self.config
         if config.data_dir is not None:
-            self._cleanup.callback(own_folder(config.data_dir).release)
+            self._folder = folder = own_folder(config.data_dir, fresh=config.fresh, durability=config.durability)
+            self._cleanup.callback(folder.release)
         self._failpoint = failpoint_hook(config.failpoint)
-        return Broker(*self._open_stores(), self.clock, config.limits, self._failpoint)
+        broker = Broker(*self._open_stores(), self.clock, config.limits, self._failpoint)
+        if self._folder is not None:
+            self._folder.warn_of_readers()
+        return broker
 
     def _open_stores(self) -> tuple[Catalog, list[Store]]:
-        """The stores in the data folder."""
-        config = self.config
+        """The stores in the data folder, verified; in memory without one. StoreError, CatalogError."""
+        durability, count = self.config.durability, self.config.limits.partition_count
+        folder = self._folder
+        paths: list[Path | None] = [None] * (1 + count) if folder is None else [*folder.prepare(count)]
+        found = len(paths) - 1
+        if limits_over(self.config.limits, found).partition_count != found:
+            raise other_store_count(found, count)
         opened: list[Store] = []
         try:
-            opened.append(open_store(_under(config.data_dir, CATALOG_FOLDER), CATALOG_TABLES, config.durability))
-            for index in range(config.limits.partition_count):
-                path = _under(config.data_dir, STORE_FOLDER.format(index))
-                opened.append(open_store(path, TABLES, config.durability, self._failpoint))
+            opened.append(open_store(paths[0], CATALOG_TABLES, durability, create=False))
+            opened += (open_store(path, TABLES, durability, self._failpoint, create=False) for path in paths[1:])
             return Catalog(opened[0]), opened[1:]
         except BaseException:
             for store in opened:
@@ -275,50 +293,52 @@ async def _serve(config: Config) -> None:
         log.warning("stopped without waiting for everything", waited_s=STOP_TIMEOUT_S)
 
 
-def own_folder(folder: Path) -> FolderLock:
+def own_folder(folder: Path, *, fresh: bool = False, durability: Durability = Durability.FULL) -> DataFolder:
     """Have a data folder, made if need be, for oneself; what a kill has left of a restore is brought to its end.
 
-    StoreError: another process has it.
+    With `fresh` its entities and messages are deleted. StoreError: another process has it, or it isn't emubus's.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FolderLock(folder)
+    owned = DataFolder(folder, __version__, stores_sync=durability is Durability.FULL)
     try:
-        if finish_restore(folder):
+        if fresh:
+            deleted = owned.empty()
+            log.info("started with --fresh", data=str(folder), deleted=", ".join(deleted) or "nothing: it was empty")
+        elif finish_restore(folder):
             log.info("a restore was finished", data=str(folder))
+    except OSError as error:
+        owned.release()
+        raise DataFolderError(folder, f"can't be changed: {error.strerror}") from error
     except BaseException:
-        lock.release()
+        owned.release()
         raise
-    return lock
+    return owned
 
 
 def check_data(folder: Path) -> int:
-    """Verify the data folder of a stopped emubus and print what it holds; 0 if it is sound, else 1."""
-    lock = own_folder(folder)
-    try:
-        report = check_data_folder(folder)
-    finally:
-        lock.release()
+    """Verify the data folder of a stopped emubus and print what it holds; 0 if it is sound, else 1. Writes nothing."""
+    report = check_data_folder(folder)
     print("\n".join(report.lines()))  # noqa: T201 - this is the command's output
     return EXIT_OK if report.sound else EXIT_FAILED
 
 
 def read_namespace(folder: Path) -> tuple[Topology, int]:
-    """The entities in the data folder of a stopped emubus, and its number of messaging stores.
+    """The entities in the data folder of a stopped emubus, and its number of messaging stores. Writes nothing.
 
-    StoreError if the folder holds none or is in use.
+    StoreError or CatalogError if the folder holds none, is in use or can't be read.
     """
-    path = folder / CATALOG_FOLDER
-    if not path.is_dir():
-        raise StoreError(folder, "not a data folder of emubus: it has no folder 'namespace'")
-    lock = own_folder(folder)
+    view = FolderView(folder)
+    lock = FolderLock(folder, reading=True)
     try:
+        path = view.part_path(CATALOG_FOLDER)
+        if not path.is_dir():
+            raise StoreError(folder, "not a data folder of emubus: it has no folder 'namespace'")
         return _read_catalog(path)
     finally:
         lock.release()
 
 
 def _read_catalog(path: Path) -> tuple[Topology, int]:
-    catalog = Catalog(open_store(path, CATALOG_TABLES, Durability.PROCESS))
+    catalog = Catalog(read_into_memory(path, CATALOG_TABLES))
     try:
         found = [entry.description for entry in catalog.entries()]
         topology = Topology(
@@ -329,7 +349,3 @@ def _read_catalog(path: Path) -> tuple[Topology, int]:
         return topology, catalog.store_count or 1
     finally:
         catalog.close()
-
-
-def _under(folder: Path | None, name: str) -> Path | None:
-    return None if folder is None else folder / name

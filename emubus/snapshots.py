@@ -1,12 +1,13 @@
 """Snapshots of the whole namespace, kept in the data folder: taken, restored under the running broker, carried away.
 
 Knows the files of a snapshot (those of a stopped server's data folder, and `snapshot.json`), and how the stores of a
-data folder are exchanged so that a kill at any moment leaves the old namespace or the new one. Refuses to know what is
+data folder are exchanged so that a kill at any moment leaves the old namespace or the new one. Does not know what is
 in a store. A server that keeps everything in memory has its snapshots in a temporary folder that goes with it.
 
-A restore first makes a whole copy of the snapshot in `.restore`, durably; the file `complete` there is the moment at
-which the namespace is the new one. Then folder after folder takes the place of the old one. `finish_restore` does that,
-also at the next start after a kill.
+A restore first makes a whole copy of the snapshot in `.restore`, durably, as the parts of a new namespace with a
+manifest, and checks it as `emubus check` does: what is not sound is refused, and clients go on. The file `complete`
+there is the moment at which the namespace is the new one. Then folder after folder takes the place of the old one, the
+manifest last. `finish_restore` does that, also at the next start after a kill.
 """
 
 from __future__ import annotations
@@ -25,16 +26,32 @@ import structlog
 from .archive import UnusableArchive, pack, unpack
 from .broker.broker import Broker
 from .broker.catalog import CATALOG_TABLES, Catalog, CatalogError
+from .broker.check import problems_of_parts
+from .broker.data_folder import (
+    CATALOG_FOLDER,
+    COMPLETE_FILE,
+    SNAPSHOT_FOLDER,
+    STAGING_FOLDER,
+    STORE_FOLDER,
+    DataFolder,
+    part_names,
+)
 from .broker.errors import BrokerError, Condition
 from .broker.http.services import Snapshot
 from .broker.records import TABLES
-from .broker.upkeep import CATALOG_FOLDER, STORE_FOLDER
-from .storage import DATA_FILE, Store, StoreError, check_store, copy_files, read_into_memory, sync_file
+from .storage import (
+    DATA_FILE,
+    MANIFEST_FILE,
+    Store,
+    StoreError,
+    copy_files,
+    make_folder,
+    make_private_file,
+    read_into_memory,
+    sync_file,
+)
 
-FOLDER: Final = "snapshots"
 MANIFEST: Final = "snapshot.json"
-STAGING: Final = ".restore"
-COMPLETE: Final = "complete"
 FORMAT: Final = 1
 
 OpenStores = Callable[[], tuple[Catalog, list[Store]]]
@@ -43,9 +60,9 @@ log = structlog.get_logger("emubus")
 
 
 class Snapshots:
-    """The snapshots of a server with `data` as its folder (None: in memory); `open_stores` opens what is in there."""
+    """The snapshots of a server with the folder `data` (None: in memory); `open_stores` opens what is in there."""
 
-    def __init__(self, broker: Broker, data: Path | None, open_stores: OpenStores) -> None:
+    def __init__(self, broker: Broker, data: DataFolder | None, open_stores: OpenStores) -> None:
         self._broker = broker
         self._data = data
         self._open_stores = open_stores
@@ -119,14 +136,15 @@ class Snapshots:
     @property
     def _folder(self) -> Path:
         if self._data is not None:
-            return self._data / FOLDER
+            return self._data.path / SNAPSHOT_FOLDER
         if self._temporary is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="emubus-")
         return Path(self._temporary.name)
 
     async def _take(self, name: str) -> Snapshot:
-        draft = await self._draft(name)
+        draft = self._draft(name)
         try:
+            await asyncio.to_thread(_make_empty, draft)
             copied = await self._broker.upkeep.copy_to(draft)
             snapshot = Snapshot(name, store_count=len(self._broker.workers), size_bytes=_size(draft), **asdict(copied))
             return await asyncio.to_thread(self._publish, draft, snapshot)
@@ -136,8 +154,9 @@ class Snapshots:
             await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
 
     async def _keep(self, name: str, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
-        draft = await self._draft(name)
+        draft = self._draft(name)
         try:
+            await asyncio.to_thread(_make_empty, draft)
             await unpack(archive, draft, bytes_max)
             snapshot = await asyncio.to_thread(_checked, draft, name)
             return await asyncio.to_thread(self._publish, draft, snapshot)
@@ -155,19 +174,17 @@ class Snapshots:
         (self._folder / name).rename(doomed)  # at once, so that no half of it is there after a kill
         await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
 
-    async def _draft(self, name: str) -> Path:
-        """An empty folder beside the snapshots; BrokerError if the name is taken."""
+    def _draft(self, name: str) -> Path:
+        """The folder in which a snapshot is made, beside the others; BrokerError if the name is taken."""
         folder = self._folder
         if (folder / name).exists():
             raise BrokerError(Condition.ENTITY_ALREADY_EXISTS, f"There is a snapshot '{name}' already.")
-        draft = folder / f".new-{name}"
-        await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        return draft
+        return folder / f".new-{name}"
 
     def _publish(self, draft: Path, snapshot: Snapshot) -> Snapshot:
         """Make a whole snapshot durable, then give it its name."""
-        (draft / MANIFEST).write_text(json.dumps({"format": FORMAT, **asdict(snapshot)}))
+        with make_private_file(draft / MANIFEST) as file:
+            file.write(json.dumps({"format": FORMAT, **asdict(snapshot)}).encode())
         for path in (*draft.rglob("*"), draft):
             sync_file(path)
         draft.rename(self._folder / snapshot.name)
@@ -188,6 +205,7 @@ class Snapshots:
         source = self._folder / name
         try:
             if self._data is None:
+                await asyncio.to_thread(_refuse_unsound, source, count)
                 catalog, stores = await asyncio.to_thread(_read_all, source, count)
                 await self._give_up(name)
                 self._broker.go_on_with(catalog, stores)
@@ -195,6 +213,11 @@ class Snapshots:
                 await asyncio.to_thread(_stage, source, self._data, count)
                 await self._give_up(name)
                 await self._exchange(self._data)
+        except UnsoundSnapshot as error:
+            log.error("a snapshot was refused", snapshot=name, cause=str(error))
+            raise BrokerError(
+                Condition.NOT_ALLOWED, f"The snapshot '{name}' is damaged and was not restored: {error}"
+            ) from error
         except (StoreError, CatalogError, OSError, ValueError, KeyError, TypeError) as error:
             log.error("restoring failed", snapshot=name, cause=str(error))
             raise BrokerError(Condition.SERVER_BUSY, f"The snapshot '{name}' was not restored: {error}") from error
@@ -206,12 +229,13 @@ class Snapshots:
         away = BrokerError(Condition.SERVER_BUSY, f"The snapshot '{name}' is being restored; please try again.")
         await self._broker.give_up_stores(detached, away)
 
-    async def _exchange(self, data: Path) -> None:
+    async def _exchange(self, data: DataFolder) -> None:
         """Let the staged stores be those of the data folder and go on with them, or with the old ones if that fails."""
+        data.look_away()
         try:
-            await asyncio.to_thread(_commit, data)
+            await asyncio.to_thread(_commit, data.path)
         except OSError:
-            if (data / STAGING / COMPLETE).exists():
+            if (data.path / STAGING_FOLDER / COMPLETE_FILE).exists():
                 log.critical("the namespace is half exchanged; start the server again to have it whole")
                 raise
             self._broker.go_on_with(*self._open_stores())
@@ -219,55 +243,74 @@ class Snapshots:
         self._broker.go_on_with(*self._open_stores())
 
 
+class UnsoundSnapshot(Exception):  # noqa: N818 - it says what the snapshot is
+    """A snapshot can't be restored; the text says why."""
+
+
 def finish_restore(data: Path) -> bool:
     """End a restore of data folder `data` that a kill has cut short: do the rest of it, or take it back.
 
     Whether the namespace is another one now. The caller has the folder's lock. OSError.
     """
-    staging = data / STAGING
+    staging = data / STAGING_FOLDER
     if not staging.is_dir():
         return False
-    is_complete = (staging / COMPLETE).is_file()
+    is_complete = (staging / COMPLETE_FILE).is_file()
     if is_complete:
         for new in sorted(path for path in staging.iterdir() if path.is_dir()):
             if (data / new.name).exists():
                 shutil.rmtree(data / new.name)
             new.rename(data / new.name)
+        if (staging / MANIFEST_FILE).exists():
+            (staging / MANIFEST_FILE).rename(data / MANIFEST_FILE)
         sync_file(data)
-        (staging / COMPLETE).unlink()
+        (staging / COMPLETE_FILE).unlink()
     shutil.rmtree(staging)
     return is_complete
 
 
 def _commit(data: Path) -> None:
-    staging = data / STAGING
-    (staging / COMPLETE).touch()
+    staging = data / STAGING_FOLDER
+    (staging / COMPLETE_FILE).touch()
     sync_file(staging)
     finish_restore(data)
 
 
-def _stage(source: Path, data: Path, store_count: int) -> None:
-    """Copy a snapshot into the data folder, durably, and make sure that a broker can begin with it."""
-    staging = data / STAGING
+def _stage(source: Path, data: DataFolder, store_count: int) -> None:
+    """Copy a snapshot into the data folder, durably, and make sure that a broker can begin with it.
+
+    UnsoundSnapshot, StoreError: it can't, and nothing of it is left.
+    """
+    staging = data.path / STAGING_FOLDER
     shutil.rmtree(staging, ignore_errors=True)
-    for folder in _folders(store_count):
-        copy_files(source / folder, staging / folder)
-    catalog, stores = _read_all(source, 0)
-    catalog.close()
-    for store in stores:
-        store.close()
-    sync_file(staging)
-    sync_file(data)
+    make_folder(staging)
+    try:
+        _refuse_unsound(source, store_count)
+        for folder in part_names(store_count):
+            copy_files(source / folder, staging / folder)
+        data.mark_copies(staging, store_count)
+        sync_file(staging)
+        sync_file(data.path)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+
+
+def _refuse_unsound(source: Path, store_count: int) -> None:
+    for problem in problems_of_parts(source, store_count):
+        raise UnsoundSnapshot(problem)
+
+
+def _make_empty(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    make_folder(folder.parent)
+    make_folder(folder)
 
 
 def _read_all(source: Path, store_count: int) -> tuple[Catalog, Sequence[Store]]:
     catalog = Catalog(read_into_memory(source / CATALOG_FOLDER, CATALOG_TABLES))
     folders = [source / STORE_FOLDER.format(index) for index in range(store_count)]
     return catalog, [read_into_memory(folder, TABLES) for folder in folders]
-
-
-def _folders(store_count: int) -> list[str]:
-    return [CATALOG_FOLDER, *(STORE_FOLDER.format(index) for index in range(store_count))]
 
 
 def _read(folder: Path) -> Snapshot:
@@ -294,10 +337,8 @@ def _checked(draft: Path, name: str) -> Snapshot:
     snapshot = _snapshot({**asdict(snapshot), "size_bytes": _size(draft)}, name)
     if not 1 <= snapshot.store_count <= 64:
         raise ValueError(f"it has {snapshot.store_count} messaging stores")
-    for folder in _folders(snapshot.store_count):
-        for problem in check_store(draft / folder).problems:
-            raise ValueError(f"{folder}: {problem}")
-    Catalog(read_into_memory(draft / CATALOG_FOLDER, CATALOG_TABLES)).close()
+    for problem in problems_of_parts(draft, snapshot.store_count):
+        raise ValueError(problem)
     return snapshot
 
 

@@ -1,6 +1,6 @@
 """Certificates: those that the user names, or a development CA made once and kept in the data folder.
 
-Knows files, names in certificates and TLS contexts. Refuses to know who listens. The CA is made when it is first needed
+Knows files, names in certificates and TLS contexts. Does not know who listens. The CA is made when it is first needed
 and stays, so that clients have to be told of it once; the server's certificate is made anew at every start, so that it
 always has the names by which the machine is known then.
 """
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 import trustme
+
+from .storage import StoreError, make_folder
 
 CA_FILE: Final = "ca.pem"
 CA_KEY_FILE: Final = "ca-key.pem"
@@ -81,11 +83,12 @@ def _authority(folder: Path) -> trustme.CA:
     try:
         if certificate.is_file() and key.is_file():
             return trustme.CA.from_pem(certificate.read_bytes(), key.read_bytes())
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
+        make_folder(folder)
         authority = trustme.CA(organization_name="emubus", organization_unit_name="development only")
         _write(key, authority.private_key_pem.bytes())
         _write(certificate, authority.cert_pem.bytes(), 0o644)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, StoreError) as error:
         raise TlsError(f"the development CA in {folder} can't be used: {error}") from error
     return authority
 

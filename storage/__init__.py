@@ -24,10 +24,12 @@ Where things are:
 
     contract.py      what every store promises; limits; failpoints; errors
     lmdb_store.py    the durable store. Reading order: begin, finish, _make_room, _open
+    lmdb_reading.py  the same files read only: pages walked, tables walked, marks
     memory_store.py  the store that leaves nothing behind, same contract
     opening.py       which durability is which store
-    folder.py        one process per folder
-    data_file.py     is there room for the file, was its making finished
+    folder.py        one process per folder; who may read what is in it
+    data_file.py     is there room for the file, which state does it hold, is it all there
+    manifest.py      which stores belong together, and what is known of each
     resident.py      how much of the files is in memory; stores give pages back
     check.py         is a folder whole?
     copying.py       what becomes of a copy that `store.copy_to` has made
@@ -52,31 +54,51 @@ from .contract import (
     no_failpoint,
 )
 from .copying import copy_files, read_into_memory, sync_file
-from .folder import FolderLock
-from .lmdb_store import DATA_FILE
+from .data_file import checksum, newest_root
+from .folder import LOCK_FILE, FolderLock, make_folder, make_private_file, open_to_others, reason_of
+from .lmdb_reading import DATA_FILE, StoreReader, check_file, file_problems
+from .manifest import MANIFEST_FILE, NEW_MANIFEST_FILE, FolderState, Manifest, Part, read_manifest, write_manifest
 from .memory_store import MemoryStore
-from .opening import open_store
+from .opening import mark_store, open_store
 
 __all__ = [
     "DATA_FILE",
     "FAILPOINTS",
     "FORMAT_VERSION",
     "KEY_BYTES_MAX",
+    "LOCK_FILE",
+    "MANIFEST_FILE",
+    "NEW_MANIFEST_FILE",
     "Batch",
     "Durability",
     "FolderLock",
+    "FolderState",
+    "Manifest",
     "MemoryStore",
+    "Part",
     "Store",
     "StoreError",
     "StoreFailed",
     "StoreFull",
+    "StoreReader",
     "StoreReport",
     "TableReport",
     "View",
+    "check_file",
     "check_store",
+    "checksum",
     "copy_files",
+    "file_problems",
+    "make_folder",
+    "make_private_file",
+    "mark_store",
+    "newest_root",
     "no_failpoint",
     "open_store",
+    "open_to_others",
     "read_into_memory",
+    "read_manifest",
+    "reason_of",
     "sync_file",
+    "write_manifest",
 ]

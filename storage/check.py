@@ -1,8 +1,8 @@
 """Is a store folder whole? What `emubus check` reports: rows and bytes per table, and what is wrong.
 
 Knows the order of doubt: first the pages, walked without trusting any of them; only a sound file is opened, and then
-every row of every table is read. Refuses to repair, and to look into a row (rows carry no checksums). Holds the
-folder's lock while it looks, so a store that is in use is refused, not disturbed; changes nothing in the file.
+every row of every table is read. Repairs nothing, and does not look into a row (rows carry no checksums). A store that
+is in use is refused, not disturbed; nothing is written, in the file or beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .contract import KEY_BYTES_MAX, StoreError
 from .folder import FolderLock
-from .lmdb_store import DATA_FILE, file_problems, walk_tables
+from .lmdb_reading import DATA_FILE, file_problems, walk_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,22 @@ def check_store(path: Path) -> StoreReport:
     data_file = path / DATA_FILE
     if not data_file.is_file():
         raise StoreError(path, f"there is no store here: no file {DATA_FILE}")
-    lock = FolderLock(path)
+    lock = FolderLock(path, reading=True)
     try:
         report = StoreReport(path, data_file.stat().st_size)
-        report.problems.extend(file_problems(path))
+        report.problems.extend(_page_problems(path))
         if report.is_whole:  # LMDB trusts what it reads: a broken page could end this process
             _read_tables(report)
         return report
     finally:
         lock.release()
+
+
+def _page_problems(path: Path) -> list[str]:
+    try:
+        return file_problems(path)
+    except OSError as error:
+        return [f"can't read {DATA_FILE}: {error.strerror}"]
 
 
 def _read_tables(report: StoreReport) -> None:

@@ -13,11 +13,17 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Protocol, Self
 
-FORMAT_VERSION = 1
-"""Version of what is kept in a store folder. It changes when an older emubus would misread a newer folder."""
+FORMAT_VERSION = 2
+"""Version of what is kept in a data folder and its stores. It changes when an older release would misread it.
+
+1: no manifest, no mark in the stores (release 0.1.0). 2: with both.
+"""
+
+FORMAT_VERSION_OLDEST = 1
+"""The oldest version that this emubus reads."""
 
 META_TABLE = "meta"
-"""Reserved table: the format version and the list of tables. No caller's table has this name."""
+"""Reserved table: the format version, the list of tables and the mark. No caller's table has this name."""
 
 # --- Limits (each named once, here) -------------------------------------------------------------------------
 
@@ -34,7 +40,7 @@ MAP_SLACK_BYTES = 16 * 1024 * 1024
 """Room on top of twice what a batch expects: 4096 pages, as a write first copies the pages on its path."""
 
 BATCH_BYTES_KEPT_MAX = 2 * 1024 * 1024
-"""After a batch that expected more, a store is opened anew: LMDB would keep the memory of its largest batch, twice
+"""After a batch that wrote more, a store is opened anew: LMDB would keep the memory of its largest batch, twice
 these bytes, in every store for ever."""
 
 PAGES_KEPT_BYTES_MAX = 4 * 1024 * 1024
@@ -92,7 +98,14 @@ class StoreError(Exception):
 
 
 class StoreFull(StoreError):  # noqa: N818 - the interface's name; it says what is, not what went wrong
-    """No room: disk, quota, file size limit or the store's map limit. Nothing of the batch is stored."""
+    """No room: disk, quota, file size limit or the store's map limit. Nothing of the batch is stored.
+
+    `grows` when the map was too small for the batch and may be larger: the next `begin()` enlarges it.
+    """
+
+    def __init__(self, store: Path | None, reason: str, *, grows: bool = False) -> None:
+        super().__init__(store, reason)
+        self.grows = grows
 
 
 class StoreFailed(StoreError):  # noqa: N818
@@ -165,9 +178,10 @@ class Store(Protocol):
     """True: commit() waits for a disk, call it off the event loop. False: call it in place."""
 
     def begin(self, expected_bytes: int) -> Batch:
-        """Begin the one batch; ends every view. `expected_bytes`: sum of keys and values about to be put.
+        """Begin the one batch; ends every view. `expected_bytes`: sum of keys and values to be put at most.
 
-        Makes room first, growing the map if need be. StoreError if a batch is open or the store closed.
+        Makes room first, growing the map if need be: that is address space, so a high estimate costs nothing.
+        StoreError if a batch is open or the store closed.
         """
         ...
 

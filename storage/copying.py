@@ -1,6 +1,6 @@
 """Copies of stores brought to where they are used: a store's file into another folder, or its rows into memory.
 
-Knows that a copy is one file in the form of the durable store, whatever store it was made of. Refuses to know what is
+Knows that a copy is one file in the form of the durable store, whatever store it was made of. Does not know what is
 in it, and when no store has it open: the caller holds both folders. Owns nothing.
 """
 
@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 
 from .contract import META_TABLE, StoreFailed, no_failpoint
-from .folder import FolderLock
-from .lmdb_store import DATA_FILE, walk_tables
+from .folder import FolderLock, keep_private, make_folder
+from .lmdb_reading import DATA_FILE, walk_tables
 from .memory_store import MemoryStore
 
 _ROWS_AT_ONCE = 10_000
@@ -23,8 +23,9 @@ _ROWS_AT_ONCE = 10_000
 def copy_files(source: Path, target: Path) -> None:
     """Copy the store that lies closed in folder `source` into the new folder `target`, durably. StoreFailed."""
     try:
-        target.mkdir(parents=True)
+        make_folder(target)
         shutil.copyfile(source / DATA_FILE, target / DATA_FILE)
+        keep_private(target / DATA_FILE)
         sync_file(target / DATA_FILE)
         sync_file(target)
     except OSError as error:
@@ -36,7 +37,7 @@ def read_into_memory(
 ) -> MemoryStore:
     """A store in memory with the rows of the store that lies closed in folder `source`. StoreError."""
     store = MemoryStore(tables, failpoint)
-    lock = FolderLock(source)
+    lock = FolderLock(source, reading=True)
     try:
         for table, rows in walk_tables(source):
             if table == META_TABLE:

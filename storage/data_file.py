@@ -1,20 +1,77 @@
-"""LMDB's data file seen from outside, as a file: is there room for it, and was its making ever finished?
+"""LMDB's data file seen from outside, as a file: is there room for it, which state does it hold, is it all there?
 
-Knows sizes, limits of the disk and the first bytes of an LMDB file. Refuses to know pages. Owns nothing.
+Knows sizes, limits of the disk and the two root pages. Leaves the other pages to `lmdb_reading.py`. Owns nothing.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import struct
 import sys
+import zlib
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 # A disk with less room than this counts as full when a write fails without saying why.
 _NEARLY_FULL_BYTES = 1024 * 1024
 
-# Where and how an LMDB file says that it is one: behind the header of its first page, in this machine's byte order.
-_MAGIC_AT, _MAGIC = 16, (0xBEEFC0DE).to_bytes(4, sys.byteorder)
+# The two root pages of an LMDB 0.9 file (MDB_meta in its mdb.c), in this machine's byte order. Behind a page header of
+# 16 bytes: magic, version; at 24 of that the page size; at 120 the last page and the transaction that wrote the root.
+_BYTE_ORDER: Final = "<" if sys.byteorder == "little" else ">"
+_HEAD: Final = struct.Struct(f"{_BYTE_ORDER}16xII16xI")
+_STATE: Final = struct.Struct(f"{_BYTE_ORDER}QQ")
+_STATE_AT: Final = 136
+_ROOT_BYTES: Final = _STATE_AT + _STATE.size
+_MAGIC: Final = 0xBEEFC0DE
+_VERSION: Final = 1
+_PAGE_BYTES: Final = frozenset(1 << power for power in range(9, 16))
+_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What the newer root page says: the transaction that wrote it, and how many pages the file may have."""
+
+    transaction: int
+    page_bytes: int
+    page_count: int
+
+
+def newest_root(data_file: Path) -> Root:
+    """Return the state that LMDB would open. ValueError: the file is cut short, or not LMDB's. OSError."""
+    with data_file.open("rb") as file:
+        first = _root(file.read(_ROOT_BYTES), 0)
+        file.seek(first.page_bytes)
+        second = _root(file.read(_ROOT_BYTES), 1)
+    if first.page_bytes != second.page_bytes:
+        raise ValueError("its two root pages disagree about the page size")
+    return max(first, second, key=lambda each: each.transaction)
+
+
+def _root(content: bytes, number: int) -> Root:
+    if len(content) < _ROOT_BYTES:
+        raise ValueError(f"it is cut short: root page {number} is missing")
+    magic, version, page_bytes = _HEAD.unpack_from(content)
+    if magic != _MAGIC or version != _VERSION or page_bytes not in _PAGE_BYTES:
+        raise ValueError(f"root page {number} is damaged, or the file isn't LMDB's")
+    last_page, transaction = _STATE.unpack_from(content, _STATE_AT)
+    return Root(transaction, page_bytes, last_page + 1)
+
+
+def is_complete(data_file: Path, root: Root) -> bool:
+    """Whether the file has every page that its root counts. (A sound file may lack free pages at its end.)"""
+    return data_file.stat().st_size >= root.page_count * root.page_bytes
+
+
+def checksum(data_file: Path) -> int:
+    """Return the CRC-32 of the whole file; about a second per GB. OSError."""
+    value = 0
+    with data_file.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            value = zlib.crc32(chunk, value)
+    return value
 
 
 def is_full(data_file: Path) -> bool:
@@ -31,17 +88,3 @@ def is_full(data_file: Path) -> bool:
     if longest_bytes != resource.RLIM_INFINITY and file_bytes + os.sysconf("SC_PAGE_SIZE") > longest_bytes:
         return True
     return disk.f_bavail * disk.f_frsize < _NEARLY_FULL_BYTES
-
-
-def drop_unborn(data_file: Path) -> None:
-    """Remove a file whose making was cut short (full disk, power): no longer than two roots, it holds no commit.
-
-    LMDB would refuse it for ever. A file that isn't LMDB's is left for it to refuse.
-    """
-    try:
-        if data_file.stat().st_size <= 2 * os.sysconf("SC_PAGE_SIZE"):
-            head = data_file.read_bytes()
-            if not any(head) or head[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] == _MAGIC:
-                data_file.unlink()
-    except FileNotFoundError:
-        pass

@@ -1,44 +1,67 @@
-"""A store's folder: made, locked for this process alone, and its entries made durable.
+"""A store's folder: made for its owner alone, locked for this process alone, and its entries made durable.
 
-Knows flock and fsync of folders. Refuses to know what lies inside. The store that opened a folder owns its
+Knows modes, flock and fsync of folders. Knows nothing of what lies inside. The store that opened a folder owns its
 `FolderLock` and releases it last. The lock is the kernel's: it goes with the process, however that ends.
+
+What is kept holds messages and keys in clear: only the owner may read it. Only in a folder that its group may write,
+as a container's volume for any user of one group, what is made follows that folder's group rights.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO, Final
 
 from .contract import StoreError, StoreFailed
 
 LOCK_FILE = "emubus.lock"
 
+OWNER_FOLDER_MODE: Final = 0o700
+OWNER_FILE_MODE: Final = 0o600
+_OTHERS_MODE: Final = 0o077
+_HOLDER_BYTES: Final = 32  # what a lock file has: the number of the process that took it last
+
 
 class FolderLock:
-    """Exclusive use of one store folder, held until `release()` or the end of the process."""
+    """The use of one folder, held until `release()` or the end of the process.
 
-    def __init__(self, folder: Path) -> None:
+    A writer has it alone. A reader shares it with readers, makes no lock file, and so writes nothing.
+    """
+
+    def __init__(self, folder: Path, *, reading: bool = False) -> None:
         """Take the lock; StoreError names the folder, and the holder if known, when another has it."""
+        self._fd = -1
+        flags = os.O_RDONLY if reading else os.O_RDWR | os.O_CREAT
         try:
-            self._fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(folder / LOCK_FILE, flags | os.O_CLOEXEC, file_mode(folder))
+        except FileNotFoundError:
+            if reading:
+                return  # nobody has ever opened it for writing
+            raise StoreFailed(folder, "the folder doesn't exist") from None
         except OSError as error:
-            raise StoreFailed(folder, f"can't open {LOCK_FILE}: {error.strerror}") from error
+            raise StoreFailed(folder, f"can't open {LOCK_FILE}: {reason_of(error, folder)}") from error
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._fd, (fcntl.LOCK_SH if reading else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
-            os.close(self._fd)
+            holder = os.pread(self._fd, _HOLDER_BYTES, 0).decode("ascii", "replace").strip()
+            self.release()
             who = f"another emubus (process {holder})" if holder else "another emubus"
             raise StoreError(folder, f"is in use by {who}; two can't share one data folder") from None
         except OSError as error:
-            os.close(self._fd)
+            self.release()
             raise StoreFailed(folder, f"can't lock {LOCK_FILE}: {error.strerror}") from error
-        try:  # the number only makes the other side's error clearer: a full disk must not keep a store closed
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, str(os.getpid()).encode("ascii"), 0)
-        except OSError:
-            pass
+        if not reading:
+            self._note_holder(folder)
+
+    def _note_holder(self, folder: Path) -> None:
+        with contextlib.suppress(OSError):  # another user's file: who may lock it is that user's choice
+            os.fchmod(self._fd, file_mode(folder))
+        with contextlib.suppress(OSError):  # it only makes the other side's error clearer: a full disk is no reason
+            os.pwrite(self._fd, f"{os.getpid():<{_HOLDER_BYTES}}".encode("ascii"), 0)  # no truncation: it costs a sync
 
     def release(self) -> None:
         """Let others in; twice is fine."""
@@ -48,13 +71,67 @@ class FolderLock:
 
 
 def make_folder(folder: Path) -> list[Path]:
-    """Make the folder and its parents; return the folders that got a new entry. Raises StoreFailed."""
+    """Make the folder, for its owner alone, and its parents; return the folders that got a new entry. StoreFailed."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=OWNER_FOLDER_MODE)
+            kept = folder.stat().st_mode & stat.S_ISGID  # what is made in it shall have its group
+            folder.chmod(OWNER_FOLDER_MODE | _group_mode(folder.parent, 0o070) | kept)
     except OSError as error:
-        raise StoreFailed(folder, f"can't make the folder: {error.strerror}") from error
+        raise StoreFailed(folder, f"can't make the folder: {reason_of(error, folder)}") from error
+    if not folder.is_dir():
+        raise StoreFailed(folder, "can't make the folder: a file has its name")
     return [each.parent for each in missing]
+
+
+def file_mode(folder: Path) -> int:
+    """Return the mode of a new file in this folder."""
+    return OWNER_FILE_MODE | _group_mode(folder, 0o060)
+
+
+def keep_private(file: Path) -> None:
+    """Give a file that was just made the mode that `file_mode` says, whatever made it. OSError."""
+    file.chmod(file_mode(file.parent))
+
+
+def make_private_file(file: Path) -> BinaryIO:
+    """Open a new or emptied file for writing, with the mode that `file_mode` says. OSError."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, file_mode(file.parent))
+    return os.fdopen(descriptor, "wb")
+
+
+def open_to_others(path: Path) -> bool:
+    """Whether others than its owner, or a group that may write it too, may read or enter this folder or file."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return bool(mode & _OTHERS_MODE and not (mode & stat.S_IWGRP and not mode & stat.S_IRWXO))
+
+
+def _group_mode(folder: Path, mask: int) -> int:
+    """Return the group's rights in what is made in this folder: those of the folder if its group may write there."""
+    try:
+        mode = folder.stat().st_mode
+    except OSError:
+        return 0
+    shared = mode & stat.S_IWGRP and not mode & stat.S_IWOTH
+    return mode & mask if shared else 0
+
+
+def reason_of(error: OSError, folder: Path) -> str:
+    """Why the folder can't be used; for a lack of rights also who asked and who owns it."""
+    if not isinstance(error, PermissionError):
+        return error.strerror or str(error)
+    found = next(each for each in (folder, *folder.parents) if each.exists())
+    status = found.stat()
+    return (
+        f"{error.strerror}: {found} belongs to user {status.st_uid} and group {status.st_gid} with mode "
+        f"{stat.S_IMODE(status.st_mode):04o}, and emubus runs as user {os.geteuid()} of group {os.getegid()}; "
+        "run it as that user, give the folder to this one, or name another folder with --data"
+    )
 
 
 def sync_folders(store: Path, parents: list[Path]) -> None:

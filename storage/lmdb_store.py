@@ -1,6 +1,6 @@
 """A store in one LMDB environment, with its own folder: the durable one, and the only file that imports lmdb.
 
-Knows transactions, pages and the map. Refuses to know what rows mean. Two threads at most touch a store:
+Knows transactions, pages and the map. Does not know what rows mean. Two threads at most touch a store:
 its owner (the event loop) begins, fills and reads; one other thread may run `commit()`, which is where the
 disk is waited for. LMDB runs without its lock file, so what keeps readers and the writer apart is here, and
 argued in docs/decisions/0001:
@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +35,6 @@ from .contract import (
     MAP_BYTES_MAX,
     MAP_BYTES_START,
     MAP_SLACK_BYTES,
-    META_TABLE,
     PAGES_KEPT_BYTES_MAX,
     Durability,
     StoreError,
@@ -45,14 +43,23 @@ from .contract import (
     checked_names,
     no_failpoint,
 )
-from .data_file import drop_unborn, is_full
-from .folder import FolderLock, make_folder, sync_folders
+from .data_file import is_full
+from .folder import FolderLock, file_mode, keep_private, make_folder, sync_folders
+from .lmdb_reading import (
+    DATA_FILE,
+    FORMAT_KEY,
+    MARK_KEY,
+    META,
+    TABLES_KEY,
+    check_file,
+    check_format,
+    check_ours,
+    table_names,
+)
 from .resident import ResidentGauge
 
 if TYPE_CHECKING:
     _Transaction = lmdb.Transaction[bytes]
-
-DATA_FILE = "data.mdb"
 
 _OPEN, _COMMITTING, _OVER = "open", "being committed", "over"
 
@@ -65,11 +72,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # A value up to this size lies in its leaf, whatever the page size and its key (half a page of 4096 bytes holds both).
 _SMALL_BYTES = 1500
 
-# Names looked at in the main database: ours are fewer, and somebody else's may be millions.
-_NAMES_READ_MAX = 64
-
-_META = META_TABLE.encode()
-_FORMAT_KEY, _TABLES_KEY, _TURN_KEY = b"format", b"tables", b"turn"
+_TURN_KEY = b"turn"
 
 
 class _Reader:
@@ -94,12 +97,16 @@ class LmdbStore:
         failpoint: Callable[[str], None] = no_failpoint,
         *,
         map_bytes_max: int = MAP_BYTES_MAX,
+        create: bool = True,
     ) -> None:
-        """Open or make the store in folder `path`. StoreError: in use, unknown format, no room, not readable.
+        """Open the store in folder `path`; with `create` it is made if it has no file yet.
 
-        Reads the meta table and the roots of the others, whatever the backlog.
+        StoreError: in use, unknown format, no room, not readable. Reads the meta table and the roots of the others,
+        whatever the backlog.
         """
         self.path = path
+        self._create = create  # until the file is there: a file that is lost later is not made again
+        self._file: tuple[int, int] | None = None  # device and inode of the file, once it was opened
         # Without fsync a commit is a copy into the page cache: cheaper than the way to another thread and back.
         self.blocking = durability is Durability.FULL
         self._tables = checked_names(tables)
@@ -113,13 +120,12 @@ class LmdbStore:
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._commit_count = 0  # written by the committing thread; a reader has that of its state
         self._broken = False  # a commit failed: the environment is opened anew before its next use
-        self._grow = False  # a batch didn't fit the map: double at the next begin()
+        self._map_bytes_wanted = 0  # a batch didn't fit the map: the size from the next begin() on
         self._cramped = False  # a batch found no room, in the map or on the disk
-        self._large_batch = False  # the last batch was: LMDB keeps the memory that it took
         self._copying = False  # a copy is being made: no batch, and the map stays where it is
         self._closed = False
         self._touched_bytes = 0  # upper bound of what this store touched of its map since it was last mapped
-        self._unsynced = make_folder(path)
+        self._unsynced = make_folder(path) if create else []
         self._lock = FolderLock(path)
         self._gauge = ResidentGauge()
         try:
@@ -139,8 +145,8 @@ class LmdbStore:
         if self._copying:
             raise StoreError(self.path, "is being copied")
         self._end_readers()
-        env = self._usable(self._large_batch)
-        self._large_batch = expected_bytes > BATCH_BYTES_KEPT_MAX
+        # LMDB keeps the memory that a large batch took until its environment is closed.
+        env = self._usable(self._batch is not None and self._batch.written_bytes > BATCH_BYTES_KEPT_MAX)
         if self._cramped:
             env = self._turn_pages(env)
         self._make_room(env, expected_bytes)
@@ -178,14 +184,27 @@ class LmdbStore:
 
         def copy() -> None:
             try:
-                path.mkdir(parents=True)
+                make_folder(path)
                 env.copy(str(path))
+                keep_private(path / DATA_FILE)
             except (lmdb.Error, OSError) as error:
                 raise StoreFailed(path, f"can't copy a store to here: {error}") from error
             finally:
                 self._copying = False
 
         return copy
+
+    def write_mark(self, mark: bytes) -> None:
+        """Store the file's mark, and that it is of this release's format. StoreError."""
+        env = self._usable()
+        try:
+            with env.begin(write=True) as txn:
+                meta = env.open_db(META, txn)
+                txn.put(FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
+                txn.put(MARK_KEY, mark, db=meta)
+            env.sync(True)
+        except lmdb.Error as error:
+            raise self.refusal("can't mark it", error) from error
 
     def close(self) -> None:
         """Close the store; see `contract.Store.close`."""
@@ -255,6 +274,7 @@ class LmdbStore:
         try:
             self._failpoint("batch-applied")
             self._failpoint("commit-started")
+            self._check_place()
             txn.commit()
         except BaseException as error:
             with contextlib.suppress(lmdb.Error):
@@ -270,9 +290,11 @@ class LmdbStore:
         if isinstance(error, StoreError):
             return error
         if isinstance(error, lmdb.MapFullError):
-            self._grow = self._cramped = True
+            self._cramped = True
+            self._map_bytes_wanted = min(2 * self._map_bytes(), self._map_bytes_max)
             reason = f"{doing}: the store is full, its map has {self._map_bytes()} bytes"
-            return StoreFull(self.path, f"{reason} (at most {self._map_bytes_max})")
+            grows = self._map_bytes() < self._map_bytes_wanted
+            return StoreFull(self.path, f"{reason} (at most {self._map_bytes_max})", grows=grows)
         if isinstance(error, lmdb.TxnFullError):
             return StoreFull(self.path, f"{doing}: the batch is too large for one transaction")
         code = error.code if isinstance(error, lmdb.Error) else getattr(error, "errno", None)
@@ -298,28 +320,50 @@ class LmdbStore:
 
     def _open(self) -> None:
         full = self._durability is Durability.FULL
+        data_file = self.path / DATA_FILE
+        is_new = self._create and not data_file.exists()
+        if not is_new:
+            self._check_place()
+            check_file(self.path)
         try:
-            drop_unborn(self.path / DATA_FILE)
-            is_new = not (self.path / DATA_FILE).exists()
             self._env = lmdb.open(
                 str(self.path),
                 map_size=min(MAP_BYTES_START, self._map_bytes_max),  # LMDB maps a larger file whole
                 max_dbs=len(self._tables) + 1,
                 max_spare_txns=1,
-                mode=0o644,
+                mode=file_mode(self.path),
+                create=is_new,
                 lock=False,
                 sync=full,
                 metasync=full,
             )
             self._page_bytes = self._env.stat()["psize"]
-            self._dbs = _open_tables(self._env, self.path, self._tables)
+            self._dbs = _open_tables(self._env, self.path, self._tables, is_new)
             if full:
                 self._env.sync(True)  # what an earlier run with `process` may have left to the kernel
+            if is_new:
+                keep_private(data_file)
+            self._create, self._file = False, _place(data_file)
         except (lmdb.Error, OSError) as error:
+            if is_new:  # half a file would be refused for ever
+                data_file.unlink(missing_ok=True)
             raise self.refusal("can't open it", error) from error
         if full and is_new:
             sync_folders(self.path, self._unsynced)
         self._touched_bytes = 0
+
+    def _check_place(self) -> None:
+        """StoreFailed if the store's file was deleted or exchanged since it was opened: LMDB would write on unseen."""
+        if self._file is not None:
+            try:
+                found = _place(self.path / DATA_FILE)
+            except OSError:
+                found = None
+            if found != self._file:
+                what = "deleted" if found is None else "exchanged"
+                raise StoreFailed(
+                    self.path, f"{DATA_FILE} was {what} while the store was open; bring it back or restart"
+                )
 
     def _make_room(self, env: lmdb.Environment, expected_bytes: int) -> None:
         """Grow the map if the batch might not fit, or map it anew when too much of it is resident.
@@ -329,15 +373,13 @@ class LmdbStore:
         info = env.info()
         size = old_size = info["map_size"]
         used_bytes = (info["last_pgno"] + 1) * self._page_bytes
-        needed = used_bytes + 2 * expected_bytes + MAP_SLACK_BYTES
-        if self._grow:
-            needed = max(needed, old_size + 1)
+        needed = max(used_bytes + 2 * expected_bytes + MAP_SLACK_BYTES, self._map_bytes_wanted)
         while size < needed and size < self._map_bytes_max:
             size = min(size * 2, self._map_bytes_max)
         if size != old_size or (self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._too_resident()):
             self._map_anew(env, size)
-        if size > old_size:
-            self._grow = False
+        if size >= self._map_bytes_wanted:
+            self._map_bytes_wanted = 0
 
     def _turn_pages(self, env: lmdb.Environment) -> lmdb.Environment:
         """Commit next to nothing, for the pages that the last commit has freed; return the environment to go on with.
@@ -348,7 +390,7 @@ class LmdbStore:
         self._cramped = False
         try:
             with env.begin(write=True) as txn:
-                txn.put(_TURN_KEY, b"", db=env.open_db(_META, txn))
+                txn.put(_TURN_KEY, b"", db=env.open_db(META, txn))
         except lmdb.Error:
             self._broken = True
         return self._usable()
@@ -434,13 +476,14 @@ class LmdbView:
 class LmdbBatch:
     """The one writer; see `contract.Batch`."""
 
-    __slots__ = ("_large", "_store", "_txn", "state")
+    __slots__ = ("_large", "_store", "_txn", "state", "written_bytes")
 
     def __init__(self, store: LmdbStore, txn: _Transaction) -> None:
         self._store = store
         self._large: set[tuple[str, bytes]] = set()  # rows with large values that this batch has put
         self._txn: _Transaction | None = txn
         self.state = _OPEN
+        self.written_bytes = 0
 
     def get(self, table: str, key: bytes) -> bytes | None:
         """Return the value at `key`, own writes included."""
@@ -453,6 +496,7 @@ class LmdbBatch:
     def put(self, table: str, key: bytes, value: bytes) -> None:
         """Write or overwrite; see `contract.Batch.put`."""
         txn = self._txn or self._refuse()
+        self.written_bytes += len(value)
         try:
             if (table, key) in self._large:
                 # LMDB would write a smaller value over it and keep its pages, more than the value has need of.
@@ -510,83 +554,26 @@ class LmdbBatch:
         raise StoreError(self._store.path, f"this batch is {self.state}")
 
 
-def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str]) -> dict[str, Any]:
+def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str], is_new: bool) -> dict[str, Any]:
     """Return a handle for each table, made if new. StoreError: not our file, or not our format."""
-    names = _table_names(env)
-    if names:
-        _check_ours(path, names)
+    if not is_new:
+        check_ours(path, table_names(env))
     with env.begin(write=True) as txn:  # without a write in it, its commit does nothing
-        meta = env.open_db(_META, txn, create=not names)
-        if names:
-            _check_format(path, txn.get(_FORMAT_KEY, None, meta))
+        meta = env.open_db(META, txn, create=is_new)
+        if not is_new:
+            check_format(path, txn.get(FORMAT_KEY, None, meta))
         else:
-            txn.put(_FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
-        known = (txn.get(_TABLES_KEY, b"", meta) or b"").decode().split()
+            txn.put(FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
+        known = (txn.get(TABLES_KEY, b"", meta) or b"").decode().split()
         strange = sorted(set(known) - set(tables))
         if strange:
             raise StoreError(path, f"has tables this emubus doesn't know: {', '.join(strange)}")
         added = [table for table in tables if table not in known]
         if added:
-            txn.put(_TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
+            txn.put(TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
         return {table: env.open_db(table.encode(), txn) for table in tables}
 
 
-def _table_names(env: lmdb.Environment) -> set[bytes]:
-    """Return the names in the main database: none in a new file; a few of them if it is somebody else's."""
-    with env.begin() as txn, txn.cursor() as cursor:
-        return set(islice(cursor.iternext(values=False), _NAMES_READ_MAX))
-
-
-def _check_ours(path: Path, names: set[bytes]) -> None:
-    if _META not in names:
-        raise StoreError(path, f"{DATA_FILE} isn't an emubus store: it has no table {META_TABLE!r}")
-
-
-def _check_format(path: Path, found: bytes | None) -> None:
-    expected = str(FORMAT_VERSION).encode()
-    if found != expected:
-        version = "none" if found is None else found.decode("ascii", "backslashreplace")
-        raise StoreError(path, f"has format version {version}; this emubus reads version {FORMAT_VERSION}")
-
-
-def file_problems(path: Path) -> list[str]:
-    """Walk every page of the file in folder `path` without LMDB; return what is wrong as sentences.
-
-    For a file that may be damaged: LMDB trusts its pages, and a bad one can end the process. The walk is
-    py-lmdb's (3.0 and later; without it the list is empty). The folder must be locked by the caller.
-    """
-    try:
-        verifier = importlib.import_module("lmdb.verify")
-    except ImportError:
-        return []
-    try:
-        return list(verifier.verify(str(path), subdir=True))
-    except (verifier.VerifyError, OSError) as error:
-        return [f"{DATA_FILE}: {error}"]
-
-
-def walk_tables(path: Path) -> Iterator[tuple[str, Iterator[tuple[bytes, bytes]]]]:
-    """Yield each table of the store in folder `path`, with its rows to be read before the next table.
-
-    Read-only; the caller holds the folder's lock. StoreError: not our file, not our format, unreadable.
-    """
-    try:
-        with (
-            lmdb.open(str(path), readonly=True, create=False, max_dbs=_NAMES_READ_MAX, lock=False) as env,
-            env.begin() as txn,
-        ):
-            names = _table_names(env)
-            _check_ours(path, names)
-            _check_format(path, txn.get(_FORMAT_KEY, None, env.open_db(_META, txn, create=False)))
-            for name in sorted(names):
-                with txn.cursor(env.open_db(name, txn, create=False)) as cursor:
-                    yield name.decode(), _rows(path, cursor)
-    except lmdb.Error as error:
-        raise StoreFailed(path, f"can't read it: {error}") from error
-
-
-def _rows(path: Path, cursor: lmdb.Cursor[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    try:
-        yield from cursor
-    except lmdb.Error as error:
-        raise StoreFailed(path, f"can't read it: {error}") from error
+def _place(data_file: Path) -> tuple[int, int]:
+    status = os.stat(data_file)  # noqa: PTH116 - once per commit: half the cost of Path.stat
+    return status.st_dev, status.st_ino

@@ -1,6 +1,6 @@
 """A store in memory: for `Durability.NONE`, where nothing may be left behind, and for tests.
 
-Knows the same contract as the LMDB store, down to when a view ends. Refuses to know files. How it keeps a
+Knows the same contract as the LMDB store, down to when a view ends. Does not know files. How it keeps a
 batch apart from the committed state: rows are in `_base`; a batch writes into its own layer (key -> value,
 or None for "deleted") and reads through it. Commit keeps the layer as the newest committed one; the next
 begin() folds it into the base. So commit costs nothing, abort forgets the layer, and a view that was taken

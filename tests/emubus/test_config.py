@@ -56,6 +56,7 @@ def test_without_any_setting_there_is_one_queue_and_a_folder_that_keeps_it() -> 
 
 SETTINGS = {
     "data": "/d",
+    "fresh": "yes",
     "host": "::1",
     "amqp_port": "0",
     "http_port": "8080",
@@ -85,6 +86,7 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         limits=limits_for(Profile.PREMIUM, 4),
         config_file=tmp_path / "c.json",
         data_dir=Path("/d"),
+        fresh=True,
         durability=Durability.PROCESS,
         host="::1",
         amqp_port=0,
@@ -214,3 +216,19 @@ def test_the_root_key_is_that_of_the_setting_else_of_the_file_else_microsofts(tm
 def test_settings_of_tls_that_contradict_each_other_are_refused(settings: dict[str, str | None], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         load_config(settings, {})
+
+
+@pytest.mark.parametrize(("text", "meant"), [("yes", True), ("TRUE", True), ("1", True), ("no", False), ("0", False)])
+def test_a_switch_is_yes_or_no_in_the_environment(text: str, meant: bool) -> None:
+    assert load_config({}, {"EMUBUS_FRESH": text}).fresh is meant
+    assert load_config({}, {}).fresh is False
+
+
+def test_a_switch_that_is_neither_is_refused() -> None:
+    with pytest.raises(ConfigError, match="EMUBUS_FRESH is 'perhaps'; allowed is yes or no"):
+        load_config({}, {"EMUBUS_FRESH": "perhaps"})
+
+
+def test_there_is_nothing_to_delete_for_a_server_in_memory() -> None:
+    with pytest.raises(ConfigError, match="--fresh deletes what is in the data folder, and --durability none has none"):
+        load_config({"fresh": "yes", "durability": "none"}, {})

@@ -13,9 +13,10 @@ import pytest
 
 from emubus import snapshots
 from emubus.broker.check import check_data_folder
+from emubus.broker.data_folder import COMPLETE_FILE, SNAPSHOT_FOLDER, STAGING_FOLDER, DataFolder
 from emubus.broker.description import QueueDescription
 from emubus.server import check_data, own_folder
-from emubus.snapshots import COMPLETE, FOLDER, STAGING, _commit, _stage, finish_restore
+from emubus.snapshots import _commit, _stage, finish_restore
 from emubus.storage import FolderLock, StoreError, copy_files, sync_file
 from emubus.testing import EmubusServer
 
@@ -63,8 +64,16 @@ def messages(data: Path) -> dict[str, int]:
     return {name: sum(totals.messages) for name, totals in report.queues.items()}
 
 
+def stage(data: Path) -> None:
+    folder = DataFolder(data, "test")
+    try:
+        _stage(data / SNAPSHOT_FOLDER / "s", folder, STORES)
+    finally:
+        folder.release()
+
+
 def restore(data: Path) -> None:
-    _stage(data / FOLDER / "s", data, STORES)
+    stage(data)
     _commit(data)
 
 
@@ -129,7 +138,7 @@ def test_a_restore_that_is_cut_short_at_any_step_leaves_one_namespace_or_the_oth
                 finish_restore(work)
         kill_at(STEPS_MAX)
         finish_restore(work)
-        assert not (work / STAGING).exists()
+        assert not (work / STAGING_FOLDER).exists()
         outcomes.append(messages(work))
         kill_at(STEPS_MAX)
         shutil.rmtree(work)
@@ -143,45 +152,57 @@ def test_a_restore_that_is_cut_short_at_any_step_leaves_one_namespace_or_the_oth
 
 
 def test_a_server_that_starts_brings_a_restore_to_its_end(data: Path) -> None:
-    _stage(data / FOLDER / "s", data, STORES)
-    (data / STAGING / COMPLETE).touch()
+    stage(data)
+    (data / STAGING_FOLDER / COMPLETE_FILE).touch()
     with EmubusServer(data_dir=data) as server:
         assert server.call(lambda: sorted(entity.path for entity in server.server.broker.entities())) == ["later", "q"]
         assert [each.name for each in server.call(server.server.snapshots.list)] == ["s"]
     assert messages(data) == NEW
 
 
-def test_a_check_brings_a_restore_to_its_end_first(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _stage(data / FOLDER / "s", data, STORES)
+def test_a_check_shows_what_a_restore_that_was_cut_short_will_be_and_changes_nothing(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage(data)
     assert check_data(data) == 0
     assert "3 active" in capsys.readouterr().out
-    _stage(data / FOLDER / "s", data, STORES)
-    (data / STAGING / COMPLETE).touch()
+    stage(data)
+    (data / STAGING_FOLDER / COMPLETE_FILE).touch()
+    shutil.rmtree(data / "namespace")
+    (data / STAGING_FOLDER / "namespace").rename(data / "namespace")
+    shutil.rmtree(data / "store-00")  # one part has taken its place, the place of the next is empty
+    before = contents(data)
     assert check_data(data) == 0
     assert "1 active" in capsys.readouterr().out
+    assert contents(data) == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_folder_that_another_process_has_is_left_alone(data: Path) -> None:
-    _stage(data / FOLDER / "s", data, STORES)
-    (data / STAGING / COMPLETE).touch()
+    stage(data)
+    (data / STAGING_FOLDER / COMPLETE_FILE).touch()
     lock = FolderLock(data)
     with pytest.raises(StoreError, match="in use"):
         own_folder(data)
-    assert (data / STAGING / COMPLETE).exists()
+    assert (data / STAGING_FOLDER / COMPLETE_FILE).exists()
     lock.release()
     own_folder(data).release()
     assert messages(data) == NEW
 
 
 def test_drafts_of_snapshots_that_were_cut_short_are_no_snapshots(data: Path) -> None:
-    shutil.copytree(data / FOLDER / "s", data / FOLDER / ".new-t")
-    (data / FOLDER / "u").mkdir()
-    (data / FOLDER / "v").mkdir()
-    (data / FOLDER / "v" / "snapshot.json").write_text("{}")
+    shutil.copytree(data / SNAPSHOT_FOLDER / "s", data / SNAPSHOT_FOLDER / ".new-t")
+    (data / SNAPSHOT_FOLDER / "u").mkdir()
+    (data / SNAPSHOT_FOLDER / "v").mkdir()
+    (data / SNAPSHOT_FOLDER / "v" / "snapshot.json").write_text("{}")
     with EmubusServer(data_dir=data) as server:
         assert [each.name for each in server.call(server.server.snapshots.list)] == ["s"]
         assert server.snapshot("t").message_count == 3
-        assert sorted(path.name for path in (data / FOLDER).iterdir()) == ["s", "t", "u", "v"]
+        assert sorted(path.name for path in (data / SNAPSHOT_FOLDER).iterdir()) == ["s", "t", "u", "v"]
 
 
 def test_snapshots_of_a_server_in_memory_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

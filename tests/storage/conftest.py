@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from emubus.storage import Durability, Store, no_failpoint, open_store
+from emubus.storage.contract import MAP_BYTES_MAX
 
 TABLES = ("rows", "index")
 
@@ -22,9 +23,9 @@ def open_lmdb(tmp_path: Path) -> Iterator[OpenStore]:
     def opener(
         durability: Durability = Durability.PROCESS,
         failpoint: Callable[[str], None] = no_failpoint,
-        **more: int,
+        map_bytes_max: int = MAP_BYTES_MAX,
     ) -> Store:
-        opened.append(open_store(tmp_path / "store", TABLES, durability, failpoint, **more))
+        opened.append(open_store(tmp_path / "store", TABLES, durability, failpoint, map_bytes_max=map_bytes_max))
         return opened[-1]
 
     yield opener

@@ -89,7 +89,9 @@ def test_a_file_that_is_no_database_is_found(folder: Path, content: bytes) -> No
 def test_another_format_version_is_found(folder: Path) -> None:
     with lmdb.open(str(folder), max_dbs=4, lock=False) as env, env.begin(write=True) as txn:
         txn.put(b"format", b"7", db=env.open_db(b"meta", txn))
-    assert check_store(folder).problems == ["has format version 7; this emubus reads version 1"]
+    assert check_store(folder).problems == [
+        "has format version 7; this emubus reads versions 1 to 2: use the release that wrote it, or a newer one"
+    ]
 
 
 def test_the_lmdb_file_of_somebody_else_is_found(tmp_path: Path) -> None:

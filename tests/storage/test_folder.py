@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from emubus.storage import Durability, Store, StoreError, StoreFailed, check_store, open_store
+from emubus.storage import Durability, FolderLock, Store, StoreError, StoreFailed, copy_files, open_store
 
 OpenStore = Callable[..., Store]
 
@@ -59,20 +60,123 @@ def test_a_folder_in_use_by_another_process_is_refused_until_that_ends(tmp_path:
 def test_a_store_that_could_not_be_opened_leaves_its_folder_unlocked(tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_bytes(b"no database " * 1000)
     for _ in range(2):
-        with pytest.raises(StoreFailed, match=r"can't open it: .* not an LMDB file"):
+        with pytest.raises(StoreFailed, match=r"data\.mdb can't be opened: root page 0 is damaged, or .* isn't LMDB's"):
             open_store(tmp_path, ["rows"], PROCESS)
 
 
-@pytest.mark.parametrize("left", [b"", bytes(3000), bytes(8192), "half"], ids=["empty", "part", "zeros", "half"])
-def test_a_file_whose_making_was_cut_short_is_made_again(tmp_path: Path, left: bytes | str) -> None:
-    """Before the first commit there is nothing to lose, and nothing that LMDB could open either."""
-    if left == "half":
-        lmdb.open(str(tmp_path), lock=False).close()
-        left = (tmp_path / "data.mdb").read_bytes()[:4096]
-    assert isinstance(left, bytes)
+@pytest.mark.parametrize("length", [0, 1, 4095, 4096, 8191, 8192, 12_288])
+@pytest.mark.parametrize("create", [True, False])
+def test_a_file_that_was_cut_short_is_refused_and_left_as_it_is(tmp_path: Path, length: int, create: bool) -> None:
+    store = open_store(tmp_path, ["rows"], Durability.FULL)
+    with store.begin(100_000) as batch:
+        for number in range(100):
+            batch.put("rows", b"%d" % number, b"v" * 1000)
+        batch.commit()
+    store.close()
+    left = (tmp_path / "data.mdb").read_bytes()[:length]
     (tmp_path / "data.mdb").write_bytes(left)
-    open_store(tmp_path, ["rows"], Durability.FULL).close()
-    assert check_store(tmp_path).problems == []
+    with pytest.raises(StoreFailed, match=r"data\.mdb (can't be opened: it is|is) cut short"):
+        open_store(tmp_path, ["rows"], Durability.FULL, create=create)
+    assert (tmp_path / "data.mdb").read_bytes() == left
+
+
+def test_a_file_without_any_row_is_not_taken_for_new(tmp_path: Path) -> None:
+    lmdb.open(str(tmp_path), lock=False).close()
+    with pytest.raises(StoreError, match="isn't an emubus store"):
+        open_store(tmp_path, ["rows"], Durability.FULL)
+
+
+def test_a_missing_file_is_made_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="the folder doesn't exist"):
+        open_store(tmp_path / "store", ["rows"], PROCESS, create=False)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "store").mkdir()
+    with pytest.raises(StoreFailed, match=r"data\.mdb is missing"):
+        open_store(tmp_path / "store", ["rows"], PROCESS, create=False)
+
+
+@pytest.mark.parametrize("durability", [Durability.FULL, PROCESS])
+def test_a_store_whose_file_is_deleted_or_exchanged_takes_no_batch_until_the_file_is_back(
+    tmp_path: Path, durability: Durability
+) -> None:
+    for name in ("other", "store"):
+        store = open_store(tmp_path / name, ["rows"], durability)
+        with store.begin(1) as batch:
+            batch.put("rows", b"name", name.encode())
+            batch.commit()
+        if name == "other":
+            store.close()
+    with store.begin(1) as batch:
+        batch.put("rows", b"lost", b"1")
+        (tmp_path / "store").rename(tmp_path / "away")
+        with pytest.raises(
+            StoreFailed, match=r"data\.mdb was deleted while the store was open; bring it back or restart"
+        ):
+            batch.commit()
+    with pytest.raises(StoreFailed, match="was deleted while the store was open"):
+        store.begin(1)
+    (tmp_path / "other").rename(tmp_path / "store")
+    with pytest.raises(StoreFailed, match="was exchanged while the store was open"):
+        store.begin(1)
+    (tmp_path / "store").rename(tmp_path / "other")
+    (tmp_path / "away").rename(tmp_path / "store")
+    with store.begin(1) as batch:
+        batch.put("rows", b"kept", b"1")
+        batch.commit()
+    with store.view() as view:
+        assert [view.get("rows", key) for key in (b"name", b"lost", b"kept")] == [b"store", None, b"1"]
+    store.close()
+
+
+def mode(path: Path) -> str:
+    return f"{stat.S_IMODE(path.stat().st_mode):04o}"
+
+
+def test_only_the_owner_may_read_a_store_its_lock_and_its_copies(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    store = open_store(tmp_path / "store", ["rows"], Durability.FULL)
+    store.copy_to(tmp_path / "copy")()
+    store.close()
+    copy_files(tmp_path / "store", tmp_path / "second")
+    modes = {str(path.relative_to(tmp_path)): mode(path) for path in tmp_path.rglob("*")}
+    assert modes == {
+        "store": "0700",
+        "store/data.mdb": "0600",
+        "store/emubus.lock": "0600",
+        "copy": "0700",
+        "copy/data.mdb": "0600",
+        "second": "0700",
+        "second/data.mdb": "0600",
+    }
+
+
+def test_in_a_folder_that_its_group_shares_the_group_may_use_a_store(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2770)
+    open_store(tmp_path / "store", ["rows"], Durability.FULL).close()
+    modes = {str(path.relative_to(tmp_path)): mode(path) for path in tmp_path.rglob("*")}
+    assert modes == {"store": "2770", "store/data.mdb": "0660", "store/emubus.lock": "0660"}
+
+
+def test_a_lock_that_anybody_could_take_is_closed_to_others_when_it_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "emubus.lock").touch()
+    (tmp_path / "emubus.lock").chmod(0o644)
+    FolderLock(tmp_path).release()
+    assert mode(tmp_path / "emubus.lock") == "0600"
+
+
+def test_a_reader_makes_no_lock_and_excludes_no_reader_but_a_writer(tmp_path: Path) -> None:
+    FolderLock(tmp_path, reading=True).release()
+    assert list(tmp_path.iterdir()) == []
+    FolderLock(tmp_path).release()
+    readers = [FolderLock(tmp_path, reading=True) for _ in range(2)]
+    with pytest.raises(StoreError, match="is in use"):
+        FolderLock(tmp_path)
+    for each in readers:
+        each.release()
+    writer = FolderLock(tmp_path)
+    with pytest.raises(StoreError, match="is in use"):
+        FolderLock(tmp_path, reading=True)
+    writer.release()
 
 
 def test_missing_folders_are_made(tmp_path: Path) -> None:
@@ -88,11 +192,11 @@ def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None
         open_store(tmp_path / "file" / "store", ["rows"], PROCESS)
 
 
-@pytest.mark.parametrize(("found", "shown"), [(b"2", "2"), (b"x\xff", r"x\\xff"), (None, "none")])
+@pytest.mark.parametrize(("found", "shown"), [(b"3", "3"), (b"x\xff", r"x\\xff"), (None, "none")])
 def test_another_format_version_is_refused_with_both_versions(tmp_path: Path, found: bytes | None, shown: str) -> None:
     open_store(tmp_path, ["rows"], PROCESS).close()
     rewrite_meta(tmp_path, b"format", found)
-    with pytest.raises(StoreError, match=rf"store {tmp_path}: has format version {shown}; .* reads version 1"):
+    with pytest.raises(StoreError, match=rf"store {tmp_path}: has format version {shown}; .* reads versions 1 to 2"):
         open_store(tmp_path, ["rows"], PROCESS)
 
 

@@ -1,0 +1,139 @@
+"""`emubus.json`: what a data folder consists of, so that a missing, foreign or older part is noticed.
+
+Knows the file: the format version, the release that wrote it last, the namespace's id, and per store (a part) its id
+and its last known transaction. A part has its id inside, too, as its mark. After a clean stop the file also says of
+each part how long it is and, unless that is too much to read, its checksum. Knows nothing of what is in a part.
+
+The file is replaced whole: written beside, synced, renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from .contract import FORMAT_VERSION, FORMAT_VERSION_OLDEST
+from .copying import sync_file
+from .folder import make_private_file
+
+MANIFEST_FILE: Final = "emubus.json"
+NEW_MANIFEST_FILE: Final = "emubus.json.new"
+_BYTES_MAX: Final = 1 << 20
+
+
+class FolderState(StrEnum):
+    """What was being done with the folder when its manifest was written."""
+
+    MAKING = "making"
+    """Its parts are being made: nothing was ever stored."""
+    EMPTYING = "emptying"
+    """Its parts are being deleted, to be made anew: the user has asked for it."""
+    UPGRADING = "upgrading"
+    """Its parts, of an older format, are being marked."""
+    OPEN = "open"
+    """A server works with it, or was killed."""
+    CLOSED = "closed"
+    """A server has stopped: the parts are exactly as the manifest says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One store. `size_bytes` and `crc32` are known after a clean stop; `crc32` not of large folders."""
+
+    id: str
+    transaction: int = 0
+    size_bytes: int | None = None
+    crc32: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The whole file; `parts` by the names of their folders, `release` is the version of emubus that wrote it."""
+
+    namespace_id: str
+    state: FolderState
+    parts: Mapping[str, Part]
+    release: str
+
+    def mark(self, name: str, *, whole: bool) -> bytes:
+        """Return the mark of a part; with `whole` it names all parts, for the one part that lists the others."""
+        mark: dict[str, Any] = {"namespace_id": self.namespace_id, "part": name, "id": self.parts[name].id}
+        if whole:
+            mark["parts"] = {each: part.id for each, part in self.parts.items()}
+        return json.dumps(mark, sort_keys=True).encode()
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """Return the manifest of a data folder, None if it has no such file. ValueError: what is wrong with it. OSError."""
+    try:
+        with (folder / MANIFEST_FILE).open("rb") as file:
+            content = file.read(_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return None
+    try:
+        values = json.loads(content)
+        version = values["format"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError("it is damaged: it holds no JSON object with a format version") from None
+    if type(version) is not int or not FORMAT_VERSION_OLDEST <= version <= FORMAT_VERSION:
+        raise ValueError(
+            f"the folder has format version {version!r} and this emubus reads versions up to {FORMAT_VERSION}: "
+            f"use the release that wrote it ({values.get('release')!r})"
+        )
+    try:
+        return _manifest(values)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"it is damaged: {type(error).__name__} {error}") from None
+
+
+def _manifest(values: Mapping[str, Any]) -> Manifest:
+    parts = {
+        str(name): Part(
+            _text(part["id"]), _number(part["transaction"]), _maybe(part["size_bytes"]), _maybe(part["crc32"])
+        )
+        for name, part in values["parts"].items()
+    }
+    return Manifest(_text(values["namespace_id"]), FolderState(values["state"]), parts, _text(values["release"]))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r} is not a number")
+    return value
+
+
+def _maybe(value: object) -> int | None:
+    return None if value is None else _number(value)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest, durably, or leave the old one. OSError."""
+    parts = {
+        name: {"id": part.id, "transaction": part.transaction, "size_bytes": part.size_bytes, "crc32": part.crc32}
+        for name, part in manifest.parts.items()
+    }
+    values = {
+        "format": FORMAT_VERSION,
+        "release": manifest.release,
+        "namespace_id": manifest.namespace_id,
+        "state": manifest.state.value,
+        "parts": parts,
+    }
+    new = folder / NEW_MANIFEST_FILE
+    with make_private_file(new) as file:
+        file.write(json.dumps(values, indent=1).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(folder / MANIFEST_FILE)
+    sync_file(folder)
