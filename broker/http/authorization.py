@@ -10,6 +10,7 @@ from aiohttp import hdrs, web
 
 from ..access import Claim, Right
 from ..errors import BrokerError, Condition
+from .connection import HttpConnection
 from .services import Services
 
 
@@ -33,8 +34,31 @@ def require(request: web.Request, services: Services, address: str, right: Right
         access.require([_claim(request, services, address, now)], address, right, now)
 
 
+def may_forward(request: web.Request, services: Services, address: str, header: str) -> bool:
+    """Whether the request may have messages forwarded to `address`, which takes Send there.
+
+    Clients send a token for the target in a `header` of its own; that of the request will do if it covers the target.
+    """
+    access = services.access
+    if not access.verify:
+        return True
+    now = services.clock.now_ms()
+    for token in (request.headers.get(header), request.headers.get(hdrs.AUTHORIZATION)):
+        if token is not None:
+            try:
+                claim = access.put_token(token, address, now)
+            except BrokerError:
+                continue
+            if access.claims_allow([claim], address, Right.SEND, now):
+                return True
+    return False
+
+
 def _claim(request: web.Request, services: Services, address: str, now: int) -> Claim:
     token = request.headers.get(hdrs.AUTHORIZATION)
     if token is None:
         raise BrokerError(Condition.UNAUTHORIZED_ACCESS, "MissingToken: The authorization header was not found.")
-    return services.access.put_token(token, address, now, asked=request.rel_url.raw_path)
+    claim = services.access.put_token(token, address, now, asked=request.rel_url.raw_path)
+    if isinstance(request.protocol, HttpConnection):
+        request.protocol.known_by(lambda: False)
+    return claim

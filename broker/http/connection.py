@@ -1,7 +1,7 @@
 """One HTTP connection: aiohttp's, with ends to everything that could last for ever, and refusals in our own form.
 
 Knows for how long a client may be silent, send nothing of a body that it has begun, or not read its answer; and how a
-connection is ended when its client does not take part in that. Refuses to know what is asked: `watch` is told of each
+connection is ended when its client does not take part in that. Does not know what is asked: `watch` hears of each
 request, and `Refuse` makes the answers to bytes that are no request. The face owns the connections, in `open_ones`.
 """
 
@@ -13,16 +13,30 @@ from typing import Any, Final, cast
 
 import structlog
 from aiohttp import hdrs, web
+from aiohttp.http_websocket import WebSocketReader
 from aiohttp.typedefs import Handler
 
-from .limits import HEADER_BYTES_MAX
+from ..turns import Turns
+from .limits import (
+    HEAD_BYTES_MAX,
+    HEADER_BYTES_MAX,
+    KNOWN_CHUNK_BYTES,
+    STRANGER_CHUNK_BYTES,
+    UNHANDLED_BYTES_MAX,
+)
+from .masking import MaskGuard
 
 IDLE_S: Final = 120.0
 """How long a connection may be without a request, or with a part of one: longer than clients keep idle connections
 (.NET 60 s, Go 90 s), so that it is not just then that they use it again."""
 STALL_S: Final = 60.0
 """How long nothing may come of a body, or nothing be taken of an answer, while the other side waits for it."""
+REFUSED_S: Final = 1.0
+"""How long a WebSocket client has to read why its connection is closed."""
+LINGER_S: Final = 2.0
+"""How long the rest of a body is read whose request has been answered."""
 HEAD_BYTES: Final = 256
+TOO_LONG: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 Refuse = Callable[[str, int, str], web.Response]
 """The answer, for a path, with a status and a sentence."""
@@ -35,26 +49,42 @@ class HttpConnection(web.RequestHandler):
 
     __slots__ = (
         "_front",
+        "_head_bytes",
         "_heard",
+        "_is_held",
         "_is_new",
+        "_is_stranger",
         "_limits",
         "_lost",
         "_open_ones",
         "_refuse",
+        "_requests_before",
         "_socket",
         "_stalled",
+        "_stopwatch_us",
+        "_turns",
+        "_unhandled",
         "_unread",
         "watchers",
     )
 
     def __init__(
-        self, server: web.Server, open_ones: set[HttpConnection], refuse: Refuse, *, line_bytes_max: int
+        self,
+        server: web.Server,
+        open_ones: set[HttpConnection],
+        refuse: Refuse,
+        *,
+        turns: Turns,
+        stopwatch_us: Callable[[], int],
+        is_stranger: Callable[[], bool],
+        line_bytes_max: int,
     ) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             access_log=cast("Any", None),  # `request_log` writes the lines; aiohttp takes None and does not say so
             keepalive_timeout=IDLE_S,
+            lingering_time=LINGER_S,
             max_line_size=line_bytes_max,
             max_field_size=HEADER_BYTES_MAX,
         )
@@ -63,6 +93,13 @@ class HttpConnection(web.RequestHandler):
         self._socket: asyncio.Transport | None = None
         self._front = b""  # what the request under way begins with
         self._is_new = True
+        self._head_bytes = 0  # of a request whose head has not come as a whole
+        self._requests_before = 0
+        self._turns = turns
+        self._stopwatch_us = stopwatch_us
+        self._is_stranger = is_stranger
+        self._unhandled = b""
+        self._is_held = False  # the socket is not read because of what is unhandled
         self._heard = False
         self._limits = True
         self._stalled: asyncio.TimerHandle | None = None
@@ -116,11 +153,60 @@ class HttpConnection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request, or of what comes after an upgrade."""
+        """Bytes of a request, or of what comes after an upgrade: they are handled in this connection's turns."""
         self._heard = True
-        if self._is_new and data:
+        if not self._unhandled and data:
+            self._unhandled = data
+            self._turns.take(self)
+        elif data:
+            self._unhandled += data
+        else:
+            super().data_received(data)  # aiohttp has something left
+        if len(self._unhandled) > UNHANDLED_BYTES_MAX and self._socket is not None:
+            self._is_held = True
+            self._socket.pause_reading()
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client must show a token and has not yet shown one."""
+        return self._is_stranger()
+
+    def known_by(self, is_stranger: Callable[[], bool]) -> None:
+        """From now on, `is_stranger` says whether the client has shown a token."""
+        self._is_stranger = is_stranger
+
+    def work_off(self, until_us: int) -> bool:
+        """Handle input until that instant of the stopwatch, at least one chunk; whether there is more."""
+        data, at = self._unhandled, 0
+        while at < len(data) and self._socket is not None and not self._socket.is_closing():
+            size = STRANGER_CHUNK_BYTES if self.is_stranger else KNOWN_CHUNK_BYTES
+            chunk = data[at : at + size] if at or len(data) > size else data
+            at += len(chunk)
+            self._handle(chunk)
+            if self._stopwatch_us() >= until_us:
+                break
+        if self._socket is None or self._socket.is_closing():
+            self._unhandled = b""
+            return False
+        self._unhandled = data[at:]
+        if self._is_held and not self._unhandled:
+            self._is_held = False
+            if not (self._reading_paused or self._buffer_paused):
+                self._socket.resume_reading()
+        return bool(self._unhandled)
+
+    def _handle(self, data: bytes) -> None:
+        if self._is_new:
             self._is_new = False
             self._front = data[:HEAD_BYTES]
+            self._head_bytes, self._requests_before = 0, self._request_count
+        if self._request_count == self._requests_before:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES_MAX and self._socket is not None:
+                log.info("a request is refused: its headers are too long", path=self._path(), bytes_max=HEAD_BYTES_MAX)
+                self._socket.write(TOO_LONG)
+                self._socket.close()
+                return
         super().data_received(data)
 
     def pause_writing(self) -> None:
@@ -138,6 +224,15 @@ class HttpConnection(web.RequestHandler):
 
     # ---- what aiohttp asks
 
+    def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
+        """The connection becomes a WebSocket."""
+        guard = MaskGuard(parser, self._end_soon)
+        super().set_parser(cast("WebSocketReader", guard), data_received_cb)
+
+    def _end_soon(self) -> None:
+        """The client gets a reason, and little time to read it."""
+        self._unread = asyncio.get_running_loop().call_later(REFUSED_S, self.abort)
+
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
@@ -147,7 +242,7 @@ class HttpConnection(web.RequestHandler):
         elif isinstance(resp, web.HTTPNotFound):  # CONNECT, or OPTIONS with an asterisk
             resp = self._refuse(request.path, resp.status, f"There is nothing for {request.method} here.")
         done = await super().finish_response(request, resp, start_time)
-        self._is_new = True
+        self._is_new = request.content.is_eof()  # else the rest of its body comes
         return done
 
     def handle_error(

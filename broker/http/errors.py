@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..errors import BrokerError, Condition
-from ..ids import new_tracking_id
-from ..sentences import with_tracking
+from ..errors import BrokerError, Condition, KeysDifferError
+from ..sentences import RESOURCES
+from ..tracking import http_tail
 from .atom.markup import escaped
 
 
@@ -37,6 +37,8 @@ ANSWERS: Final[Mapping[Condition, Answer]] = {
     Condition.DETACH_FORCED: _BUSY,
     Condition.ENTITY_ALREADY_EXISTS: Answer(409, 40900, 409),
     Condition.ENTITY_DISABLED: Answer(403, 40301, 403),
+    Condition.HANDLE_IN_USE: _BAD,
+    Condition.ILLEGAL_STATE: _BAD,
     Condition.INTERNAL_ERROR: _FAILED,
     Condition.INVALID_FIELD: _BAD,
     Condition.MESSAGE_LOCK_LOST: _LOST,
@@ -50,10 +52,12 @@ ANSWERS: Final[Mapping[Condition, Answer]] = {
     Condition.SESSION_CANNOT_BE_LOCKED: Answer(409, 40900, 409),
     Condition.SESSION_LOCK_LOST: _LOST,
     Condition.SESSION_NOT_FOUND: _LOST,
+    Condition.STOLEN: _BAD,
     Condition.TIMEOUT: _BUSY,
     Condition.TRANSACTION_ROLLBACK: _FAILED,
     Condition.TRANSACTION_TIMEOUT: _BUSY,
     Condition.TRANSACTION_UNKNOWN_ID: _BAD,
+    Condition.UNATTACHED_HANDLE: _BAD,
     Condition.UNAUTHORIZED_ACCESS: Answer(401, 40100, 401),
 }
 
@@ -66,6 +70,13 @@ TITLES: Final[Mapping[int, str]] = {
 }
 
 
+EXISTS: Final = (
+    "SubCode=40900. Conflict. You're requesting an operation that isn't allowed in the resource's current state. "
+    f"{RESOURCES}"
+)
+"""What the service answers to the creation of a queue or topic that is there."""
+
+
 class HttpRefusal(Exception):  # noqa: N818 - the answer to a request; not every one is an error of the broker
     """A request that is answered with an error body before the broker is asked, or in words of the service's own."""
 
@@ -75,9 +86,17 @@ class HttpRefusal(Exception):  # noqa: N818 - the answer to a request; not every
         self.detail = detail
 
 
+def rest_refusal_of(error: BrokerError) -> HttpRefusal:
+    """How REST messaging answers a broker error."""
+    status = 400 if isinstance(error, KeysDifferError) else ANSWERS[error.condition].rest_status
+    return HttpRefusal(status, error.description)
+
+
 def refusal_of(error: BrokerError) -> HttpRefusal:
     """How management answers a broker error."""
     answer = ANSWERS[error.condition]
+    if error.condition is Condition.ENTITY_ALREADY_EXISTS:
+        return HttpRefusal(answer.status, EXISTS)
     if answer.status == 401:
         return HttpRefusal(401, error.description)  # SDKs look for no sub-code here
     return HttpRefusal(
@@ -87,5 +106,13 @@ def refusal_of(error: BrokerError) -> HttpRefusal:
 
 def error_body(refusal: HttpRefusal, system: str, now_ms: int) -> str:
     """The XML of an error: no namespace, and the tracking part that support tools parse."""
-    detail = with_tracking(refusal.detail, new_tracking_id(), system, now_ms)
-    return f"<Error><Code>{refusal.status}</Code><Detail>{escaped(detail)}</Detail></Error>"
+    return _body(refusal.status, f"{refusal.detail} {http_tail(system, now_ms)}")
+
+
+def management_error_body(refusal: HttpRefusal, system: str, now_ms: int) -> str:
+    """As `error_body`, in the form of management: a full stop ends the text, also behind one that has a blank."""
+    return _body(refusal.status, f"{refusal.detail.removesuffix('.')}. {http_tail(system, now_ms)}")
+
+
+def _body(status: int, detail: str) -> str:
+    return f"<Error><Code>{status}</Code><Detail>{escaped(detail)}</Detail></Error>"

@@ -1,6 +1,6 @@
 """The bounds of the HTTP face in one place: bodies, headers, pages and waiting.
 
-Knows numbers, with their reasons. Refuses to know the limits of entities and messages (`broker/limits.py`).
+Knows numbers, with their reasons. Does not know the limits of entities and messages (`broker/limits.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,24 @@ ARCHIVE_BYTES_MAX: Final = 64 << 30
 
 REQUEST_LINE_BYTES_MAX: Final = 32 << 10
 """A path and a query: some names of hundreds of characters, each up to twelve bytes when it is percent-encoded."""
+
+HEAD_BYTES_MAX: Final = 256 << 10
+"""All headers of a request with its first line."""
+
+SLICE_US: Final = 5_000
+"""How long a connection handles input before the others get their turn."""
+
+STRANGERS_TURN_US: Final = 2_000
+"""How long all connections whose client must show a token and has not, handle input in one turn of the event loop."""
+
+KNOWN_CHUNK_BYTES: Final = 64 << 10
+"""Input that is handled in one go."""
+
+STRANGER_CHUNK_BYTES: Final = 4 << 10
+"""As above, of a client that must show a token and has not."""
+
+UNHANDLED_BYTES_MAX: Final = 128 << 10
+"""Input that waits for its turn; with more the socket is not read."""
 
 HEADER_BYTES_MAX: Final = 64 << 10
 """One header: BrokerProperties and custom properties of a message are headers, and may have 64 KiB in all."""

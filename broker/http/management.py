@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import structlog
 from aiohttp import hdrs, web
 
 from ..access import Right
-from ..catalog import Description, Entry
+from ..catalog import Description, Entry, path_of
 from ..clock import Clock
 from ..description import (
     CorrelationFilter,
@@ -27,7 +27,8 @@ from ..description import (
 )
 from ..entity import Entity
 from ..errors import BrokerError, Condition
-from ..limits import Profile
+from ..limits import Partitioning, Profile
+from ..sentences import HOST_SUFFIX
 from .atom.descriptions import Reading, subscription_in, top_level_in
 from .atom.feeds import (
     ENTRY_TYPE,
@@ -41,16 +42,21 @@ from .atom.fields import Shown, description_markup
 from .atom.markup import CONNECT, INSTANCE, element, instant, ticks
 from .atom.parsing import bad, description_in, local_name, shown
 from .atom.rules import KIND, rule_in, rule_markup
-from .authorization import may
-from .errors import HttpRefusal, error_body, refusal_of
+from .authorization import may, may_forward
+from .errors import HttpRefusal, management_error_body, refusal_of
 from .limits import PAGE_ENTITIES, PAGE_ENTITIES_MAX, XML_BYTES_MAX
 from .services import Services
 from .targets import Kind, Target, target_of
 
 ERROR_TYPE: Final = "application/xml; charset=utf-8"
+FORWARDING: Final[Mapping[str, str]] = {
+    "forward_to": "ServiceBusSupplementaryAuthorization",
+    "forward_dead_letters_to": "ServiceBusDlqSupplementaryAuthorization",
+}
+"""Where messages are forwarded to, by the header with the token for that entity [http 2]."""
 NEWEST: Final = "9999-99"  # what a request means that names no api-version
-NO_SERVICE: Final = "No service is hosted at the specified address."
-NO_OPERATION: Final = "SubCode=40400. Not Found. The Operation doesn't exist."
+NO_SERVICE: Final = "No service is hosted at the specified address"
+NO_OPERATION: Final = "SubCode=40400. Not Found. The Operation doesn't exist"
 
 log = structlog.get_logger(__name__)
 
@@ -88,8 +94,10 @@ class Management:
         except Exception:
             log.exception("request failed", method=request.method, path=request.path)
             refusal = HttpRefusal(500, "SubCode=50000. The broker failed; see its log.")
-        system = f"{self._broker.namespace}:{target.path}"
-        body = error_body(refusal, system, self._clock.now_ms())
+        system = f"{self._broker.namespace}{HOST_SUFFIX}:{target.path}"
+        if target.kind in BELOW_TOPICS:
+            system = f"{self._broker.namespace}:Topic:{target.entity}"
+        body = management_error_body(refusal, system, self._clock.now_ms())
         return web.Response(status=refusal.status, body=body.encode(), headers={hdrs.CONTENT_TYPE: ERROR_TYPE})
 
     async def _answer(self, request: web.Request, target: Target) -> web.Response:
@@ -101,7 +109,8 @@ class Management:
             raise HttpRefusal(405, f"The method '{shown(request.method)}' is not known here; {', '.join(verbs)} are.")
         if target.is_open and target.kind not in LISTS:
             raise HttpRefusal(404, NO_SERVICE)
-        if not may(request, self._services, target.address, Right.MANAGE) and not self._is_nothing(request, target):
+        address = f"/{quote(target.address)}"  # a path, whatever it looks like
+        if not may(request, self._services, address, Right.MANAGE) and not self._is_nothing(request, target):
             raise _unauthorized(request, target)
         body = await _body(request) if request.method == hdrs.METH_PUT else b""
         return verb(self, Call(request, target, body))
@@ -187,7 +196,7 @@ class Management:
         """A page of a topic's subscriptions, by name."""
         topic = self._top_level(call.target.entity)
         if topic is None or not isinstance(topic.description, TopicDescription):
-            raise HttpRefusal(404, f"Entity '{self._broker.namespace}:Topic:{call.target.entity}' was not found.")
+            raise HttpRefusal(404, f"Entity '{self._broker.namespace}:Topic:{call.target.entity}' was not found")
         entities = sorted(
             self._broker.fan_out_of(topic.path).entities(), key=lambda each: each.description.name.lower()
         )
@@ -256,10 +265,11 @@ class Management:
         created_at = self._broker.catalog.created_at
         updated = [entry.updated_at for entry in self._broker.catalog.entries() if entry.updated_at is not None]
         premium = limits.profile is Profile.PREMIUM
+        units = limits.partition_count if limits.partitioning is Partitioning.ALWAYS else 1
         parts = (
             element("CreatedTime", instant(created_at)),
             element("MessagingSKU", "Premium" if premium else "Standard"),
-            element("MessagingUnits", str(limits.partition_count)) if premium else "",
+            element("MessagingUnits", str(units)) if premium else "",
             element("ModifiedTime", instant(max([created_at, *updated], key=lambda at: at or 0))),
             element("Name", name),
             element("NamespaceType", "Messaging"),
@@ -274,7 +284,18 @@ class Management:
         """Whether a request reads a queue or topic that is not there: whoever has any rights is told so."""
         return target.kind is Kind.ENTITY and request.method == "GET" and self._top_level(target.entity) is None
 
+    def _may_forward(self, call: Call, description: Description) -> None:
+        """HttpRefusal (401) if messages were to go to an entity that the client may not send to."""
+        known = self._broker.entity(path_of(description))
+        for field, header in FORWARDING.items():
+            target = getattr(description, field, None)
+            if target is None or (known is not None and getattr(known.description, field, None) == target):
+                continue
+            if not may_forward(call.request, self._services, target, header):
+                raise HttpRefusal(401, f"Send claim is required on the forwarding target '{shown(target)}' ({header}).")
+
     def _put(self, call: Call, description: Description) -> web.Response:
+        self._may_forward(call, description)
         if call.is_update:
             return self._entity_answer(call, self._administration.update(description))
         return self._entity_answer(call, self._administration.create(description, targets_exist=True))
@@ -307,7 +328,7 @@ class Management:
         return f"{self._broker.namespace}:Topic:{parts}"
 
     def _not_found(self, target: Target) -> HttpRefusal:
-        return HttpRefusal(404, f"Entity '{self._name_of(target)}' was not found.")
+        return HttpRefusal(404, f"Entity '{self._name_of(target)}' was not found")
 
     def _exists(self, target: Target) -> HttpRefusal:
         return HttpRefusal(409, f"The messaging entity '{self._name_of(target)}' already exists.")
@@ -439,6 +460,7 @@ VERBS: Final[Mapping[Kind, Mapping[str, Verb]]] = {
         "DELETE": Management.delete_rule,
     },
 }
+BELOW_TOPICS: Final = frozenset({Kind.SUBSCRIPTIONS, Kind.SUBSCRIPTION, Kind.RULES, Kind.RULE})
 LISTS: Final = frozenset({Kind.NAMESPACE, Kind.QUEUES, Kind.TOPICS, Kind.SUBSCRIPTIONS, Kind.RULES})
 
 

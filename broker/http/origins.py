@@ -2,7 +2,7 @@
 
 A browser lets any page on the Internet send simple requests to a developer's machine, and a page whose name is made to
 point there (DNS rebinding) may read the answers, too. Knows the headers by which a browser tells whose page it is, and
-which names nobody on the Internet can give to a machine of his choice. Refuses to know what is asked for, and who the
+which names nobody on the Internet can give to a machine of his choice. Does not know what is asked for, and who the
 user is: where keys are verified (`--auth sas`), a page without a key can do nothing, and only its writes are refused.
 """
 

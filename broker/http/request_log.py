@@ -1,6 +1,6 @@
 """One log line per request, at debug: method, path, status, duration.
 
-Knows requests from outside. Refuses to know what they are about.
+Knows requests from outside. Does not know what they are about.
 """
 
 from __future__ import annotations

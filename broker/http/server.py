@@ -1,7 +1,7 @@
 """The HTTP face as a whole: one aiohttp application, made of parts, without a socket of its own.
 
 Knows which parts there are, in which order their routes are tried, and in which form each refuses what it has not seen.
-Refuses to know what they answer, and where the connections come from: whoever listens asks for a `protocol()` for each.
+Does not know what they answer, and where the connections come from: the listener asks for a `protocol()` for each.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from collections.abc import Callable
 
 from aiohttp import hdrs, web
 
+from ..clock import Clock
+from ..turns import Turns
 from .connection import HttpConnection, spare_tunnels, watch_bodies
 from .control import ROOT as CONTROL
 from .control import add_control, errors_as_json
 from .control.endpoints import error_answer
 from .errors import HttpRefusal, error_body
 from .health import add_health
-from .limits import REQUEST_LINE_BYTES_MAX
+from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US
 from .management import ERROR_TYPE, add_management
 from .metrics import add_metrics
 from .origins import only_own_pages
@@ -42,6 +44,7 @@ class HttpFace:
     def __init__(self, is_ready: Callable[[], bool], services: Services | None = None) -> None:
         self._services = services
         self._connections: set[HttpConnection] = set()
+        self._turns = Turns(SLICE_US, STRANGERS_TURN_US, Clock.stopwatch_us)
         guard = only_own_pages(self._refuse, lambda: services is not None and services.access.verify)
         app = web.Application(
             client_max_size=REQUEST_BYTES_MAX, middlewares=[log_requests, watch_bodies, guard, errors_as_json]
@@ -65,7 +68,13 @@ class HttpFace:
         """What a new connection is given to."""
         assert self._runner.server is not None
         return HttpConnection(
-            self._runner.server, self._connections, self._refuse, line_bytes_max=REQUEST_LINE_BYTES_MAX
+            self._runner.server,
+            self._connections,
+            self._refuse,
+            turns=self._turns,
+            stopwatch_us=Clock.stopwatch_us,
+            is_stranger=lambda: self._services is not None and self._services.access.verify,
+            line_bytes_max=REQUEST_LINE_BYTES_MAX,
         )
 
     async def stop(self) -> None:

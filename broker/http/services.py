@@ -1,6 +1,6 @@
 """What the parts of the HTTP face work with: the broker, and what only the composition root can give.
 
-Knows names and shapes. Refuses to know where the things come from; the composition root fills it once.
+Knows names and shapes. Does not know where the things come from; the composition root fills it once.
 """
 
 from __future__ import annotations

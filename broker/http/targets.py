@@ -1,6 +1,6 @@
 """What the path of a management request is about [http 2].
 
-Knows the shapes of the paths, whose names may hold slashes and be percent-encoded. Refuses to know what is there. Pure.
+Knows the shapes of the paths, whose names may hold slashes and be percent-encoded. Does not know what is there. Pure.
 """
 
 from __future__ import annotations

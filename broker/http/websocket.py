@@ -1,6 +1,6 @@
 """AMQP over WebSocket [wire 1]: the bytes of an AMQP connection in binary messages, in both directions.
 
-Knows how to make a WebSocket look like a transport to a protocol that is made for sockets. Refuses to know AMQP: the
+Knows how to make a WebSocket look like a transport to a protocol that is made for sockets. Does not know AMQP: the
 protocol comes from a factory. Each `Tunnel` belongs to the request that opened it and ends with it.
 """
 
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from aiohttp import WSMsgType, web
+
+from .connection import HttpConnection
 
 PATHS: Final = ("/$servicebus/websocket", "/$servicebus/websocket/")
 SUBPROTOCOLS: Final = ("AMQPWSB10", "amqp")
@@ -19,6 +21,16 @@ MESSAGE_BYTES_MAX: Final = 4 << 20
 """One WebSocket message from a client: SDKs put at most some AMQP frames of 64 KiB into one."""
 HIGH_WATER_BYTES: Final = 64 << 10
 CLOSE_WAIT_S: Final = 5.0
+
+
+@runtime_checkable
+class Authenticating(Protocol):
+    """A protocol whose client is a stranger until it has shown a valid token."""
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client has shown no valid token yet."""
+        ...
 
 
 def add_websocket(app: web.Application, amqp: Callable[[], asyncio.Protocol]) -> None:
@@ -33,7 +45,10 @@ def add_websocket(app: web.Application, amqp: Callable[[], asyncio.Protocol]) ->
         if offered.isdisjoint(SUBPROTOCOLS):
             raise web.HTTPBadRequest(text=f"The sub-protocol must be {names}.")
         await socket.prepare(request)
-        await Tunnel(socket, request.transport).run(amqp())
+        protocol = amqp()
+        if isinstance(request.protocol, HttpConnection) and isinstance(protocol, Authenticating):
+            request.protocol.known_by(lambda: protocol.is_stranger)
+        await Tunnel(socket, request.transport).run(protocol)
         return socket
 
     for path in PATHS:

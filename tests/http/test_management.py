@@ -59,7 +59,7 @@ TOPIC = {
     "Status": "Active",
     "CreatedAt": MADE_AT,
     "UpdatedAt": MADE_AT,
-    "AccessedAt": NEVER,
+    "AccessedAt": MADE_AT,
     "SupportOrdering": "true",
     "CountDetails": None,
     "SubscriptionCount": "1",
@@ -91,7 +91,7 @@ SUBSCRIPTION = {
     "IsClientAffine": "false",
 }
 TOPIC_COUNTS = ("SubscriptionCount", "SqlFilterCount", "CorrelationFilterCount")
-TRACKING = re.compile(r" TrackingId:[0-9a-f-]{36}_G0, SystemTracker:\S+, Timestamp:2027-01-15T08:00:00$")
+TRACKING = re.compile(r" TrackingId:[0-9a-f-]{36}_G\d+, SystemTracker:\S+, Timestamp:2027-01-15T08:00:00$")
 DETAILS = ("AccessedAt", "CountDetails", *TOPIC_COUNTS)
 
 
@@ -433,7 +433,8 @@ async def test_the_refusals_that_clients_map_to_their_exceptions(http: Raw) -> N
         (
             await http.put("/q", queue),
             409,
-            "SubCode=40900. Conflict. The messaging entity 'sb:",
+            "SubCode=40900. Conflict. You're requesting an operation that isn't allowed in the resource's current "
+            "state. To know more visit https://aka.ms/sbResourceMgrExceptions. . TrackingId:",
         ),
         (await http.put("/q", "<TopicDescription/>"), 409, "SubCode=40900. Conflict. "),
         (await http.put(subscription, made), 409, f"The messaging entity '{name}' already exists."),
@@ -474,7 +475,7 @@ async def test_the_refusals_that_clients_map_to_their_exceptions(http: Raw) -> N
     for reply, status, detail in expected:
         assert (reply.status, reply.detail[: len(detail)]) == (status, detail)
         assert re.fullmatch(
-            r".* TrackingId:[0-9a-f-]{36}_G0, SystemTracker:\S+, Timestamp:2027-01-15T08:00:00", reply.detail
+            r".*\. TrackingId:[0-9a-f-]{36}_G\d+, SystemTracker:\S+, Timestamp:2027-01-15T08:00:00", reply.detail
         )
         assert reply.headers["Content-Type"] == "application/xml; charset=utf-8"
         assert reply.root.findtext("Code") == str(status)

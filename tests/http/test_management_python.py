@@ -23,12 +23,13 @@ from azure.servicebus.management import (
 from proton import timestamp
 
 from emubus.broker.clock import Clock
+from emubus.broker.description import QueueDescription
 from emubus.broker.outage import Outage, OutageKind
 from emubus.broker.outcomes import DeadLetter, Defer
 from emubus.server import Server
 
 from ..broker.driving import encoded
-from ..broker.namespace import Receiver, send
+from ..broker.namespace import Receiver, per_partition, send
 from .administering import Sdk, raw, running, sdk
 
 Client = ServiceBusAdministrationClient
@@ -210,6 +211,30 @@ async def test_p03_no_entity_of_an_unpartitioned_premium_namespace_is_partitione
         assert server.broker.entity("not") is None
 
 
+async def test_p03_partitioned_entities_that_were_migrated_to_premium_keep_their_partitions(tmp_path: Path) -> None:
+    async with running(tmp_path, durability="process") as server:
+        server.broker.administration.create(QueueDescription("old", enable_partitioning=True, max_size_mb=2048))
+        for number in range(32):
+            await send(server.broker, "old", encoded(str(number)))
+    async with served(tmp_path, profile="premium", durability="process") as (server, admin):
+        broker = server.broker
+        assert per_partition(await Receiver(broker, "old").receive(32)) == dict.fromkeys(range(PARTITION_COUNT), 2)
+        shown = await admin(lambda client: client.get_queue("old"))
+        assert (shown.enable_partitioning, shown.max_size_in_megabytes) == (True, PARTITION_COUNT * 2048)
+        shown.max_delivery_count = 3
+        await admin(lambda client: client.update_queue(shown))
+        entity = broker.find_target("old")
+        expected = QueueDescription("old", enable_partitioning=True, max_size_mb=2048, max_delivery_count=3)
+        assert entity.description == replace(expected, max_message_bytes=1 << 20)
+        assert {place.size_bytes_max for place in entity.partitions} == {2048 << 20}
+        told = await refusal(admin, lambda client: client.create_queue("new", enable_partitioning=True), 400)
+        assert "EnablePartitioning is true; allowed is false: the namespace is not partitioned" in told
+        await admin(lambda client: client.create_queue("new"))
+        assert len(broker.find_target("new").partitions) == 1
+        await send(broker, "new", encoded("x"))
+        assert len(await Receiver(broker, "new").receive(1)) == 1
+
+
 async def test_p04_premium_sizes_are_those_of_the_entity(tmp_path: Path) -> None:
     allowed = (1, 2, 3, 4, 5, 10, 20, 40, 80)
 
@@ -234,7 +259,7 @@ async def test_p05_a_standard_namespace_has_at_most_100_partitioned_entities(tmp
     async with served(tmp_path) as (server, admin):
         await admin(hundred)
         told = await refusal(admin, lambda client: client.create_queue("more", enable_partitioning=True), 403)
-        assert "The namespace has 100 partitioned queues and topics; allowed is at most 100" in told
+        assert "'EnablePartioning == true' has been reached or exceeded: there are 100; allowed is at most 100" in told
         assert server.broker.entity("more") is None
         await admin(lambda client: client.create_queue("plain"))
         assert (await admin(lambda client: client.get_queue("plain"))).max_message_size_in_kilobytes == 256
@@ -249,7 +274,10 @@ async def test_p05_a_namespace_has_a_number_of_entities_that_is_the_most(tmp_pat
         server.broker.limits = replace(server.broker.limits, entities_max=2)
         await admin(lambda client: client.create_topic("second"))
         told = await refusal(admin, lambda client: client.create_queue("third"), 403)
-        assert "The namespace has 2 queues and topics; allowed is at most 2 (profile standard)." in told
+        assert (
+            "'Queue or Topic' has been reached or exceeded: there are 2; allowed is at most 2 (profile standard)."
+            in told
+        )
 
 
 @pytest.mark.parametrize("version", ["2013-10", "2015-01", "2017-04", "2021-05", "2024-05"])

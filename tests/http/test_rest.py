@@ -219,7 +219,9 @@ def test_what_is_not_there_is_gone(rest: Rest) -> None:
     answer = rest.send("nope", b"x")
     assert answer.status == 410
     assert answer.headers["Content-Type"] == "application/xml; charset=utf-8"
-    assert answer.detail.startswith("The messaging entity 'sb://emubus/nope' could not be found.")
+    assert answer.detail.startswith(
+        "The messaging entity 'sb://sbemulatorns.servicebus.windows.net/nope' could not be found."
+    )
     for path in ("nope", "topic/subscriptions/two", "plain/subscriptions/one"):
         assert rest.peek_lock(path).status == rest.receive(path).status == 410
         assert rest.complete(f"/{path}/messages/1/{uuid.UUID(int=1)}") == 410
@@ -308,7 +310,9 @@ def test_a_full_entity_is_a_quota_that_is_exceeded(bus: EmubusServer, rest: Rest
     entity.partitions[0].size_bytes_max = 1000
     answer = rest.send("plain", bytes(2000))
     assert answer.status == 403
-    assert answer.detail.startswith("The maximum entity size has been reached or exceeded for Queue: 'plain'.")
+    assert answer.detail.startswith(
+        "The maximum entity size has been reached or exceeded for Queue: 'sbemulatorns:Queue:plain'."
+    )
 
 
 def test_a_connection_goes_on_after_every_kind_of_refusal(rest: Rest) -> None:

@@ -33,7 +33,7 @@ from emubus.testing import EmubusServer
 
 from .rest import Rest
 
-WAIT_S = 5
+WAIT_S = 60
 AT = datetime(2011, 3, 4, 8, 49, 37, tzinfo=UTC)
 DATE = "Fri, 04 Mar 2011 08:49:37 GMT"
 AT_MS = 1_299_228_577_000
@@ -254,10 +254,16 @@ def test_scalars_in_the_place_of_strings_are_their_texts_and_empty_ones_are_noth
 
 
 def test_large_properties_are_taken(rest: Rest) -> None:
-    large = "x" * 60_000
+    large = "x" * 30_000
     assert rest.send("plain", b"x", [("Large", f'"{large}"')], Label="y" * 30_000).status == 201
     got = rest.receive("plain")
     assert (got.custom["Large"], got.broker["Label"]) == (f'"{large}"', "y" * 30_000)
+
+
+def test_a_property_that_is_too_large_is_refused(rest: Rest) -> None:
+    answer = rest.send("plain", b"x", [("Large", f'"{"x" * 40_000}"')])
+    assert answer.status == 500
+    assert b"40000 bytes; at most 32768 are allowed. Shorten it, or send it in the body." in answer.content
 
 
 # ---- from AMQP to HTTP

@@ -1,7 +1,7 @@
 """Requests of a client of the management API: descriptions of entities as Atom entries.
 
 Knows how a description is written so that the server reads the same one; the names and their order are those of its
-tables. Refuses to know who asks. Pure.
+tables. Does not know who asks. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Descriptions of queues, topics and subscriptions out of XML [http 2].
 
 Knows that elements may come in any order, which ones are ignored, what an absent one means, and that clients echo what
-they were shown. Refuses to know which values are allowed (`broker/limits.py`). What cannot be read is an `HttpRefusal`
+they were shown. Does not know which values are allowed (`broker/limits.py`). What cannot be read is an `HttpRefusal`
 with status 400 that names the element.
 """
 
@@ -55,7 +55,8 @@ def top_level_in(
     given, late = _values(node, kind, reading.version)
     values: dict[str, Any] = {**defaults_of(kind, reading.limits), **_stays(kind, known), **given}
     _bring_within(values, given, reading.limits)
-    size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], reading.limits)
+    known_mb = getattr(known, "max_size_mb", None)
+    size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], reading.limits, known_mb)
     # The service passes over an element that comes too late for it, as some versions of the Python SDK send this one
     # [recorded]: what it would refuse in its place it takes here, without effect.
     if "forward_to" in late and values.get("requires_session"):

@@ -1,6 +1,6 @@
 """Atom entries and feeds around descriptions [http 3].
 
-Knows their elements and how clients find names and further pages in them. Refuses to know what is in the content.
+Knows their elements and how clients find names and further pages in them. Does not know what is in the content.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Authorisation rules of entities as XML [http 3].
 
-Knows the one type of rule that clients send. Refuses to know which rules are allowed (`broker/limits.py`).
+Knows the one type of rule that clients send. Does not know which rules are allowed (`broker/limits.py`).
 """
 
 from __future__ import annotations

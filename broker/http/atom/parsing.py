@@ -1,7 +1,7 @@
 """XML that came from outside, made safe: no document types, no entities, no surprises about namespaces.
 
 Knows how to find the description inside an Atom entry, and the parts of an element by their local names: clients
-declare the same namespaces under many prefixes [http 2]. Refuses to know what the parts mean. What is wrong is an
+declare the same namespaces under many prefixes [http 2]. Does not know what the parts mean. What is wrong is an
 `HttpRefusal` with status 400 that names the element.
 """
 

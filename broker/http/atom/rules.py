@@ -1,6 +1,6 @@
 """Rules as XML: filters, actions, and the description around them [http 3].
 
-Knows the types of filters and actions and the order of their parts. Refuses to know whether a rule can be used:
+Knows the types of filters and actions and the order of their parts. Does not know whether a rule can be used:
 `broker.rules` decides that when it is added.
 """
 

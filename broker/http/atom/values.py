@@ -1,7 +1,7 @@
 """Typed values in rules: properties that a correlation filter compares, parameters of SQL [http 3].
 
 Knows the XML Schema types that clients send and how each is kept, so that a value is shown with the type and the text
-with which it came. Refuses to know what rules do with them.
+with which it came. Does not know what rules do with them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One table row per endpoint, and what all of them share: rights, reading requests, answering, errors.
 
-Knows how a request becomes values that were checked by schemas, and how results and errors become JSON. Refuses to know
+Knows how a request becomes values that were checked by schemas, and how results and errors become JSON. Does not know
 what any endpoint does. The routes and the OpenAPI document are made of the same rows.
 """
 

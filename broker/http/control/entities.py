@@ -1,6 +1,6 @@
 """Endpoints about entities: what there is, partitions (P31), messages, where one would go (P32), emptying.
 
-Knows the shape of what is shown. Refuses to know how it is found out (`broker.inspection`, `broker.upkeep`).
+Knows the shape of what is shown. Does not know how it is found out (`broker.inspection`, `broker.upkeep`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...address import SubQueue
 from ...inspection import HOME_NAMES, Inspection, PartitionReport
-from ...message import IDENTIFIER_CHARS_MAX
+from ...message_bounds import IDENTIFIER_CHARS_MAX
 from ...outage import OutageKind
 from .endpoints import Call, Endpoint
 from .message_json import MESSAGES, NUMBER_MAX, message_json

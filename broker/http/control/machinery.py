@@ -1,6 +1,6 @@
 """Endpoints about what the server stands on: messaging stores and their outages (P18), faults on the wire, the clock.
 
-Knows the shape of what is shown and asked. Refuses to know what an outage or a fault does.
+Knows the shape of what is shown and asked. Does not know what an outage or a fault does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A message as JSON: properties, annotations and body decoded, for people and programs that only look.
 
-Knows how AMQP types are shown where JSON has none. Refuses to know where the message comes from. Pure.
+Knows how AMQP types are shown where JSON has none. Does not know where the message comes from. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Endpoints about the namespace as a whole: emptying and beginning anew, snapshots.
 
-Knows the shape of what is shown and asked. Refuses to know how a snapshot is kept (`SnapshotsPort`).
+Knows the shape of what is shown and asked. Does not know how a snapshot is kept (`SnapshotsPort`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The OpenAPI 3.1 document of the control API, made of the table of endpoints.
 
-Knows how a row becomes an operation. Refuses to know what the rows say.
+Knows how a row becomes an operation. Does not know what the rows say.
 """
 
 from __future__ import annotations

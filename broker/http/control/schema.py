@@ -1,7 +1,7 @@
 """The shapes of JSON that the control API takes and gives: one value is both the check and the documentation.
 
 Knows the part of JSON Schema that the API needs, how to write such a schema down, and how to read a value by it. What
-is here goes into the OpenAPI document as it is. Refuses to know any endpoint. Schemas are plain dicts and never change.
+is here goes into the OpenAPI document as it is. Does not know any endpoint. Schemas are plain dicts and never change.
 """
 
 from __future__ import annotations

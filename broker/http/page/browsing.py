@@ -1,6 +1,6 @@
 """Browsing the messages of a sub-queue, page by page, without touching them; and sending dead letters anew.
 
-Refuses to know how messages are found (`broker.inspection`) and moved (`resubmission`).
+Does not know how messages are found (`broker.inspection`) and moved (`resubmission`).
 """
 
 from __future__ import annotations

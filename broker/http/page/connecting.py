@@ -1,6 +1,6 @@
 """How clients reach this server, as a browser that has reached it can tell.
 
-Knows the form of a connection string [http 1]. Refuses to know who connects.
+Knows the form of a connection string [http 1]. Does not know who connects.
 """
 
 from __future__ import annotations

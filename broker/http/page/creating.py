@@ -1,6 +1,6 @@
 """Creating a queue, topic or subscription with the usual properties.
 
-Knows the fields of the form. Refuses to know what is allowed; `Administration` does.
+Knows the fields of the form. Does not know what is allowed; `Administration` does.
 """
 
 from __future__ import annotations

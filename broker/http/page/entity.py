@@ -1,6 +1,6 @@
 """One entity: its partitions as a picture, its properties; delete it, purge it, let its stores be out.
 
-Refuses to know what an outage does and what purging means; the broker does.
+Does not know what an outage does and what purging means; the broker does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What an action has to say on the page that it redirects to: kept here under a number, named by the address.
 
-Only the newest are kept. Refuses to know who reads them; they are not secret.
+Only the newest are kept. Does not know who reads them; they are not secret.
 """
 
 from __future__ import annotations

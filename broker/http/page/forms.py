@@ -1,6 +1,6 @@
 """What a form brings: texts by name, read into values; whatever is wrong is told by field, value and what is allowed.
 
-Knows spellings that people write: `90s`, `5m`, `PT1M`, `2030-01-01T12:00Z`. Refuses to know what a value is for.
+Knows spellings that people write: `90s`, `5m`, `PT1M`, `2030-01-01T12:00Z`. Does not know what a value is for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who may use the page: browsers that ask for HTML, from this very origin, with the root key where keys are checked.
 
-Knows the headers that tell it, and those that every answer carries. Refuses to know what is asked for.
+Knows the headers that tell it, and those that every answer carries. Does not know what is asked for.
 """
 
 from __future__ import annotations

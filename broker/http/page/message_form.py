@@ -1,6 +1,6 @@
 """A message as a form describes it, for sending and for trying rules.
 
-Knows the fields and how their texts are read. Refuses to know what becomes of the message.
+Knows the fields and how their texts are read. Does not know what becomes of the message.
 """
 
 from __future__ import annotations

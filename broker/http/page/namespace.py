@@ -1,6 +1,6 @@
 """The namespace as a whole: how to connect, profile and limits, the clock, messaging stores, purge and reset.
 
-Refuses to know what the clock moves and what a reset means.
+Does not know what the clock moves and what a reset means.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The namespace at a glance: its entities, with counts, rates and the state of their partitions.
 
-Knows which entities are on the page that is asked for. Refuses to know how they look.
+Knows which entities are on the page that is asked for. Does not know how they look.
 """
 
 from __future__ import annotations

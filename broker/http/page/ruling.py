@@ -1,6 +1,6 @@
 """The rules of a subscription: list, add, delete, and which of them would match a message.
 
-Refuses to know what a filter means; `broker.rules` does.
+Does not know what a filter means; `broker.rules` does.
 """
 
 from __future__ import annotations

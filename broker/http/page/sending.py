@@ -1,6 +1,6 @@
 """Sending a message, with where it went; and where one would go, without sending it (P32).
 
-Refuses to know how a partition is chosen; `broker.router` does.
+Does not know how a partition is chosen; `broker.router` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Values as people read them: instants, durations, sizes, bodies, and the little pictures of counts.
 
-Knows how much of a body is shown. Refuses to know HTML: what comes out of here is text and numbers, and the templates
+Knows how much of a body is shown. Does not know HTML: what comes out of here is text and numbers, and the templates
 escape it. Pure.
 """
 

@@ -1,6 +1,6 @@
 """What all views of the page share: templates, flashes, rates, resubmissions, and how a view becomes an answer.
 
-Knows how HTML is made and how a refusal looks. Refuses to know any single view. One for each server, made by `routes`.
+Knows how HTML is made and how a refusal looks. Does not know any single view. One for each server, made by `routes`.
 """
 
 from __future__ import annotations

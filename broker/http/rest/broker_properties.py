@@ -1,6 +1,6 @@
 """BrokerProperties: what Service Bus itself knows of a message, as the JSON of one HTTP header [http 5].
 
-Knows the names, the forms of their values, and where each is kept in an AMQP message. Refuses to know requests and
+Knows the names, the forms of their values, and where each is kept in an AMQP message. Does not know requests and
 answers. What can't be understood is an `HttpRefusal` with status 400 that names the property and its value. Pure.
 """
 
@@ -65,12 +65,12 @@ def broker_properties_in(text: str) -> BrokerProperties:
 def read(found: Mapping[str, Any], names: Mapping[str, str]) -> BrokerProperties:
     """What an object says; properties that nobody may set or knows are passed over, as the service does.
 
-    An empty string is as good as none.
+    An empty string is as good as none. HttpRefusal (400), KeysDifferError.
     """
     properties = {names[name]: _text(name, value) for name, value in found.items() if name in names}
     partition_key, session_id = _text("PartitionKey", found.get("PartitionKey")), properties.get("group-id")
     if partition_key is not None and session_id is not None and partition_key != session_id:
-        raise HttpRefusal(400, sentences.key_mismatch(session_id, partition_key).description)
+        raise sentences.key_mismatch(session_id, partition_key)
     return BrokerProperties(properties, partition_key, _scheduled_at(found), _ttl_ms(found))
 
 

@@ -1,6 +1,6 @@
 """Which HTTP headers are no properties of a message: HTTP's own, and those of the machinery that requests pass through.
 
-Knows names. Refuses to know values. The service rejects a message with a header that has not the form of a property,
+Knows names. Does not know values. The service rejects a message with a header that has not the form of a property,
 and still clients with tracing, behind proxies and in browsers can use it; so those headers are known here, too.
 """
 

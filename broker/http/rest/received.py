@@ -2,7 +2,7 @@
 
 Knows which bytes of an AMQP message are the body that a client without AMQP wants, and which properties can be
 headers: not binary ones, lists and maps, nor those whose names no header can have; the service leaves such out, too.
-Refuses to know locks. Pure.
+Does not know locks. Pure.
 """
 
 from __future__ import annotations

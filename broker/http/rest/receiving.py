@@ -1,6 +1,6 @@
 """Waiting for one message: a request becomes a consumer with a credit of one, for as long as its client is there.
 
-Knows time-outs, and clients that go away. Refuses to know what a message looks like, and which one comes next. A
+Knows time-outs, and clients that go away. Does not know what a message looks like, and which one comes next. A
 `Wait` belongs to its request.
 
 What a client that has gone would have got goes back at once, uncounted. That is why a receive that deletes takes the

@@ -24,7 +24,7 @@ from ...sentences import lock_lost
 from ..atom.parsing import shown
 from ..authorization import require
 from ..connection import HttpConnection
-from ..errors import ANSWERS, HttpRefusal, error_body
+from ..errors import HttpRefusal, error_body, rest_refusal_of
 from ..limits import RECEIVE_S, RECEIVE_S_MAX, RETRY_AFTER_S
 from ..services import Services
 from .broker_properties import HEADER, as_header
@@ -154,7 +154,7 @@ class Rest:
             try:
                 return await verb(request)
             except BrokerError as error:
-                refusal = HttpRefusal(ANSWERS[error.condition].rest_status, error.description)
+                refusal = rest_refusal_of(error)
             except HttpRefusal as error:
                 refusal = error
             except (web.HTTPException, ConnectionError):
@@ -167,7 +167,8 @@ class Rest:
         return handler
 
     def _refused(self, request: web.Request, refusal: HttpRefusal) -> web.Response:
-        system = f"{self._broker.namespace}:{unquote(request.rel_url.raw_path).strip('/')}"
+        address, _, _ = unquote(request.rel_url.raw_path).strip("/").rpartition("/messages")
+        system = self._broker.name_of(address)
         headers = {hdrs.CONTENT_TYPE: XML_TYPE}
         if refusal.status == 503:
             headers[hdrs.RETRY_AFTER] = str(RETRY_AFTER_S)
@@ -176,9 +177,12 @@ class Rest:
 
 
 def _path(request: web.Request, count: int) -> tuple[str, list[str]]:
-    """The address of the entity, percent-encoded as it came, and the last `count` segments behind it, decoded."""
+    """The address of the entity, percent-encoded as it came, and the last `count` segments behind it, decoded.
+
+    The address begins with a slash: the path `/a://b/c` is no URL of another host.
+    """
     parts = request.rel_url.raw_path.split("/")
-    return "/".join(parts[1:-count]), [unquote(part) for part in parts[-count:]]
+    return "/".join(parts[:-count]), [unquote(part) for part in parts[-count:]]
 
 
 def _token(text: str) -> bytes:
@@ -192,7 +196,7 @@ def _token(text: str) -> bytes:
 def _location(request: web.Request, address: str, message: str, token: bytes) -> str:
     """Where a locked message is settled. Microsoft's Python client looks for `/subscriptions/` in lower case."""
     parts = (part.lower() if part.lower() == "subscriptions" else part for part in address.split("/"))
-    return f"{request.scheme}://{request.host}/{'/'.join(parts)}/messages/{message}/{token_to_uuid(token)}"
+    return f"{request.scheme}://{request.host}{'/'.join(parts)}/messages/{message}/{token_to_uuid(token)}"
 
 
 def _timeout_ms(request: web.Request) -> int:

@@ -1,6 +1,6 @@
 """A request that sends becomes encoded messages: one of its body and headers, or a batch of its JSON.
 
-Knows what each part of a request is in a message. Refuses to know where messages go. The body is bounded before it is
+Knows what each part of a request is in a message. Does not know where messages go. The body is bounded before it is
 read. What can't be understood is an `HttpRefusal` with status 400 that names it; what is too large one with 403, as
 Microsoft's documentation has it.
 """

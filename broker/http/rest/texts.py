@@ -1,7 +1,7 @@
 """Values of messages as the text of HTTP headers, in both directions.
 
 Knows how the type of a custom property is told by its text [http 5]: in quotes a date or a string, without them a
-boolean, an integer or a floating-point number. Refuses to know which headers are properties. Pure.
+boolean, an integer or a floating-point number. Does not know which headers are properties. Pure.
 
 Within quotes a quotation mark is written `\\"`, as Microsoft's clients write it, and nothing else is escaped: a
 backslash is a backslash, so every string comes back as it went.

@@ -17,7 +17,7 @@ from .client import Http
 from .conftest import PARTS, PLAIN, SESSIONS
 
 KEYS = tuple(f"key {number}" for number in range(24))
-WAIT_S = 10
+WAIT_S = 60
 
 
 def send(sdk: ServiceBusClient, entity: str, *messages: ServiceBusMessage, topic: bool = False) -> None:

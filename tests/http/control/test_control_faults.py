@@ -23,7 +23,7 @@ from emubus.testing import EmubusServer
 from .client import Http
 from .conftest import PARTS, PLAIN, SESSIONS, sdk_of
 
-WAIT_S = 10
+WAIT_S = 60
 
 # The SDK leaves the sockets of connections that were cut to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -86,7 +86,7 @@ def test_a_busy_server_is_tried_again_until_it_takes_the_message(control: Http, 
 
 def test_a_server_that_stays_busy_is_told_to_the_caller(control: Http, sdk: ServiceBusClient) -> None:
     control.post("/faults", {"kind": "server-busy", "entity": PLAIN, "operations": ["send"]})
-    with pytest.raises(ServiceBusServerBusyError, match="as was asked for"):
+    with pytest.raises(ServiceBusServerBusyError, match="is being throttled"):
         put(sdk, PLAIN, "x")
     assert hits(control) == [("server-busy", 4)]
     assert control.get(f"/entities/{PLAIN}")["messages"]["active"] == 0

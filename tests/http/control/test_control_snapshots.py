@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
+import shutil
 import tarfile
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus.exceptions import ServiceBusServerBusyError
+from structlog.testing import capture_logs
 
 from emubus.broker.description import QueueDescription
 from emubus.testing import EmubusServer
@@ -20,6 +27,7 @@ from .client import ROOT, Answered, Http
 from .conftest import PARTS, PLAIN, QUEUES, SESSIONS, sdk_of
 from .test_control_entities import KEYS, WAIT_S, keyed, send
 
+PAGE_BYTES = 4096
 TAR = {"Content_Type": "application/x-tar"}
 
 
@@ -235,3 +243,160 @@ def test_a_snapshot_of_another_number_of_stores_is_not_restored(control: Http, s
 def test_a_download_is_the_same_each_time(control: Http) -> None:
     control.done(control.ask("PUT", "/snapshots/s"))
     assert len({hashlib.sha256(download(control, "s")).digest() for _ in range(2)}) == 1
+
+
+# ---- snapshots that can't be used
+
+
+def test_an_archive_of_any_form_but_plain_files_is_refused_before_it_is_unpacked(control: Http, tmp_path: Path) -> None:
+    control.done(control.ask("PUT", "/snapshots/s"))
+    good = download(control, "s")
+    end = good[-2 * tarfile.BLOCKSIZE :]
+    plain = good[: -len(end)]
+
+    def header(name: str, kind: bytes, size_bytes: int = 0, target: str = "") -> bytes:
+        info = tarfile.TarInfo(name)
+        info.type, info.size, info.linkname = kind, size_bytes, target
+        return info.tobuf(tarfile.GNU_FORMAT)
+
+    huge = bytearray(header("store-15/data.mdb", tarfile.GNUTYPE_SPARSE))
+    huge[386:482] = b"00000000000\0" * 8  # offsets and sizes of the pieces
+    huge[483:495] = b"30000000000\0"  # what it would be when unpacked: 3 GiB
+    huge[148:156] = b" " * 8
+    huge[148:156] = b"%06o\0 " % sum(huge)
+    bad = {
+        "sparse": bytes(huge),
+        "symbolic link": header("store-15/data.mdb", tarfile.SYMTYPE, target="/etc/passwd"),
+        "hard link": header("store-15/data.mdb", tarfile.LNKTYPE, target="namespace/data.mdb"),
+        "device": header("store-15/data.mdb", tarfile.CHRTYPE),
+        "pipe": header("store-15/data.mdb", tarfile.FIFOTYPE),
+        "folder": header("store-15", tarfile.DIRTYPE),
+        "long name": header("././@LongLink", tarfile.GNUTYPE_LONGNAME, 512) + b"x" * 512,
+        "extended header": header("x", tarfile.XHDTYPE, 512) + b"x" * 512,
+        "the same file twice": header("store-15/data.mdb", tarfile.REGTYPE, 512) + b"x" * 512,
+        "absolute name": header(str(tmp_path / "escaped"), tarfile.REGTYPE),
+        "more bytes than follow": header("store-99/data.mdb", tarfile.REGTYPE, 1 << 60),
+        "fewer bytes than none": header("store-99/data.mdb", tarfile.REGTYPE, -512),
+        "a header of noise": b"\x55" * 512,
+    }
+    for name, member in bad.items():
+        refused = upload(control, "bad", plain + member + end)
+        assert (refused.status, refused.json["error"]["code"]) == (400, "bad-request"), (name, refused.content)
+        assert refused.json["error"]["message"].startswith("The archive is no snapshot: "), name
+    assert [each["name"] for each in control.get("/snapshots")["snapshots"]] == ["s"]
+    assert not (tmp_path / "escaped").exists()
+    assert upload(control, "again", good).status == 201
+
+
+def spoil(folder: Path, part: str, table: str, key: bytes, value: bytes) -> None:
+    """Write a row that no server would write into a snapshot."""
+    with lmdb.open(str(folder / part), max_dbs=16, lock=False) as env, env.begin(write=True) as txn:
+        txn.put(key, value, db=env.open_db(table.encode(), txn))
+
+
+@pytest.mark.parametrize(
+    ("part", "table", "key"),
+    [
+        ("namespace", "entities", b"qx"),
+        ("namespace", "deleted", b"abcd"),
+        ("store-03", "messages", b"x"),
+        ("store-03", "due", b"x"),
+        ("store-15", "state", b"x"),
+        ("store-00", "session_messages", b"x"),
+        ("store-00", "duplicates", b"x"),
+    ],
+)
+def test_a_snapshot_that_is_not_sound_is_not_restored_and_clients_go_on(
+    tmp_path: Path, part: str, table: str, key: bytes
+) -> None:
+    data = tmp_path / "data"
+    with EmubusServer(QUEUES, data_dir=data) as server, sdk_of(server) as sdk:
+        control = Http(server.http_port)
+        control.done(control.ask("PUT", "/snapshots/s"))
+        spoil(data / "snapshots" / "s", part, table, key, b"junk")
+        with sdk.get_queue_sender(PLAIN) as sender, sdk.get_queue_receiver(PLAIN) as receiver:
+            sender.send_messages(ServiceBusMessage("before"))
+            (locked,) = receiver.receive_messages(max_wait_time=WAIT_S)
+            before = everything(control)
+            refused = control.ask("POST", "/snapshots/s/restore")
+            assert (refused.status, refused.json["error"]["code"]) == (409, "conflict")
+            row = f"{part}: row {key!r} of table '{table}' can't be read ("
+            assert refused.json["error"]["message"].startswith(
+                f"The snapshot 's' is damaged and was not restored: {row}"
+            )
+            assert everything(control) == before
+            receiver.complete_message(locked)  # on its link and by its lock, which nobody has taken away
+            sender.send_messages(ServiceBusMessage("after"))
+        assert not (data / ".restore").exists()
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/health") as answer:
+            assert answer.status == 200
+
+
+@pytest.mark.parametrize("content", ["zeros", "cut"])
+def test_a_snapshot_with_a_damaged_file_is_not_restored(server: EmubusServer, control: Http, content: str) -> None:
+    control.done(control.ask("PUT", "/snapshots/s"))
+    data_file = server.server.snapshots._folder / "s" / "store-07" / "data.mdb"
+    with data_file.open("r+b") as file:
+        if content == "cut":
+            file.truncate(2 * PAGE_BYTES)
+        else:
+            size_bytes = file.seek(0, 2)
+            file.seek(2 * PAGE_BYTES)
+            file.write(bytes(size_bytes - 2 * PAGE_BYTES))
+    refused = control.ask("POST", "/snapshots/s/restore")
+    assert (refused.status, refused.json["error"]["code"]) == (409, "conflict")
+    assert "store-07" in refused.json["error"]["message"]
+    assert control.get("/entities")["total"] == 3
+
+
+@pytest.mark.parametrize("room_bytes", [0, 1, 20_000, 100_000])
+def test_a_snapshot_without_room_is_refused_as_busy_and_nothing_of_it_is_left(tmp_path: Path, room_bytes: int) -> None:
+    data = tmp_path / "data"
+    with EmubusServer(QUEUES, data_dir=data) as server, sdk_of(server) as sdk:
+        control = Http(server.http_port)
+        send(sdk, PLAIN, *[ServiceBusMessage("x" * 50_000) for _ in range(3)])
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room_bytes, before[1]))
+        try:
+            with capture_logs():  # what the server logs goes to a file that is too large, too
+                refused = control.ask("PUT", "/snapshots/s")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert (refused.status, refused.json["error"]["code"]) == (503, "unavailable")
+        assert "could not be" in refused.json["error"]["message"]
+        assert list((data / "snapshots").glob("*")) == []
+        assert control.ask("PUT", "/snapshots/s").status == 201
+
+
+# ---- the folder under the running server
+
+
+def test_a_data_folder_that_is_taken_away_makes_the_server_unhealthy_until_it_is_back(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+
+    def health(server: EmubusServer) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/health") as answer:
+                return answer.status, json.load(answer)["status"]
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)["status"]
+
+    with EmubusServer(QUEUES, data_dir=data) as server, sdk_of(server, retry_total=0) as sdk:
+        with sdk.get_queue_sender(PLAIN) as sender:
+            sender.send_messages(ServiceBusMessage("first"))
+            for take_away in (lambda: None, lambda: shutil.copytree(tmp_path / "away", data)):
+                data.rename(tmp_path / "away")
+                take_away()
+                assert health(server) == (503, "unhealthy")
+                with pytest.raises(ServiceBusServerBusyError, match=r"data\.mdb was (deleted|exchanged) while"):
+                    sender.send_messages(ServiceBusMessage("lost"))
+                shutil.rmtree(data, ignore_errors=True)
+                (tmp_path / "away").rename(data)
+                assert health(server) == (200, "healthy")
+            sender.send_messages(ServiceBusMessage("second"))
+        with sdk.get_queue_receiver(PLAIN) as receiver:
+            shown = [str(each) for each in receiver.peek_messages(10)]
+    assert shown == ["first", "second"]
+    with EmubusServer(data_dir=data) as server, sdk_of(server) as sdk, sdk.get_queue_receiver(PLAIN) as receiver:
+        assert [str(each) for each in receiver.peek_messages(10)] == ["first", "second"]

@@ -1,0 +1,77 @@
+"""Refuses WebSocket frames of clients that are not masked [RFC 6455 5.1], which aiohttp lets pass.
+
+Knows the heads of frames. Does not know their payloads and opcodes: the reader behind it does. One guard belongs to
+one connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+
+_MASKED: Final = 0x80
+_LENGTH_BITS: Final = 0x7F
+_EXTENDED: Final = {126: 2, 127: 8}
+_MASK_BYTES: Final = 4
+_NOT_A_FRAME: Final = b"\xff\x80\x00\x00\x00\x00"
+"""A frame with every reserved bit set: a reader closes the connection with 1002, protocol error."""
+
+log = structlog.get_logger(__name__)
+
+
+class FrameReader(Protocol):
+    """What reads the frames of a client."""
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Take the next bytes; whether they are the last, and those that are left."""
+        ...
+
+    def feed_eof(self) -> None:
+        """There are no more bytes."""
+        ...
+
+
+class MaskGuard:
+    """A reader in front of another one, which closes the connection in the place of an unmasked frame.
+
+    `refused` is called once when that happens.
+    """
+
+    def __init__(self, reader: FrameReader, refused: Callable[[], None]) -> None:
+        self._reader = reader
+        self._on_refusal = refused
+        self._held = b""  # the beginning of a head
+        self._payload_bytes = 0  # that are still to come of the frame under way
+        self._refused = False
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """As of the reader; bytes of a head are held until it is whole."""
+        if self._refused:
+            return True, b""
+        data = self._held + data
+        end, at = len(data), self._payload_bytes
+        while at < end:
+            if end - at < 2:
+                break
+            if not data[at + 1] & _MASKED:
+                self._refused = True
+                self._on_refusal()
+                log.info("a WebSocket connection is closed: its client does not mask its frames")
+                return self._reader.feed_data(data[:at] + _NOT_A_FRAME)
+            length = data[at + 1] & _LENGTH_BITS
+            extended = _EXTENDED.get(length, 0)
+            behind = at + 2 + extended + _MASK_BYTES
+            if behind > end:
+                break
+            if extended:
+                length = int.from_bytes(data[at + 2 : at + 2 + extended], "big")
+            at = behind + length
+        whole = min(at, end)
+        self._held, self._payload_bytes = data[whole:], at - whole
+        return self._reader.feed_data(data[:whole]) if whole else (False, b"")
+
+    def feed_eof(self) -> None:
+        """As of the reader."""
+        self._reader.feed_eof()

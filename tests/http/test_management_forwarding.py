@@ -1,0 +1,76 @@
+"""Forwarding that administration clients ask for: it takes effect wherever in the description its element stands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from emubus.broker.outcomes import DeadLetter
+from emubus.server import Server
+
+from ..broker.driving import encoded
+from ..broker.namespace import Receiver, loop_turns, send
+from .administering import Raw, raw, running
+
+FORWARD = "<ForwardTo>target</ForwardTo>"
+FORWARD_DEAD = "<ForwardDeadLetteredMessagesTo>graves</ForwardDeadLetteredMessagesTo>"
+EXPRESS, SESSION = "<EnableExpress>false</EnableExpress>", "<RequiresSession>false</RequiresSession>"
+SIZE = "<MaxMessageSizeInKilobytes>256</MaxMessageSizeInKilobytes>"
+ORDERS = {
+    "the service's": "{session}{forward}{dead}{express}{size}",
+    "Python's": "{session}{express}{forward}<UserMetadata>m</UserMetadata>{dead}",
+    "at the end": "{session}{express}{size}{dead}{forward}",
+    "at the beginning": "{dead}{forward}{session}{express}{size}",
+}
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with running(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+async def http(server: Server) -> AsyncIterator[Raw]:
+    async with raw(server) as client:
+        for name in ("target", "graves"):
+            await client.put(f"/{name}", "<QueueDescription/>")
+        yield client
+
+
+def described(order: str, *, forward: str, dead: str) -> str:
+    inside = ORDERS[order].format(session=SESSION, express=EXPRESS, size=SIZE, forward=forward, dead=dead)
+    return f"<QueueDescription>{inside}</QueueDescription>"
+
+
+@pytest.mark.parametrize("update", [False, True], ids=["created", "updated"])
+@pytest.mark.parametrize("order", list(ORDERS))
+async def test_messages_are_forwarded_wherever_the_element_stands(
+    http: Raw, server: Server, order: str, update: bool
+) -> None:
+    if update:
+        await http.put("/q", "<QueueDescription/>")
+    answer = await http.put("/q", described(order, forward=FORWARD, dead=FORWARD_DEAD), update=update)
+    assert (answer.status, answer.elements["ForwardTo"]) == (200 if update else 201, "target")
+    await send(server.broker, "q", encoded("x"))
+    assert await arrived(server, "target") == 1
+
+
+@pytest.mark.parametrize("order", list(ORDERS))
+async def test_dead_letters_are_forwarded_wherever_the_element_stands(http: Raw, server: Server, order: str) -> None:
+    answer = await http.put("/q", described(order, forward="", dead=FORWARD_DEAD))
+    assert (answer.status, answer.elements["ForwardDeadLetteredMessagesTo"]) == (201, "graves")
+    await send(server.broker, "q", encoded("x"))
+    receiver = Receiver(server.broker, "q")
+    (message,) = await receiver.receive(1)
+    await server.broker.settle("q", [message.token], DeadLetter())
+    assert await arrived(server, "graves") == 1
+
+
+async def arrived(server: Server, queue: str) -> int:
+    """How many messages a queue has, once the first has come."""
+    (_,) = await Receiver(server.broker, queue).receive(1)
+    await loop_turns(20)
+    return len(await server.broker.peek(queue, 0, 10, 1 << 20))
