@@ -1,7 +1,7 @@
 """Who may do what: shared keys, the tokens signed with them, and the claims that a connection holds.
 
 Knows the SAS token [wire 2.3], authorisation rules with their rights, and the longest-prefix rule [wire 2.2].
-Refuses to know connections and clocks: the caller keeps the claims that it is given and says what time it is.
+Does not know connections and clocks: the caller keeps the claims that it is given and says what time it is.
 Without verification every token and every key is taken, as Microsoft's emulator does.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from itertools import chain
 from typing import Final
 from urllib.parse import unquote
 
+from . import sentences
 from .address import parse_address
 from .errors import BrokerError, Condition
 
@@ -54,15 +56,20 @@ DEFAULT_SHARED_KEY: Final = SharedKey(DEFAULT_KEY_NAME, DEFAULT_KEY)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Rights on an entity and everything below it; path "" is the namespace. `expires_at` None is never."""
+    """Rights on a path and everything below it; path "" is the namespace. `expires_at` None is never.
+
+    `is_of_entity`: a key of the entity at that path gave it. It opens the entity with its subscriptions, and no other
+    entity whose name begins with the path.
+    """
 
     path: str
     rights: frozenset[Right]
     expires_at: int | None = None
+    is_of_entity: bool = False
 
     def covers(self, path: str) -> bool:
-        """Whether a compared entity path lies at or below this claim's."""
-        return _is_prefix(self.path, path)
+        """Whether this claim holds for a compared entity path."""
+        return _belongs_to(self.path, path) if self.is_of_entity else _is_prefix(self.path, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +160,8 @@ class Access:
         wanted = path if asked is None else _compared(asked)
         if any(_is_prefix(_compared(each), wanted) for each in _readings(unquote(parsed.resource))):
             for key in signed:
-                if _is_prefix(_compared(key.scope or ""), path):
-                    return Claim(path, key.rights, parsed.expires_at)
+                if key.scope is None or _belongs_to(_compared(key.scope), path):
+                    return Claim(path, key.rights, parsed.expires_at, key.scope is not None)
         raise _refusal(f"InvalidAudience: The token is not valid for '{self._resource(path)}'.")
 
     def claim_of_key(self, name: str, key: str) -> Claim:
@@ -163,14 +170,14 @@ class Access:
             return Claim("", ALL_RIGHTS)
         for known in self._named(name, None):
             if any(_equal(key, text) for text in _texts(known)):
-                return Claim(_compared(known.scope or ""), known.rights)
+                return Claim(_compared(known.scope or ""), known.rights, is_of_entity=known.scope is not None)
         raise _refusal("InvalidSignature: The key name or the key is not valid.")
 
     def claims_allow(self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None) -> bool:
         """Whether the longest claim on an address has a right; with `now`, expired claims do not count."""
         if not self.verify:
             return True
-        path = _compared(address)
+        path = parse_address(address).key
         covering = [
             claim
             for claim in claims
@@ -184,10 +191,7 @@ class Access:
     def require(self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None) -> None:
         """As `claims_allow`, with the service's sentence as a BrokerError in place of False."""
         if not self.claims_allow(claims, address, right, now):
-            raise _refusal(
-                f"Unauthorized access. '{right.value}' claim(s) are required to perform this operation. "
-                f"Resource: '{self._resource(parse_address(address).entity)}'."
-            )
+            raise sentences.claim_missing(right.value, self._resource(parse_address(address).entity))
 
     def _named(self, name: str, path: str | None) -> Iterator[SharedKey]:
         """The keys of a name; of those of entities, the ones at or above a path."""
@@ -213,16 +217,28 @@ def _readings(resource: str) -> Iterator[str]:
     """A signed address, and if it has no scheme and begins with a host, also what stands behind that.
 
     The Go SDK signs the host alone for a connection string with a SharedAccessSignature, JavaScript host and port.
+    An entity's name may have dots, too: only what no entity is called counts as a host.
     """
     yield resource
     if "://" not in resource:
         host, _, rest = resource.partition("/")
-        if "." in host or ":" in host or host.lower() == "localhost":
+        if _HOST(host) is not None:
             yield rest
+
+
+_HOST: Final = re.compile(
+    r"localhost|[^:]+:\d{1,5}|(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-f:.]+\]|.+\.servicebus\..+", re.IGNORECASE
+).fullmatch
+"""A host with a port, an IP address, or the service's own host."""
 
 
 def _is_prefix(path: str, of: str) -> bool:
     return not path or of == path or of.startswith(path + "/")
+
+
+def _belongs_to(entity: str, path: str) -> bool:
+    """Whether a compared path is that of an entity or of one of its subscriptions."""
+    return path == entity or path.startswith(f"{entity}/subscriptions/")
 
 
 def _texts(key: SharedKey) -> tuple[str, ...]:

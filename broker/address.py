@@ -1,11 +1,12 @@
 """Entity addresses as clients write them, and the one form in which the broker compares them.
 
 Knows scheme and authority (dropped), leading slashes, percent-encoding, upper and lower case, the sub-queues and the
-`$management` node [wire 4.1, 5.1]. Refuses to know which entities exist.
+`$management` node [wire 4.1, 5.1]. Does not know which entities exist.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote
@@ -44,11 +45,15 @@ _SUFFIXES: tuple[tuple[tuple[str, ...], SubQueue], ...] = (
 )
 
 
+_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/]*").match
+"""Scheme and authority of a URL [RFC 3986]; what has other characters in front of `://` is a path."""
+
+
 def strip_authority(text: str) -> str:
     """The path of an address: scheme, authority, surrounding slashes and percent-encoding removed."""
-    scheme, separator, rest = text.partition("://")
-    if separator and "/" not in scheme:
-        text = rest.partition("/")[2]
+    authority = _AUTHORITY(text)
+    if authority is not None:
+        text = text[authority.end() :]
     return unquote(text).strip("/")
 
 

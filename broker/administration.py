@@ -90,9 +90,13 @@ class Administration:
         self._check(description)
         if targets_exist:
             self._check_targets(description)
-        if self._broker.entity(path_of(description)) is None:
+        path = path_of(description)
+        known = self._broker.entity(path)
+        if known is None:
             self._check_quotas(description)
         self._need_all_stores()
+        if known is not None:
+            raise sentences.already_exists(self._broker.namespace, path)
         return self._broker.add(self._broker.catalog.create(description, self._broker.clock.now_ms()))
 
     def update(self, description: Description) -> Entity:
@@ -102,7 +106,7 @@ class Administration:
         if entity is None:
             if isinstance(description, SubscriptionDescription):
                 self._check(description)  # the service looks at what it is given first here [http 4]
-            raise sentences.not_found(path)
+            raise sentences.not_found(self._broker.namespace, path)
         before = entity.description
         if type(before) is not type(description):
             raise BrokerError(
@@ -111,14 +115,14 @@ class Administration:
         for field, name in FIXED_FIELDS.items():
             if getattr(before, field, None) != getattr(description, field, None):
                 raise sentences.fixed_at_creation(name, KINDS[type(before)])
-        self._check(description)
+        self._check(description, is_new=False)
         if isinstance(description, SubscriptionDescription):
             self._check_rule_quotas(entity, description)
         self._need_all_stores()
         entry = self._broker.catalog.update(description, self._broker.clock.now_ms())
         self._broker.describe(entity, entry.description)
         if entry.description.status is not before.status:
-            entity.detach_all(sentences.disabled(path, entry.description.status.value))
+            entity.detach_all(entity.disabled())
         self.watch(entity)
         return entity
 
@@ -126,7 +130,7 @@ class Administration:
         """Delete an entity, a topic with its subscriptions; BrokerError: not-found, server-busy."""
         entity = self._broker.entity(path)
         if entity is None:
-            raise sentences.not_found(path)
+            raise sentences.not_found(self._broker.namespace, path)
         self._need_all_stores()
         doomed = [entity]
         if isinstance(entity.description, TopicDescription):
@@ -173,7 +177,7 @@ class Administration:
             raise BrokerError(Condition.ARGUMENT_ERROR, str(violation))
         check_rule(rule, self._broker.limits)
         if any(entity_key(known.name) == entity_key(rule.name) for known in description.rules):
-            raise sentences.already_exists(f"{path}/Rules/{rule.name}")
+            raise sentences.already_exists(self._broker.namespace, f"{path}/Rules/{rule.name}")
         self._set_rules(entity, description, (*description.rules, rule))
 
     def replace_rule(self, path: str, rule: RuleDescription) -> None:
@@ -182,7 +186,7 @@ class Administration:
         check_rule(rule, self._broker.limits)
         names = [entity_key(known.name) for known in description.rules]
         if entity_key(rule.name) not in names:
-            raise sentences.not_found(f"{path}/Rules/{rule.name}")
+            raise sentences.not_found(self._broker.namespace, f"{path}/Rules/{rule.name}")
         rules = list(description.rules)
         place = names.index(entity_key(rule.name))
         rules[place] = replace(rule, name=rules[place].name)
@@ -193,7 +197,7 @@ class Administration:
         entity, description = self._subscription(path)
         left = tuple(rule for rule in description.rules if entity_key(rule.name) != entity_key(name))
         if len(left) == len(description.rules):
-            raise sentences.not_found(f"{path}/Rules/{name}")
+            raise sentences.not_found(self._broker.namespace, f"{path}/Rules/{name}")
         self._set_rules(entity, description, left)
 
     def rules(self, path: str) -> tuple[RuleDescription, ...]:
@@ -203,7 +207,7 @@ class Administration:
     def _subscription(self, path: str) -> tuple[Entity, SubscriptionDescription]:
         entity = self._broker.entity(path)
         if entity is None:
-            raise sentences.not_found(path)
+            raise sentences.not_found(self._broker.namespace, path)
         if not isinstance(entity.description, SubscriptionDescription):
             raise BrokerError(Condition.NOT_ALLOWED, f"'{path}' has no rules: it is not a subscription.")
         return entity, entity.description
@@ -220,13 +224,13 @@ class Administration:
 
     # ---- checks
 
-    def _check(self, description: Description) -> None:
-        for violation in self._violations(description):
+    def _check(self, description: Description, *, is_new: bool = True) -> None:
+        for violation in self._violations(description, is_new):
             raise BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, str(violation))
         if isinstance(description, SubscriptionDescription):
             topic = self._broker.entity(description.topic_name)
             if topic is None or not isinstance(topic.description, TopicDescription):
-                raise sentences.not_found(description.topic_name)
+                raise sentences.not_found(self._broker.namespace, description.topic_name)
             for rule in description.rules:
                 check_rule(rule, self._broker.limits)
 
@@ -243,16 +247,14 @@ class Administration:
             except BrokerError as error:
                 if error.condition not in {Condition.NOT_FOUND, Condition.NOT_ALLOWED}:
                     raise
-                raise BrokerError(
-                    Condition.ARGUMENT_ERROR, f"The {name} destination entity '{target}' does not exist."
-                ) from error
+                raise sentences.forward_target_missing(name, str(target)) from error
 
-    def _violations(self, description: Description) -> list[Violation]:
+    def _violations(self, description: Description, is_new: bool) -> list[Violation]:
         limits = self._broker.limits
         if isinstance(description, QueueDescription):
-            return validate_queue(description, limits)
+            return validate_queue(description, limits, is_new=is_new)
         if isinstance(description, TopicDescription):
-            return validate_topic(description, limits)
+            return validate_topic(description, limits, is_new=is_new)
         return validate_subscription(description, limits)
 
     def _check_quotas(self, description: Description) -> None:
@@ -260,38 +262,42 @@ class Administration:
         limits = self._broker.limits
         if isinstance(description, SubscriptionDescription):
             count = len(self._broker.fan_out_of(description.topic_name).entities())
-            what = f"The topic '{description.topic_name}' has {{}} subscriptions"
-            _refuse_above(count + 1, limits.subscriptions_per_topic_max, what, limits.profile)
+            _refuse_above(count + 1, limits.subscriptions_per_topic_max, "Subscription", limits.profile)
             self._check_rule_quotas(None, description)
             return
         tops = [each for each in self._broker.entities() if not isinstance(each.description, SubscriptionDescription)]
-        _refuse_above(len(tops) + 1, limits.entities_max, "The namespace has {} queues and topics", limits.profile)
+        _refuse_above(len(tops) + 1, limits.entities_max, "Queue or Topic", limits.profile)
         if description.enable_partitioning:
             count = sum(each.partitioned for each in tops)
-            what = "The namespace has {} partitioned queues and topics"
-            _refuse_above(count + 1, limits.partitioned_entities_max, what, limits.profile)
+            # The service names the property so.
+            _refuse_above(count + 1, limits.partitioned_entities_max, "EnablePartioning == true", limits.profile)
 
     def _check_rule_quotas(self, entity: Entity | None, description: SubscriptionDescription) -> None:
         """Refuse rules of a subscription (`entity` if it is there already) beyond what a topic may have."""
         limits = self._broker.limits
         fan_out = self._broker.fan_out_of(description.topic_name)
         for kind, name, count_max in (
-            (SqlFilter, "SQL", limits.sql_filters_per_topic_max),
-            (CorrelationFilter, "correlation", limits.correlation_filters_per_topic_max),
+            (SqlFilter, "SqlFilter", limits.sql_filters_per_topic_max),
+            (CorrelationFilter, "CorrelationFilter", limits.correlation_filters_per_topic_max),
         ):
             before = 0 if entity is None else count_filters(entity.description, kind)
             after = count_filters(description, kind)
             if after > before:
-                what = f"The topic '{description.topic_name}' has {{}} {name} filters"
-                _refuse_above(fan_out.filter_count(kind) - before + after, count_max, what, limits.profile)
+                _refuse_above(fan_out.filter_count(kind) - before + after, count_max, name, limits.profile)
 
     def _need_all_stores(self) -> None:
-        """Create, update and delete, also of rules, must reach every partition (P17)."""
+        """Create, update and delete, also of rules, must reach every partition (P17).
+
+        A store whose newest commit failed is asked for another one, so that a later try succeeds once it works again.
+        """
         if self._broker.away is not None:
             raise self._broker.away
         for worker in self._broker.workers:
             if worker.outage is not None:
                 raise sentences.store_unavailable(worker.index, f"it is {worker.outage.kind.value}")
+            if worker.fault is not None:
+                worker.probe()
+                raise sentences.store_unavailable(worker.index, worker.fault)
 
     # ---- clearing what was deleted
 
@@ -330,7 +336,7 @@ class Administration:
         """When an entity was last used (Unix ms); None if it never was."""
         entry = self._broker.catalog.entry(entity.path)
         known = None if entry is None else entry.accessed_at
-        return max(known or 0, *(_last_activity(place) for place in entity.partitions)) or None
+        return max(known or 0, _last_activity(entity)) or None
 
     def remember_access(self) -> None:
         """Keep in the catalog when each entity was last used; a fault of its store is logged only."""
@@ -372,7 +378,7 @@ class Administration:
         if idle_ms is None:
             return
         now = self._broker.clock.now_ms()
-        last = max([self._used_at.get(entity.queue_id, 0), *(_last_activity(place) for place in entity.partitions)])
+        last = max(self._used_at.get(entity.queue_id, 0), _last_activity(entity))
         if entity.has_waiting_receivers or any(_scheduled(place) for place in entity.partitions):
             last = now
         if now < last + idle_ms:
@@ -390,8 +396,9 @@ def places_of(entities: Iterable[Entity]) -> dict[int, list[int]]:
     return {each.queue_id: [place.worker.index for place in each.partitions] for each in entities}
 
 
-def _last_activity(place: EntityPartition) -> int:
-    return place.worker.last_activity_at(place.queue_id)
+def _last_activity(entity: Entity) -> int:
+    """When something was sent to, asked of or done with an entity last (Unix ms), 0 if never since the start."""
+    return max(entity.received_at, *(place.worker.last_activity_at(place.queue_id) for place in entity.partitions))
 
 
 def _scheduled(place: EntityPartition) -> bool:
@@ -402,9 +409,6 @@ def _scheduled(place: EntityPartition) -> bool:
 
 
 def _refuse_above(count: int, count_max: int | None, what: str, profile: Profile) -> None:
-    """BrokerError if there would be more than allowed; `what` has a place for the number that there is."""
+    """BrokerError if there would be more of a kind of resource than allowed."""
     if count_max is not None and count > count_max:
-        raise BrokerError(
-            Condition.RESOURCE_LIMIT_EXCEEDED,
-            f"{what.format(count - 1)}; allowed is at most {count_max} (profile {profile.value}).",
-        )
+        raise sentences.resources_exceeded(what, count - 1, count_max, profile.value)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 class Symbol(str):
-    """A symbol: ASCII text from a constrained domain."""
+    """A symbol: text from a constrained domain; ASCII by the standard, UTF-8 by some clients."""
 
     __slots__ = ()
 

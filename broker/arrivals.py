@@ -16,6 +16,7 @@ from .commands import (
     FallDue,
     Forwarded,
     ReadOutbox,
+    Redirect,
     Reserve,
     Schedule,
     Send,
@@ -25,7 +26,6 @@ from .commands import (
 )
 from .description import SubscriptionDescription, TopicDescription
 from .errors import BrokerError
-from .limits import FORWARD_HOPS_MAX
 from .line import Reader
 from .message import Message, parse_stored
 from .records import (
@@ -35,8 +35,11 @@ from .records import (
     FORWARDED_KEY,
     INSTANT,
     MESSAGES,
+    NO_ENQUEUED_NUMBER,
     NUMBER,
     OUTBOXES,
+    PARTITION_SHIFT,
+    SCHEDULED_NOTE,
     Due,
     Home,
     Record,
@@ -52,11 +55,15 @@ REASON_NO_SESSION = (
     "Session id is null.",
     "Session enabled entity doesn't allow a message whose session identifier is null.",
 )
-REASON_HOPS = (
-    "MaxTransferHopCountExceeded",
-    "The maximum number of allowed hops when forwarding between queues has been exceeded. "
-    f"This value is set to {FORWARD_HOPS_MAX}.",
-)
+
+
+def too_many_hops(hops_max: int) -> tuple[str, str]:
+    """Reason and description of a message that has been forwarded as often as is allowed."""
+    return (
+        "MaxTransferHopCountExceeded",
+        "The maximum number of allowed hops when forwarding between queues has been exceeded. "
+        f"This value is set to {hops_max}.",
+    )
 
 
 class Arrivals:
@@ -81,7 +88,8 @@ class Arrivals:
             numbers = self.take_in(command.messages, now, view, step)
             if command.placed is not None:
                 step.effects.append((command.placed, numbers))
-        step.effects.append((command.done, error))
+        refused = command.done if error is None or command.elsewhere is None else command.elsewhere
+        step.effects.append((refused, error))
 
     def refusal(self, messages: Sequence[Message], now: int, view: Reader) -> BrokerError | None:
         """Why these messages can't be stored now, or None.
@@ -96,7 +104,7 @@ class Arrivals:
         if used + size_bytes <= size_bytes_max:
             return None
         kind = "Queue" if state.ref.fan_out is None else "Topic"
-        return sentences.entity_full(kind, state.ref.path, used, size_bytes_max)
+        return sentences.entity_full(kind, state.ref.name_in_errors, used, size_bytes_max)
 
     def take_in(
         self, messages: Sequence[Message], now: int, view: Reader, step: Step, fresh: set[int] | None = None
@@ -151,7 +159,7 @@ class Arrivals:
         return taken
 
     def reserve(self, command: Reserve, now: int, view: Reader, step: Step) -> None:
-        """Give out sequence numbers for messages that a transaction will schedule."""
+        """Give out sequence numbers for messages that a transaction, or another partition's commit, will schedule."""
         del now, view
         step.touched[self._state.queue_id] = self._state.counters
         step.effects.append((command.reply, [self._state.rows.new_number() for _ in range(command.count)]))
@@ -159,24 +167,29 @@ class Arrivals:
     def cancel(self, command: CancelScheduled, now: int, view: Reader, step: Step) -> None:
         """Remove scheduled messages, all or none."""
         del now
-        state = self._state
-        found: list[tuple[int, bytes]] = []
-        missing: list[int] = []
-        for number in command.numbers:
-            row = view.get(MESSAGES, message_key(state.queue_id, Home.SCHEDULED, number))
-            if row is None:
-                missing.append(number)
-            else:
-                found.append((number, row))
-        if missing:
-            step.effects.append((command.reply, sentences.scheduled_not_found(missing)))
-            return
-        for number, row in dict(found).items():
+        error = self.cancel_refusal(command.numbers, view)
+        if error is None:
+            self.take_off(command.numbers, view, step)
+        step.effects.append((command.reply, error))
+
+    def cancel_refusal(self, numbers: Sequence[int], view: Reader) -> BrokerError | None:
+        """Why these scheduled messages can't all be removed, or None."""
+        missing = [number for number in numbers if self._scheduled_row(number, view) is None]
+        return sentences.scheduled_not_found(missing) if missing else None
+
+    def take_off(self, numbers: Sequence[int], view: Reader, step: Step) -> None:
+        """Remove scheduled messages that `cancel_refusal` had nothing against."""
+        rows = self._state.rows
+        for number in dict.fromkeys(numbers):
+            row = self._scheduled_row(number, view)
+            assert row is not None
             record = Record.unpack(row)
             at = parse_stored(record.stored).scheduled_enqueue_at
-            state.rows.remove(Home.SCHEDULED, number, len(row), 0, step)
-            state.rows.remove_due(record.enqueued_at if at is None else at, Due.ACTIVATE, number, step)
-        step.effects.append((command.reply, None))
+            rows.remove(Home.SCHEDULED, number, len(row), 0, step)
+            rows.remove_due(record.enqueued_at if at is None else at, Due.ACTIVATE, number, step)
+
+    def _scheduled_row(self, number: int, view: Reader) -> bytes | None:
+        return view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
 
     def forwarded(self, command: Forwarded, now: int, view: Reader, step: Step) -> None:
         """Take messages from another entity's outbox; those that came before are dropped."""
@@ -185,14 +198,19 @@ class Arrivals:
         highest = 0 if known is None else NUMBER.unpack(known)[0]
         fresh = [(number, record) for number, record in command.records if number > highest]
         messages = [parse_stored(record.stored) for _, record in fresh]
-        error = self.refusal(messages, now, view) if fresh else None
+        error = self.refusal(messages, now, view) if fresh and not command.same_entity else None
         if error is not None or not fresh:
             step.effects.append((command.reply, error))
             return
         seen: set[int] = set()
         for (number, record), message in zip(fresh, messages, strict=True):
             highest = number
-            if not self._is_duplicate(message, now, view, step, seen):
+            if record.note == SCHEDULED_NOTE:
+                self.take_scheduled([message], now, view, step, [record.enqueued_number], seen)
+            elif command.same_entity:
+                record.turn = 0
+                self._put(record, self._state.rows.new_number(), message, view, step)
+            elif not self._is_duplicate(message, now, view, step, seen):
                 self.place(message, record.enqueued_number, now, view, step, record.hops + 1, record.note)
         step.changes.append((FORWARDED, key, NUMBER.pack(highest)))
         step.touched[self._state.queue_id] = self._state.counters
@@ -221,11 +239,20 @@ class Arrivals:
     # ---- placing
 
     def place(
-        self, message: Message, enqueued_number: int, now: int, view: Reader, step: Step, hops: int = 0, note: str = ""
+        self,
+        message: Message,
+        enqueued_number: int,
+        now: int,
+        view: Reader,
+        step: Step,
+        hops: int = 0,
+        note: str = "",
+        goes_to: int | None = None,
     ) -> int:
         """A message becomes active in this entity: in its line, its session, its outbox, or its subscriptions.
 
-        The answer is its sequence number here; for a topic that which its copies tell as their enqueued number.
+        With `goes_to` it is a copy for that other partition of the subscription. The answer is its sequence number
+        here; for a topic the number that its copies show as their enqueued sequence number.
         """
         state = self._state
         description = state.ref.description
@@ -236,8 +263,20 @@ class Arrivals:
         number = state.rows.new_number()
         stored = message.stored(now, None if ttl_ms is None else expires_at)
         record = Record(stored, now, expires_at, enqueued_number or number, 0, hops, note)
-        if description.forward_to is not None:
-            self._to_outbox(record, number, step)
+        self._put(record, number, message, view, step, goes_to)
+        return number
+
+    def _put(
+        self, record: Record, number: int, message: Message, view: Reader, step: Step, goes_to: int | None = None
+    ) -> None:
+        """Give the message of `record` a home here: in the outbox, a session or the line."""
+        state = self._state
+        description = state.receivable
+        if description.forward_to is not None or goes_to is not None:
+            record.turn = state.turn_of(message) if goes_to is None else goes_to
+            if description.forward_to is not None and record.enqueued_number == NO_ENQUEUED_NUMBER:
+                record.enqueued_number = number
+            self._to_outbox(record, number, step, forwards=description.forward_to is not None)
         elif description.requires_session:
             name = message.session_id
             if name is None or self._sessions is None:
@@ -249,7 +288,6 @@ class Arrivals:
             row = state.put_active(record, number, step)
             state.main.append(number, row)
             state.announce_line(state.main, step)
-        return number
 
     def bury_copy(self, message: Message, enqueued_number: int, reason: tuple[str, str], now: int, step: Step) -> None:
         """A copy on which the subscription's rules failed goes to its dead-letter queue."""
@@ -258,11 +296,21 @@ class Arrivals:
 
     def transfer(self, operation: Transfer, now: int, step: Step) -> None:
         """Keep a message of a transaction in the outbox for another entity."""
+        if operation.number is not None:
+            self._to_schedule_elsewhere(operation.message, operation.number, now, step)
+            return
         ttl_ms = operation.message.ttl_ms
         stored = operation.message.stored(now, None if ttl_ms is None else now + ttl_ms)
         number = self._state.rows.new_number()
-        record = Record(stored, now, 0, number, 0, 0, operation.destination)
+        record = Record(stored, now, 0, number, 0, 0, operation.destination, self._state.turn_of(operation.message))
         self._state.rows.put(Home.TRANSFER_OUTBOX, number, record.pack(), step)
+        step.effects.append((self._state.ref.announce_outbox, None))
+
+    def _to_schedule_elsewhere(self, message: Message, number: int, now: int, step: Step) -> None:
+        at = now if message.scheduled_enqueue_at is None else message.scheduled_enqueue_at
+        stored = message.stored(at, None if message.ttl_ms is None else at + message.ttl_ms)
+        record = Record(stored, now, 0, number, 0, 0, SCHEDULED_NOTE, number >> PARTITION_SHIFT)
+        self._state.rows.put(Home.TRANSFER_OUTBOX, self._state.rows.new_number(), record.pack(), step)
         step.effects.append((self._state.ref.announce_outbox, None))
 
     def _publish(
@@ -279,7 +327,7 @@ class Arrivals:
         state = self._state
         fan_out = state.ref.fan_out
         assert fan_out is not None
-        enqueued_number = enqueued_number or state.rows.new_number()
+        enqueued_number = enqueued_number if enqueued_number > 0 else state.rows.new_number()
         step.touched[state.queue_id] = state.counters
         for copy in fan_out.copies(message, state.index, now):
             target = self._sibling(copy.ref, view)
@@ -287,7 +335,7 @@ class Arrivals:
                 target.bury_copy(copy.message, enqueued_number, copy.error, now, step)
                 continue
             copy.message.ttl_ms = _least(copy.message.ttl_ms, default_ttl_ms)
-            target.place(copy.message, enqueued_number, now, view, step, hops, note)
+            target.place(copy.message, enqueued_number, now, view, step, hops, note, copy.goes_to)
         return enqueued_number
 
     def _schedule(self, message: Message, number: int, at: int, now: int, step: Step) -> None:
@@ -372,9 +420,10 @@ class Arrivals:
 
     # ---- the outboxes
 
-    def _to_outbox(self, record: Record, number: int, step: Step) -> None:
-        if record.hops >= FORWARD_HOPS_MAX:
-            self._bury(record, REASON_HOPS, step)
+    def _to_outbox(self, record: Record, number: int, step: Step, *, forwards: bool) -> None:
+        hops_max = self._state.ref.bounds.forward_hops_max
+        if forwards and record.hops >= hops_max:
+            self._bury(record, too_many_hops(hops_max), step)
             return
         self._state.rows.put(Home.OUTBOX, number, record.pack(), step)
         step.effects.append((self._state.ref.announce_outbox, None))
@@ -401,6 +450,19 @@ class Arrivals:
                 self._state.rows.remove(Home(home), number, len(row), 0, step)
         step.effects.append((command.reply, None))
 
+    def redirect(self, command: Redirect, now: int, view: Reader, step: Step) -> None:
+        """What was not stored in one partition of the target is for another, under a number that none has seen."""
+        del now
+        rows = self._state.rows
+        for home, number, turn in command.rows:
+            row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
+            if row is not None:
+                record = Record.unpack(row)
+                record.turn = turn
+                rows.remove(Home(home), number, len(row), 0, step)
+                rows.put(Home(home), rows.new_number(), record.pack(), step)
+        step.effects.append((command.reply, None))
+
     def undeliverable(self, command: Undeliverable, now: int, view: Reader, step: Step) -> None:
         """What can't go elsewhere is dead-lettered here, or becomes active here."""
         state = self._state
@@ -414,7 +476,7 @@ class Arrivals:
             else:
                 transfer = home is Home.TRANSFER_OUTBOX
                 sub_queue = SubQueue.TRANSFER_DEAD_LETTER if transfer else SubQueue.DEAD_LETTER
-                record.note = "" if transfer else record.note
+                record.note = record.note if home is Home.OUTBOX else ""  # it has not been forwarded
                 properties = {"DeadLetterReason": command.reason, "DeadLetterErrorDescription": command.description}
                 if home is Home.DEAD_LETTER_OUTBOX:
                     properties = {}  # it keeps the reason for which it was dead-lettered

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..storage import Store, no_failpoint
-from . import sentences
+from . import joint, scheduling, sentences
 from .access import SharedKey
 from .address import Address, SubQueue, parse_address
 from .administration import Administration
@@ -26,13 +26,14 @@ from .description import QueueDescription, SubscriptionDescription, TopicDescrip
 from .entity import RECEIVE_REFUSED, SEND_REFUSED, Description, Entity, EntityPartition, Totals
 from .errors import BrokerError, Condition
 from .forwarder import Forwarder
-from .limits import Limits, message_bytes_max
+from .limits import Limits, limits_over, message_bytes_max
 from .links import Consumer, Deliver, Detached, Sender, SessionConsumer, SessionWait
 from .message import Message
+from .message_bounds import bounds_of
 from .outage import Outage
 from .outcomes import Outcome
 from .topic import TopicFanOut
-from .transactions import Transactions
+from .transactions import TransactionRef, Transactions
 from .upkeep import Upkeep
 from .worker import Worker
 
@@ -50,7 +51,7 @@ class Broker:
         limits: Limits,
         failpoint: Callable[[str], None] = no_failpoint,
     ) -> None:
-        self.limits = limits
+        self.limits = limits_over(limits, len(stores))
         self.clock = clock
         self.topology = Topology()  # what it was started with
         self.administration = Administration(self)
@@ -97,7 +98,7 @@ class Broker:
             for queue_id in worker.start():
                 place = self._places.get((queue_id, worker.index))
                 if place is not None:
-                    self.forwarder.wake(place)
+                    self.forwarder.wake_after_start(place, worker.counters(queue_id).next_counter)
         self.administration.start()
 
     async def stop(self) -> None:
@@ -175,7 +176,13 @@ class Broker:
             self._partition_bytes_max(top),
             lambda place: self.forwarder.wake(place),
             partitioned=top.enable_partitioning,
+            bounds=bounds_of(self.limits),
+            namespace=self.namespace,
         )
+        if isinstance(description, SubscriptionDescription):
+            entity.receives = self._entities[entity_key(description.topic_name)].receives
+        else:
+            entity.receives.count_max = self.limits.receives_per_entity_max
         if isinstance(description, TopicDescription):
             entity.fan_out = TopicFanOut(entity)
         elif isinstance(description, SubscriptionDescription):
@@ -205,7 +212,7 @@ class Broker:
         if isinstance(entity.description, SubscriptionDescription):
             self.fan_out_of(entity.description.topic_name).remove(entity)
         self._entities.pop(entity_key(entity.path), None)
-        entity.gone = detached or sentences.not_found(entity.path)
+        entity.gone = detached or sentences.not_found(self.namespace, entity.path)
         self.forwarder.forget(entity)
         entity.detach_all(entity.gone)
 
@@ -242,8 +249,16 @@ class Broker:
         parsed = parse_address(address)
         entity = self._entities.get(parsed.key)
         if entity is None:
-            raise self.away or sentences.not_found(parsed.path)
+            raise self.away or sentences.not_found(self.namespace, parsed.path)
         return entity, parsed
+
+    def name_of(self, address: str) -> str:
+        """How the service's brokers call the entity of an address, in the tails of errors: `ns:Queue:q`."""
+        parsed = parse_address(address)
+        entity = self._entities.get(parsed.key)
+        if entity is None:
+            return sentences.name_of(self.namespace, parsed.entity)
+        return entity.name_in_errors
 
     # ---- links
 
@@ -259,19 +274,23 @@ class Broker:
                 Condition.NOT_ALLOWED, f"Messages can't be sent to '{parsed.path}': it takes no messages from senders."
             )
         if description.status in SEND_REFUSED:
-            raise sentences.disabled(entity.path, description.status.value)
+            raise entity.disabled()
         size_bytes_max = message_bytes_max(description, self.limits)
         return Sender(entity, size_bytes_max, max(size_bytes_max, self.limits.batch_bytes_max), detached)
 
     def open_consumer(self, address: str, *, mode: ReceiveMode, deliver: Deliver, detached: Detached) -> Consumer:
         """A way to receive from `address`; `deliver` gets messages, `detached` the reason when the entity goes away.
 
-        BrokerError: amqp:not-found, entity-disabled, amqp:not-allowed for an entity that wants message sessions.
+        BrokerError: amqp:not-found, entity-disabled, amqp:not-allowed for an entity that wants message sessions, and
+        for one that forwards what would be received.
         """
         entity, parsed = self._receivable(address)
+        target = getattr(entity.description, "forward_dead_letters_to", None)
+        if target is not None and parsed.sub_queue is SubQueue.DEAD_LETTER:
+            raise sentences.forwards()
         if entity.requires_session and parsed.sub_queue is SubQueue.ACTIVE:
-            raise sentences.session_receiver_required(entity.path)
-        return Consumer(entity, parsed.sub_queue, mode, deliver, detached)
+            raise sentences.session_receiver_required()
+        return Consumer(entity, parsed.sub_queue, mode, self.clock, deliver, detached)
 
     def accept_session(
         self,
@@ -291,7 +310,7 @@ class Broker:
         """
         entity, parsed = self._receivable(address)
         if not entity.requires_session or parsed.sub_queue is not SubQueue.ACTIVE:
-            raise sentences.session_not_supported(parsed.path)
+            raise sentences.session_not_supported()
         return SessionWait(entity, session_id, mode, timeout_ms, self.clock, granted, refused, detached)
 
     # ---- requests (`$management`)
@@ -318,34 +337,30 @@ class Broker:
 
     async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
         """Renew locks: their new ends (Unix ms) in order; BrokerError (message-lock-lost) if any is over."""
-        return await self.find(address)[0].renew(tokens)
+        return await joint.renew(self.find(address)[0], tokens)
 
     async def settle(self, address: str, tokens: Sequence[bytes], outcome: Outcome) -> None:
         """Settle by lock token, without the link that received; BrokerError (message-lock-lost) if any is over."""
-        entity, _ = self.find(address)
-        loop = asyncio.get_running_loop()
-        answers: list[asyncio.Future[BrokerError | None]] = [loop.create_future() for _ in tokens]
-        for token, answer in zip(tokens, answers, strict=True):
-            entity.settle(token, outcome, answer.set_result)
-        for error in await asyncio.gather(*answers):
-            if error is not None:
-                raise error
+        await joint.settle(self.find(address)[0], tokens, outcome)
 
     async def receive_by_sequence_number(
         self, address: str, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None = None
     ) -> list[Delivery]:
         """The deferred messages with these sequence numbers; BrokerError (message-not-found) if any is missing."""
         entity, parsed = self.find(address)
-        return await entity.take_deferred(parsed.sub_queue, numbers, mode, session_id)
+        return await joint.take_deferred(entity, parsed.sub_queue, numbers, mode, session_id)
 
     async def schedule(self, address: str, encoded: Sequence[bytes]) -> list[int]:
         """Store encoded messages until the times in them; their sequence numbers, in order."""
         entity, messages = self._to_schedule(address, encoded)
-        return await entity.schedule(messages)
+        numbers, place = await scheduling.schedule(entity, messages)
+        if place is not None:
+            await self.forwarder.round_of(place)
+        return numbers
 
     async def cancel_scheduled(self, address: str, numbers: Sequence[int]) -> None:
         """Remove scheduled messages, all or none; BrokerError (message-not-found) names those that aren't there."""
-        await self.find(address)[0].cancel_scheduled(numbers)
+        await scheduling.cancel(self.find(address)[0], numbers)
 
     async def delete_messages(self, address: str, count: int, before_at: int, session_id: str | None = None) -> int:
         """Delete up to `count` available messages enqueued before `before_at` (Unix ms); how many it were."""
@@ -371,15 +386,7 @@ class Broker:
 
     async def set_session_state(self, address: str, session_id: str, state: bytes | None) -> None:
         """Keep `state` for a held session, None clears it; BrokerError (session-lock-lost, message-size-exceeded)."""
-        entity, _ = self.find(address)
-        description = entity.description
-        limit = (
-            message_bytes_max(description, self.limits)
-            if isinstance(description, QueueDescription)
-            else self.limits.message_bytes_max
-        )
-        if state is not None and len(state) > limit:
-            raise sentences.too_large(len(state), limit)
+        self._check_state(address, state)
         await self._session_place(address, session_id).request(partial(SetSessionState, session_id, state))
 
     async def session_state(self, address: str, session_id: str) -> bytes | None:
@@ -391,32 +398,53 @@ class Broker:
         """Names of sessions: with active messages or state, or with a state changed after an instant (Unix ms)."""
         entity, _ = self.find(address)
         if not entity.requires_session:
-            raise sentences.session_not_supported(entity.path)
+            raise sentences.session_not_supported()
         return await entity.list_sessions(updated_after)
 
     # ---- transactions
 
-    def transactional_send(self, transaction_id: bytes, sender: Sender, data: bytes, *, batch: bool) -> None:
+    def transactional_send(self, ref: TransactionRef, sender: Sender, data: bytes, *, batch: bool) -> None:
         """Add a delivery to a transaction; BrokerError if it can't be part of it."""
-        with self.transactions.working(transaction_id):
+        with self.transactions.working(ref):
             error = sender.size_refusal(data, batch=batch)
             if error is not None:
                 raise error
-        self.transactions.send(transaction_id, sender.entity, data, batch=batch)
+        self.transactions.send(ref, sender.entity, data, batch=batch)
 
-    async def transactional_schedule(self, transaction_id: bytes, address: str, encoded: Sequence[bytes]) -> list[int]:
+    async def transactional_schedule(self, ref: TransactionRef, address: str, encoded: Sequence[bytes]) -> list[int]:
         """Add messages to be scheduled to a transaction; the sequence numbers that they will have."""
         entity, messages = self._to_schedule(address, encoded)
-        return await self.transactions.schedule(transaction_id, entity, messages)
+        return await self.transactions.schedule(ref, entity, messages)
+
+    async def transactional_cancel(self, ref: TransactionRef, address: str, numbers: Sequence[int]) -> None:
+        """Add the removal of scheduled messages to a transaction; BrokerError (message-not-found)."""
+        await self.transactions.cancel(ref, self.find(address)[0], numbers)
+
+    async def transactional_set_state(
+        self, ref: TransactionRef, address: str, session_id: str, state: bytes | None
+    ) -> None:
+        """Add a new state of a held session to a transaction; BrokerError as for `set_session_state`."""
+        with self.transactions.working(ref):
+            self._check_state(address, state)
+            entity = self._session_place(address, session_id).entity
+        await self.transactions.set_state(ref, entity, session_id, state)
 
     def transactional_settle(
-        self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome, *, settled: bool = False
+        self,
+        ref: TransactionRef,
+        address: str,
+        token: bytes,
+        outcome: Outcome,
+        *,
+        settled: bool = False,
+        on_commit: Callable[[], None] | None = None,
     ) -> None:
         """Add a settlement to a transaction; BrokerError if the lock is lost or it can't be part of it.
 
-        With `settled` the receiver has let go of the message: a rollback abandons it.
+        With `settled` the receiver has let go of the message: a rollback abandons it. A commit calls `on_commit()`.
         """
-        self.transactions.settle(transaction_id, self.find(address)[0], token, outcome, settled=settled)
+        entity = self.find(address)[0]
+        self.transactions.settle(ref, entity, token, outcome, settled=settled, on_commit=on_commit)
 
     # ---- outages
 
@@ -451,9 +479,9 @@ class Broker:
         if isinstance(description, TopicDescription):
             raise BrokerError(Condition.NOT_ALLOWED, f"Nothing can be received from the topic '{entity.path}' itself.")
         if description.status in RECEIVE_REFUSED:
-            raise sentences.disabled(entity.path, description.status.value)
+            raise entity.disabled()
         if description.forward_to is not None and parsed.sub_queue is SubQueue.ACTIVE:
-            raise sentences.forwards(entity.path, description.forward_to)
+            raise sentences.forwards()
         return entity, parsed
 
     def _to_schedule(self, address: str, encoded: Sequence[bytes]) -> tuple[Entity, list[Message]]:
@@ -468,10 +496,21 @@ class Broker:
             messages += sender.entity.parse(data, batch=False)
         return sender.entity, messages
 
+    def _check_state(self, address: str, state: bytes | None) -> None:
+        """BrokerError (message-size-exceeded) for a state that is larger than a message may be."""
+        description = self.find(address)[0].description
+        limit = (
+            message_bytes_max(description, self.limits)
+            if isinstance(description, QueueDescription)
+            else self.limits.message_bytes_max
+        )
+        if state is not None and len(state) > limit:
+            raise sentences.too_large(len(state), limit)
+
     def _session_place(self, address: str, session_id: str) -> EntityPartition:
         entity, _ = self.find(address)
         if not entity.requires_session:
-            raise sentences.session_not_supported(entity.path)
+            raise sentences.session_not_supported()
         return entity.partitions[entity.place_of_session(session_id)]
 
     def _topic_of(self, description: SubscriptionDescription) -> TopicDescription:

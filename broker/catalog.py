@@ -1,7 +1,7 @@
 """The namespace on disk: which entities there are, under which ids, and how many messaging stores it has.
 
 Knows the rows of the catalog store and how a start-up topology is merged into them: new entities are created, changed
-ones updated, entities that the topology no longer names stay with their messages. Refuses to know partitions and
+ones updated, entities that the topology no longer names stay with their messages. Does not know partitions and
 messages. Owned by the `Broker`.
 
 Tables: `entities`: kind letter · lower-case path (a hash of it if it is long) → JSON {id, description, created_at, …};
@@ -26,10 +26,12 @@ from ..storage import Store, StoreError
 from . import sentences
 from .description import (
     QueueDescription,
+    RuleDescription,
     SubscriptionDescription,
     TopicDescription,
     Topology,
     entity_key,
+    is_same,
     with_instants,
 )
 
@@ -47,6 +49,7 @@ _STORE_COUNT = b"store_count"
 _CREATED_AT = b"created_at"
 _COMMIT_BYTES = 1 << 20
 _ROWS_MAX = 10_000_000
+_LAST_KEY = b"\xff" * 512  # behind all keys
 _PATH_BYTES_MAX = 510  # a key has 511 at most; longer paths (there are such outside ASCII) are hashed
 
 Row = tuple[str, bytes]  # table and key
@@ -73,6 +76,33 @@ class CatalogError(Exception):
     """The data folder and what is asked of it contradict each other; the text names both."""
 
 
+class UnreadableRowError(CatalogError):
+    """A row that a start needs can't be read: the text names the store's folder, the table and the row."""
+
+    def __init__(self, place: str, table: str, key: bytes, error: Exception) -> None:
+        super().__init__(
+            f"{place}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: {error!s:.200}); "
+            "put a copy of the whole data folder back, name another folder with --data, or start with --fresh, which "
+            "deletes this folder's entities and messages (its snapshots stay and can be restored)"
+        )
+
+
+def other_store_count(known: int, wanted: int) -> CatalogError:
+    """A namespace can't be opened with another number of messaging stores than it was made with."""
+    return CatalogError(
+        f"the data folder was made with {known} messaging stores and the profile asks for {wanted}; "
+        "the number is fixed when a namespace is created: use another profile or another folder"
+    )
+
+
+def stored_store_count(rows: Callable[[str], Iterable[tuple[bytes, bytes]]]) -> int | None:
+    """The number of messaging stores in the rows of a catalog's tables; None before its first start. ValueError."""
+    for key, value in rows(NAMESPACE):
+        if key == _STORE_COUNT:
+            return int(value)
+    return None
+
+
 def path_of(description: Description) -> str:
     """The entity path: the name, or topic/Subscriptions/name."""
     return description.path if isinstance(description, SubscriptionDescription) else description.name
@@ -85,28 +115,33 @@ class Catalog:
         self._store = store
         self._entries: dict[str, Entry] = {}
         self._doubtful: dict[Row, str] = {}  # rows of failed commits that are still to be put right, with their paths
+        self._rule_texts: dict[str, dict[int, tuple[RuleDescription, str]]] = {}  # JSON by path and id of the rule
         self._next_id = 1
         self.store_count: int | None = None  # of the namespace; None before its first start
         self.created_at: int | None = None  # the namespace's first start (Unix ms), where that is known
+        self.deleted: dict[int, list[int]] = {}
         with store.view() as view:
-            next_id = view.get(NAMESPACE, _NEXT_ID)
-            if next_id is not None:
-                self._next_id = int(next_id)
-            store_count = view.get(NAMESPACE, _STORE_COUNT)
-            if store_count is not None:
-                self.store_count = int(store_count)
-            created_at = view.get(NAMESPACE, _CREATED_AT)
-            if created_at is not None:
-                self.created_at = int(created_at)
-            for key, value in view.scan(ENTITIES, b"", b"\xff", _ROWS_MAX):
-                row = json.loads(value)
-                description = CLASSES[chr(key[0])].from_json(row["description"])
-                entry = Entry(row["id"], description, *(row.get(name) for name in _INSTANTS))
-                self._entries[entity_key(path_of(entry.description))] = entry
-            self.deleted = {
-                int.from_bytes(key, "big"): list(json.loads(value)["stores"])
-                for key, value in view.scan(DELETED, b"", b"\xff" * 5, _ROWS_MAX)
-            }
+            for table in CATALOG_TABLES:
+                for key, value in view.scan(table, b"", _LAST_KEY, _ROWS_MAX):
+                    try:
+                        self._read_row(table, key, value)
+                    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                        raise UnreadableRowError("namespace", table, key, error) from error
+
+    def _read_row(self, table: str, key: bytes, value: bytes) -> None:
+        if table == ENTITIES:
+            row = json.loads(value)
+            description = CLASSES[chr(key[0])].from_json(row["description"])
+            entry = Entry(_number(row["id"]), description, *(row.get(name) for name in _INSTANTS))
+            self._entries[entity_key(path_of(entry.description))] = entry
+        elif table == DELETED:
+            self.deleted[int.from_bytes(key, "big")] = [_number(each) for each in json.loads(value)["stores"]]
+        elif key == _NEXT_ID:
+            self._next_id = int(value)
+        elif key == _STORE_COUNT:
+            self.store_count = int(value)
+        elif key == _CREATED_AT:
+            self.created_at = int(value)
 
     def fix_store_count(self, count: int, now: int) -> None:
         """Remember the number of messaging stores at the first start; CatalogError if it is another one now."""
@@ -114,10 +149,7 @@ class Catalog:
             self._write({(NAMESPACE, _STORE_COUNT): str(count).encode(), (NAMESPACE, _CREATED_AT): str(now).encode()})
             self.store_count, self.created_at = count, now
         elif self.store_count != count:
-            raise CatalogError(
-                f"the data folder was made with {self.store_count} messaging stores and the profile asks for {count}; "
-                "the number is fixed when a namespace is created: use another profile or another folder"
-            )
+            raise other_store_count(self.store_count, count)
 
     def entries(self) -> Iterator[Entry]:
         """All entities: queues and topics by name, then subscriptions by path."""
@@ -141,13 +173,11 @@ class Catalog:
         self._put([self._as_known(each, now) for each in wanted], now)
 
     def create(self, description: Description, now: int) -> Entry:
-        """Add an entity; BrokerError: entity-already-exists if the path is taken, server-busy. Blocks for one commit.
+        """Add an entity, whose path must be free; BrokerError (server-busy). Blocks for one commit.
 
         Its rules were created at `now` (Unix ms).
         """
-        path = path_of(description)
-        if self.entry(path) is not None:
-            raise sentences.already_exists(path)
+        assert self.entry(path_of(description)) is None
         return self.update(description, now)
 
     def update(self, description: Description, now: int) -> Entry:
@@ -176,6 +206,7 @@ class Catalog:
             raise sentences.namespace_unavailable(str(error)) from error
         for path in paths:
             del self._entries[entity_key(path)]
+            self._rule_texts.pop(entity_key(path), None)
         self.deleted |= stores
 
     def exchange(
@@ -195,10 +226,10 @@ class Catalog:
             own_name: dict[str, Any] = {"name": wanted.name}
             entries[path] = (
                 replace(known, queue_id=number)
-                if known is not None and known.description == wanted
+                if known is not None and is_same(known.description, wanted)
                 else Entry(number, replace(self._as_known(wanted, now), **own_name), created_at=now, updated_at=now)
             )
-            changes[ENTITIES, _row_key(entries[path].description)] = _row(entries[path])
+            changes[ENTITIES, _row_key(entries[path].description)] = self._row(entries[path])
         next_id = self._next_id + len(entries)
         changes[NAMESPACE, _NEXT_ID] = str(next_id).encode()
         try:
@@ -208,6 +239,8 @@ class Catalog:
         self._next_id = next_id
         for path in before:
             del self._entries[path]
+            if path not in entries:
+                self._rule_texts.pop(path, None)
         self._entries |= entries
         self.deleted |= stores
         return list(entries.values())
@@ -229,7 +262,9 @@ class Catalog:
         found = ((entity_key(path), self.entry(path), at) for path, at in instants.items())
         entries = {key: replace(entry, accessed_at=at) for key, entry, at in found if entry is not None}
         if entries:
-            self._write({(ENTITIES, _row_key(entry.description)): _row(entry) for entry in entries.values()}, entries)
+            self._write(
+                {(ENTITIES, _row_key(entry.description)): self._row(entry) for entry in entries.values()}, entries
+            )
             self._entries |= entries
 
     def close(self) -> None:
@@ -244,13 +279,15 @@ class Catalog:
             return
         path = path_of(wanted)
         if type(known.description) is not type(wanted):
-            raise CatalogError(f"'{path}' is of another kind in the data folder than in the configuration")
+            raise CatalogError(
+                f"'{path}' is of another kind in the data folder than in the configuration; {_FLIP_REMEDIES}"
+            )
         for field, name in FIXED_FIELDS.items():
             before, after = getattr(known.description, field, None), getattr(wanted, field, None)
             if before != after:
                 raise CatalogError(
                     f"'{path}': {name} is {json.dumps(before)} in the data folder and {json.dumps(after)} in the "
-                    "configuration; it is chosen when an entity is created and can't be changed"
+                    f"configuration; it is chosen when an entity is created and can't be changed: {_FLIP_REMEDIES}"
                 )
 
     def _as_known(self, description: Description, now: int) -> Description:
@@ -274,7 +311,7 @@ class Catalog:
         for description in descriptions:
             path = entity_key(path_of(description))
             known = self._entries.get(path)
-            if known is not None and known.description == description:
+            if known is not None and is_same(known.description, description):
                 continue
             if known is None:
                 entry = Entry(next_id, description, created_at=now, updated_at=now)
@@ -282,7 +319,7 @@ class Catalog:
             else:
                 entry = replace(known, description=description, updated_at=now)
             entries[path] = entry
-            changes[ENTITIES, _row_key(description)] = _row(entry)
+            changes[ENTITIES, _row_key(description)] = self._row(entry)
         if entries:
             changes[NAMESPACE, _NEXT_ID] = str(next_id).encode()
             self._write(changes, entries)
@@ -313,12 +350,28 @@ class Catalog:
         table, key = row
         if table == ENTITIES:
             entry = self.entry(path)
-            return _row(entry) if entry is not None and _row_key(entry.description) == key else None
+            return self._row(entry) if entry is not None and _row_key(entry.description) == key else None
         if table == DELETED:
             stores = self.deleted.get(int.from_bytes(key, "big"))
             return None if stores is None else json.dumps({"stores": stores}).encode()
         value = {_NEXT_ID: self._next_id, _STORE_COUNT: self.store_count, _CREATED_AT: self.created_at}[key]
         return None if value is None else str(value).encode()
+
+    def _row(self, entry: Entry) -> bytes:
+        """The value of an entity's row; the JSON of rules that stay is made once, not with each change beside them."""
+        description = entry.description
+        instants = {name: getattr(entry, name) for name in _INSTANTS}
+        if not isinstance(description, SubscriptionDescription):
+            return json.dumps({"id": entry.queue_id, "description": description.to_json(), **instants}).encode()
+        path = entity_key(description.path)
+        before = self._rule_texts.get(path, {})
+        texts = {id(rule): before.get(id(rule)) or (rule, json.dumps(rule.to_json())) for rule in description.rules}
+        self._rule_texts[path] = texts
+        own = replace(description, rules=()).to_json()
+        del own["rules"]
+        rules = ", ".join(text for _, text in texts.values())
+        head, rest = json.dumps({"id": entry.queue_id, **instants}), json.dumps(own)
+        return f'{head[:-1]}, "description": {rest[:-1]}, "rules": [{rules}]}}}}'.encode()
 
     def _commit(self, changes: dict[Row, bytes | None]) -> None:
         with self._store.begin(_COMMIT_BYTES + sum(len(value or b"") for value in changes.values())) as batch:
@@ -330,6 +383,11 @@ class Catalog:
             batch.commit()
 
 
+_FLIP_REMEDIES = (
+    "keep the old value in the configuration, delete the entity before the next start, or start with --fresh, which "
+    "deletes all entities and messages of the data folder"
+)
+
 FIXED_FIELDS = {
     "enable_partitioning": "EnablePartitioning",
     "requires_session": "RequiresSession",
@@ -340,9 +398,10 @@ FIXED_FIELDS = {
 _INSTANTS = ("created_at", "updated_at", "accessed_at")  # of an `Entry`, in its order
 
 
-def _row(entry: Entry) -> bytes:
-    instants = {name: getattr(entry, name) for name in _INSTANTS}
-    return json.dumps({"id": entry.queue_id, "description": entry.description.to_json(), **instants}).encode()
+def _number(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is not a number")
+    return value
 
 
 def _row_key(description: Description) -> bytes:

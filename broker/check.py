@@ -1,18 +1,20 @@
 """The check of a data folder: are the stores sound, and do the rows in them agree with each other?
 
-Knows which folders a namespace consists of and how the tables of a messaging store relate: a batch is stored whole or
-not at all, so each row implies others. Leaves the check of the stores' own structure to `storage`. Reads everything
-once; needs the folder to itself.
+Knows how the tables of a messaging store relate: a batch is stored whole or not at all, so each row implies others.
+Finds everything for which a server refuses the folder (`FolderView.verify`); leaves the stores' own structure to
+`storage`. Reads everything, writes nothing, and needs the folder to itself.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..storage import Durability, Store, StoreError, check_store, open_store
-from .catalog import CATALOG_TABLES, Catalog, Description, Entry, path_of
+from ..storage import FolderLock, FolderState, Manifest, StoreError, StoreReader, check_store, read_into_memory
+from .catalog import CATALOG_TABLES, Catalog, CatalogError, Description, Entry, path_of
+from .data_folder import CATALOG_FOLDER, REMEDIES, FolderView, part_names
 from .message import parse_stored
 from .records import (
     COUNTER_MASK,
@@ -34,18 +36,15 @@ from .records import (
     SESSIONS,
     STATE,
     STATE_KEY,
-    TABLES,
     Counters,
     Due,
     Home,
     Record,
     due_key,
+    record_version,
     session_number,
     unpack_head,
 )
-
-ROWS_AT_ONCE = 1000
-LAST_KEY = b"\xff" * 512  # behind all keys: those of sessions hold names
 
 Message = tuple[int, int]
 
@@ -66,6 +65,7 @@ class FolderReport:
     folder: Path
     store_count: int = 0
     problems: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
     queues: dict[str, QueueTotals] = field(default_factory=dict[str, QueueTotals])
 
     @property
@@ -83,55 +83,106 @@ class FolderReport:
                 if count
             )
             yield f"  {name}: {counts or 'empty'} ({totals.bytes_used} bytes in {totals.partitions} partitions)"
+        yield from (f"  {note}" for note in self.notes)
         for problem in self.problems:
             yield f"  PROBLEM: {problem}"
+        if not self.sound:
+            yield f"To use it again: {REMEDIES}"
         yield "sound" if self.sound else f"{len(self.problems)} problems"
 
 
 def check_data_folder(folder: Path) -> FolderReport:
-    """Check every store below `folder` and the counters of every queue; never raises for what it finds there."""
-    report = FolderReport(folder)
-    if not (folder / "namespace").is_dir():
-        report.problems.append(f"{folder} is not a data folder of emubus: it has no folder 'namespace'")
+    """Check every store of a data folder and the counters of every queue. StoreError: a server has it open."""
+    lock = FolderLock(folder, reading=True)
+    try:
+        report = FolderReport(folder)
+        _check(FolderView(folder), report)
         return report
-    paths = sorted(folder.glob("store-*"))
-    report.store_count = len(paths)
-    try:
-        for path in (folder / "namespace", *paths):
-            report.problems += (f"{path.name}: {problem}" for problem in check_store(path).problems)
-        if report.problems:
-            return report
-        entries = _entries(folder)
-        for entry in entries.values():
-            report.queues[path_of(entry.description)] = QueueTotals()
-        for path in paths:
-            store = open_store(path, TABLES, Durability.PROCESS)
-            try:
-                _check_partition_rows(path.name, store, entries, report)
-            finally:
-                store.close()
-    except StoreError as error:
-        report.problems.append(str(error))
-    return report
-
-
-def _entries(folder: Path) -> dict[int, Entry]:
-    catalog = Catalog(open_store(folder / "namespace", CATALOG_TABLES, Durability.PROCESS))
-    try:
-        return {entry.queue_id: entry for entry in catalog.entries()}
     finally:
-        catalog.close()
+        lock.release()
 
 
-def _rows(store: Store, table: str) -> Iterator[tuple[bytes, bytes]]:
-    start = b""
-    while True:
-        with store.view() as view:
-            rows = view.scan(table, start, LAST_KEY, ROWS_AT_ONCE)
-        yield from rows
-        if len(rows) < ROWS_AT_ONCE:
+def _check(view: FolderView, report: FolderReport) -> None:
+    try:
+        view.refuse_foreign()
+        manifest = view.manifest()
+        if not view.entries():
+            report.problems.append("is not a data folder of emubus: it is empty")
             return
-        start = rows[-1][0] + b"\x00"
+        report.notes += _notes(view, manifest)
+        report.problems += view.verify(manifest)
+        if manifest is not None and manifest.state in (FolderState.MAKING, FolderState.EMPTYING):
+            return
+        names = [CATALOG_FOLDER, *view.stores()]
+        report.store_count = len(names) - 1
+        if not report.problems:
+            for name in names:
+                report.problems += (f"{name}: {problem}" for problem in check_store(view.part_path(name)).problems)
+        if not report.problems:
+            _check_rows(view, names[1:], report)
+    except StoreError as error:
+        report.problems.append(error.reason)
+    except CatalogError as error:
+        report.problems.append(str(error))
+
+
+def problems_of_parts(folder: Path, store_count: int) -> list[str]:
+    """What is wrong with the stores of a snapshot: their files, and the rows in them, a sentence each."""
+    report = FolderReport(folder)
+    names = part_names(store_count)
+    try:
+        for name in names:
+            report.problems += (f"{name}: {problem}" for problem in check_store(folder / name).problems)
+        if not report.problems:
+            _check_rows(FolderView(folder), names[1:], report)
+    except StoreError as error:
+        report.problems.append(f"{error.store.name if error.store else folder}: {error.reason}")
+    except CatalogError as error:
+        report.problems.append(str(error))
+    return report.problems
+
+
+def _notes(view: FolderView, manifest: Manifest | None) -> Iterator[str]:
+    """What the next start will do before it uses the folder."""
+    if view.is_restoring:
+        yield "a restore was cut short when all of it was there: the next start finishes it, this is what it will find"
+    if manifest is None or manifest.state is FolderState.UPGRADING:
+        yield "an older release of emubus made it: the next start upgrades it"
+    elif manifest.state in (FolderState.MAKING, FolderState.EMPTYING):
+        yield "its making was cut short, and it holds nothing: the next start makes it anew"
+
+
+def _check_rows(view: FolderView, stores: list[str], report: FolderReport) -> None:
+    catalog = Catalog(read_into_memory(view.part_path(CATALOG_FOLDER), CATALOG_TABLES))
+    entries = {entry.queue_id: entry for entry in catalog.entries()}
+    catalog.close()
+    for entry in entries.values():
+        report.queues[path_of(entry.description)] = QueueTotals()
+    for name in stores:
+        with StoreReader(view.part_path(name)) as reader:
+            rows = _Rows(reader)
+            try:
+                _check_partition_rows(name, rows, entries, report)
+            except (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+                report.problems.append(_unreadable(name, *rows.at, error))
+
+
+def _unreadable(place: str, table: str, key: bytes, error: Exception) -> str:
+    return f"{place}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: {error!s:.200})"
+
+
+class _Rows:
+    """The rows of a store; `at` is the one that was looked at last, by table and key."""
+
+    def __init__(self, reader: StoreReader) -> None:
+        self._reader = reader
+        self.at = ("", b"")
+
+    def of(self, table: str) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of a table in key order."""
+        for row in self._reader.rows(table):
+            self.at = (table, row[0])
+            yield row
 
 
 @dataclass(slots=True)
@@ -149,13 +200,14 @@ class _Contents:
         self.highest[queue_id] = max(number & COUNTER_MASK, self.highest.get(queue_id, 0))
 
 
-def _contents(store: Store) -> _Contents:
+def _contents(rows: _Rows) -> _Contents:
     contents = _Contents()
-    for key, record in _rows(store, MESSAGES):
+    for key, record in rows.of(MESSAGES):
         queue_id, home, number = KEY.unpack(key)
-        if len(record) < HEAD_BYTES or record[0] != RECORD_VERSION:
+        if len(record) < HEAD_BYTES or record_version(record) != RECORD_VERSION:
             contents.unreadable.append((queue_id, number))
             continue
+        stored = parse_stored(Record.unpack(record).stored)
         contents.saw(queue_id, number)
         totals = contents.totals.setdefault(queue_id, QueueTotals())
         totals.messages[home] += 1
@@ -166,18 +218,18 @@ def _contents(store: Store) -> _Contents:
             if expires_at:
                 contents.due.add(due_key(expires_at, queue_id, Due.EXPIRE, number))
         elif home == Home.SCHEDULED:
-            at = parse_stored(Record.unpack(record).stored).scheduled_enqueue_at
+            at = stored.scheduled_enqueue_at
             contents.due.add(due_key(unpack_head(record)[4] if at is None else at, queue_id, Due.ACTIVATE, number))
     return contents
 
 
-def _check_partition_rows(place: str, store: Store, entries: dict[int, Entry], report: FolderReport) -> None:
-    contents = _contents(store)
+def _check_partition_rows(place: str, rows: _Rows, entries: dict[int, Entry], report: FolderReport) -> None:
+    contents = _contents(rows)
     for queue_id, number in contents.unreadable:
         report.problems.append(f"{place}: message {number} of queue id {queue_id} has an unknown record version")
-    problems = [*_due_problems(store, contents, entries), *_session_problems(store, contents, entries)]
+    problems = [*_due_problems(rows, contents, entries), *_session_problems(rows, contents, entries)]
     report.problems += (f"{place}: {count} {what}" for what, count in problems if count)
-    states = {STATE_KEY.unpack(key)[0]: Counters.unpack(row) for key, row in _rows(store, STATE)}
+    states = {STATE_KEY.unpack(key)[0]: Counters.unpack(row) for key, row in rows.of(STATE)}
     for queue_id in sorted(states.keys() | contents.totals.keys() | contents.highest.keys()):
         name = path_of(entries[queue_id].description) if queue_id in entries else str(queue_id)
         totals = contents.totals.get(queue_id, QueueTotals())
@@ -202,28 +254,28 @@ def _check_partition_rows(place: str, store: Store, entries: dict[int, Entry], r
             known.partitions += 1
 
 
-def _due_problems(store: Store, contents: _Contents, entries: dict[int, Entry]) -> Iterator[tuple[str, int]]:
+def _due_problems(rows: _Rows, contents: _Contents, entries: dict[int, Entry]) -> Iterator[tuple[str, int]]:
     """What does not agree between `due`, the messages and the remembered message ids, and how often."""
-    rows = [key for key, _ in _rows(store, DUE) if len(key) == DUE_KEY.size]
-    of_messages = {key for key in rows if DUE_KEY.unpack(key)[2] != Due.FORGET}
-    forgets = {key for key in rows if DUE_KEY.unpack(key)[2] == Due.FORGET}
+    due = [key for key, _ in rows.of(DUE)]
+    of_messages = {key for key in due if DUE_KEY.unpack(key)[2] != Due.FORGET}
+    forgets = {key for key in due if DUE_KEY.unpack(key)[2] == Due.FORGET}
     yield f"messages with a time have no row in '{DUE}'", len(contents.due - of_messages)
     stray = [key for key in of_messages - contents.due if DUE_KEY.unpack(key)[1] in entries]  # the others go in time
     yield f"rows of '{DUE}' belong to no message", len(stray)
     remembered = {
         due_key(INSTANT.unpack(row)[0], queue_id, Due.FORGET, number)
-        for key, row in _rows(store, DUPLICATES)
+        for key, row in rows.of(DUPLICATES)
         for queue_id, number in (SESSION_NUMBER_KEY.unpack(key),)
     }
     yield "remembered message ids would never be forgotten", len(remembered - forgets)
 
 
-def _session_problems(store: Store, contents: _Contents, entries: dict[int, Entry]) -> Iterator[tuple[str, int]]:
+def _session_problems(rows: _Rows, contents: _Contents, entries: dict[int, Entry]) -> Iterator[tuple[str, int]]:
     """What does not agree between message sessions and their messages, and how often."""
     with_sessions = {queue_id for queue_id, each in entries.items() if _requires_session(each.description)}
     firsts: dict[Message, int] = {}  # by queue id and session number
     members: set[Message] = set()
-    for key, _ in _rows(store, SESSION_MESSAGES):
+    for key, _ in rows.of(SESSION_MESSAGES):
         queue_id, session, number = SESSION_MESSAGE_KEY.unpack(key)
         contents.saw(queue_id, number)
         firsts.setdefault((queue_id, session), number)
@@ -232,14 +284,14 @@ def _session_problems(store: Store, contents: _Contents, entries: dict[int, Entr
     yield "rows of sessions point to no active message", len(members - contents.active)
     yield "active messages are in no message session", len(expected - members)
     heads: dict[Message, int] = {}
-    for key, name in _rows(store, SESSION_HEADS):
+    for key, name in rows.of(SESSION_HEADS):
         queue_id, number = SESSION_NUMBER_KEY.unpack(key)
         contents.saw(queue_id, number)
         heads.setdefault((queue_id, session_number(name.decode())), number)
     unreachable = sum(1 for session, first in firsts.items() if heads.get(session, first + 1) > first)
     yield "message sessions with messages can't be found", unreachable
-    named = {(STATE_KEY.unpack(key[:4])[0], SESSION_VALUE.unpack_from(row)[0]) for key, row in _rows(store, SESSIONS)}
-    states = {SESSION_NUMBER_KEY.unpack(key) for key, _ in _rows(store, SESSION_STATE)}
+    named = {(STATE_KEY.unpack(key[:4])[0], SESSION_VALUE.unpack_from(row)[0]) for key, row in rows.of(SESSIONS)}
+    states = {SESSION_NUMBER_KEY.unpack(key) for key, _ in rows.of(SESSION_STATE)}
     yield "message sessions have no name", len((firsts.keys() | states) - named)
 
 

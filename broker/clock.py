@@ -1,7 +1,7 @@
 """The one clock: every instant and every timer of the broker comes from here.
 
 Knows Unix milliseconds and a heap of timers; can be moved forward (timers that fall due run at once) and frozen, so
-that tests and the control API move locks, time to live and idle time-outs together. Refuses to know what a timer is
+that tests and the control API move locks, time to live and idle time-outs together. Does not know what a timer is
 for. Owned by the composition root; used on the event-loop thread only.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import count
 
 TIMER_SLACK_MS = 1  # asyncio may fire a hair early; waiting one millisecond more beats a second wake-up
-TIMER_WAIT_S_MAX = 3600.0  # the wall clock can be set: look again at least once an hour
+TIMER_WAIT_S_MAX = 1.0  # the wall clock can be set, and the machine can sleep: look again at least once a second
 CANCELLED_MAX = 1024  # timers that are still kept though nobody waits for them, before they are tidied away
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from .address import SubQueue
 from .errors import BrokerError
 from .message import Message
-from .outcomes import Outcome
+from .outcomes import Abandon, Outcome, Release
 from .records import SEQUENCE_NUMBER_MAX, Counters, Record
 
 Done = Callable[[BrokerError | None], None]
@@ -88,7 +88,7 @@ class Answered:
 
 
 class Silent:
-    """A command that nobody waits for; after a failed commit it is found again in the store."""
+    """A command that nobody waits for; after a failed commit it is found in the store or tried again."""
 
     __slots__ = ()
 
@@ -139,13 +139,15 @@ class CancelScheduled(Answered):
 class Forwarded(Answered):
     """Messages from the outbox of partition `source_index` of queue `source_id`, by their numbers there (R4).
 
-    `reply(None)` once they are durable here, or had been before.
+    `reply(None)` once they are durable here, or had been before. With `same_entity` the source is another partition of
+    this entity, which has taken the messages: they stay as they are, and nothing is refused.
     """
 
     source_id: int
     source_index: int
     records: Sequence[tuple[int, Record]]
     reply: Callable[[BrokerError | None], None]
+    same_entity: bool = False
 
 
 @dataclass(slots=True)
@@ -243,7 +245,7 @@ class Settle:
     done: Done | None
 
     def fail(self, error: BrokerError) -> None:
-        """Tell the receiver that the settlement did not happen."""
+        """Tell the receiver, if it waits, that the settlement did not happen."""
         if self.done is not None:
             self.done(error)
 
@@ -338,16 +340,42 @@ class Commit(Answered):
     Each operation names its partition (a `state.PartitionRef`); all of them are in the same messaging store.
     """
 
-    operations: Sequence[tuple[Any, Send | Schedule | Settle | Transfer]]
+    operations: Sequence[tuple[Any, Operation]]
+    reply: Callable[[BrokerError | None], None]
+
+
+@dataclass(slots=True)
+class Examine(Answered):
+    """Look whether an operation could be done now, as part of a transaction; `reply` gets why not, or None."""
+
+    operation: Operation
     reply: Callable[[BrokerError | None], None]
 
 
 @dataclass(slots=True)
 class Transfer:
-    """Inside a transaction: a message for another entity, which leaves through this partition's outbox."""
+    """Inside a transaction: a message for another entity, which leaves through this partition's outbox.
+
+    With `number` it is to be scheduled in another partition of the same entity, which has reserved that number for it.
+    """
 
     message: Message
     destination: str
+    number: int | None = None
+
+
+def is_unanswered(command: Command) -> bool:
+    """Whether nobody waits for a command, and nothing in the store brings it up again: it is tried until it is done.
+
+    A message that a client completes, defers or dead-letters without waiting comes back at the end of its lock instead.
+    """
+    if isinstance(command, Settle):
+        return command.done is None and isinstance(command.outcome, Release | Abandon)
+    return isinstance(command, ReleaseSession | Continue)
+
+
+Operation = Send | Schedule | CancelScheduled | Settle | SetSessionState | Transfer
+"""What can be part of a transaction."""
 
 
 @dataclass(slots=True)
@@ -371,6 +399,17 @@ class Delivered(Answered):
     """Messages of the outboxes (home, number) have arrived elsewhere: forget them."""
 
     rows: Sequence[tuple[int, int]]
+    reply: Callable[[BrokerError | None], None]
+
+
+@dataclass(slots=True)
+class Redirect(Answered):
+    """Messages of the outboxes (home, number, turn) go to other partitions than they were meant for.
+
+    They get new numbers: a partition takes numbers from an outbox in ascending order only.
+    """
+
+    rows: Sequence[tuple[int, int, int]]
     reply: Callable[[BrokerError | None], None]
 
 
@@ -427,9 +466,11 @@ Command = (
     | DeleteMessages
     | Resubmit
     | Commit
+    | Examine
     | Continue
     | ReadOutbox
     | Delivered
+    | Redirect
     | Undeliverable
     | ExpireLocks
     | FallDue

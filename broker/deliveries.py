@@ -258,7 +258,8 @@ class Deliveries:
             state.remove(home, number, len(row), record.expires_at, session, step)
         by_number = home is not line.home
         lock_token = None if until_at is None else token
-        payload = self._payload(number, home, record, until_at, lock_token, 1 if by_number else None)
+        deleted = mode is ReceiveMode.RECEIVE_AND_DELETE
+        payload = self._payload(number, home, record, until_at, lock_token, 1 if by_number else None, deleted=deleted)
         return Delivery(token, payload, number)
 
     def _payload(
@@ -269,6 +270,8 @@ class Deliveries:
         until_at: int | None,
         lock_token: bytes | None,
         state: int | None,
+        *,
+        deleted: bool = False,
     ) -> bytes:
         source = record.note or None
         came = record.hops or self._of_subscription  # from a queue or topic, where it had another number
@@ -280,9 +283,10 @@ class Deliveries:
             locked_until_at=until_at,
             state=state,
             partition_id=self._state.partition_id,
-            enqueue_sequence_number=record.enqueued_number if came else None,
+            enqueue_sequence_number=record.enqueued_number if came and record.enqueued_number >= 0 else None,
             dead_letter_source=source if home is not Home.TRANSFER_OUTBOX else None,
             lock_token=lock_token,
+            deleted=deleted,
         )
 
     def _rows(self, command: Peek, view: Reader) -> Iterator[tuple[int, Home, bytes]]:

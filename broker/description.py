@@ -1,7 +1,7 @@
 """What an entity is asked to be: queues, topics, subscriptions and rules as values.
 
 Knows the properties of each kind of entity with the defaults of Service Bus, and their JSON form in the
-catalog on disk. Refuses to know which values are allowed (`limits.py`), how clients spell them (HTTP face,
+catalog on disk. Does not know which values are allowed (`limits.py`), how clients spell them (HTTP face,
 Config.json) and what changes at run time (counters, times). Descriptions are immutable; an update is a new
 value made by `dataclasses.replace`.
 
@@ -12,6 +12,7 @@ to is a path or a URL, kept as the client gave it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
@@ -160,7 +161,7 @@ class CorrelationFilter:
     @property
     def is_empty(self) -> bool:
         """True if it compares nothing: Service Bus refuses such a filter."""
-        return not any(asdict(self).values())
+        return not any(getattr(self, each.name) for each in fields(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,9 @@ class RuleDescription:
 
     def to_json(self) -> JsonObject:
         """A dict of JSON types, for the catalog; the filter carries its kind."""
-        return {**asdict(self), "filter": {"kind": self.filter.kind, **asdict(self.filter)}}
+        own = {name: getattr(self, name) for name in ("name", "action", "created_at")}
+        parameters = _property_json(self.action_parameters)
+        return {**own, "filter": _filter_json(self.filter), "action_parameters": parameters}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -219,9 +222,13 @@ def with_instants(
 ) -> tuple[RuleDescription, ...]:
     """The rules with the instants of their creation: those of equal rules in `known`, else `now` (Unix ms)."""
     before = {rule.name: rule for rule in known}
-    return tuple(
-        before[rule.name] if before.get(rule.name) == rule else replace(rule, created_at=now) for rule in rules
-    )
+
+    def with_instant(rule: RuleDescription) -> RuleDescription:
+        old = before.get(rule.name)
+        is_kept = old is not None and is_same(old, rule)
+        return old if old is not None and is_kept else replace(rule, created_at=now)
+
+    return tuple(with_instant(rule) for rule in rules)
 
 
 DEFAULT_RULES: Final = (RuleDescription(DEFAULT_RULE_NAME),)
@@ -255,7 +262,7 @@ class SubscriptionDescription:
 
     def to_json(self) -> JsonObject:
         """A dict of JSON types, for the catalog."""
-        return {**asdict(self), "rules": [rule.to_json() for rule in self.rules]}
+        return {**asdict(replace(self, rules=())), "rules": [rule.to_json() for rule in self.rules]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -267,6 +274,27 @@ class SubscriptionDescription:
 
 
 EntityDescription = QueueDescription | TopicDescription | SubscriptionDescription
+
+
+def is_same(one: EntityDescription | RuleDescription, other: EntityDescription | RuleDescription) -> bool:
+    """Whether two descriptions mean the same, whenever their rules were created.
+
+    Python calls 1, 1.0 and True equal, but filters and actions do not: equal rules that are not one object are compared
+    by their texts in the catalog, too.
+    """
+    if one is other:
+        return True
+    if one != other:
+        return False
+    if isinstance(one, SubscriptionDescription) and isinstance(other, SubscriptionDescription):
+        return all(is_same(*pair) for pair in zip(one.rules, other.rules, strict=True))
+    if isinstance(one, RuleDescription) and isinstance(other, RuleDescription):
+        return _as_text(one) == _as_text(other)
+    return True
+
+
+def _as_text(rule: RuleDescription) -> str:
+    return json.dumps(replace(rule, created_at=None).to_json(), sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +316,18 @@ def _known_fields(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
     if "authorization_rules" in known:
         known["authorization_rules"] = tuple(AuthorizationRule.from_json(rule) for rule in known["authorization_rules"])
     return known
+
+
+def _filter_json(own: Filter) -> JsonObject:
+    given: JsonObject = {each.name: getattr(own, each.name) for each in fields(own)}
+    for name in ("parameters", "properties"):
+        if name in given:
+            given[name] = _property_json(given[name])
+    return {"kind": own.kind, **given}
+
+
+def _property_json(values: Mapping[str, PropertyValue]) -> JsonObject:
+    return {name: asdict(value) if isinstance(value, TypedText) else value for name, value in values.items()}
 
 
 def _property_values(values: Mapping[str, Any]) -> dict[str, PropertyValue]:

@@ -1,7 +1,7 @@
 """Hands what an entity's partitions have to those who wait for it (P19, P20): messages, or idle message sessions.
 
 Knows which partitions may have something and who wants how many; asks partitions in turn, consumers first come, first
-served, one question per partition at a time. Refuses to know messages, locks and links. Owned by an `Entity`.
+served, one question per partition at a time. Does not know messages, locks and links. Owned by an `Entity`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -16,33 +17,29 @@ from ..storage import StoreError
 from . import sentences
 from .address import SubQueue
 from .commands import (
-    CancelScheduled,
     Clear,
     Command,
     DeleteMessages,
-    Delivery,
     Done,
     Extent,
     ListSessions,
     Measure,
     Peek,
     Placed,
-    ReceiveMode,
-    Renew,
     Resubmit,
-    Schedule,
     Send,
     Settle,
-    TakeDeferred,
 )
 from .description import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription, entity_key
 from .dispatcher import Dispatcher
 from .errors import BrokerError, Condition, UnknownOutcomeError
 from .ids import partition_index_of
 from .message import Message, parse_sent, split_batch
-from .outcomes import Complete, Outcome, Release
+from .message_bounds import STANDARD_BOUNDS, MessageBounds
+from .outcomes import Outcome
+from .receives import Receives
 from .records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX
-from .router import Router
+from .router import Router, kept_key_of, partition_for_key
 from .rows import ByteTotal
 from .state import FanOut
 from .worker import Worker
@@ -63,6 +60,13 @@ class Totals:
     messages: list[int]
     bytes_used: int
     is_limited: bool
+
+
+def is_known_refusal(error: BrokerError) -> bool:
+    """Whether an error says that a partition has stored nothing, and another one may: it is out, or full."""
+    if isinstance(error, UnknownOutcomeError):  # what may be stored here must not be stored there, too
+        return False
+    return error.condition in (Condition.SERVER_BUSY, Condition.RESOURCE_LIMIT_EXCEEDED)
 
 
 class EntityPartition:
@@ -87,6 +91,16 @@ class EntityPartition:
     def path(self) -> str:
         """The entity path."""
         return self.entity.path
+
+    @property
+    def bounds(self) -> MessageBounds:
+        """What is too large in a message."""
+        return self.entity.bounds
+
+    @property
+    def name_in_errors(self) -> str:
+        """How the service's brokers call the entity."""
+        return self.entity.name_in_errors
 
     @property
     def fan_out(self) -> FanOut | None:
@@ -155,8 +169,13 @@ class Entity:
         on_outbox: Callable[[EntityPartition], None],
         *,
         partitioned: bool,
+        bounds: MessageBounds = STANDARD_BOUNDS,
+        namespace: str = "",
     ) -> None:
+        self.bounds = bounds
+        self.receives = Receives()
         self.queue_id = queue_id
+        self.namespace = namespace
         self.description = description
         self.partitioned = partitioned
         self.on_outbox = on_outbox
@@ -167,6 +186,7 @@ class Entity:
         self.session_dispatcher = Dispatcher(len(workers), self._ask)
         self.attached: set[Callable[[BrokerError], None]] = set()  # links to tell when the entity goes away
         self.gone: BrokerError | None = None  # it is deleted: nothing may be stored for it any more
+        self.received_at = 0  # when a receiver last asked for messages (Unix ms), whether or not there were any
         self._router = Router(len(workers))
 
     @property
@@ -174,6 +194,17 @@ class Entity:
         """The entity path, as it was created."""
         description = self.description
         return description.path if isinstance(description, SubscriptionDescription) else description.name
+
+    @property
+    def name_in_errors(self) -> str:
+        """How the service's brokers call it: `ns:Queue:q`, `ns:Topic:t`, `ns:Topic:t|s`."""
+        return sentences.name_of(self.namespace, self.path, topic=isinstance(self.description, TopicDescription))
+
+    def disabled(self) -> BrokerError:
+        """The refusal of what its status does not allow."""
+        description = self.description
+        topic = isinstance(description, TopicDescription)
+        return sentences.disabled(self.namespace, self.path, description.status.value, topic=topic)
 
     @property
     def top_level_key(self) -> str:
@@ -197,7 +228,7 @@ class Entity:
             return
         place = self.partitions[index]
         if keyed or len(self.partitions) == 1:
-            place.submit(Send(messages, done, placed=placed))
+            place.submit(Send(messages, done, partial(self._refused, done), placed))
         else:
             place.submit(Send(messages, done, self._elsewhere(messages, done, index, placed), placed))
 
@@ -205,9 +236,9 @@ class Entity:
         """The messages in a delivery; BrokerError if the entity doesn't take them as they are."""
         description = self.description
         if description.status in SEND_REFUSED:
-            raise sentences.disabled(self.path, description.status.value)
+            raise self.disabled()
         if not batch:
-            messages = [parse_sent(data)]
+            messages = [parse_sent(data, self.bounds)]
         else:
             encoded = split_batch(data)
             if len(encoded) > BATCH_MESSAGES_MAX:
@@ -215,7 +246,7 @@ class Entity:
                     Condition.MESSAGE_SIZE_EXCEEDED,
                     f"The batch holds {len(encoded)} messages; at most {BATCH_MESSAGES_MAX} are allowed.",
                 )
-            messages = [parse_sent(each) for each in encoded]
+            messages = [parse_sent(each, self.bounds) for each in encoded]
         if isinstance(description, QueueDescription) and description.requires_session:
             for message in messages:
                 if message.session_id is None:
@@ -229,35 +260,41 @@ class Entity:
         index = self._router.route_keyed(messages, duplicate_detection=duplicates)
         if index is not None:
             return index, True
-        for _ in self.partitions:
-            index = self._router.next()
+        return self.next_index(), False
+
+    def next_index(self) -> int:
+        """The partition whose turn it is, past those whose stores are out (P11, P13)."""
+        index = self._router.next()
+        for _ in self.partitions[1:]:
             if self.partitions[index].worker.available:
                 break
-        assert index is not None
-        return index, False
+            index = self._router.next()
+        return index
 
-    def place_of_forwarded(self, message: Message, number: int) -> EntityPartition:
-        """The partition for the message with sequence number `number` of an outbox; BrokerError for its keys.
+    def place_of_forwarded(self, message: Message, turn: int) -> tuple[EntityPartition, bool]:
+        """The partition for a message of an outbox, and whether its key chose it (P30).
 
-        Without a key the number decides, so that it is the same at every attempt: a partition tells what comes twice by
-        the highest number that it has taken, and would drop one that had been meant for another partition before.
+        Without a key the turn decides that the message got with its place in the outbox, so that it is the same at
+        every attempt: a partition drops what comes twice, by the highest number of the outbox that it has taken.
         """
         description = self.description
         duplicates = not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
-        index = self._router.route_keyed([message], duplicate_detection=duplicates)
-        return self.partitions[number % len(self.partitions) if index is None else index]
+        key = kept_key_of(message, duplicate_detection=duplicates)
+        count = len(self.partitions)
+        if key is None:
+            return self.partitions[turn % count], count == 1
+        return self.partitions[partition_for_key(key, count) if count > 1 else 0], True
 
     def _elsewhere(
         self, messages: Sequence[Message], done: Done, tried: int, placed: Placed | None
     ) -> Callable[[BrokerError], None]:
-        """What to do when a store fails a message without a key: the next partition takes it (P13)."""
+        """What to do when a partition does not take a message without a key: the next one takes it (P13)."""
         left = len(self.partitions) - 1
 
         def again(error: BrokerError) -> None:
             nonlocal left, tried
-            known = error.condition is Condition.SERVER_BUSY and not isinstance(error, UnknownOutcomeError)
-            if left == 0 or not known:  # what may be stored here must not be stored there, too
-                done(error)
+            if left == 0 or not is_known_refusal(error):
+                done(self.reported(error))
                 return
             left -= 1
             tried = (tried + 1) % len(self.partitions)
@@ -265,26 +302,21 @@ class Entity:
 
         return again
 
-    async def schedule(self, messages: Sequence[Message]) -> list[int]:
-        """Store messages until their scheduled times; their sequence numbers, in order.
+    def _refused(self, done: Done, error: BrokerError) -> None:
+        done(self.reported(error))
 
-        Those of one partition are stored all or none, and those without a key are of one.
-        """
-        routes = [self.route([message]) for message in messages]
-        for_unkeyed = next((index for index, keyed in routes if not keyed), 0)
-        places = [index if keyed else for_unkeyed for index, keyed in routes]
-        numbers: dict[int, int] = {}
-        for index, positions in self._by_partition(zip(places, range(len(messages)), strict=True)).items():
-            group = [messages[position] for position in positions]
-            numbers.update(zip(positions, await self.partitions[index].request(partial(Schedule, group)), strict=True))
-        return [numbers[position] for position in range(len(messages))]
-
-    async def cancel_scheduled(self, numbers: Sequence[int]) -> None:
-        """Remove scheduled messages; BrokerError (message-not-found) if any is not there (any more)."""
-        if any(self._index_of_number(number) is None for number in numbers):
-            raise sentences.scheduled_not_found(numbers)
-        for index, group in self._by_partition((self._index_of_number(n) or 0, n) for n in numbers).items():
-            await self.partitions[index].request(partial(CancelScheduled, group))
+    def reported(self, error: BrokerError) -> BrokerError:
+        """What a sender hears of a partition's error: of a full one the figures of the whole entity."""
+        if error.condition is not Condition.RESOURCE_LIMIT_EXCEEDED:
+            return error
+        used = 0
+        for place in self.partitions:
+            beside = () if self.fan_out is None else self.fan_out.subscriptions(place.index)
+            with suppress(StoreError):
+                used += sum(place.worker.counters(ref.queue_id).bytes_used for ref in (place, *beside))
+        size_bytes_max = sum(place.size_bytes_max for place in self.partitions)
+        kind = "Queue" if self.fan_out is None else "Topic"
+        return sentences.entity_full(kind, self.name_in_errors, used, size_bytes_max)
 
     # ---- receiving
 
@@ -296,34 +328,34 @@ class Entity:
         elif done is not None:
             done(sentences.lock_lost())
 
-    async def renew(self, tokens: Sequence[bytes]) -> list[int]:
-        """Renew the locks `tokens`: their new ends (Unix ms) in the same order, or BrokerError(message-lock-lost)."""
-        groups = self._by_partition((partition_index_of(token), token) for token in tokens)
-        if any(index >= len(self.partitions) for index in groups):
-            raise sentences.lock_lost()
-        ends: dict[bytes, int] = {}
-        for index, group in groups.items():
-            answer: list[int] = await self.partitions[index].request(partial(Renew, group))
-            ends.update(zip(group, answer, strict=True))
-        return [ends[token] for token in tokens]
-
     async def peek(
         self, sub_queue: SubQueue, first: int, count: int, bytes_max: int, session_id: str | None
     ) -> list[bytes]:
-        """Encoded messages from sequence number `first` on, partition after partition (P23)."""
+        """Encoded messages from sequence number `first` on, partition after partition (P23).
+
+        A client goes on behind the last number that it was shown. So an answer ends before a partition that can't be
+        reached: what is in there is shown after the outage. BrokerError (server-busy) if it is the first.
+        """
         index = max(0, first) >> PARTITION_SHIFT if self.partitioned else 0
+        own = None if session_id is None else self.place_of_session(session_id)  # the only one that may have some
         found: list[bytes] = []
         while index < len(self.partitions) and len(found) < count and bytes_max > 0:
             place = self.partitions[index]
-            if place.worker.available:
+            if own is None or index == own:
                 ask = partial(Peek, sub_queue, first, count - len(found), bytes_max, session_id)
-                rows: list[tuple[int, bytes]] = await place.request(ask)
-                if rows and found and bytes_max < len(rows[0][1]):
-                    break
-                found.extend(payload for _, payload in rows)
-                bytes_max -= sum(len(payload) for _, payload in rows)
-                if rows and len(found) < count and await self._has_from(place, sub_queue, rows[-1][0] + 1, session_id):
-                    break  # the next one was too large: another partition's must not come before it
+                try:
+                    rows: list[tuple[int, bytes]] = await place.request(ask)
+                    if rows and found and bytes_max < len(rows[0][1]):
+                        break
+                    found.extend(payload for _, payload in rows)
+                    bytes_max -= sum(len(payload) for _, payload in rows)
+                    following = rows[-1][0] + 1 if rows and len(found) < count else None
+                    if following is not None and await self._has_from(place, sub_queue, following, session_id):
+                        break  # the next one was too large: another partition's must not come before it
+                except BrokerError as error:
+                    if found and error.condition is Condition.SERVER_BUSY:
+                        break
+                    raise
             index += 1
             first = index << PARTITION_SHIFT
         return found
@@ -331,30 +363,6 @@ class Entity:
     async def _has_from(self, place: EntityPartition, sub_queue: SubQueue, first: int, session_id: str | None) -> bool:
         """Whether a partition has a message of that number or a later one."""
         return bool(await place.request(partial(Peek, sub_queue, first, 1, 1, session_id)))
-
-    async def take_deferred(
-        self, sub_queue: SubQueue, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None
-    ) -> list[Delivery]:
-        """The deferred messages with these sequence numbers; BrokerError(message-not-found) if any is missing."""
-        if any(self._index_of_number(number) is None for number in numbers):
-            raise sentences.deferred_not_found()
-        groups = self._by_partition((self._index_of_number(n) or 0, n) for n in numbers)
-        deliveries: list[Delivery] = []
-        # All partitions or none: until the last has answered, nothing that cannot be taken back.
-        mode_of_each = mode if len(groups) == 1 else ReceiveMode.PEEK_LOCK
-        try:
-            for index, group in groups.items():
-                ask = partial(TakeDeferred, sub_queue, group, mode_of_each, session_id)
-                deliveries += await self.partitions[index].request(ask)
-        except BrokerError:
-            for delivery in deliveries:
-                self.settle(delivery.token, Release(), None)
-            raise
-        if mode is not mode_of_each:
-            for delivery in deliveries:
-                self.settle(delivery.token, Complete(), None)
-        order = {number: position for position, number in enumerate(numbers)}
-        return sorted(deliveries, key=lambda delivery: order[delivery.sequence_number])
 
     async def delete_messages(self, sub_queue: SubQueue, count: int, before_at: int, session_id: str | None) -> int:
         """Delete up to `count` available messages enqueued before `before_at` (Unix ms); how many it were."""
@@ -393,7 +401,7 @@ class Entity:
         the keys that it had, to the same partition. Raises BrokerError (entity-disabled) for a target that takes none.
         """
         if target.description.status in SEND_REFUSED:
-            raise sentences.disabled(target.path, target.description.status.value)
+            raise target.disabled()
         answer: dict[int, BrokerError | None] = {
             number: sentences.dead_letter_not_found(number)
             for number in numbers
@@ -413,6 +421,11 @@ class Entity:
         """Whether it is received from through message sessions."""
         description = self.description
         return not isinstance(description, TopicDescription) and description.requires_session
+
+    def place_of_number(self, number: int) -> EntityPartition | None:
+        """The partition that gave out a sequence number; None if no partition of the entity can have."""
+        index = self._index_of_number(number)
+        return None if index is None else self.partitions[index]
 
     def place_of_session(self, session_id: str) -> int:
         """The partition of a message session, which is that of its messages (P10)."""

@@ -21,6 +21,8 @@ class Condition(StrEnum):
     DETACH_FORCED = "amqp:link:detach-forced"
     ENTITY_ALREADY_EXISTS = "com.microsoft:entity-already-exists"
     ENTITY_DISABLED = "com.microsoft:entity-disabled"
+    HANDLE_IN_USE = "amqp:session:handle-in-use"
+    ILLEGAL_STATE = "amqp:illegal-state"
     INTERNAL_ERROR = "amqp:internal-error"
     INVALID_FIELD = "amqp:invalid-field"
     MESSAGE_LOCK_LOST = "com.microsoft:message-lock-lost"
@@ -34,10 +36,12 @@ class Condition(StrEnum):
     SESSION_CANNOT_BE_LOCKED = "com.microsoft:session-cannot-be-locked"
     SESSION_LOCK_LOST = "com.microsoft:session-lock-lost"
     SESSION_NOT_FOUND = "com.microsoft:session-not-found"
+    STOLEN = "amqp:link:stolen"
     TIMEOUT = "com.microsoft:timeout"
     TRANSACTION_ROLLBACK = "amqp:transaction:rollback"
     TRANSACTION_TIMEOUT = "amqp:transaction:timeout"
     TRANSACTION_UNKNOWN_ID = "amqp:transaction:unknown-id"
+    UNATTACHED_HANDLE = "amqp:session:unattached-handle"
     UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
 
 
@@ -49,6 +53,13 @@ class BrokerError(Exception):
         self.condition = condition
         self.description = description
         self.info = info
+
+
+class KeysDifferError(BrokerError):
+    """A delivery is refused for its keys, which contradict each other: SessionId and PartitionKey, or those of a batch.
+
+    REST messaging answers it as a bad request, other operations that an entity does not allow with 405 (P9).
+    """
 
 
 class UnknownOutcomeError(BrokerError):

@@ -1,7 +1,7 @@
 """Faults that are made on purpose: what kinds there are, what each can strike, and which one strikes now.
 
 Knows one table of kinds, and the faults that are set: for an entity or all, for so many times or until cleared, always
-or with a probability. Refuses to know how a fault is done: faces do (`amqp/faults.py`). Owned by the composition root.
+or with a probability. Does not know how a fault is done: faces do (`amqp/faults.py`). Owned by the composition root.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The one source of randomness: lock tokens, message and tracking ids, and keys.
+"""The one source of randomness: lock tokens, transaction, message and tracking ids, and keys.
+
+All of it comes from the operating system's generator: who has seen any number of ids can't compute the next.
 
 A lock token is 16 bytes in .NET GUID byte order, as the delivery-tag carries it [wire 5.3]. Its last two bytes hold
 the index of the partition inside its entity, so that a token that comes back over `$management` finds its lock
@@ -12,15 +14,51 @@ import os
 import random
 import uuid
 
-_random = random.Random(os.urandom(16))
-_bits = _random.getrandbits
+_POOL_BYTES = 16 * 1024
+"""Read at a time: one call of the system for each lock token would cost as much as everything else about the token."""
+_chance = random.SystemRandom().random
 
 TOKEN_BYTES = 16
+_INDEX_BYTES = 2
+_RANDOM_BYTES = TOKEN_BYTES - _INDEX_BYTES
+
+
+class _Pool:
+    """Random bytes that were read ahead. No byte is given out twice, not in a forked process either."""
+
+    __slots__ = ("_at", "_bytes")
+
+    def __init__(self) -> None:
+        self._bytes = b""
+        self._at = 0
+        os.register_at_fork(after_in_child=self.clear)
+
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes."""
+        start = self._at
+        end = self._at = start + count
+        if end > len(self._bytes):
+            self._bytes = os.urandom(_POOL_BYTES)
+            start, end = 0, count
+            self._at = count
+        return self._bytes[start:end]
+
+    def clear(self) -> None:
+        """Read anew with the next `take`."""
+        self._bytes, self._at = b"", 0
+
+
+_take = _Pool().take
 
 
 def new_lock_token(partition_index: int) -> bytes:
     """A fresh lock token (16 bytes, delivery-tag order) for a message of partition `partition_index` (0…65535)."""
-    return ((_bits(112) << 16) | partition_index).to_bytes(16, "big")
+    return _take(_RANDOM_BYTES) + partition_index.to_bytes(_INDEX_BYTES, "big")
+
+
+def new_transaction_id() -> bytes:
+    """An id for a transaction: 16 bytes; a transaction-id on the wire has at most 32 [AMQP 4.5.6]."""
+    return _take(16)
 
 
 def partition_index_of(token: bytes) -> int:
@@ -40,12 +78,12 @@ def token_to_uuid(token: bytes) -> uuid.UUID:
 
 def new_tracking_id() -> str:
     """An id for error descriptions (`TrackingId:<this>`), as the service prints them."""
-    return str(uuid.UUID(int=_bits(128), version=4))
+    return str(uuid.UUID(bytes=_take(16), version=4))
 
 
 def new_message_id() -> str:
     """A message id for a message that came without one: 32 hexadecimal digits, as the service gives them."""
-    return f"{_bits(128):032x}"
+    return _take(16).hex()
 
 
 def new_shared_key() -> str:
@@ -55,4 +93,4 @@ def new_shared_key() -> str:
 
 def chance() -> float:
     """A number from 0 up to, not including, 1: for what is to happen with a probability."""
-    return _random.random()
+    return _chance()

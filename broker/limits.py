@@ -1,7 +1,7 @@
 """The limits of every profile in one table, and the check of a description against them.
 
 Knows which values Service Bus allows: on its Standard tier, its Premium tier, in Microsoft's emulator, and in
-the `relaxed` profile, which lifts the quotas and keeps what the program itself needs. Refuses to know where a
+the `relaxed` profile, which lifts the quotas and keeps what the program itself needs. Does not know where a
 value came from: it answers with `Violation`s that name the property as the management API and Config.json do,
 the value and what is allowed; its callers make of them a 400, an AMQP error or a complaint about a file.
 
@@ -24,11 +24,13 @@ from .description import (
     CorrelationFilter,
     EntityDescription,
     EntityStatus,
+    PropertyValue,
     QueueDescription,
     RuleDescription,
     SqlFilter,
     SubscriptionDescription,
     TopicDescription,
+    TypedText,
     entity_key,
 )
 from .durations import format_duration
@@ -39,8 +41,6 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
-
-FORWARD_HOPS_MAX: Final = 4
 
 
 class Profile(StrEnum):
@@ -91,6 +91,8 @@ class Limits:
 
     profile: Profile = Profile.STANDARD
     defaults: Defaults = Defaults()
+    jms: bool = False
+    """Whether clients of JMS 2.0 (the library azure-servicebus-jms) are let in: on Premium that is not partitioned."""
 
     # Partitions. `max_size_mb` counts per partition where `size_is_per_partition`.
     partitioning: Partitioning = Partitioning.PER_ENTITY
@@ -128,7 +130,7 @@ class Limits:
     messages_per_transaction_max: int = 100
     messages_per_delete_max: int = 500
     messages_per_range_delete_max: int = 4_000
-    forward_hops_max: int = FORWARD_HOPS_MAX
+    forward_hops_max: int = 4
 
     authorization_rules_max: int = 12  # of one entity
 
@@ -139,6 +141,10 @@ class Limits:
     sub_entity_name_length_max: int = 50
     rule_text_length_max: int = 1024
     action_statements_max: int = 32
+    # What one rule may be besides; the service has no figures for these, and no rule in use comes near them.
+    rule_tokens_max: int = 1024  # words, signs and literals of one SQL text
+    rule_properties_max: int = 1_000  # application properties of a correlation filter; parameters of a SQL text
+    rule_bytes_max: int = 64 * KIB  # all texts, names and values of a rule in UTF-8
 
 
 _STANDARD: Final = Limits()
@@ -157,6 +163,7 @@ LIMITS: Final[Mapping[Profile, Limits]] = {
         message_bytes_max=MIB,
         message_bytes_settable=Range(MIB, 100 * MIB),
         batch_bytes_max=MIB,
+        jms=True,
         entities_max=1_000,
         partitioned_entities_max=None,
         messages_per_delete_max=4_000,
@@ -183,6 +190,7 @@ LIMITS: Final[Mapping[Profile, Limits]] = {
     Profile.RELAXED: replace(
         _STANDARD,
         profile=Profile.RELAXED,
+        jms=True,
         max_size_mb=Range(1, 1024 * 1024),
         max_size_mb_choices=None,
         message_bytes_max=100 * MIB,
@@ -207,6 +215,9 @@ LIMITS: Final[Mapping[Profile, Limits]] = {
         sub_entity_name_length_max=260,
         rule_text_length_max=64 * KIB,
         action_statements_max=1_000,
+        rule_tokens_max=4_000,
+        rule_properties_max=4_000,
+        rule_bytes_max=192 * KIB,
     ),
 }
 
@@ -228,9 +239,21 @@ def limits_for(profile: Profile, premium_partitions: int | None = None) -> Limit
         partitioning=Partitioning.ALWAYS,
         partition_count=premium_partitions,
         partitioned_message_bytes_max=MIB,
+        jms=False,
         # A partitioned namespace has at least one messaging unit per partition.
         entities_max=limits.entities_max * premium_partitions,
     )
+
+
+def limits_over(limits: Limits, store_count: int) -> Limits:
+    """The limits of a namespace over the messaging stores that its data folder has.
+
+    A namespace that is not partitioned may have been another one before: partitioned entities that were migrated to
+    it keep their partitions and the size of each; new ones are not partitioned.
+    """
+    if limits.partitioning is not Partitioning.NEVER or store_count == limits.partition_count:
+        return limits
+    return replace(limits, partition_count=store_count, size_is_per_partition=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +282,17 @@ def aggregate_size_mb(description: QueueDescription | TopicDescription, limits: 
     return description.max_size_mb * partitions
 
 
-def size_mb_from_client(size_mb: int, enable_partitioning: bool, limits: Limits) -> int:
-    """The size per partition that a client means: clients echo the aggregate that they were shown."""
+def size_mb_from_client(size_mb: int, enable_partitioning: bool, limits: Limits, known_mb: int | None = None) -> int:
+    """The size per partition that a client means: clients echo the aggregate that they were shown.
+
+    `known_mb` is the size per partition of the entity that is being updated: its aggregate changes nothing, also where
+    the profile allows so large a partition.
+    """
     if not (enable_partitioning and limits.size_is_per_partition):
         return size_mb
     per_partition_mb, rest = divmod(size_mb, limits.partition_count)
+    if per_partition_mb == known_mb and not rest:
+        return per_partition_mb
     is_aggregate = size_mb not in limits.max_size_mb and not rest and per_partition_mb in limits.max_size_mb
     return per_partition_mb if is_aggregate else size_mb
 
@@ -279,14 +308,17 @@ def message_bytes_max(description: QueueDescription | TopicDescription, limits: 
 # ---------------------------------------------------------------- checks
 
 
-def validate_queue(description: QueueDescription, limits: Limits) -> list[Violation]:
-    """Everything about a queue that the limits forbid, in the order of its properties."""
-    return list(_queue_violations(description, limits))
+def validate_queue(description: QueueDescription, limits: Limits, *, is_new: bool = True) -> list[Violation]:
+    """Everything about a queue that the limits forbid, in the order of its properties.
+
+    Without `is_new` it exists already, and whether it is partitioned is not looked at.
+    """
+    return list(_queue_violations(description, limits, is_new))
 
 
-def validate_topic(description: TopicDescription, limits: Limits) -> list[Violation]:
-    """Everything about a topic that the limits forbid, without its subscriptions."""
-    return list(_topic_violations(description, limits))
+def validate_topic(description: TopicDescription, limits: Limits, *, is_new: bool = True) -> list[Violation]:
+    """Everything about a topic that the limits forbid, without its subscriptions; `is_new` as for a queue."""
+    return list(_topic_violations(description, limits, is_new))
 
 
 def validate_subscription(description: SubscriptionDescription, limits: Limits) -> list[Violation]:
@@ -311,15 +343,15 @@ def forwards_to_itself(description: QueueDescription | SubscriptionDescription, 
     ]
 
 
-def _queue_violations(queue: QueueDescription, limits: Limits) -> Iterator[Violation]:
+def _queue_violations(queue: QueueDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
     yield from _entity_name(queue.name, limits)
-    yield from _store_violations(queue, limits)
+    yield from _store_violations(queue, limits, is_new)
     yield from _receive_violations(queue, limits)
 
 
-def _topic_violations(topic: TopicDescription, limits: Limits) -> Iterator[Violation]:
+def _topic_violations(topic: TopicDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
     yield from _entity_name(topic.name, limits)
-    yield from _store_violations(topic, limits)
+    yield from _store_violations(topic, limits, is_new)
     yield from _common_violations(topic, limits)
     if topic.status is EntityStatus.RECEIVE_DISABLED:
         yield Violation("Status", topic.status, "Active, Disabled or SendDisabled for a topic")
@@ -340,14 +372,51 @@ def _rule_violations(rule: RuleDescription, limits: Limits) -> Iterator[Violatio
         yield Violation("CorrelationFilter", "empty", "at least one property to compare")
     if rule.action is not None:
         yield from _text("Action", rule.action, 1, limits.rule_text_length_max)
+    yield from _rule_size(rule, limits)
 
 
-def _store_violations(entity: QueueDescription | TopicDescription, limits: Limits) -> Iterator[Violation]:
+def _rule_size(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
+    """What a rule weighs as a whole: compiling it and storing it cost in proportion to that."""
+    own = rule.filter
+    parts: list[tuple[str, Mapping[str, PropertyValue]]] = [("ActionParameters", rule.action_parameters)]
+    texts: list[str | None] = [rule.name, rule.action]
+    if isinstance(own, CorrelationFilter):
+        parts.append(("Properties", own.properties))
+        texts += (own.content_type, own.correlation_id, own.label, own.message_id)
+        texts += (own.reply_to, own.reply_to_session_id, own.session_id, own.to)
+    elif isinstance(own, SqlFilter):
+        parts.append(("Parameters", own.parameters))
+        texts.append(own.expression)
+    for label, given in parts:
+        if len(given) > limits.rule_properties_max:
+            yield Violation(label, f"{len(given)} entries long", f"at most {limits.rule_properties_max}")
+        texts += (name for name in given)
+        texts += (_value_text(value) for value in given.values())
+    size_bytes = sum(len(text.encode(errors="surrogatepass")) for text in texts if text is not None)
+    if size_bytes > limits.rule_bytes_max:
+        yield Violation("The rule", f"{size_bytes} bytes in all", f"at most {limits.rule_bytes_max}; use several rules")
+    for label, text in (("SqlExpression", getattr(own, "expression", None)), ("Action", rule.action)):
+        token_count = 0 if text is None else sum(1 for _ in _SQL_TOKEN.finditer(text))
+        if token_count > limits.rule_tokens_max:
+            yield Violation(label, f"{token_count} words, signs and literals long", f"at most {limits.rule_tokens_max}")
+
+
+def _value_text(value: PropertyValue) -> str:
+    return value.text if isinstance(value, TypedText) else str(value)
+
+
+_SQL_TOKEN: Final = re.compile(
+    r"""'[^']*(?:''[^']*)*(?:'|$)|"[^"]*(?:""[^"]*)*(?:"|$)|\[[^\]]*(?:\]\][^\]]*)*(?:\]|$)|\w+|[^\w\s]"""
+)
+"""A literal that does not end takes the rest of the text: counting is linear for any text."""
+
+
+def _store_violations(entity: QueueDescription | TopicDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
     """What queues and topics have and subscriptions have not: partitions, size, duplicates."""
     partitioned = entity.enable_partitioning
-    if partitioned and limits.partitioning is Partitioning.NEVER:
+    if is_new and partitioned and limits.partitioning is Partitioning.NEVER:
         yield Violation("EnablePartitioning", "true", "false: the namespace is not partitioned")
-    if not partitioned and limits.partitioning is Partitioning.ALWAYS:
+    if is_new and not partitioned and limits.partitioning is Partitioning.ALWAYS:
         yield Violation("EnablePartitioning", "false", "true: the namespace is partitioned")
     choices = limits.max_size_mb_choices
     if choices is not None and entity.max_size_mb not in choices:

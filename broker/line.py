@@ -2,14 +2,14 @@
 
 Knows sequence numbers and a small window of records read ahead of demand (R7); everything else stays in the store,
 whose key order is the order of the line. Messages that come back (abandoned, lock expired, released) are kept by
-number only and read again. Refuses to know locks, counts and time. Owned by a `Partition`.
+number only and read again. Does not know why a message is taken, counts and time. Owned by a `Partition`.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Protocol
 
 from .address import SubQueue
@@ -45,6 +45,8 @@ class WindowBudget:
 class Line:
     """The available messages of one sub-queue of one partition, in sequence order.
 
+    `taken` are the numbers of the messages that receivers have; they are in the store, but not available.
+
     Invariants: the window is ascending and lies below `next_read`; every available message is in the window, among
     the returned ones, or in the store at or above `next_read` (then `more_in_store`).
     """
@@ -54,6 +56,7 @@ class Line:
         "_budget",
         "_queue_id",
         "_returned",
+        "_taken",
         "_window",
         "_window_bytes",
         "announced",
@@ -72,6 +75,7 @@ class Line:
         queue_id: int,
         budget: WindowBudget,
         announce: Callable[[SubQueue], None],
+        taken: Container[int],
         *,
         more_in_store: bool,
     ) -> None:
@@ -88,6 +92,7 @@ class Line:
         self._window: deque[tuple[int, bytes]] = deque()
         self._window_bytes = 0
         self._returned: list[int] = []
+        self._taken = taken
 
     def announce(self, sub_queue: SubQueue) -> None:
         """Tell the dispatcher that there are messages."""
@@ -106,7 +111,8 @@ class Line:
 
     def give_back(self, number: int) -> None:
         """A message that was taken is available again, at its old place."""
-        heapq.heappush(self._returned, number)
+        if number < self.next_read:  # else it is read from the store
+            heapq.heappush(self._returned, number)
 
     def remove(self, number: int) -> None:
         """An available message was removed from the store by other means than `next`."""
@@ -147,6 +153,15 @@ class Line:
                 continue
             return found
 
+    def restart(self, *, more_in_store: bool) -> None:
+        """Forget what was read: all that is available is in the store, as `more_in_store` says."""
+        self.close()
+        self.announced = True  # the worker announces it anew
+        self.more_in_store = more_in_store
+        self.next_read = 0
+        self.gone.clear()
+        self._returned.clear()
+
     def close(self) -> None:
         """Give the window's bytes back to the budget."""
         self._budget.bytes_used -= self._window_bytes
@@ -161,6 +176,7 @@ class Line:
         assert self._window_bytes == sum(len(record) for _, record in self._window)
         assert all(number < self.next_read for number in self._returned)
         assert not set(self._returned) & set(numbers)
+        assert not any(number in self._taken for number in (*numbers, *self._returned))
 
     def _fits(self, size: int) -> bool:
         return (
@@ -179,10 +195,11 @@ class Line:
             limit,
         )
         for key, record in rows:
-            self._window.append((int.from_bytes(key[-8:], "big"), record))
-            self._window_bytes += len(record)
-            self._budget.bytes_used += len(record)
-        if rows:
-            self.next_read = self._window[-1][0] + 1
+            number = int.from_bytes(key[-8:], "big")
+            self.next_read = number + 1
+            if number not in self._taken:  # as one before `restart` may be
+                self._window.append((number, record))
+                self._window_bytes += len(record)
+                self._budget.bytes_used += len(record)
         if len(rows) < limit:
             self.more_in_store = False

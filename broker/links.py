@@ -1,10 +1,11 @@
 """What a link holds of an entity: a way in, a way out, or a message session.
 
-Knows credit as demand, and how a session is waited for. Refuses to know frames (`amqp/`) and to decide about messages.
+Knows credit as demand, and how a session is waited for. Does not know frames (`amqp/`) and to decide about messages.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from . import sentences
@@ -69,9 +70,16 @@ class Consumer:
     """A link's way out of a sub-queue of a queue or subscription."""
 
     def __init__(
-        self, entity: Entity, sub_queue: SubQueue, mode: ReceiveMode, deliver: Deliver, detached: Detached
+        self,
+        entity: Entity,
+        sub_queue: SubQueue,
+        mode: ReceiveMode,
+        clock: Clock,
+        deliver: Deliver,
+        detached: Detached,
     ) -> None:
         self.entity = entity
+        self._clock = clock
         self.entity_path = entity.path
         self._dispatcher = entity.dispatchers[sub_queue]
         self._detached = detached
@@ -90,7 +98,19 @@ class Consumer:
 
     def set_credit(self, count: int) -> None:
         """From now on at most `count` more messages may be handed over (absolute, not added)."""
+        if not _may_receive(self, count, self._clock):
+            return
         self._dispatcher.set_demand(self._demand, count)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it wants messages that it has not got."""
+        return self._demand.wanted > 0
+
+    def refuse(self, error: BrokerError) -> None:
+        """Have the link detached because of `error`, unless it has gone meanwhile."""
+        if self._detached in self.entity.attached:
+            self._detached(error)
 
     def drain(self, drained: Callable[[], None]) -> None:
         """Hand over what is available within the credit, then call `drained()`; the credit is 0 then."""
@@ -103,6 +123,7 @@ class Consumer:
     def close(self) -> None:
         """The link is gone. Locks stay until they expire [wire 5.8]."""
         self._dispatcher.close(self._demand)
+        self.entity.receives.leave(self)
         self.entity.attached.discard(self._detached)
 
 
@@ -112,8 +133,11 @@ class SessionConsumer:
     `detached` is called with session-lock-lost when the holding ends by time, or when the entity goes away.
     """
 
-    def __init__(self, entity: Entity, grant: SessionGrant, mode: ReceiveMode, detached: Detached) -> None:
+    def __init__(
+        self, entity: Entity, grant: SessionGrant, mode: ReceiveMode, clock: Clock, detached: Detached
+    ) -> None:
         self.entity = entity
+        self._clock = clock
         self.entity_path = entity.path
         self.session_id = grant.session_id
         self.locked_until_at = grant.until_at
@@ -131,8 +155,21 @@ class SessionConsumer:
 
     def set_credit(self, count: int) -> None:
         """From now on at most `count` more messages may be handed over (absolute, not added)."""
+        if not _may_receive(self, count, self._clock):
+            return
         self._wanted = count
         self._ask()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it wants messages that it has not got."""
+        return self._wanted > 0
+
+    def refuse(self, error: BrokerError) -> None:
+        """Give the session back and have the link detached because of `error`, unless it has gone meanwhile."""
+        if not self._closed:
+            self._place.submit(ReleaseSession(self._grant.grant))
+            self.lost(error)
 
     def drain(self, drained: Callable[[], None]) -> None:
         """Hand over what is available within the credit, then call `drained()`; the credit is 0 then."""
@@ -147,6 +184,7 @@ class SessionConsumer:
         """The link is gone: the session is free at once, nothing is counted [wire 6.4]."""
         if not self._closed:
             self._closed = True
+            self.entity.receives.leave(self)
             self.entity.attached.discard(self.lost)
             self._place.submit(ReleaseSession(self._grant.grant))
 
@@ -160,6 +198,7 @@ class SessionConsumer:
         """The holding has ended, and not by `close`."""
         if not self._closed:
             self._closed = True
+            self.entity.receives.leave(self)
             self.entity.attached.discard(self.lost)
             self._detached(error)
 
@@ -212,6 +251,8 @@ class SessionWait:
         self._over = False
         self._demand: Demand | None = None
         self._timer: Timer | None = None
+        self._clock = clock
+        entity.received_at = clock.now_ms()
         entity.attached.add(self._refuse)
         if session_id is None:
             self._timer = clock.call_at(clock.now_ms() + timeout_ms, self._time_out)
@@ -238,7 +279,7 @@ class SessionWait:
 
     def _deliver(self, grants: Sequence[SessionGrant]) -> None:
         self._end()
-        self._consumer = SessionConsumer(self._entity, grants[0], self._mode, self._detached)
+        self._consumer = SessionConsumer(self._entity, grants[0], self._mode, self._clock, self._detached)
         self._granted(self._consumer)
 
     def _give_back(self, index: int, grants: Sequence[SessionGrant]) -> None:
@@ -274,6 +315,20 @@ class SessionWait:
     def _lost(self, error: BrokerError) -> None:
         if self._consumer is not None:
             self._consumer.lost(error)
+
+
+def _may_receive(consumer: Consumer | SessionConsumer, count: int, clock: Clock) -> bool:
+    """Account for new credit; False if too many receivers wait: the consumer hears of it in the next turn."""
+    entity = consumer.entity
+    if not count:
+        entity.receives.leave(consumer)
+        return True
+    entity.received_at = clock.now_ms()
+    if entity.receives.enter(consumer):
+        return True
+    error = sentences.too_many_receives(entity.path, entity.receives.count_max or 0)
+    asyncio.get_running_loop().call_soon(consumer.refuse, error)
+    return False
 
 
 def _deliver_nothing(deliveries: Sequence[Delivery]) -> None:

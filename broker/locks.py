@@ -1,6 +1,7 @@
 """The locks of one partition: which messages are in receivers' hands, and until when.
 
-Knows tokens, numbers and ends. Volatile: a lock ends with the process. Refuses to decide what the end of a lock means.
+Knows tokens, numbers and ends. Volatile: a lock ends with the process. A batch that the store does not take changes no
+lock: its changes are recorded until the commit, and undone without one. Refuses to decide what the end of a lock means.
 Owned by a partition's state.
 """
 
@@ -58,6 +59,7 @@ class Lock:
         "session",
         "size_bytes",
         "token",
+        "turn",
     )
 
     def __init__(
@@ -83,6 +85,7 @@ class Lock:
         self.size_bytes = size_bytes  # of the stored row: completing it needs no look at the store
         self.holding = holding
         self.session = session  # the session's number, 0 outside sessions
+        self.turn = 0  # locks that end at the same instant end in this order
 
     @property
     def until_at(self) -> int:
@@ -101,18 +104,23 @@ class Locks:
     does not change.
     """
 
-    __slots__ = ("by_number", "by_token", "timed")
+    __slots__ = ("_changes", "_last_turn", "by_number", "by_token", "timed")
 
     def __init__(self) -> None:
         self.by_token: dict[bytes, Lock] = {}
         self.by_number: dict[int, Lock] = {}
         self.timed: OrderedDict[bytes, Lock] = OrderedDict()  # those that end by themselves
+        self._last_turn = 0
+        # Of the batch under way: locks that were added or removed; and renewed ones, with the end and turn before.
+        self._changes: list[Lock | tuple[Lock, int, int]] = []
 
     def __len__(self) -> int:
         return len(self.by_token)
 
     def add(self, lock: Lock) -> None:
         """A message was handed over."""
+        self._changes.append(lock)
+        self._last_turn = lock.turn = self._last_turn + 1
         self.by_token[lock.token] = self.by_number[lock.number] = lock
         if lock.holding is None:
             self.timed[lock.token] = lock
@@ -121,12 +129,33 @@ class Locks:
 
     def remove(self, lock: Lock) -> None:
         """The message is in nobody's hands any more."""
+        self._changes.append(lock)
         del self.by_token[lock.token]
         del self.by_number[lock.number]
         if lock.holding is None:
             del self.timed[lock.token]
         else:
             del lock.holding.taken[lock.number]
+
+    def keep(self) -> None:
+        """The batch is committed: its changes stay."""
+        self._changes.clear()
+
+    def roll_back(self) -> None:
+        """The batch is not stored: undo its changes, the last one first."""
+        changes, self._changes = self._changes, []
+        for change in reversed(changes):
+            if isinstance(change, tuple):
+                lock, until_at, turn = change
+                lock.until_at, lock.turn = until_at, turn
+            elif change.token in self.by_token:
+                self.remove(change)
+            else:
+                turn = change.turn
+                self.add(change)
+                change.turn = turn
+        self._changes.clear()
+        self.sort()
 
     def find(self, token: bytes, now: int) -> Lock | None:
         """The lock of that token, unless its time is over (the timer has yet to end it, and count it)."""
@@ -135,6 +164,8 @@ class Locks:
 
     def renew(self, lock: Lock, until_at: int) -> None:
         """Move the end of a lock outside sessions."""
+        self._changes.append((lock, lock.until_at, lock.turn))
+        self._last_turn = lock.turn = self._last_turn + 1
         lock.until_at = until_at
         self.timed.move_to_end(lock.token)
 
@@ -143,8 +174,8 @@ class Locks:
         return next(iter(self.timed.values()), None)
 
     def sort(self) -> None:
-        """Restore the order of ends after the lock duration changed."""
-        self.timed = OrderedDict(sorted(self.timed.items(), key=lambda item: item[1].until_at))
+        """Restore the order of ends."""
+        self.timed = OrderedDict(sorted(self.timed.items(), key=lambda item: (item[1].until_at, item[1].turn)))
 
     def check_invariants(self) -> None:
         """Assert the invariants of the class docstring."""

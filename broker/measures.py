@@ -1,6 +1,6 @@
 """What a messaging store's worker counts about its commits; plain integers, read when somebody asks for metrics.
 
-Knows the bounds of the histograms. Refuses to know clocks and Prometheus. Owned by a `Worker`.
+Knows the bounds of the histograms. Does not know clocks and Prometheus. Owned by a `Worker`.
 """
 
 from __future__ import annotations

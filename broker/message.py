@@ -1,14 +1,15 @@
 """One message as bytes: what arrives, what is kept, what is handed out [wire 4.3, 4.4, 5.4].
 
 Knows which fields and annotations of a message mean something to Service Bus, and which of them the broker owns. The
-sender's properties, application properties, body and footer are kept and delivered byte for byte; the broker writes
-the header and its own annotations anew and splices the expiry and dead-letter reasons in, and a message id where the
-sender gave none. Refuses to know queues, clocks and how anything is stored. Where bytes lie within a section is the
-business of `sections`.
+sender's annotations, properties, application properties, body and footer are kept and delivered byte for byte; the
+broker writes the header and its own annotations anew and splices the expiry and dead-letter reasons in, and a message
+id where the sender gave none. Must not depend on queues, clocks and storage. `sections` finds the bytes of a section,
+`message_header` and `message_annotations` read theirs, `message_bounds` knows what is too large.
 
 A `Message` belongs to whoever parsed it and does not change. A stored message is a byte string in a form of this
-module: a fixed head, the header section up to its delivery count, the sender's annotations, the other sections. This
-is the hot path of the whole broker: measure before and after a change.
+module: a fixed head, the header section up to its delivery count, the sender's delivery annotations if there are any,
+the sender's message annotations, the other sections. This is the hot path of the whole broker: measure before and
+after a change.
 """
 
 from __future__ import annotations
@@ -16,13 +17,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from enum import IntEnum
-from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from .encoding import Described, Timestamp, Ubyte, Uint, Ulong, decode, encode, list_from_items, malformed, skip
-from .errors import BrokerError, Condition
+from .encoding import Ulong, decode, encode, list_from_items, malformed, map_from_items, skip
 from .ids import new_message_id
+from .message_annotations import (
+    NO_ANNOTATIONS,
+    identifier,
+    read_annotations,
+    read_delivery_annotations,
+    value_at,
+)
+from .message_bounds import STANDARD_BOUNDS, MessageBounds, check_bounds
+from .message_header import NO_HEADER, header_start, read_header
 from .sections import (
     APPLICATION_PROPERTIES,
     BODY,
@@ -40,13 +48,7 @@ from .sections import (
     open_items,
 )
 
-IDENTIFIER_CHARS_MAX: Final = 128
-"""Longest message id, session id and partition key, in characters (a binary message id: in bytes) [wire 10.13]."""
-
 _TTL_MS_MAX: Final = 0xFFFF_FFFF
-_FORM_VERSION: Final = 1
-_HEADERS_CACHED_MAX: Final = 1024
-_HEADER_CACHED_BYTES_MAX: Final = 40  # keeps the cache small; a header as clients write it takes 5 to 25 bytes
 
 
 class _Field(IntEnum):
@@ -71,70 +73,7 @@ PROPERTY_NAMES: Final = tuple(field.name.lower().replace("_", "-") for field in 
 """The fields of the properties section in their order, by their AMQP names [AMQP 3.2.4]."""
 
 
-class _Owner(IntEnum):
-    """What is done with an annotation that Service Bus knows: the broker's are dropped, the sender's are read."""
-
-    BROKER = 0
-    PARTITION_KEY = 1
-    VIA_PARTITION_KEY = 2
-    SCHEDULED_ENQUEUE_TIME = 3
-
-
-_OWNERS: Final = {
-    b"x-opt-sequence-number": _Owner.BROKER,
-    b"x-opt-enqueued-time": _Owner.BROKER,
-    b"x-opt-locked-until": _Owner.BROKER,
-    b"x-opt-message-state": _Owner.BROKER,
-    b"x-opt-lock-token": _Owner.BROKER,
-    b"x-opt-enqueue-sequence-number": _Owner.BROKER,
-    b"x-opt-offset": _Owner.BROKER,
-    b"x-opt-partition-id": _Owner.BROKER,
-    b"x-opt-deadletter-source": _Owner.BROKER,
-    b"x-opt-partition-key": _Owner.PARTITION_KEY,
-    b"x-opt-via-partition-key": _Owner.VIA_PARTITION_KEY,
-    b"x-opt-scheduled-enqueue-time": _Owner.SCHEDULED_ENQUEUE_TIME,
-}
-_STRINGS: Final = b"\xa1\xa3\xb1\xb3"
-_BINARIES: Final = b"\xa0\xb0"  # what Python makes of strings that it sends again; next to each is the string
 _UNREAD: Final = str(b"\0not read yet", "ascii")  # told from any text by identity
-
-# --- The header section -----------------------------------------------------------------------------
-
-_HeaderFields = tuple[bool, int | None, int | None]  # durable, priority, ttl in ms
-
-
-def _header_start(durable: bool, priority: int | None, ttl_ms: int | None) -> bytes:
-    """Return a header section as it is delivered, up to the delivery count (a five-byte uint, appended later)."""
-    fields = b"".join(
-        (
-            b"\x41" if durable else b"\x42",
-            b"\x40" if priority is None else bytes((0x50, priority)),
-            b"\x40" if ttl_ms is None else b"\x70" + ttl_ms.to_bytes(4, "big"),
-            b"\x42",  # first-acquirer
-        )
-    )
-    return b"\x00\x53\x70\xc0" + bytes((len(fields) + 6, 5)) + fields
-
-
-def _read_header(section: bytes) -> tuple[_HeaderFields, bytes]:
-    """Return the fields that are kept, and the section without a ttl to be delivered when the message never expires."""
-    described, _ = decode(section)
-    fields = described.value if isinstance(described, Described) else None
-    if not isinstance(fields, list):
-        raise malformed(0, "a header that is no list")
-    durable, priority, ttl_ms = (*fields[:3], None, None, None)[:3]
-    if not (
-        isinstance(durable, bool | None) and isinstance(priority, Ubyte | None) and isinstance(ttl_ms, Uint | None)
-    ):
-        raise malformed(0, "a header field of the wrong type")
-    kept = (bool(durable), None if priority is None else int(priority), None if ttl_ms is None else int(ttl_ms))
-    return kept, _header_start(kept[0], kept[1], None)
-
-
-# Senders write the same few headers again and again, and a queue has one default time to live.
-_read_header_cached = lru_cache(_HEADERS_CACHED_MAX)(_read_header)
-_header_start_cached = lru_cache(_HEADERS_CACHED_MAX)(_header_start)
-_NO_HEADER: Final = ((False, None, None), _header_start(False, None, None))
 
 # --- An arriving message ------------------------------------------------------------------------------------
 
@@ -146,14 +85,13 @@ class Message:
         "_at",
         "_bare",
         "_data",
+        "_delivery_entries",
         "_entries",
         "_entries_count",
-        "_header_start",
+        "_header",
         "_message_id",
         "_session_id",
-        "durable",
         "partition_key",
-        "priority",
         "scheduled_enqueue_at",
         "size_bytes",
         "ttl_ms",
@@ -163,8 +101,6 @@ class Message:
     size_bytes: int
     """Length of the message as it arrived."""
     ttl_ms: int | None
-    durable: bool
-    priority: int | None
     partition_key: str | None
     via_partition_key: str | None
     scheduled_enqueue_at: int | None
@@ -175,89 +111,53 @@ class Message:
         self._at = at
         self._message_id: str | None = _UNREAD
         self._session_id: str | None = _UNREAD
-        self.partition_key = self.via_partition_key = self.scheduled_enqueue_at = None
-        self._entries = b""
-        self._entries_count = 0
         stop = at[HEADER + 7]
-        if stop:
-            section = data[at[HEADER] : stop]
-            read = _read_header_cached if len(section) <= _HEADER_CACHED_BYTES_MAX else _read_header
-            (self.durable, self.priority, self.ttl_ms), self._header_start = read(section)
-        else:
-            (self.durable, self.priority, self.ttl_ms), self._header_start = _NO_HEADER
-        if at[MESSAGE_ANNOTATIONS + 7]:
-            self._read_annotations(at[MESSAGE_ANNOTATIONS], at[MESSAGE_ANNOTATIONS + 7])
+        self._header = read_header(data[at[HEADER] : stop]) if stop else NO_HEADER
+        self.ttl_ms = self._header.ttl_ms
+        delivery_stop = at[DELIVERY_ANNOTATIONS + 7]
+        self._delivery_entries = (
+            read_delivery_annotations(data, at[DELIVERY_ANNOTATIONS], delivery_stop) if delivery_stop else None
+        )
+        annotations_stop = at[MESSAGE_ANNOTATIONS + 7]
+        (
+            self._entries_count,
+            self._entries,
+            self.partition_key,
+            self.via_partition_key,
+            self.scheduled_enqueue_at,
+        ) = read_annotations(data, at[MESSAGE_ANNOTATIONS], annotations_stop) if annotations_stop else NO_ANNOTATIONS
         # In order, the bare sections begin where the last of the others ends.
-        self._bare = at[9] or at[8] or stop
+        self._bare = annotations_stop or delivery_stop or stop
         if at[PROPERTIES + 7]:
             check_items(data, at[PROPERTIES], at[PROPERTIES + 7])
         if at[APPLICATION_PROPERTIES + 7]:
             check_items(data, at[APPLICATION_PROPERTIES], at[APPLICATION_PROPERTIES + 7])
 
-    def _read_annotations(self, start: int, stop: int) -> None:
-        """Read the annotations that mean something and keep all but the broker's."""
-        data = self._data
-        count, pos = open_items(data, start)
-        kept_from, kept = pos, list[bytes]()
-        kept_count = count
-        for _ in range(count >> 1):
-            constructor = data[pos]
-            if constructor in _STRINGS:
-                key_pos = pos + (2 if constructor < 0xB0 else 5)
-                value_pos = skip(data, pos)
-                owner = _OWNERS.get(data[key_pos:value_pos])
-            else:
-                value_pos = skip(data, pos)
-                owner = None
-            next_pos = skip(data, value_pos)
-            if owner is not None:
-                if owner is _Owner.BROKER:
-                    kept.append(data[kept_from:pos])
-                    kept_from = next_pos
-                    kept_count -= 2
-                else:
-                    value = data[value_pos:next_pos]
-                    if value[0] in _BINARIES and owner is not _Owner.SCHEDULED_ENQUEUE_TIME:
-                        value = bytes((value[0] + 1,)) + value[1:]
-                        kept += (data[kept_from:value_pos], value)
-                        kept_from = next_pos
-                    self._read_annotation(owner, value)
-            pos = next_pos
-        if pos != stop or count & 1:
-            raise malformed(start, f"{count} annotation keys and values do not fill the section to {stop}")
-        self._entries = b"".join((*kept, data[kept_from:stop])) if kept else data[kept_from:stop]
-        self._entries_count = kept_count
+    @property
+    def durable(self) -> bool:
+        """Whether the sender asked for a durable message; the broker keeps all of them alike."""
+        return bool(self._header.durable)
 
-    def _read_annotation(self, owner: _Owner, encoded: bytes) -> None:
-        value = _value_at(encoded, 0)
-        if value is None:
-            return
-        if owner is _Owner.SCHEDULED_ENQUEUE_TIME:
-            if not isinstance(value, Timestamp):
-                raise _wrong_type("x-opt-scheduled-enqueue-time", "timestamp", value)
-            self.scheduled_enqueue_at = int(value)
-        elif owner is _Owner.PARTITION_KEY:
-            self.partition_key = _identifier("x-opt-partition-key", value)
-        else:
-            self.via_partition_key = _identifier("x-opt-via-partition-key", value)
+    @property
+    def priority(self) -> int | None:
+        """The sender's priority, which has no effect."""
+        return self._header.priority
 
     @property
     def message_id(self) -> str | None:
         """Canonical text of the message id: a string as it is, ulong in decimal, uuid in its usual form, binary in hex.
 
-        Raises BrokerError: ARGUMENT_OUT_OF_RANGE when it is too long, INVALID_FIELD for another type, DECODE_ERROR.
+        Raises BrokerError: INVALID_FIELD for another type, DECODE_ERROR.
         """
         text = self._message_id
         if text is _UNREAD:
             value = self.field(_Field.MESSAGE_ID)
             if isinstance(value, bytes):
-                if len(value) > IDENTIFIER_CHARS_MAX:
-                    raise _too_long("message-id", len(value))
                 text = value.hex()
             elif isinstance(value, Ulong | uuid.UUID):
                 text = str(value)
             else:
-                text = None if value is None else _identifier("message-id", value)
+                text = None if value is None else identifier("message-id", value)
             self._message_id = text
         return text
 
@@ -267,7 +167,7 @@ class Message:
         text = self._session_id
         if text is _UNREAD:
             value = self.field(_Field.GROUP_ID)
-            text = self._session_id = None if value is None else _identifier("group-id", value)
+            text = self._session_id = None if value is None else identifier("group-id", value)
         return text
 
     def field(self, position: int) -> object:
@@ -277,7 +177,7 @@ class Message:
         count, pos = open_items(self._data, self._at[PROPERTIES])
         if position >= count:
             return None
-        return _value_at(self._data, skip(self._data, pos, position) if position else pos)
+        return value_at(self._data, skip(self._data, pos, position) if position else pos)
 
     def application_properties(self) -> dict[str, object]:
         """Return the application properties, decoded anew; an entry whose key is no string is left out.
@@ -297,14 +197,20 @@ class Message:
         With `expires_at`, the delivered header has the effective ttl and the properties tell absolute-expiry-time and,
         unless the sender did, creation-time. Without, the header has no ttl and no property changes.
         """
-        start, entries = self._header_start, self._entries
         if expires_at is None:
+            ttl_ms = None
             bare = self._data[self._bare :]
         else:
             ttl_ms = min(max(expires_at - enqueued_at, 0), _TTL_MS_MAX)
-            start = _header_start_cached(self.durable, self.priority, ttl_ms)
             bare = self._bare_with_expiry(enqueued_at, expires_at)
-        return _FORM_HEAD.pack(_FORM_VERSION, len(start), self._entries_count, len(entries)) + start + entries + bare
+        start = header_start(self._header, ttl_ms)
+        count, entries = self._entries_count, self._entries
+        if self._delivery_entries is None:
+            return _FORM_HEAD.pack(_PLAIN, len(start), count, len(entries)) + start + entries + bare
+        delivery_count, delivery_entries = self._delivery_entries
+        head = _FORM_HEAD.pack(_WITH_DELIVERY_ANNOTATIONS, len(start), count, len(entries))
+        more = _DELIVERY_HEAD.pack(delivery_count, len(delivery_entries))
+        return head + more + start + delivery_entries + entries + bare
 
     def _bare_with_expiry(self, enqueued_at: int, expires_at: int) -> bytes:
         data, start, stop = self._data, self._at[PROPERTIES], self._at[PROPERTIES + 7]
@@ -315,42 +221,10 @@ class Message:
         return b"\x00\x53\x73" + properties + data[stop:]
 
 
-def _value_at(data: bytes, pos: int) -> object:
-    """Return the value at `pos`, which `skip` has been over; short strings, nearly all there is, go a shorter way."""
-    if data[pos] != 0xA1:
-        return decode(data, pos)[0]
-    try:
-        return data[pos + 2 : pos + 2 + data[pos + 1]].decode()
-    except UnicodeDecodeError as error:
-        raise malformed(pos, str(error)) from None
-
-
-def _identifier(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise _wrong_type(name, "string", value)
-    if len(value) > IDENTIFIER_CHARS_MAX:
-        raise _too_long(name, len(value))
-    return str(value)
-
-
-def _too_long(name: str, length: int) -> BrokerError:
-    return BrokerError(
-        Condition.ARGUMENT_OUT_OF_RANGE,
-        f"The {name} of the message has {length} characters; it must not have more than {IDENTIFIER_CHARS_MAX}.",
-    )
-
-
-def _wrong_type(name: str, expected: str, value: object) -> BrokerError:
-    return BrokerError(
-        Condition.INVALID_FIELD, f"The {name} of the message is of type {type(value).__name__}, not {expected}."
-    )
-
-
 def parse_message(data: bytes) -> Message:
     """Return what the broker needs of an encoded message, whatever the order and form of its sections.
 
-    Raises BrokerError: DECODE_ERROR when it is no message, ARGUMENT_OUT_OF_RANGE for a partition key that is too
-    long, INVALID_FIELD for an annotation of the wrong type.
+    Raises BrokerError: DECODE_ERROR when it is no message, INVALID_FIELD for an annotation of the wrong type.
     """
     try:
         return Message(*_located(data), len(data))
@@ -358,24 +232,26 @@ def parse_message(data: bytes) -> Message:
         raise malformed(len(data), "the message is cut off") from None
 
 
-def parse_sent(data: bytes) -> Message:
-    """As `parse_message`, for what a client sends: a message without a message id gets one for its receivers.
+def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
+    """As `parse_message`, for what a client sends: within `bounds`, and with a message id for its receivers.
 
-    The service does so, and JavaScript's SDK can't settle a message without. `message_id` stays None here, because what
-    the sender did not give is no key; `size_bytes` is that of what arrived. Raises ARGUMENT_OUT_OF_RANGE for a message
-    id that is too long, too.
+    The service gives a message without a message id one, and JavaScript's SDK can't settle a message without.
+    `message_id` stays None here, because what the sender did not give is no key; `size_bytes` is that of what arrived.
+    Raises what `message_bounds.check_bounds` raises, too.
     """
     try:
         usual, at = _located(data)
         if _has_message_id(usual, at):
             message = Message(usual, at, len(data))
-            if at[PROPERTIES + 7] - at[PROPERTIES] > IDENTIFIER_CHARS_MAX:  # else there is no room for a longer one
-                value = message.field(_Field.MESSAGE_ID)
-                if isinstance(value, str | bytes) and len(value) > IDENTIFIER_CHARS_MAX:
-                    raise _too_long("message-id", len(value))
-            return message
-        message = Message(*_with_message_id(usual, at, new_message_id()), len(data))
-        message._message_id = None
+        else:
+            message = Message(*_with_message_id(usual, at, new_message_id()), len(data))
+            message._message_id = None
+        if bounds.need_a_look(usual, at):
+            keys = {
+                "x-opt-partition-key": message.partition_key,
+                "x-opt-via-partition-key": message.via_partition_key,
+            }
+            check_bounds(usual, at, keys, bounds)
         return message
     except IndexError:
         raise malformed(len(data), "the message is cut off") from None
@@ -387,7 +263,7 @@ def _located(data: bytes) -> tuple[bytes, list[int]]:
     if at is not None:
         return data, at
     usual = canonical(data)
-    at = locate(usual)
+    at = locate(usual, mixed=True)
     if at is None:
         raise malformed(0, "no sections of a message")
     return usual, at
@@ -439,6 +315,10 @@ def split_batch(data: bytes) -> list[bytes]:
 # version, bytes of the header section without delivery count, items of the sender's annotations, bytes of these
 _FORM_HEAD: Final = Struct(">BBII")
 _FORM_HEAD_BYTES: Final = _FORM_HEAD.size
+# Versions: with the second, items and bytes of the sender's delivery annotations follow the head.
+_PLAIN: Final = 1
+_WITH_DELIVERY_ANNOTATIONS: Final = 2
+_DELIVERY_HEAD: Final = Struct(">II")
 
 
 def _key(name: str) -> bytes:
@@ -448,7 +328,8 @@ def _key(name: str) -> bytes:
 # delivery-count; section, size and count of a map32; sequence number; enqueued time
 _DELIVERY_START: Final = Struct(">BI4sII24sq22sq")
 _DELIVERY_ENTRIES_BYTES: Final = _DELIVERY_START.size - 13  # what counts for the size of the map
-_ANNOTATIONS_START: Final = Struct(">BI4sII")
+_MAP32_HEAD: Final = Struct(">4sII")
+_NO_DELIVERY_COUNT: Final = b"\x70\0\0\0\0"
 _ANNOTATIONS_HEAD: Final = b"\x00\x53\x72\xd1"
 _SEQUENCE_NUMBER: Final = _key("x-opt-sequence-number") + b"\x81"
 _ENQUEUED_TIME: Final = _key("x-opt-enqueued-time") + b"\x83"
@@ -457,7 +338,10 @@ _MESSAGE_STATES: Final = tuple(_key("x-opt-message-state") + bytes((0x54, state)
 _PARTITION_ID: Final = _key("x-opt-partition-id") + b"\x61"
 _ENQUEUE_SEQUENCE_NUMBER: Final = _key("x-opt-enqueue-sequence-number") + b"\x81"
 _DEADLETTER_SOURCE: Final = _key("x-opt-deadletter-source")
-_LOCK_TOKEN: Final = b"\x00\x53\x71\xc1" + bytes((1 + 18 + 17, 2)) + _key("x-opt-lock-token") + b"\x98"
+_DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
+_LOCK_TOKEN: Final = _key("x-opt-lock-token") + b"\x98"
+_ONLY_LOCK_TOKEN: Final = _DELIVERY_ANNOTATIONS + b"\xc1" + bytes((1 + len(_LOCK_TOKEN) + 16, 2)) + _LOCK_TOKEN
+_NO_DELIVERY_ANNOTATIONS: Final = _DELIVERY_ANNOTATIONS + b"\xc1\x01\x00"
 _pack_i64 = Struct(">q").pack
 _pack_i16 = Struct(">h").pack
 
@@ -474,15 +358,25 @@ def delivery_bytes(
     enqueue_sequence_number: int | None,
     dead_letter_source: str | None = None,
     lock_token: bytes | None = None,
+    deleted: bool = False,
 ) -> bytes:
     """Return the whole encoded message as a client gets it [wire 5.4]; instants in Unix milliseconds.
 
     `state` is 0 active, 1 deferred, 2 scheduled. `lock_token` (16 bytes as in a delivery-tag) puts the token into the
-    delivery annotations, too. What is None is left out.
+    delivery annotations, too. With `deleted` the client receives and deletes: it gets delivery annotations even if
+    there are none, as from the service. What is None is left out.
     """
-    _, start_bytes, entries_count, entries_bytes = _FORM_HEAD.unpack_from(stored)
-    entries_at = _FORM_HEAD_BYTES + start_bytes
-    bare_at = entries_at + entries_bytes
+    version, start_bytes, entries_count, entries_bytes = _FORM_HEAD.unpack_from(stored)
+    start_at = _FORM_HEAD_BYTES
+    annotations = b""
+    if version != _PLAIN:
+        start_at, entries_at, annotations = _with_delivery_annotations(stored, start_bytes, lock_token)
+    else:
+        entries_at = start_at + start_bytes
+        if lock_token is not None:
+            annotations = _ONLY_LOCK_TOKEN + _rfc_order(lock_token)
+        elif deleted:
+            annotations = _NO_DELIVERY_ANNOTATIONS
     more, more_count = b"", 4
     if locked_until_at is not None:
         more, more_count = _LOCKED_UNTIL + _pack_i64(locked_until_at), 6
@@ -509,9 +403,21 @@ def delivery_bytes(
         _ENQUEUED_TIME,
         enqueued_at,
     )
-    if lock_token is not None:  # delivery annotations belong between the header and the message annotations
-        start = start[:5] + _LOCK_TOKEN + _rfc_order(lock_token) + start[5:]
-    return stored[_FORM_HEAD_BYTES:entries_at] + start + more + stored[entries_at:bare_at] + stored[bare_at:]
+    if annotations:  # they belong between the header, which ends with the delivery count, and the message annotations
+        start = start[:5] + annotations + start[5:]
+    return stored[start_at : start_at + start_bytes] + start + more + stored[entries_at:]
+
+
+def _with_delivery_annotations(stored: bytes, start_bytes: int, lock_token: bytes | None) -> tuple[int, int, bytes]:
+    """Return where header and annotations begin in a form of the second version, and the delivery annotations."""
+    count, size = _DELIVERY_HEAD.unpack_from(stored, _FORM_HEAD_BYTES)
+    start_at = _FORM_HEAD_BYTES + _DELIVERY_HEAD.size
+    delivery_at = start_at + start_bytes
+    entries = stored[delivery_at : delivery_at + size]
+    if lock_token is not None:
+        entries += _LOCK_TOKEN + _rfc_order(lock_token)
+        count += 2
+    return start_at, delivery_at + size, _DELIVERY_ANNOTATIONS + map_from_items(count, entries)
 
 
 def _rfc_order(token: bytes) -> bytes:
@@ -525,10 +431,15 @@ def parse_stored(stored: bytes) -> Message:
     Its `ttl_ms` is the effective one that it was stored with; `size_bytes` is the size of what is kept. Never raises
     for what `Message.stored` and `with_application_properties` gave.
     """
-    _, start_bytes, entries_count, entries_bytes = _FORM_HEAD.unpack_from(stored)
-    entries_at = _FORM_HEAD_BYTES + start_bytes
-    section = _ANNOTATIONS_START.pack(0x70, 0, _ANNOTATIONS_HEAD, entries_bytes + 4, entries_count)
-    return parse_message(stored[_FORM_HEAD_BYTES:entries_at] + section + stored[entries_at:])
+    version, start_bytes, entries_count, entries_bytes = _FORM_HEAD.unpack_from(stored)
+    start_at, annotations = _FORM_HEAD_BYTES, b""
+    if version != _PLAIN:
+        start_at, entries_at, annotations = _with_delivery_annotations(stored, start_bytes, None)
+    else:
+        entries_at = start_at + start_bytes
+    header = stored[start_at : start_at + start_bytes]
+    section = _MAP32_HEAD.pack(_ANNOTATIONS_HEAD, entries_bytes + 4, entries_count)
+    return parse_message(header + _NO_DELIVERY_COUNT + annotations + section + stored[entries_at:])
 
 
 _DEAD_LETTER_PROPERTIES: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
@@ -592,9 +503,11 @@ def properties_fields(stored: bytes) -> dict[str, object]:
 
 def _locate_bare(stored: bytes) -> tuple[int, list[int]]:
     """Return where the bare sections begin, and where each of them lies from there."""
-    _, start_bytes, _, entries_bytes = _FORM_HEAD.unpack_from(stored)
+    version, start_bytes, _, entries_bytes = _FORM_HEAD.unpack_from(stored)
     bare_at = _FORM_HEAD_BYTES + start_bytes + entries_bytes
-    at = locate(stored[bare_at:])
+    if version != _PLAIN:
+        bare_at += _DELIVERY_HEAD.size + _DELIVERY_HEAD.unpack_from(stored, _FORM_HEAD_BYTES)[1]
+    at = locate(stored[bare_at:], mixed=True)
     if at is None:
         raise malformed(bare_at, "a stored message whose sections are not in order")
     return bare_at, at

@@ -41,8 +41,8 @@ class Outage:
                 clock.call_at(clock.now_ms() + self.delay_ms, lambda: None if over.done() else over.set_result(None))
                 await over
             case OutageKind.FAILING:
-                raise StoreFailed(None, "its commits fail, as was asked for")
+                raise StoreFailed(None, "its commits fail")
             case OutageKind.FULL:
-                raise StoreFull(None, "it is full, as was asked for")
+                raise StoreFull(None, "it is full")
             case OutageKind.DOWN:
-                raise StoreFailed(None, "it is down, as was asked for")
+                raise StoreFailed(None, "it is down")

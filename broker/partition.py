@@ -2,7 +2,7 @@
 
 Commands come in, changes for the store and effects for the world come out; what is stored is seen only through the
 view that is handed in. The concerns are in modules of their own (`arrivals`, `deliveries`, `settlements`, `sessions`)
-on one shared `state`; this one joins them and knows transactions. Refuses to know clocks (`now` is an argument),
+on one shared `state`; this one joins them and knows transactions. Does not know clocks (`now` is an argument),
 sockets, other stores and how a batch is committed. Owned by the `Worker` of its messaging store.
 """
 
@@ -21,14 +21,17 @@ from .commands import (
     Continue,
     DeleteMessages,
     Delivered,
+    Examine,
     ExpireLocks,
     FallDue,
     Forwarded,
     GetSessionState,
     ListSessions,
     Measure,
+    Operation,
     Peek,
     ReadOutbox,
+    Redirect,
     ReleaseSession,
     Renew,
     RenewSession,
@@ -72,8 +75,6 @@ from .state import PartitionRef, PartitionState
 
 PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUPLICATES, FORWARDED)
 
-Operation = Send | Schedule | Settle | Transfer
-
 
 class Partition:
     """The partition that `ref` names, as `view` (the committed rows) has it; `budget` bounds its read-ahead.
@@ -108,6 +109,7 @@ class Partition:
             FallDue: self.arrivals.fall_due,
             ReadOutbox: self.arrivals.read_outbox,
             Delivered: self.arrivals.delivered,
+            Redirect: self.arrivals.redirect,
             Undeliverable: self.arrivals.undeliverable,
             Take: self._deliveries.take,
             TakeFromSession: self._deliveries.take_from_session,
@@ -120,6 +122,7 @@ class Partition:
             ExpireLocks: self._expire_locks,
             Resubmit: self._resubmit,
             Commit: self._commit,
+            Examine: self._examine,
             Continue: self._continue,
             Clear: self._clear,
         }
@@ -136,8 +139,23 @@ class Partition:
     # ---- what the worker calls
 
     def apply(self, command: Command, now: int, view: Reader, step: Step) -> None:
-        """Add to `step` what `command` means at the instant `now` (Unix ms); memory is as if it were committed."""
+        """Add to `step` what `command` means at the instant `now` (Unix ms); memory is as if it were committed.
+
+        When the batch that the command is part of is over, `keep` or `roll_back` follows.
+        """
         self._handlers[type(command)](command, now, view, step)
+
+    def keep(self) -> None:
+        """The batch is committed, or had nothing to store."""
+        self.state.locks.keep()
+        if self._sessions is not None:
+            self._sessions.keep()
+
+    def roll_back(self, view: Reader) -> None:
+        """Nothing of the batch is stored: memory is as `view` (the committed rows) has it, locks as before."""
+        self.state.roll_back(view)
+        if self._sessions is not None:
+            self._sessions.roll_back()
 
     @property
     def counters(self) -> Counters:
@@ -166,6 +184,11 @@ class Partition:
         """The memory of this partition is dropped while the broker goes on: tell the holders of its sessions."""
         if self._sessions is not None:
             self._sessions.lose_all()
+
+    def announce_held(self) -> None:
+        """Tell the holders of sessions that these may have messages."""
+        if self._sessions is not None:
+            self._sessions.announce_held()
 
     def described_anew(self) -> None:
         """The entity's description changed; locks keep the ends that they have."""
@@ -236,6 +259,9 @@ class Partition:
             partition.commit(operations, now, view, step)
         step.effects.append((command.reply, None))
 
+    def _examine(self, command: Examine, now: int, view: Reader, step: Step) -> None:
+        step.effects.append((command.reply, self.commit_refusal([command.operation], now, view)))
+
     def commit(self, operations: Sequence[Operation], now: int, view: Reader, step: Step) -> None:
         """Do operations that `commit_refusal` had nothing against."""
         sent = [message for each in operations if isinstance(each, Send) for message in each.messages]
@@ -250,6 +276,11 @@ class Partition:
                 case Settle():
                     lock = self.state.locks.by_token[operation.token]
                     self._settlements.end(lock, operation.outcome, now, view, step)
+                case CancelScheduled():
+                    self.arrivals.take_off(operation.numbers, view, step)
+                case SetSessionState():
+                    assert self._sessions is not None
+                    self._sessions.keep_state(operation.session_id, operation.state, now, step)
                 case Send():
                     pass
 
@@ -257,15 +288,22 @@ class Partition:
         """Why these operations can't all be done now, or None."""
         messages: list[Message] = []
         for operation in operations:
+            error: BrokerError | None = None
             match operation:
                 case Send() | Schedule():
                     messages += operation.messages
                 case Transfer():
-                    messages.append(operation.message)
+                    if operation.number is None:  # else its own partition has said that it has room
+                        messages.append(operation.message)
                 case Settle():
                     error = self.settle_refusal(operation, now)
-                    if error is not None:
-                        return error
+                case CancelScheduled():
+                    error = self.arrivals.cancel_refusal(operation.numbers, view)
+                case SetSessionState():
+                    assert self._sessions is not None
+                    error = self._sessions.state_refusal(operation.session_id, now)
+            if error is not None:
+                return error
         return self.arrivals.refusal(messages, now, view) if messages else None
 
     def settle_refusal(self, operation: Settle, now: int) -> BrokerError | None:

@@ -43,6 +43,10 @@ TABLES = (
 )
 
 RECORD_VERSION = 1
+VERSION_BITS = 4  # of the first byte of a record
+TURNS = 16  # values of a record's turn: as many as an entity has partitions at most
+NO_ENQUEUED_NUMBER = -1
+SCHEDULED_NOTE = "$scheduled"  # in the transfer outbox: to be scheduled in another partition under its enqueued number
 PARTITION_SHIFT = 48  # the topmost 16 bits of a sequence number are the partition id (P22)
 COUNTER_MASK = (1 << PARTITION_SHIFT) - 1
 SEQUENCE_NUMBER_MAX = (1 << 63) - 1
@@ -85,8 +89,9 @@ FORWARDED_KEY = Struct(">IIH")
 NUMBER = Struct(">Q")
 INSTANT = Struct(">q")
 
-# version, hops, length of the note, delivery count, enqueued at, expires at (0: never), enqueued sequence number; then
-# the note (UTF-8: the dead-letter source, or the destination of a transfer) and the stored message
+# version (low 4 bits) and turn (high 4 bits), hops, length of the note, delivery count, enqueued at, expires at (0:
+# never), enqueued sequence number; then the note (UTF-8: the dead-letter source, or the destination of a transfer) and
+# the stored message
 HEAD = Struct(">BBHIqqq")
 HEAD_BYTES = HEAD.size
 
@@ -122,7 +127,7 @@ def duplicate_hash(identity: str) -> int:
 class Record:
     """A message as it is stored: the head's fields, the note, and the message's bytes (`message.py`)."""
 
-    __slots__ = ("delivery_count", "enqueued_at", "enqueued_number", "expires_at", "hops", "note", "stored")
+    __slots__ = ("delivery_count", "enqueued_at", "enqueued_number", "expires_at", "hops", "note", "stored", "turn")
 
     def __init__(
         self,
@@ -133,20 +138,22 @@ class Record:
         delivery_count: int = 0,
         hops: int = 0,
         note: str = "",
+        turn: int = 0,
     ) -> None:
         self.stored = stored
         self.enqueued_at = enqueued_at
         self.expires_at = expires_at  # Unix ms; 0: never
-        self.enqueued_number = enqueued_number
+        self.enqueued_number = enqueued_number  # NO_ENQUEUED_NUMBER: receivers are shown none
         self.delivery_count = delivery_count
         self.hops = hops
         self.note = note
+        self.turn = turn  # in an outbox: the partition that it is for if no key decides, 0 to 15
 
     def pack(self) -> bytes:
         """The row of the `messages` table."""
         note = self.note.encode()
         head = HEAD.pack(
-            RECORD_VERSION,
+            RECORD_VERSION | self.turn << VERSION_BITS,
             self.hops,
             len(note),
             self.delivery_count,
@@ -159,10 +166,16 @@ class Record:
     @classmethod
     def unpack(cls, row: bytes) -> Record:
         """The inverse of `pack`."""
-        _, hops, note_bytes, delivery_count, enqueued_at, expires_at, enqueued_number = HEAD.unpack_from(row)
+        version, hops, note_bytes, delivery_count, enqueued_at, expires_at, enqueued_number = HEAD.unpack_from(row)
         start = HEAD_BYTES + note_bytes
         note = row[HEAD_BYTES:start].decode() if note_bytes else ""
-        return cls(row[start:], enqueued_at, expires_at, enqueued_number, delivery_count, hops, note)
+        turn = version >> VERSION_BITS
+        return cls(row[start:], enqueued_at, expires_at, enqueued_number, delivery_count, hops, note, turn)
+
+
+def record_version(row: bytes) -> int:
+    """The version of the row's form; the bits above it are the turn of a row in an outbox."""
+    return row[0] & ((1 << VERSION_BITS) - 1)
 
 
 class Counters:

@@ -1,6 +1,6 @@
 """Which partition a message belongs to (P7 to P12): pure functions, and a counter for messages without a key.
 
-Knows keys and partition counts. Refuses to know stores and their health.
+Knows keys and partition counts. Does not know stores and their health.
 """
 
 from __future__ import annotations
@@ -23,11 +23,24 @@ def key_of(message: Message, *, duplicate_detection: bool) -> str | None:
     Raises BrokerError (amqp:not-allowed) where SessionId and PartitionKey are both set and differ (P8, P9).
     """
     session_id = message.session_id
-    partition_key = message.partition_key
     if session_id is not None:
+        partition_key = message.partition_key
         if partition_key is not None and partition_key != session_id:
             raise sentences.key_mismatch(session_id, partition_key)
         return session_id
+    return kept_key_of(message, duplicate_detection=duplicate_detection)
+
+
+def kept_key_of(message: Message, *, duplicate_detection: bool) -> str | None:
+    """The partition key in force of a message that the broker has taken: as `key_of`, but it never raises.
+
+    The action of a rule may give a copy a SessionId that differs from its PartitionKey. The rule that both are the same
+    is one for senders (P9); in the broker the SessionId is the key (P8).
+    """
+    session_id = message.session_id
+    if session_id is not None:
+        return session_id
+    partition_key = message.partition_key
     if partition_key is not None:
         return partition_key
     return message.message_id if duplicate_detection else None

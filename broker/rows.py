@@ -1,6 +1,6 @@
 """The rows of one partition: every change to what is stored goes through here, and the counters with it.
 
-Knows keys, counters and the `due` index. Refuses to know why a row changes. Owned by a `Partition`.
+Knows keys, counters and the `due` index. Does not know why a row changes. Owned by a `Partition`.
 """
 
 from __future__ import annotations
@@ -55,6 +55,13 @@ class Rows:
         if self.total is not None:
             self.total.forget(self.queue_id)
             self.total = None
+
+    def restart(self, counters: Counters) -> None:
+        """The rows are as they were before a batch, and these their counters."""
+        self.counters = counters
+        if self.total is not None:
+            self.total.open[self.queue_id] = counters
+            self.total.bytes_used = None
 
     def new_number(self) -> int:
         """The next sequence number (P22)."""

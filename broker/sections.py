@@ -1,7 +1,7 @@
 """Where the sections of an encoded message lie, and how to put a new piece into one of them [AMQP 3.2].
 
 Knows the order, the descriptors and the outer shape of the sections, and splices lists and maps so that every item
-that is not replaced keeps its very bytes. Refuses to know what any field or annotation means: `message` does.
+that is not replaced keeps its very bytes. Does not know what any field or annotation means: `message` does.
 Every function is pure. What is wrong with a peer's bytes comes out as `BrokerError(Condition.DECODE_ERROR)`.
 """
 
@@ -29,7 +29,8 @@ _SECTIONS: Final = {
     0x77: (BODY, "amqp:amqp-value:*", _ANY, False),
     0x78: (FOOTER, "amqp:footer:map", _MAP, False),
 }
-_DATA: Final = 0x75
+_DATA, _VALUE = 0x75, 0x77
+_EMPTY: Final = (b"\xa0\0", b"\xb0\0\0\0\0")  # binaries
 _CODE_BY_SYMBOL: Final = {symbol: code for code, (_, symbol, _, _) in _SECTIONS.items()}
 
 # The first four bytes of a section in its usual form: (rank, code, bytes of its size; -1 = skip the value)
@@ -46,12 +47,13 @@ _head = _HEADS.get
 _u32 = int.from_bytes
 
 
-def locate(data: bytes) -> list[int] | None:
+def locate(data: bytes, *, mixed: bool = False) -> list[int] | None:
     """Return 14 offsets: where each of the 7 ranks begins (0-6) and where it ends (7-13; 0 when it is not there).
 
     Knows the form in which every usual encoder writes: sections in order, descriptors as small ulongs. None for
-    whatever is not in that form; `canonical` then brings it there or tells what is wrong. All repeated body
-    sections together make one span. Raises IndexError or BrokerError(DECODE_ERROR) for data that is cut off.
+    whatever is not in that form; `canonical` then brings it there or raises. All body sections together make one
+    span; with `mixed` they may be of several kinds. Raises IndexError or BrokerError(DECODE_ERROR) for data that is
+    cut off.
     """
     at = [0] * 14
     pos, end, last_rank, last_code = 0, len(data), -1, 0
@@ -60,12 +62,12 @@ def locate(data: bytes) -> list[int] | None:
         if head is None:
             return None
         rank, code, width = head
-        if rank <= last_rank:
-            if code != last_code or not _SECTIONS[code][3]:
-                return None
-        else:
+        if rank > last_rank:
             at[rank] = pos
-            last_rank, last_code = rank, code
+            last_rank = rank
+        elif rank != BODY or last_rank != BODY or (code == _VALUE if code == last_code else not mixed):
+            return None
+        last_code = code
         if width == 1:
             pos += 5 + data[pos + 4]
         elif width == 4:
@@ -83,14 +85,18 @@ def locate(data: bytes) -> list[int] | None:
 def canonical(data: bytes) -> bytes:
     """Return the message with its sections in order and their descriptors as small ulongs, values as they came.
 
-    Delivery annotations are left out. Raises BrokerError(DECODE_ERROR), also for a section that comes twice, for
-    two kinds of body and for a described value that is no section.
+    A section that is null is left out: some encoders write one for what is not set. Raises BrokerError(DECODE_ERROR),
+    also for a section that comes twice, for a described value that is no section, and for two kinds of body. An empty
+    data section beside another body is none: some senders write one whatever the body is.
     """
     values: dict[int, list[bytes]] = {}
     pos, end = 0, len(data)
     while pos < end:
         code, value_pos = _descriptor(data, pos)
         _, symbol, constructors, repeatable = _SECTIONS[code]
+        if value_pos < end and data[value_pos] == 0x40 and code != _VALUE:
+            pos = value_pos + 1
+            continue
         if value_pos >= end or data[value_pos] not in constructors:
             raise malformed(value_pos, f"not the value of a section {symbol}")
         if code in values and not repeatable:
@@ -98,14 +104,12 @@ def canonical(data: bytes) -> bytes:
         stop = skip(data, value_pos)
         values.setdefault(code, []).append(data[value_pos:stop])
         pos = stop
-    if sum(_SECTIONS[code][0] == BODY for code in values) > 1:
+    bodies = [
+        code for code in values if _SECTIONS[code][0] == BODY and any(value not in _EMPTY for value in values[code])
+    ]
+    if len(bodies) > 1:
         raise malformed(0, "a message with more than one kind of body")
-    return b"".join(
-        bytes((0, 0x53, code)) + value
-        for code in sorted(values)
-        if _SECTIONS[code][0] != DELIVERY_ANNOTATIONS
-        for value in values[code]
-    )
+    return b"".join(bytes((0, 0x53, code)) + value for code in sorted(values) for value in values[code])
 
 
 def _descriptor(data: bytes, pos: int) -> tuple[int, int]:

@@ -1,35 +1,67 @@
-"""The refusals that clients match by their text, or that people see most often: one function each.
+"""The texts of refusals, in the service's words: one function each.
 
-Knows the exact first clauses that SDKs look for [wire 4.5, 5.7, 9.3]. The tracking part is appended where the service
-prints one.
+Knows the exact sentences that SDKs and frameworks look for [wire 4.5, 5.7, 9.3] and that users find when they search
+for an error. `tests/broker/test_sentences.py` holds every text with its source. The adapters append the tracking part
+(`tracking.py`). A text that the service ends with a blank ends with one here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
-from .errors import BrokerError, Condition, UnknownOutcomeError
+from .errors import BrokerError, Condition, KeysDifferError, UnknownOutcomeError
 
-AUTHORITY = "emubus"  # of the addresses in these texts; the service prints the namespace's host name
+HOST_SUFFIX = ".servicebus.windows.net"
+SUBSCRIPTIONS = "/subscriptions/"
+RULES = "/rules/"
+EXCEPTIONS = "For more information please see https://aka.ms/ServiceBusExceptions ."
+RESOURCES = "To know more visit https://aka.ms/sbResourceMgrExceptions. "
+SEND_DISABLED = "SendDisabled"
 LOW_48_BITS = (1 << 48) - 1
 SIGN_OF_48 = 1 << 47
 
 
-def not_found(path: str) -> BrokerError:
-    """The entity does not exist. JavaScript and Java match this sentence to tell it from a passing fault."""
+def address_of(namespace: str, path: str) -> str:
+    """The address of an entity in the service's texts."""
+    return f"sb://{namespace}{HOST_SUFFIX}/{path}"
+
+
+def name_of(namespace: str, path: str, *, topic: bool = False) -> str:
+    """The name by which the service's brokers call an entity or a rule: `ns:Queue:q`, `ns:Topic:t|s`, `ns:Topic:t|s|r`.
+
+    `topic` says of a path without subscription that it is one of a topic.
+    """
+    lowered = path.lower()
+    at = lowered.find(SUBSCRIPTIONS)
+    if at < 0:
+        return f"{namespace}:{'Topic' if topic else 'Queue'}:{path}"
+    below = path[at + len(SUBSCRIPTIONS) :]
+    subscription, rule = below, ""
+    if (rule_at := below.lower().find(RULES)) >= 0:
+        subscription, rule = below[:rule_at], f"|{below[rule_at + len(RULES) :]}"
+    return f"{namespace}:Topic:{path[:at]}|{subscription}{rule}"
+
+
+def not_found(namespace: str, path: str) -> BrokerError:
+    """The entity does not exist. JavaScript and Java match this sentence to tell it from a passing fault.
+
+    The service's gateway, which knows queues and topics, names an address; a broker, which knows the rest, a name.
+    """
+    below = SUBSCRIPTIONS in path.lower()
+    name = name_of(namespace, path) if below else address_of(namespace, path)
+    return BrokerError(Condition.NOT_FOUND, f"The messaging entity '{name}' could not be found. {RESOURCES}")
+
+
+def already_exists(namespace: str, path: str) -> BrokerError:
+    """An entity or a rule of that name is there."""
     return BrokerError(
-        Condition.NOT_FOUND,
-        f"The messaging entity 'sb://{AUTHORITY}/{path}' could not be found. "
-        "To know more visit https://aka.ms/sbResourceMgrExceptions.",
+        Condition.ENTITY_ALREADY_EXISTS, f"The messaging entity '{name_of(namespace, path)}' already exists."
     )
 
 
-def already_exists(path: str) -> BrokerError:
-    """An entity of that name is there."""
-    return BrokerError(
-        Condition.ENTITY_ALREADY_EXISTS, f"The messaging entity 'sb://{AUTHORITY}/{path}' already exists."
-    )
+def forward_target_missing(what: str, target: str) -> BrokerError:
+    """An entity is to forward to what is not there; `what` is `auto forwarding` or `dead letter forwarding`."""
+    return BrokerError(Condition.ARGUMENT_ERROR, f"The {what} destination entity '{target}' does not exist.")
 
 
 def fixed_at_creation(name: str, kind: str) -> BrokerError:
@@ -46,7 +78,7 @@ def lock_lost() -> BrokerError:
     return BrokerError(
         Condition.MESSAGE_LOCK_LOST,
         "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the "
-        "queue. For more information please see https://aka.ms/ServiceBusExceptions .",
+        f"queue. {EXCEPTIONS}",
     )
 
 
@@ -54,7 +86,7 @@ def session_lock_lost() -> BrokerError:
     """The message session is not (or no longer) held by the one who asks."""
     return BrokerError(
         Condition.SESSION_LOCK_LOST,
-        "The session lock has expired on the message session. Accept a new message session and try again.",
+        "The session lock has expired on the MessageSession. Accept a new MessageSession.",
     )
 
 
@@ -66,13 +98,12 @@ def session_cannot_be_locked(session_id: str) -> BrokerError:
     )
 
 
-def session_not_supported(path: str) -> BrokerError:
+def session_not_supported() -> BrokerError:
     """A message session is asked for on an entity that has none."""
     return BrokerError(
         Condition.NOT_ALLOWED,
         "A sessionful message receiver cannot be created on an entity that does not require sessions. Ensure "
-        "RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior. "
-        f"Entity: '{path}'.",
+        "RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior.",
     )
 
 
@@ -98,11 +129,10 @@ def scheduled_not_found(numbers: Sequence[int]) -> BrokerError:
     return BrokerError(Condition.MESSAGE_NOT_FOUND, f"Messages not found. Missing sequence numbers: {shown}")
 
 
-def forwards(path: str, target: str) -> BrokerError:
+def forwards() -> BrokerError:
     """Nothing can be received from an entity that forwards everything."""
     return BrokerError(
-        Condition.NOT_ALLOWED,
-        f"Can't receive from '{path}': it forwards its messages to '{target}'.",
+        Condition.NOT_ALLOWED, "Cannot create a message receiver on an entity with auto-forwarding enabled."
     )
 
 
@@ -138,11 +168,25 @@ def would_be_dropped(number: int, message_id: str) -> BrokerError:
 
 
 def entity_full(kind: str, name: str, size_bytes: int, size_bytes_max: int) -> BrokerError:
-    """The entity (or this partition of it) has reached its size."""
+    """The entity (or this partition of it) has reached its size; `name` as from `name_of`."""
     return BrokerError(
         Condition.RESOURCE_LIMIT_EXCEEDED,
         f"The maximum entity size has been reached or exceeded for {kind}: '{name}'. "
-        f"Size of entity in bytes:{size_bytes}, Max entity size in bytes:{size_bytes_max}",
+        f"Size of entity in bytes:{size_bytes}, Max entity size in bytes: {size_bytes_max}. {EXCEPTIONS}  "
+        "QuotaType: EntitySize",
+    )
+
+
+def properties_too_large(name: str, size_bytes: int, size_bytes_max: int) -> BrokerError:
+    """A property, or all of them together, take more than the profile allows: `name` says which.
+
+    The service knows no better condition and no other words than the first two sentences; SDKs try again.
+    """
+    return BrokerError(
+        Condition.INTERNAL_ERROR,
+        "The service was unable to process the request; please retry the operation. For more information on "
+        "exception types and proper exception handling, please refer to http://go.microsoft.com/fwlink/?LinkId=761101 "
+        f". {name}: {size_bytes} bytes; at most {size_bytes_max} are allowed. Shorten it, or send it in the body.",
     )
 
 
@@ -150,22 +194,33 @@ def too_large(size_bytes: int, size_bytes_max: int) -> BrokerError:
     """A delivery is bigger than the link allows."""
     return BrokerError(
         Condition.MESSAGE_SIZE_EXCEEDED,
-        f"The received message (size: {size_bytes} bytes) exceeds the limit ({size_bytes_max} bytes) currently "
+        f"The received message (size:{size_bytes} bytes) exceeds the limit ({size_bytes_max} bytes) currently "
         "allowed on the link.",
     )
 
 
-def disabled(path: str, status: str) -> BrokerError:
-    """The entity exists but doesn't take (or give) messages now."""
+def too_many_receives(path: str, count_max: int) -> BrokerError:
+    """As many receive requests as are allowed wait on the entity, or on all subscriptions of its topic."""
     return BrokerError(
-        Condition.ENTITY_DISABLED,
-        f"Messaging entity 'sb://{AUTHORITY}/{path}' is currently disabled ({status}).",
+        Condition.SERVER_BUSY,
+        f"The request was terminated because the entity '{path}' is being throttled: {count_max} receive requests wait "
+        "on it already. Please wait 10 seconds and try again.",
     )
+
+
+def disabled(namespace: str, path: str, status: str, *, topic: bool = False) -> BrokerError:
+    """The entity exists but doesn't take (or give) messages now."""
+    if status == SEND_DISABLED:
+        name = name_of(namespace, path, topic=topic)
+        text = f"Messaging entity '{name}' is currently disabled for Send operations. "
+    else:
+        text = f"Messaging entity '{address_of(namespace, path)}' is currently disabled. {EXCEPTIONS}"
+    return BrokerError(Condition.ENTITY_DISABLED, text)
 
 
 def mixed_keys() -> BrokerError:
     """A batch for a partitioned entity holds more than one key (P12)."""
-    return BrokerError(
+    return KeysDifferError(
         Condition.NOT_ALLOWED,
         "Batching brokered messages with distinct SessionId or PartitionKey is not supported for an entity with "
         "partitioning enabled.",
@@ -174,7 +229,7 @@ def mixed_keys() -> BrokerError:
 
 def key_mismatch(session_id: str, partition_key: str) -> BrokerError:
     """SessionId and PartitionKey are both set and differ (P9)."""
-    return BrokerError(
+    return KeysDifferError(
         Condition.NOT_ALLOWED,
         f"The PartitionKey property value '{partition_key}' must be equal to the SessionId property value "
         f"'{session_id}' when both are set.",
@@ -190,12 +245,11 @@ def session_id_missing() -> BrokerError:
     )
 
 
-def session_receiver_required(path: str) -> BrokerError:
+def session_receiver_required() -> BrokerError:
     """A plain receiver on an entity that requires message sessions."""
     return BrokerError(
         Condition.NOT_ALLOWED,
-        "It is not possible for an entity that requires sessions to create a non-sessionful message receiver. "
-        f"Entity: '{path}'.",
+        "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.",
     )
 
 
@@ -224,16 +278,107 @@ def outcome_unknown(store_index: int, cause: str) -> UnknownOutcomeError:
     )
 
 
-def connections_quota_exceeded(namespace: str, connections_max: int) -> BrokerError:
+def connections_quota_exceeded(namespace: str) -> BrokerError:
     """As many clients as the profile allows are connected."""
+    return BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, f"ConnectionsQuotaExceeded for namespace {namespace}.")
+
+
+def handles_exceeded(handles_max: int) -> BrokerError:
+    """An AMQP session has as many links as it may have; the service ends it with all of them."""
     return BrokerError(
         Condition.RESOURCE_LIMIT_EXCEEDED,
-        f"ConnectionsQuotaExceeded for namespace: {namespace}. "
-        f"At most {connections_max} connections can be open at a time.",
+        "Cannot allocate more handles to the current session or connection. The maximum number of handles allowed is "
+        f"{handles_max}. Please free up resources and try again.",
     )
 
 
-def with_tracking(text: str, tracking_id: str, system: str, now_ms: int) -> str:
-    """`text` with the tracking tail that the service appends and some tools parse [wire 9.2]."""
-    stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text} TrackingId:{tracking_id}_G0, SystemTracker:{system}, Timestamp:{stamp}"
+def jms_not_supported(*, partitioned: bool) -> BrokerError:
+    """A client of JMS 2.0 is connected to a namespace that is not Premium, or to a partitioned one."""
+    text = "Full JMS 2.0 parity over AMQP is a feature supported only by a Premium Messaging namespace."
+    if partitioned:
+        text = "JMS 2.0 over AMQP is not supported on a partitioned Premium namespace."
+    return BrokerError(Condition.NOT_IMPLEMENTED, text)
+
+
+def tokens_exceeded(tokens_max: int) -> BrokerError:
+    """A connection has put as many tokens as it may."""
+    return BrokerError(
+        Condition.RESOURCE_LIMIT_EXCEEDED,
+        f"The maximum number of '{tokens_max}' tokens per connection has been reached.",
+    )
+
+
+def resources_exceeded(what: str, count: int, count_max: int, profile: str) -> BrokerError:
+    """A namespace or topic has as many entities, subscriptions or rules as the profile allows."""
+    return BrokerError(
+        Condition.RESOURCE_LIMIT_EXCEEDED,
+        f"The maximum number of resources of type '{what}' has been reached or exceeded: there are {count}; allowed is "
+        f"at most {count_max} (profile {profile}).",
+    )
+
+
+def transaction_too_large(messages_max: int) -> BrokerError:
+    """A transaction holds as many messages as it may."""
+    return BrokerError(
+        Condition.RESOURCE_LIMIT_EXCEEDED, f"Can't send more than {messages_max} messages in a single transaction"
+    )
+
+
+def transaction_spans_entities() -> BrokerError:
+    """Work of one transaction on two entities [wire 8]."""
+    return BrokerError(
+        Condition.NOT_ALLOWED, "Local transactions cannot span multiple top-level entities such as queue or topic."
+    )
+
+
+def transaction_spans_partitions() -> BrokerError:
+    """Work of one transaction on two partitions of an entity (P27)."""
+    return BrokerError(Condition.NOT_ALLOWED, "Transactions cannot span multiple entities or partitions of an entity.")
+
+
+def transaction_over(transaction_id: bytes, timeout_s: int) -> BrokerError:
+    """The transaction has ended, took too long, or never was."""
+    minutes, seconds = divmod(timeout_s, 60)
+    return BrokerError(
+        Condition.TRANSACTION_UNKNOWN_ID,
+        f"No active Transaction was found for ID 'txn:{transaction_id.hex()}'. The Transaction may have timed out or "
+        "attempted to span multiple top-level entities such as Queue or Topic. The server Transaction timeout is: "
+        f"00:{minutes:02}:{seconds:02}.",
+    )
+
+
+def claim_missing(right: str, resource: str) -> BrokerError:
+    """The client has shown no token that opens an entity for this."""
+    return BrokerError(
+        Condition.UNAUTHORIZED_ACCESS,
+        f"Unauthorized access. '{right}' claim(s) are required to perform this operation. Resource: '{resource}'.",
+    )
+
+
+def claim_expired(link: str, missing: str) -> BrokerError:
+    """The token of a link is over; `missing` is the text of `claim_missing`. The service writes two full stops."""
+    return BrokerError(
+        Condition.DETACH_FORCED, f"The link '{link}' is force detached. Code: RenewToken. Details: {missing}."
+    )
+
+
+def throttled(namespace: str) -> BrokerError:
+    """The namespace is busy; clients try again."""
+    return BrokerError(
+        Condition.SERVER_BUSY,
+        f"The request was terminated because the namespace {namespace} is being throttled. Error code : 50009. Please "
+        "wait 2 seconds and try again. To know more visit https://aka.ms/sbResourceMgrExceptions",
+    )
+
+
+def link_closed(link: str, condition: Condition = Condition.DETACH_FORCED, *, sends: bool = False) -> BrokerError:
+    """The broker has closed what stands behind a link, as after a change of its entity."""
+    code, what = ("publisher", "InnerMessageSender") if sends else ("consumer", "InnerMessageReceiver")
+    return BrokerError(
+        condition, f"The link '{link}' is force detached. Code: {code}(link1). Details: {what} was closed."
+    )
+
+
+def connection_closed(container: str) -> BrokerError:
+    """The server goes away."""
+    return BrokerError(Condition.CONNECTION_FORCED, f"The connection was closed by container '{container}'.")

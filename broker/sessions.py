@@ -2,7 +2,8 @@
 
 Knows session names, their numbers, the order of their messages and their state. A session has one holder at a time;
 idle sessions are accepted in the order of their oldest messages. Of the idle ones only a window is in memory (R7).
-Works on the state of one partition; time comes in as an argument.
+Works on the state of one partition; time comes in as an argument. A batch that the store does not take changes no
+holding: how to undo its changes is recorded until the commit.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
+from functools import partial
 from itertools import count
 
 from sortedcontainers import SortedDict
@@ -83,7 +85,15 @@ class SessionLine:
 
     def give_back(self, number: int) -> None:
         """A message that was taken is available again, at its old place."""
-        heapq.heappush(self._returned, number)
+        if number < self._next_read:  # else it is read from the store
+            heapq.heappush(self._returned, number)
+
+    def restart(self) -> None:
+        """Forget what was read; those who read pass over messages that are in the holder's hands."""
+        self._ahead.clear()
+        self._returned.clear()
+        self._next_read = 0
+        self.more_in_store = True
 
     def has_more(self) -> bool:
         """Whether `next` may still find something."""
@@ -125,11 +135,16 @@ class HeldSession:
         self.number = number
         self.grant = grant
         self.until_at = until_at
+        self.turn = grant  # holdings that end at the same instant end in this order
         self.line = line
         self.head: int | None = None  # the number of its row in `session_heads`, if it had messages
         self.taken: dict[int, Lock] = {}
         self.announce: Callable[[None], None] = command.announce
         self.lost = command.lost
+
+
+def _end_at(held: HeldSession, until_at: int, turn: int) -> None:
+    held.until_at, held.turn = until_at, turn
 
 
 class MessageSessions:
@@ -151,6 +166,34 @@ class MessageSessions:
         self._next_idle = 0
         self._announced = True
         self._thinned: set[str] = set()  # sessions that messages left by themselves, in the command under way
+        self._undo: list[Callable[[], None]] = []  # the changes of the batch under way to holdings
+
+    # ---- batches end
+
+    def keep(self) -> None:
+        """The batch is committed."""
+        self._undo.clear()
+
+    def roll_back(self) -> None:
+        """The batch is not stored: sessions are held as before it, and the idle ones are read again."""
+        while self._undo:
+            self._undo.pop()()
+        self._held = OrderedDict(sorted(self._held.items(), key=lambda item: (item[1].until_at, item[1].turn)))
+        for held in self._held.values():
+            held.line.restart()
+            held.taken = dict(sorted(held.taken.items(), key=lambda item: item[1].turn))
+        self._numbers.clear()
+        self._idle.clear()
+        self._idle_of.clear()
+        self._more_idle = True
+        self._next_idle = 0
+        self._announced = True  # the worker announces them anew
+        self._thinned.clear()
+
+    def announce_held(self) -> None:
+        """Have every holder ask for messages."""
+        for held in list(self._held.values()):
+            held.announce(None)
 
     # ---- messages come and go
 
@@ -163,6 +206,7 @@ class MessageSessions:
         if held is not None:
             held.line.more_in_store = True
             if held.head is None:  # after a crash nobody holds it, and it must be found
+                self._undo.append(partial(setattr, held, "head", None))
                 held.head = number
                 self._put_head(name, number, step)
             step.effects.append((held.announce, None))
@@ -250,6 +294,8 @@ class MessageSessions:
         if held is None:
             step.effects.append((command.reply, sentences.session_lock_lost()))
             return
+        self._undo.append(partial(_end_at, held, held.until_at, held.turn))
+        held.turn = next(_grants)
         held.until_at = now + self._state.receivable.lock_duration_ms
         self._held.move_to_end(held.name)
         step.effects.append((command.reply, held.until_at))
@@ -257,17 +303,24 @@ class MessageSessions:
     def set_state(self, command: SetSessionState, now: int, view: Reader, step: Step) -> None:
         """Keep the application's bytes for a session."""
         del view
-        held = self.held_by_name(command.session_id, now)
-        if held is None:
-            step.effects.append((command.reply, sentences.session_lock_lost()))
-            return
+        error = self.state_refusal(command.session_id, now)
+        if error is None:
+            self.keep_state(command.session_id, command.state, now, step)
+        step.effects.append((command.reply, error))
+
+    def state_refusal(self, session_id: str, now: int) -> BrokerError | None:
+        """Why the state of a session can't be set now, or None."""
+        return sentences.session_lock_lost() if self.held_by_name(session_id, now) is None else None
+
+    def keep_state(self, session_id: str, state: bytes | None, now: int, step: Step) -> None:
+        """Keep a state that `state_refusal` had nothing against."""
+        held = self._held[session_id]
         queue_id = self._state.queue_id
         # No bytes are no state: Go clears it so, and expects none back.
-        step.changes.append((SESSION_STATE, session_number_key(queue_id, held.number), command.state or None))
+        step.changes.append((SESSION_STATE, session_number_key(queue_id, held.number), state or None))
         value = SESSION_VALUE.pack(held.number, now)
         step.changes.append((SESSIONS, session_key(queue_id, held.name), value + held.name.encode()))
         step.touched[queue_id] = self._state.counters
-        step.effects.append((command.reply, None))
 
     def get_state(self, command: GetSessionState, now: int, view: Reader, step: Step) -> None:
         """The application's bytes of a session."""
@@ -340,8 +393,8 @@ class MessageSessions:
             key = session_number_key(self._state.queue_id, held.head)
             if view.get(SESSION_HEADS, key) is None:
                 self._put_head(name, held.head, step)
-        self._held[name] = held
-        self._by_grant[held.grant] = held
+        self._undo.append(partial(self._take_back, held))
+        self._give(held)
         self._state.last_activity_at = now
         return SessionGrant(name, held.grant, self._state.index, until_at)
 
@@ -349,8 +402,8 @@ class MessageSessions:
         start = len(step.changes)
         for lock in list(held.taken.values()):
             self._settlements.release(lock, now, view, step, counted=counted)
-        del self._held[held.name]
-        del self._by_grant[held.grant]
+        self._undo.append(partial(self._give, held))
+        self._take_back(held)
         # Those that have just been dead-lettered or have expired are still in the view.
         gone = {int.from_bytes(key[-8:], "big") for table, key, _ in step.changes[start:] if table == SESSION_MESSAGES}
         first = self._first_message(held.number, view, gone)
@@ -360,6 +413,14 @@ class MessageSessions:
             self._add_head(held.name, first, step)
         else:
             self._forget_name(held.name, view, step)
+
+    def _give(self, held: HeldSession) -> None:
+        self._held[held.name] = held
+        self._by_grant[held.grant] = held
+
+    def _take_back(self, held: HeldSession) -> None:
+        del self._held[held.name]
+        del self._by_grant[held.grant]
 
     def _forget_name(self, name: str, view: Reader, step: Step) -> None:
         """A session without messages and without holder is remembered for its state only."""

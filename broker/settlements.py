@@ -13,6 +13,7 @@ from .errors import BrokerError
 from .line import Reader
 from .locks import Lock
 from .message import with_application_properties
+from .message_bounds import changes_refusal
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .records import MESSAGES, Home, Record, message_key
 from .state import PartitionState
@@ -43,7 +44,8 @@ class Settlements:
             return sentences.session_lock_lost() if self._sessions else sentences.lock_lost()
         if isinstance(outcome, DeadLetter) and lock.home not in MAIN_HOMES:
             return sentences.dead_letter_of_dead_letter()
-        return None
+        changes = _changes(outcome)
+        return changes_refusal(changes, self._state.ref.bounds) if changes else None
 
     def end(self, lock: Lock, outcome: Outcome, now: int, view: Reader, step: Step) -> None:
         """End a lock that `refusal` had nothing against."""
@@ -63,13 +65,8 @@ class Settlements:
                 self.attempt_failed(lock, _modified(row, properties), len(row), now, step)
             case Defer(properties):
                 self._defer(lock, _modified(row, properties), len(row), step)
-            case DeadLetter(reason, description, properties):
-                changes: dict[str, object] = dict(properties)
-                if reason is not None:
-                    changes["DeadLetterReason"] = reason
-                if description is not None:
-                    changes["DeadLetterErrorDescription"] = description
-                state.dead_letter(lock.home, lock.number, row, changes, step, lock.session)
+            case DeadLetter():
+                state.dead_letter(lock.home, lock.number, row, _changes(outcome), step, lock.session)
 
     def attempt_failed(self, lock: Lock, row: bytes, old_bytes: int, now: int, step: Step) -> None:
         """A delivery attempt ended without success: count it, then back to its place or to the dead-letter queue.
@@ -138,14 +135,30 @@ class Settlements:
             step.effects.append((lock.holding.announce, None))
 
     def _defer(self, lock: Lock, row: bytes, old_bytes: int, step: Step) -> None:
+        """Put a message among the deferred ones. The delivery counts, but a deferral alone never dead-letters."""
         state = self._state
         home = lock.line.deferred_home
+        if lock.home in MAIN_HOMES:
+            record = Record.unpack(row)
+            record.delivery_count = lock.delivery_count + 1
+            row = record.pack()
         if lock.home is home:
             state.rows.replace(home, lock.number, row, old_bytes, step)
             return
         # Deferred messages don't expire: the row in `due` goes with the active one.
         state.remove(lock.home, lock.number, old_bytes, lock.expires_at, lock.session, step)
         state.rows.put(home, lock.number, row, step)
+
+
+def _changes(outcome: Outcome) -> Mapping[str, object]:
+    """The application properties that an outcome adds or replaces."""
+    match outcome:
+        case Abandon(properties) | Defer(properties):
+            return properties
+        case DeadLetter(reason, description, properties):
+            reasons = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
+            return {**properties, **{name: text for name, text in reasons.items() if text is not None}}
+    return {}
 
 
 def _modified(row: bytes, properties: Mapping[str, object]) -> bytes:

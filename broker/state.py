@@ -1,6 +1,6 @@
 """What one partition is made of, and the moves that every concern shares: lines, locks, rows, dead-lettering, expiry.
 
-Knows where a message may be and how it gets from one home to another within the partition (R4). Refuses to know
+Knows where a message may be and how it gets from one home to another within the partition (R4). Does not know
 commands; the concerns built on it do (`arrivals`, `deliveries`, `settlements`, `sessions`). Owned by a `Partition`.
 """
 
@@ -15,12 +15,14 @@ from .commands import Step
 from .description import QueueDescription, SubscriptionDescription, TopicDescription
 from .line import Line, Reader, WindowBudget
 from .locks import Locks, Place
-from .message import Message, with_application_properties
+from .message import Message, parse_stored, with_application_properties
+from .message_bounds import MessageBounds
 from .records import (
     PARTITION_SHIFT,
     SESSION_MESSAGES,
     STATE,
     STATE_KEY,
+    TURNS,
     Counters,
     Due,
     Home,
@@ -39,16 +41,23 @@ Receivable = QueueDescription | SubscriptionDescription
 class Copy:
     """A message for one subscription: the subscription's partition, and the message as its rules made it.
 
-    With `error` the rules failed on it, and the copy is for the dead-letter queue.
+    The partition `ref` is in the topic's messaging store. With `error` the rules failed on the message, and the copy is
+    for the dead-letter queue.
     """
 
     ref: PartitionRef
     message: Message
     error: tuple[str, str] | None = None
+    goes_to: int | None = None  # the partition of the subscription that its new key names, if that is another one
 
 
 class FanOut(Protocol):
     """Which subscriptions get a message; the partitions of all are in the same messaging store (R4)."""
+
+    @property
+    def copies_max(self) -> int:
+        """How many copies of one message there may be."""
+        ...
 
     def copies(self, message: Message, partition_index: int, now: int) -> list[Copy]:
         """The copies of a message that a topic took."""
@@ -75,6 +84,16 @@ class PartitionRef(Protocol):
     @property
     def path(self) -> str:
         """The entity path."""
+        ...
+
+    @property
+    def bounds(self) -> MessageBounds:
+        """What is too large in a message, and how often it may be forwarded."""
+        ...
+
+    @property
+    def name_in_errors(self) -> str:
+        """How the service's brokers call the entity."""
         ...
 
     @property
@@ -113,9 +132,16 @@ class PartitionState:
         self.rows = Rows(ref.queue_id, number_base, counters, ref.total)
         self.locks = Locks()
         self.last_activity_at = 0
+        self._next_turn = ref.index  # the partitions of a source begin with different ones of the target
         self.lines = {
             sub_queue: Line(
-                sub_queue, home, ref.queue_id, budget, ref.announce, more_in_store=counters.messages[home] > 0
+                sub_queue,
+                home,
+                ref.queue_id,
+                budget,
+                ref.announce,
+                self.locks.by_number,
+                more_in_store=counters.messages[home] > 0,
             )
             for sub_queue, home in (
                 (SubQueue.ACTIVE, Home.ACTIVE),
@@ -129,6 +155,14 @@ class PartitionState:
     def counters(self) -> Counters:
         """What the partition counts."""
         return self.rows.counters
+
+    def roll_back(self, view: Reader) -> None:
+        """A batch is not stored: lines and counters are as `view` (the committed rows) has them, locks as before."""
+        counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(self.queue_id)))
+        self.rows.restart(counters)
+        self.locks.roll_back()
+        for line in self.lines.values():
+            line.restart(more_in_store=counters.messages[line.home] > 0)
 
     @property
     def receivable(self) -> Receivable:
@@ -156,6 +190,14 @@ class PartitionState:
         if not line.announced:
             line.announced = True
             step.effects.append((line.announce, line.sub_queue))
+
+    def turn_of(self, message: Message) -> int:
+        """Which partition of another entity a message is for if it has no key there: each in turn."""
+        if message.session_id is not None or message.partition_key is not None:
+            return self.index
+        turn = self._next_turn % TURNS
+        self._next_turn = turn + 1
+        return turn
 
     # ---- moves
 
@@ -197,6 +239,7 @@ class PartitionState:
         target = None if isinstance(description, TopicDescription) else description.forward_dead_letters_to
         if forward and target is not None and sub_queue is SubQueue.DEAD_LETTER:
             record.note = self.ref.path
+            record.turn = self.turn_of(parse_stored(record.stored))
             self.rows.put(Home.DEAD_LETTER_OUTBOX, number, record.pack(), step)
             step.effects.append((self.ref.announce_outbox, None))
             return

@@ -1,31 +1,53 @@
 """Transactions: work that is collected, and committed as one command to one messaging store (P25 to P29).
 
 Knows which operations may be in a transaction together, and what ends it: commit, rollback, its owner's
-departure, time. Nothing is stored before the commit; a rollback forgets. Refuses to know the wire. Owned by the
-`Broker`.
+departure, time. Nothing is stored before the commit; a rollback forgets. A transaction belongs to the connection that
+declared it: for others its id is unknown. Knows nothing of the wire. Owned by the `Broker`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from . import sentences
 from .clock import Clock, Timer
-from .commands import Command, Commit, Done, Reserve, Schedule, Send, Settle, Transfer
-from .description import QueueDescription
+from .commands import (
+    CancelScheduled,
+    Command,
+    Commit,
+    Done,
+    Examine,
+    Operation,
+    Reserve,
+    Schedule,
+    Send,
+    SetSessionState,
+    Settle,
+    Transfer,
+)
 from .entity import Entity, EntityPartition
 from .errors import BrokerError, Condition, UnknownOutcomeError
-from .ids import new_lock_token, partition_index_of
+from .ids import new_transaction_id, partition_index_of
 from .message import Message, parse_sent, split_batch
 from .outcomes import Abandon, Outcome
 from .router import key_of, partition_for_key
+from .topic import TopicFanOut
 
 TIMEOUT_MS = 120_000  # from the declaration [wire 8]
 
-Operation = Send | Schedule | Settle | Transfer
 FindVia = Callable[[], Entity | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRef:
+    """How a client names a transaction: the connection that the client speaks on, and the id that the client gives."""
+
+    connection: object
+    id: bytes
 
 
 class Transaction:
@@ -35,7 +57,8 @@ class Transaction:
     they open any link to an entity.
     """
 
-    def __init__(self, owner: object, find_via: FindVia, timer: Timer) -> None:
+    def __init__(self, ref: TransactionRef, owner: object, find_via: FindVia, timer: Timer) -> None:
+        self.ref = ref
         self.owner = owner
         self.find_via = find_via
         self.via: Entity | None = None
@@ -44,7 +67,9 @@ class Transaction:
         self.key: str | None = None
         self.operations: list[tuple[EntityPartition, Operation]] = []
         self.tokens: set[bytes] = set()
+        self.cancelled: set[int] = set()  # sequence numbers of scheduled messages, in the partition that commits
         self.let_go: list[tuple[EntityPartition, bytes]] = []  # locks that their receivers won't settle again
+        self.on_commit: list[Callable[[], None]] = []
         self.failure: BrokerError | None = None  # an operation was refused: nothing of the rest may be committed
 
 
@@ -55,30 +80,33 @@ class Transactions:
         self._clock = clock
         self._operations_max = operations_max
         self._open: dict[bytes, Transaction] = {}
+        self._count_of: Counter[object] = Counter()  # by connection
 
-    def declare(self, owner: object, via: FindVia = lambda: None) -> bytes:
-        """Begin a transaction that ends with `owner` at the latest; its id (16 bytes).
+    def declare(self, owner: object, via: FindVia = lambda: None, *, connection: object = None) -> TransactionRef:
+        """Begin a transaction of `connection` that ends with `owner` at the latest; its id has 16 bytes.
 
         `via()` is the entity through which messages for others leave, or None as long as there is none.
         """
-        transaction_id = new_lock_token(0)
-        timer = self._clock.call_at(self._clock.now_ms() + TIMEOUT_MS, lambda: self._roll_back(transaction_id))
-        self._open[transaction_id] = Transaction(owner, via, timer)
-        return transaction_id
+        ref = TransactionRef(connection, new_transaction_id())
+        timer = self._clock.call_at(self._clock.now_ms() + TIMEOUT_MS, lambda: self._roll_back(ref.id))
+        self._open[ref.id] = Transaction(ref, owner, via, timer)
+        self._count_of[connection] += 1
+        return ref
 
-    def discharge(self, transaction_id: bytes, *, fail: bool, done: Done) -> None:
+    def discharge(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
         """End a transaction; `done(None)` when its work is durable, or forgotten if `fail`."""
-        transaction = self._open.get(transaction_id)
-        if transaction is None:
-            done(_unknown(transaction_id))
+        try:
+            transaction = self._named(ref)
+        except BrokerError as error:
+            done(error)
             return
         gone = next((place.entity.gone for place, _ in transaction.operations if place.entity.gone is not None), None)
         failure = transaction.failure or gone
         if fail or failure is not None:
-            self._roll_back(transaction_id)
+            self._roll_back(ref.id)
             done(None if fail else _rolled_back(failure))
             return
-        self._forget(transaction_id)
+        self._forget(ref.id)
         if not transaction.operations:
             done(None)
             return
@@ -86,9 +114,14 @@ class Transactions:
         def committed(error: BrokerError | None) -> None:
             if error is not None:
                 _abandon(transaction.let_go)
+            else:
+                for call in transaction.on_commit:
+                    call()
             done(_rolled_back(error))
 
-        transaction.operations[0][0].submit(Commit(transaction.operations, committed))
+        cancelled = transaction.cancelled
+        operations = [(place, _without_cancelled(each, cancelled)) for place, each in transaction.operations]
+        operations[0][0].submit(Commit(operations, committed))
 
     def leave(self, owner: object) -> None:
         """The owner is gone: roll back everything that it left open."""
@@ -104,21 +137,25 @@ class Transactions:
         """How many transactions are open."""
         return len(self._open)
 
+    def open_count_of(self, connection: object) -> int:
+        """How many of them `connection` has declared."""
+        return self._count_of[connection]
+
     # ---- work
 
     @contextmanager
-    def working(self, transaction_id: bytes) -> Iterator[Transaction]:
+    def working(self, ref: TransactionRef) -> Iterator[Transaction]:
         """Add work to a transaction. What is refused dooms it: some clients don't look at the answer [wire 8]."""
-        transaction = self._find(transaction_id)
+        transaction = self._find(ref)
         try:
             yield transaction
         except BrokerError as error:
             transaction.failure = transaction.failure or error
             raise
 
-    def send(self, transaction_id: bytes, entity: Entity, data: bytes, *, batch: bool) -> None:
+    def send(self, ref: TransactionRef, entity: Entity, data: bytes, *, batch: bool) -> None:
         """Add a send; BrokerError if it can't be part of the transaction."""
-        with self.working(transaction_id) as transaction:
+        with self.working(ref) as transaction:
             messages = entity.parse(data, batch=batch)
             if transaction.via is not None and not _same_top_level(transaction.via, entity):
                 for message in messages:
@@ -127,32 +164,76 @@ class Transactions:
                 place = self._place_for(transaction, entity, messages)
                 self._add(transaction, place, Send(messages, _ignore))
 
-    async def schedule(self, transaction_id: bytes, entity: Entity, messages: Sequence[Message]) -> list[int]:
+    async def schedule(self, ref: TransactionRef, entity: Entity, messages: Sequence[Message]) -> list[int]:
         """Add messages to be scheduled; the sequence numbers that they will have."""
-        with self.working(transaction_id) as transaction:
+        with self.working(ref) as transaction:
             place = self._place_for(transaction, entity, messages)
             numbers: list[int] = await place.request(partial(Reserve, len(messages)))
-            self._add(self._find(transaction_id), place, Schedule(messages, _ignore, numbers))
+            self._add(self._find(ref), place, Schedule(messages, _ignore, numbers))
         return numbers
 
+    async def cancel(self, ref: TransactionRef, entity: Entity, numbers: Sequence[int]) -> None:
+        """Add the removal of scheduled messages; BrokerError (message-not-found) if one isn't there.
+
+        A message that the transaction itself has scheduled is taken out of the transaction.
+        """
+        with self.working(ref) as transaction:
+            places = {entity.place_of_number(number) for number in numbers}
+            place = places.pop()
+            if place is None or not transaction.cancelled.isdisjoint(numbers):
+                raise sentences.scheduled_not_found(numbers)
+            if places:
+                raise sentences.transaction_spans_partitions()
+            self._bind_reachable(transaction, place)
+            own = _scheduled_by(transaction, place)
+            stored = [number for number in dict.fromkeys(numbers) if number not in own]
+            if stored:
+                operation = CancelScheduled(stored, _ignore)
+                await place.request(partial(Examine, operation))
+                transaction = self._find(ref)
+                if not transaction.cancelled.isdisjoint(numbers):  # by a request that came meanwhile
+                    raise sentences.scheduled_not_found(numbers)
+                self._add(transaction, place, operation)
+            transaction.cancelled.update(numbers)
+
+    async def set_state(self, ref: TransactionRef, entity: Entity, session_id: str, state: bytes | None) -> None:
+        """Add a new state of a held message session; BrokerError (session-lock-lost)."""
+        with self.working(ref) as transaction:
+            place = entity.partitions[entity.place_of_session(session_id)]
+            self._bind_reachable(transaction, place)
+            operation = SetSessionState(session_id, state, _ignore)
+            await place.request(partial(Examine, operation))
+            self._add(self._find(ref), place, operation)
+
     def settle(
-        self, transaction_id: bytes, entity: Entity, token: bytes, outcome: Outcome, *, settled: bool = False
+        self,
+        ref: TransactionRef,
+        entity: Entity,
+        token: bytes,
+        outcome: Outcome,
+        *,
+        settled: bool = False,
+        on_commit: Callable[[], None] | None = None,
     ) -> None:
         """Add a settlement; BrokerError if the lock is lost or the message is of another partition.
 
-        A rollback leaves the message locked, for its receiver to settle it again [wire 8]. But if that has `settled` it
-        at once, as JMS clients do, nobody can: the message is abandoned [AMQP 4.4.2].
+        A commit calls `on_commit()`. A rollback leaves the message locked, for its receiver to settle it again
+        [wire 8]. But a receiver that has `settled` the delivery, as JMS clients do at once and others may do after the
+        answer, can't settle it again: a rollback then abandons the message [AMQP 4.4.2].
         """
-        with self.working(transaction_id) as transaction:
-            place = self._add_settlement(transaction, entity, token, outcome)
+        with self.working(ref) as transaction:
+            if settled and token in transaction.tokens:
+                place = entity.partitions[partition_index_of(token)]
+            else:
+                place = self._add_settlement(transaction, entity, token, outcome)
             if settled:
                 transaction.let_go.append((place, token))
+            if on_commit is not None:
+                transaction.on_commit.append(on_commit)
 
     def _add_settlement(
         self, transaction: Transaction, entity: Entity, token: bytes, outcome: Outcome
     ) -> EntityPartition:
-        if transaction.via is not None and not _same_top_level(transaction.via, entity):
-            raise _spans()
         index = partition_index_of(token)
         if index >= len(entity.partitions) or token in transaction.tokens:
             raise sentences.lock_lost()
@@ -164,14 +245,14 @@ class Transactions:
         )
         if error is not None:
             raise error
-        self._bind(transaction, place)
+        self._bind_reachable(transaction, place)
         self._add(transaction, place, operation)
         transaction.tokens.add(token)
         return place
 
     def transfer(
         self,
-        transaction_id: bytes | None,
+        ref: TransactionRef | None,
         via: Entity,
         data: bytes,
         destination: str,
@@ -181,8 +262,8 @@ class Transactions:
     ) -> None:
         """Send a delivery through `via` to `destination`, as part of a transaction or (with None) by itself."""
         try:
-            messages = [parse_sent(each) for each in (split_batch(data) if batch else [data])]
-            if transaction_id is None:
+            messages = [parse_sent(each, via.bounds) for each in (split_batch(data) if batch else [data])]
+            if ref is None:
                 place = via.partitions[via.route(messages)[0]]
                 operations: list[tuple[EntityPartition, Operation]] = [
                     (place, Transfer(message, destination)) for message in messages
@@ -190,10 +271,10 @@ class Transactions:
                 command: Command = Commit(operations, done)
                 place.submit(command)
                 return
-            with self.working(transaction_id) as transaction:
+            with self.working(ref) as transaction:
                 transaction.via = transaction.via or via
                 if not _same_top_level(transaction.via, via):
-                    raise _spans()
+                    raise sentences.transaction_spans_entities()
                 for message in messages:
                     self._transfer(transaction, message, destination)
         except BrokerError as error:
@@ -203,10 +284,15 @@ class Transactions:
 
     # ---- helpers
 
-    def _find(self, transaction_id: bytes) -> Transaction:
-        transaction = self._open.get(transaction_id)
-        if transaction is None:
-            raise _unknown(transaction_id)
+    def _named(self, ref: TransactionRef) -> Transaction:
+        """The open transaction that the connection of `ref` has declared; for other connections there is none."""
+        transaction = self._open.get(ref.id)
+        if transaction is None or transaction.ref.connection is not ref.connection:
+            raise _unknown(ref.id)
+        return transaction
+
+    def _find(self, ref: TransactionRef) -> Transaction:
+        transaction = self._named(ref)
         transaction.via = transaction.via or transaction.find_via()
         return transaction
 
@@ -214,6 +300,10 @@ class Transactions:
         transaction = self._open.pop(transaction_id, None)
         if transaction is not None:
             transaction.timer.cancel()
+            connection = transaction.ref.connection
+            self._count_of[connection] -= 1
+            if not self._count_of[connection]:
+                del self._count_of[connection]
 
     def _roll_back(self, transaction_id: bytes) -> None:
         transaction = self._open.get(transaction_id)
@@ -222,13 +312,10 @@ class Transactions:
             _abandon(transaction.let_go)
 
     def _add(self, transaction: Transaction, place: EntityPartition, operation: Operation) -> None:
-        count = len(operation.messages) if isinstance(operation, Send | Schedule) else 1
-        held = sum(len(each.messages) if isinstance(each, Send | Schedule) else 1 for _, each in transaction.operations)
+        count = _message_count(operation)
+        held = sum(_message_count(each) for _, each in transaction.operations)
         if held + count > self._operations_max:
-            raise BrokerError(
-                Condition.RESOURCE_LIMIT_EXCEEDED,
-                f"A transaction holds at most {self._operations_max} messages; this one would hold {held + count}.",
-            )
+            raise sentences.transaction_too_large(self._operations_max)
         transaction.operations.append((place, operation))
 
     def _transfer(self, transaction: Transaction, message: Message, destination: str) -> None:
@@ -243,7 +330,7 @@ class Transactions:
             place = via.partitions[partition_for_key(key or "", len(via.partitions))]
             self._bind(transaction, place)
         elif not _same_top_level(place.entity, via):
-            raise _spans()
+            raise sentences.transaction_spans_entities()
         else:
             place = via.partitions[place.index]
         self._add(transaction, place, Transfer(message, destination))
@@ -254,8 +341,7 @@ class Transactions:
             place = entity.partitions[0]
             self._bind(transaction, place)
             return place
-        description = entity.description
-        needs_session = isinstance(description, QueueDescription) and description.requires_session
+        needs_session = _is_session_aware(entity)
         for message in messages:
             if needs_session and message.session_id is None:
                 raise sentences.session_id_missing()
@@ -279,11 +365,51 @@ class Transactions:
         if bound is None:
             transaction.place = place
         elif not _same_top_level(bound.entity, place.entity):
-            raise _spans()
+            raise sentences.transaction_spans_entities()
         elif bound.worker is not place.worker or bound.index != place.index:
-            raise BrokerError(
-                Condition.NOT_ALLOWED, "Transactions cannot span multiple entities or partitions of an entity."
-            )
+            raise sentences.transaction_spans_partitions()
+
+    def _bind_reachable(self, transaction: Transaction, place: EntityPartition) -> None:
+        """As `_bind`, for work that can't leave through another entity."""
+        if transaction.via is not None and not _same_top_level(transaction.via, place.entity):
+            raise sentences.transaction_spans_entities()
+        self._bind(transaction, place)
+
+
+def _message_count(operation: Operation) -> int:
+    match operation:
+        case Send() | Schedule():
+            return len(operation.messages)
+        case CancelScheduled():
+            return len(operation.numbers)
+        case Settle() | SetSessionState() | Transfer():
+            return 1
+
+
+def _scheduled_by(transaction: Transaction, place: EntityPartition) -> set[int]:
+    """The sequence numbers of the messages that the transaction itself has scheduled in a partition."""
+    return {
+        number
+        for where, operation in transaction.operations
+        if where is place and isinstance(operation, Schedule)
+        for number in operation.numbers
+    }
+
+
+def _without_cancelled(operation: Operation, cancelled: set[int]) -> Operation:
+    """An operation without the messages that its own transaction has scheduled and cancelled."""
+    if not isinstance(operation, Schedule) or cancelled.isdisjoint(operation.numbers):
+        return operation
+    pairs = zip(operation.messages, operation.numbers, strict=True)
+    left = [(message, number) for message, number in pairs if number not in cancelled]
+    return Schedule([message for message, _ in left], operation.reply, [number for _, number in left])
+
+
+def _is_session_aware(entity: Entity) -> bool:
+    """Whether a queue, or a subscription of a topic, requires message sessions (P28)."""
+    if isinstance(entity.fan_out, TopicFanOut):
+        return any(each.requires_session for each in entity.fan_out.entities())
+    return entity.requires_session
 
 
 def _ignore(result: object) -> None:
@@ -300,12 +426,6 @@ def _same_top_level(one: Entity, other: Entity) -> bool:
     return one.top_level_key == other.top_level_key
 
 
-def _spans() -> BrokerError:
-    return BrokerError(
-        Condition.NOT_ALLOWED, "Local transactions cannot span multiple top-level entities such as queue or topic."
-    )
-
-
 def _key_needed(entity: Entity) -> BrokerError:
     return BrokerError(
         Condition.NOT_ALLOWED,
@@ -315,10 +435,7 @@ def _key_needed(entity: Entity) -> BrokerError:
 
 
 def _unknown(transaction_id: bytes) -> BrokerError:
-    return BrokerError(
-        Condition.TRANSACTION_UNKNOWN_ID,
-        f"The transaction '{transaction_id.hex()}' is unknown: it has ended or took more than {TIMEOUT_MS // 1000} s.",
-    )
+    return sentences.transaction_over(transaction_id, TIMEOUT_MS // 1000)
 
 
 def _rolled_back(error: BrokerError | None) -> BrokerError | None:

@@ -2,7 +2,7 @@
 
 An entity is emptied by giving its description a new queue id, in one change of the catalog: what was there is gone at
 one moment in all partitions, also what was under way to and from it, and its rows are cleared like those of a deleted
-entity. Sequence numbers go on where they were. Refuses to know who asks for it. Owned by the `Broker`.
+entity. Sequence numbers go on where they were. Does not know who asks for it. Owned by the `Broker`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from ..storage import StoreError
 from . import sentences
 from .catalog import Description
 from .commands import Continue
+from .data_folder import CATALOG_FOLDER, STORE_FOLDER
 from .description import SubscriptionDescription, TopicDescription
 from .entity import Entity
 from .errors import BrokerError, Condition
 
 if TYPE_CHECKING:
     from .broker import Broker
-
-CATALOG_FOLDER = "namespace"
-STORE_FOLDER = "store-{:02}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
 from ..storage import Batch, Store, StoreError, StoreFull, View
 from . import sentences
 from .address import SubQueue
+from .catalog import UnreadableRowError
 from .clock import Clock, Timer
-from .commands import Command, ExpireLocks, FallDue, Forwarded, Schedule, Send, Step
+from .commands import Command, ExpireLocks, FallDue, Reserve, Step, is_unanswered
 from .errors import BrokerError, Condition
 from .line import Reader, WindowBudget
 from .measures import CommitMeasures
@@ -27,14 +30,16 @@ from .outage import Outage, OutageKind
 from .partition import Partition
 from .records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters
 from .state import PartitionRef
+from .weighing import written_bytes_max
 
 BATCH_COMMANDS_MAX = 1000  # bounds how long one batch keeps the loop from everything else
 BATCH_BYTES_MAX = 1 << 20  # LMDB keeps the memory of the largest batch of each store for ever
-COMMAND_BYTES = 512  # allowance for what a command other than a send may write, beside the message it moves
 WINDOW_BYTES_MAX = 4 << 20  # read-ahead of all partitions of one store
 RETRY_AFTER_MS = 250  # after a failed commit, until consumers ask the store again
 DUE_ROWS_MAX = 500  # expired messages looked at in one batch
+DUE_ROWS_AT_ONCE = 16  # in one command; of a topic 1, since each activated message is copied
 STATES_MAX = 1 << 24  # one row per entity: all of them
+T = TypeVar("T")
 FIRST_DUE, LAST_DUE = b"", b"\xff" * (DUE_KEY.size + 1)
 
 log = structlog.get_logger(__name__)
@@ -66,6 +71,7 @@ class Worker:
         self._refs: dict[int, PartitionRef] = {}
         self._seen: dict[int, Partition] = {}  # the partitions of the batch under way
         self._inbox: list[tuple[PartitionRef, Command]] = []
+        self._unanswered: list[tuple[PartitionRef, Command]] = []  # to be tried again before what is in the inbox
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._budget = WindowBudget(WINDOW_BYTES_MAX)
@@ -73,6 +79,7 @@ class Worker:
         self._lock_end_of: dict[int, int] = {}  # the entry of a queue in that heap
         self._next_due: int | None = None
         self._due_now = False
+        self._orphans: list[bytes] = []  # rows of `due` whose queues are no more, to be deleted
         self._due_from = FIRST_DUE  # rows before it were looked at; those that stayed belong to locked messages
         self._timer: Timer | None = None
         self._timer_at: int | None = None
@@ -83,23 +90,34 @@ class Worker:
         self._committing = False  # from here on a failure leaves open what is stored
         self._activity: dict[int, int] = {}  # when partitions were last used whose memory was dropped, by queue id
         self.outage: Outage | None = None
+        self.fault: str | None = None  # why the newest commit failed; None after one that succeeded
 
     # ---- what the rest of the broker calls
 
     def start(self) -> list[int]:
         """Begin to work; expired messages of an earlier run are due at once.
 
-        The queue ids of partitions whose outboxes hold messages.
+        The queue ids of partitions whose outboxes hold messages. UnreadableRowError, StoreError.
         """
         with self._store.view() as view:
             first = view.scan(DUE, FIRST_DUE, LAST_DUE, 1)
             states = view.scan(STATE, b"", b"\xff" * (STATE_KEY.size + 1), STATES_MAX)
         if first:
-            self._next_due = DUE_KEY.unpack(first[0][0])[0]
+            self._next_due = self._parsed(DUE, first[0], lambda key, _: int(DUE_KEY.unpack(key)[0]))
+        read = [
+            self._parsed(STATE, row, lambda key, row: (STATE_KEY.unpack(key)[0], Counters.unpack(row)))
+            for row in states
+        ]
         self._arm()
         self._task = asyncio.create_task(self._run(), name=f"store-{self.index:02}")
-        counted = ((STATE_KEY.unpack(key)[0], Counters.unpack(row).messages) for key, row in states)
-        return [queue_id for queue_id, messages in counted if any(messages[home] for home in OUTBOXES)]
+        return [queue_id for queue_id, counters in read if any(counters.messages[home] for home in OUTBOXES)]
+
+    def _parsed(self, table: str, row: tuple[bytes, bytes], parse: Callable[[bytes, bytes], T]) -> T:
+        """What a row says that a start needs; UnreadableRowError if it says nothing."""
+        try:
+            return parse(*row)
+        except (struct.error, ValueError, IndexError) as error:
+            raise UnreadableRowError(f"store-{self.index:02}", table, row[0], error) from error
 
     async def stop(self) -> None:
         """Finish what is in the inbox, then close the store; what comes later fails."""
@@ -121,28 +139,36 @@ class Worker:
         return self.outage is None or not self.outage.is_down
 
     def submit(self, ref: PartitionRef, command: Command) -> None:
-        """Queue `command` for the next batch; while the store is down it fails instead."""
+        """Queue `command` for the next batch; while the store is down it fails instead, or waits if nobody asks."""
         if self.outage is not None and self.outage.is_down:
+            if is_unanswered(command):
+                self._unanswered.append((ref, command))
+                return
             error = sentences.store_unavailable(self.index, "it is down")
             asyncio.get_running_loop().call_soon(command.fail, error)
             return
         self._inbox.append((ref, command))
         self._wake.set()
 
+    def probe(self) -> None:
+        """Ask for a commit that changes nothing: after it `fault` shows whether the store works again."""
+        for ref in list(self._refs.values())[:1]:
+            if not self._stopping:
+                self.submit(ref, Reserve(0, lambda _: None))
+
     def begin_outage(self, outage: Outage) -> None:
         """Behave as `outage` says until `end_outage`; what waits in the inbox of a store that goes down fails."""
         self.outage = outage
         if outage.is_down:
             commands, self._inbox = self._inbox, []
-            error = sentences.store_unavailable(self.index, "it is down")
-            for _, command in commands:
-                command.fail(error)
+            self._answer(commands, sentences.store_unavailable(self.index, "it is down"))
 
     def end_outage(self) -> None:
         """Work normally again; a commit that an outage holds up goes on."""
         if self.outage is None:
             return
         self.outage = None
+        self.fault = None
         if self._slowed is not None and not self._slowed.done():
             self._slowed.set_result(None)
         self._resume(self._refs.values())
@@ -208,59 +234,103 @@ class Worker:
                 await self._next_batch()
 
     async def _next_batch(self) -> None:
-        commands, expected_bytes = self._next_commands()
-        try:
-            await self._process(commands, expected_bytes)
-        except StoreError as error:
-            self.measures.failures += 1
-            log.error("commit failed", store=self.index, cause=str(error), commands=len(commands))
-            is_open = self._committing and not isinstance(error, StoreFull)
-            refusal = sentences.outcome_unknown if is_open else sentences.store_unavailable
-            self._fail(commands, refusal(self.index, str(error)))
-        except Exception:
-            log.exception("batch failed", store=self.index, commands=len(commands))
-            self._fail(commands, BrokerError(Condition.INTERNAL_ERROR, "The broker failed; see its log."))
-
-    def _next_commands(self) -> tuple[list[tuple[PartitionRef, Command]], int]:
         inbox = self._inbox
-        expected_bytes = 0
-        count = 0
-        for _, command in inbox:
-            if count == BATCH_COMMANDS_MAX or expected_bytes > BATCH_BYTES_MAX:
-                break
-            count += 1
-            expected_bytes += COMMAND_BYTES
-            if type(command) is Send or type(command) is Schedule:
-                expected_bytes += sum(message.size_bytes for message in command.messages)
-            elif type(command) is Forwarded:
-                expected_bytes += sum(len(record.stored) for _, record in command.records)
-        if count == len(inbox):
-            self._inbox = []
-            return inbox, expected_bytes
-        self._inbox = inbox[count:]
-        return inbox[:count], expected_bytes
+        commands, self._inbox = inbox[:BATCH_COMMANDS_MAX], inbox[BATCH_COMMANDS_MAX:]
+        self._committing = False
+        self._seen.clear()
+        try:
+            if self._due_now:
+                commands = [*commands, *self._due_commands()]
+                self._arm()  # also if nothing is due any more
+        except StoreError as error:
+            self._refuse(commands, error)
+            return
+        await self._work_off(commands)
 
-    async def _process(self, commands: list[tuple[PartitionRef, Command]], expected_bytes: int) -> None:
+    async def _work_off(self, commands: list[tuple[PartitionRef, Command]]) -> None:
+        """Do `commands` in their order, in as many batches as they need.
+
+        A batch that does not fit, or that fails before its commit, is tried again in halves, down to single commands:
+        only the command that can't be done fails.
+        """
+        while commands or self._orphans:
+            count = len(commands)
+            self._committing = False
+            try:
+                count, expected_bytes = self._next_count(commands)
+                done_count = await self._process(commands[:count], expected_bytes)
+            except StoreError as error:
+                if isinstance(error, StoreFull) and error.grows:
+                    self._roll_back(commands[:count])
+                    continue  # the store makes more room at its next batch
+                if isinstance(error, StoreFull) and count > 1:
+                    await self._work_off_halves(commands[:count], error)
+                else:
+                    self._refuse(commands[:count], error)
+                    self._orphans.clear()  # they are found again
+                done_count = count
+            except Exception as error:
+                if count > 1 and not self._committing:
+                    await self._work_off_halves(commands[:count], error)
+                else:
+                    log.exception("batch failed", store=self.index, commands=count)
+                    failure = BrokerError(Condition.INTERNAL_ERROR, "The broker failed; see its log.")
+                    self._fail(commands[:count], failure, is_open=self._committing)
+                done_count = count
+            commands = commands[done_count:]
+
+    async def _work_off_halves(self, commands: list[tuple[PartitionRef, Command]], error: Exception) -> None:
+        log.warning("batch is tried again in halves", store=self.index, cause=str(error), commands=len(commands))
+        refs = self._roll_back(commands)
+        half = len(commands) // 2
+        await self._work_off(commands[:half])
+        await self._work_off(commands[half:])
+        self._offer(refs.values())
+
+    def _next_count(self, commands: Sequence[tuple[PartitionRef, Command]]) -> tuple[int, int]:
+        """How many of `commands` come into the next batch, and how many bytes it writes at most."""
+        sent_bytes = expected_bytes = largest_bytes = 0
+        count = 0
+        for ref, command in commands:
+            if sent_bytes > BATCH_BYTES_MAX:
+                break
+            own_bytes, with_copies_bytes = written_bytes_max(ref, command)
+            sent_bytes += own_bytes
+            expected_bytes += with_copies_bytes
+            if with_copies_bytes > largest_bytes:
+                largest_bytes = with_copies_bytes
+            count += 1
+        # `_apply` stops behind the command that passes the limit.
+        return count, min(expected_bytes, BATCH_BYTES_MAX + largest_bytes)
+
+    async def _process(self, commands: Sequence[tuple[PartitionRef, Command]], expected_bytes: int) -> int:
+        """Do the first of `commands` in one batch; how many it were."""
         step = Step()
         now = self._clock.now_ms()
         self._seen.clear()
         self._committing = False
         batch = self._store.begin(expected_bytes)
         try:
-            if self._due_now:
-                commands += self._due_commands(batch, now)
-            changed = self._apply(commands, now, batch, step) or bool(step.touched)
+            done_count, changed = self._apply(commands, now, batch, step)
             for queue_id, counters in step.touched.items():
                 batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
+            orphans = list(self._orphans)
+            for key in orphans:
+                batch.delete(DUE, key)
         except BaseException:
             batch.abort()
             raise
-        await self._commit(batch, changed, len(commands))
+        changed = changed or bool(step.touched) or bool(orphans)
+        await self._commit(batch, changed, done_count)
+        for partition in self._seen.values():
+            partition.keep()
+        del self._orphans[: len(orphans)]
         self._set_timers(step)
         for effect, argument in step.effects:
             effect(argument)
         if changed:
             self._failpoint("effects-released")
+        return done_count
 
     async def _commit(self, batch: Batch, changed: bool, command_count: int) -> None:
         if not changed:
@@ -279,15 +349,24 @@ class Worker:
             await asyncio.get_running_loop().run_in_executor(self._pool, batch.commit)
         else:
             batch.commit()
+        self.fault = None
         self.measures.committed(command_count, self._clock.stopwatch_us() - began_us)
 
-    def _apply(self, commands: Sequence[tuple[PartitionRef, Command]], now: int, batch: Batch, step: Step) -> bool:
-        """Decide about every command; whether anything has to be stored beside counters."""
+    def _apply(
+        self, commands: Sequence[tuple[PartitionRef, Command]], now: int, batch: Batch, step: Step
+    ) -> tuple[int, bool]:
+        """Decide about commands until the batch is large enough.
+
+        The answer is how many it were, and whether anything has to be stored beside counters.
+        """
         partitions = self._partitions
         changes = step.changes
-        changed = False
+        written_bytes = done_count = 0
         put, delete = batch.put, batch.delete
         for ref, command in commands:
+            if written_bytes > BATCH_BYTES_MAX:
+                break
+            done_count += 1
             queue_id = ref.queue_id
             partition = partitions.get(queue_id)
             if partition is None:
@@ -295,14 +374,15 @@ class Worker:
             self._seen[queue_id] = partition
             partition.apply(command, now, batch, step)
             if changes:
-                changed = True
                 for table, key, value in changes:
                     if value is None:
+                        written_bytes += 1
                         delete(table, key)
                     else:
+                        written_bytes += len(value) + 1
                         put(table, key, value)
                 changes.clear()
-        return changed
+        return done_count, written_bytes > 0
 
     def _open(self, ref: PartitionRef, view: Reader) -> Partition:
         partition = Partition(ref, view, self._budget, self._sibling)
@@ -317,10 +397,54 @@ class Worker:
         self._seen[ref.queue_id] = partition
         return partition
 
-    def _fail(self, commands: Sequence[tuple[PartitionRef, Command]], error: BrokerError) -> None:
-        """The commit failed: forget what memory made of the batch, tell the callers, offer the lines anew."""
-        seen = {each: self._refs[each] for each in self._seen if each in self._refs}  # it may be gone meanwhile
-        refs = {ref.queue_id: ref for ref, _ in commands} | seen
+    def _refuse(self, commands: Sequence[tuple[PartitionRef, Command]], error: StoreError) -> None:
+        """The store said no to a batch: its callers hear whether nothing of it is stored, or that this is not known."""
+        self.measures.failures += 1
+        log.error("commit failed", store=self.index, cause=str(error), commands=len(commands))
+        if not isinstance(error, StoreFull):
+            if self.fault is None:
+                self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, self.probe)
+            self.fault = str(error)
+        is_open = self._committing and not isinstance(error, StoreFull)
+        refusal = sentences.outcome_unknown if is_open else sentences.store_unavailable
+        self._fail(commands, refusal(self.index, str(error)), is_open=is_open)
+
+    def _fail(self, commands: Sequence[tuple[PartitionRef, Command]], error: BrokerError, *, is_open: bool) -> None:
+        """A batch failed: forget what memory made of it, report to the callers, offer the lines anew.
+
+        With `is_open` it is not known whether the batch is stored.
+        """
+        refs = self._drop(commands) if is_open else self._roll_back(commands)
+        self._answer(commands, error)
+        # Not at once: a store that refuses every commit must not be asked in a tight loop.
+        self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, lambda: self._resume(refs.values()))
+
+    def _answer(self, commands: Sequence[tuple[PartitionRef, Command]], error: BrokerError) -> None:
+        """Report that these commands failed; those that nobody asks about are kept to be tried again."""
+        for ref, command in commands:
+            command.fail(error)
+            if is_unanswered(command) and error.condition is Condition.SERVER_BUSY:
+                self._unanswered.append((ref, command))
+
+    def _roll_back(self, commands: Sequence[tuple[PartitionRef, Command]]) -> dict[int, PartitionRef]:
+        """Undo what memory made of a batch of which nothing is stored; the partitions of the batch, by queue id.
+
+        Locks and held sessions are as before the batch. If not even reading works, memory is dropped.
+        """
+        try:
+            with self._store.view() as view:
+                for queue_id, partition in self._seen.items():
+                    if self._partitions.get(queue_id) is partition:  # else it is gone meanwhile
+                        partition.roll_back(view)
+        except StoreError:
+            return self._drop(commands)
+        refs = self._refs_of(commands)
+        self._seen.clear()
+        return refs
+
+    def _drop(self, commands: Sequence[tuple[PartitionRef, Command]]) -> dict[int, PartitionRef]:
+        """Forget the partitions of a batch that may be stored, locks and held sessions with them; by queue id."""
+        refs = self._refs_of(commands)
         for queue_id in refs:
             partition = self._partitions.pop(queue_id, None)
             if partition is not None:
@@ -328,22 +452,34 @@ class Worker:
                 partition.close()
                 partition.lose_sessions()
         self._seen.clear()
-        for _, command in commands:
-            command.fail(error)
-        # Not at once: a store that refuses every commit must not be asked in a tight loop.
-        self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, lambda: self._resume(refs.values()))
+        return refs
+
+    def _refs_of(self, commands: Sequence[tuple[PartitionRef, Command]]) -> dict[int, PartitionRef]:
+        """The partitions of the batch under way, which `commands` make up, by queue id."""
+        seen = {each: self._refs[each] for each in self._seen if each in self._refs}  # it may be gone meanwhile
+        return {ref.queue_id: ref for ref, _ in commands} | seen
 
     def _resume(self, refs: Iterable[PartitionRef]) -> None:
         """Look at the store with fresh eyes: what is available, what has expired."""
         self._due_from = FIRST_DUE
         self._due_now = True
+        if self.available:
+            again, self._unanswered = self._unanswered, []
+            self._inbox[:0] = (each for each in again if self._resolve(each[0].queue_id) is not None)
         self._wake.set()
         self._watch_locks(self._partitions)  # of those that ended meanwhile the store has not heard
         self._arm()
+        self._offer(refs)
+
+    def _offer(self, refs: Iterable[PartitionRef]) -> None:
+        """Announce that these partitions may have messages, sessions and what is to be forwarded."""
         for ref in refs:
             for sub_queue in SubQueue:
                 ref.announce(sub_queue)
             ref.announce_session(None)
+            partition = self._partitions.get(ref.queue_id)
+            if partition is not None:
+                partition.announce_held()
             if self.has_outbox(ref.queue_id):
                 ref.announce_outbox(None)
 
@@ -391,23 +527,30 @@ class Worker:
             self._wake.set()
         self._arm()
 
-    def _due_commands(self, batch: Batch, now: int) -> list[tuple[PartitionRef, Command]]:
+    def _due_commands(self) -> list[tuple[PartitionRef, Command]]:
+        """What is due now; rows of queues that are no more go with the next batch. Raises StoreError."""
+        end = DUE_KEY.pack(self._clock.now_ms() + 1, 0, 0, 0)
+        with self._store.view() as view:
+            rows = view.scan(DUE, self._due_from, end, DUE_ROWS_MAX)
+            due_from = rows[-1][0] + b"\0" if len(rows) == DUE_ROWS_MAX else max(end, self._due_from)
+            following = view.scan(DUE, due_from, LAST_DUE, 1)
         self._due_now = False
-        end = DUE_KEY.pack(now + 1, 0, 0, 0)
-        rows = batch.scan(DUE, self._due_from, end, DUE_ROWS_MAX)
-        self._due_from = rows[-1][0] + b"\0" if len(rows) == DUE_ROWS_MAX else max(end, self._due_from)
+        self._due_from = due_from
+        self._next_due = DUE_KEY.unpack(following[0][0])[0] if following else None
         by_queue: dict[int, list[tuple[int, int, int]]] = {}
         for key, _ in rows:
             at, queue_id, what, number = DUE_KEY.unpack(key)
             by_queue.setdefault(queue_id, []).append((at, what, number))
         commands: list[tuple[PartitionRef, Command]] = []
-        for queue_id, expired in by_queue.items():
+        for queue_id, due in by_queue.items():
             ref = self._resolve(queue_id)
             if ref is None:
-                for at, what, number in expired:
-                    batch.delete(DUE, DUE_KEY.pack(at, queue_id, what, number))
-            else:
-                commands.append((ref, FallDue(expired)))
-        following = batch.scan(DUE, self._due_from, LAST_DUE, 1)
-        self._next_due = DUE_KEY.unpack(following[0][0])[0] if following else None
+                self._orphans += (DUE_KEY.pack(at, queue_id, what, number) for at, what, number in due)
+                continue
+            at_once = DUE_ROWS_AT_ONCE if ref.fan_out is None else 1
+            commands += ((ref, FallDue(due[start : start + at_once])) for start in range(0, len(due), at_once))
         return commands
+
+
+def _queue_counters(key: bytes, row: bytes) -> tuple[int, Counters]:
+    return STATE_KEY.unpack(key)[0], Counters.unpack(row)

@@ -1,6 +1,6 @@
 """SQL actions: statements that change the copy of a message that a rule makes [wire 10.9].
 
-Knows SET and REMOVE, and that a statement sees what those before it did. Refuses to know when an action is run. An
+Knows SET and REMOVE, and that a statement sees what those before it did. Does not know when an action is run. An
 action is immutable; each run has a draft of its own.
 
 Where Service Bus does not say: SET with an UNKNOWN value makes an application property null, leaves one that is not

@@ -5,7 +5,7 @@ Knows no kind of filter. Immutable; shared by all who compiled the same descript
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -28,13 +28,14 @@ class Space(Enum):
 class Equality:
     """A property that must have one value for the filter to be true; `key` is the `equality_key` of that value.
 
-    `rest` decides about a message in which the keys are equal; None if that alone makes the filter true.
+    `decides` is the position, among the `conditions` of the filter, of the condition that equal keys make true; None if
+    the keys can be equal although the values differ.
     """
 
     space: Space
     name: str
     key: object
-    rest: Test | None
+    decides: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,12 @@ class CompiledFilter:
     `always` is True or False for a filter that says the same to every message (UNKNOWN counts as False), else None.
     For any of `equalities`, a message in which that property is different or missing is not matched, and cannot make
     the filter fail, if all of `system_names` and (if `reads_user`) the application properties can be read.
+    `conditions` are what `test` joins by AND.
     """
 
     test: Test
     always: bool | None = None
+    conditions: tuple[Test, ...] = ()
     equalities: tuple[Equality, ...] = ()
     system_names: frozenset[str] = frozenset()
     reads_user: bool = False
@@ -56,12 +59,17 @@ class CompiledFilter:
         """The truth of the filter for one message. Raises FilterException."""
         return self.test(context)
 
+    def rest(self, equality: Equality) -> Test | None:
+        """What decides about a message that has the value of `equality`; None if that value makes the filter true."""
+        rest = [test for position, test in enumerate(self.conditions) if position != equality.decides]
+        return all_of(rest) if rest else None
+
 
 ALWAYS = CompiledFilter(lambda _: True, True)
 NEVER = CompiledFilter(lambda _: False, False)
 
 
-def all_of(tests: list[Test]) -> Test:
+def all_of(tests: Sequence[Test]) -> Test:
     """AND: stops at the first FALSE; one UNKNOWN makes the rest UNKNOWN or FALSE."""
     if len(tests) == 1:
         return tests[0]

@@ -25,7 +25,7 @@ from .errors import FilterError, FilterException
 from .grammar import parse_filter
 from .names import system_property, unknown_system_property
 from .patterns import Pattern, like_pattern
-from .values import ARITHMETIC, COMPARISONS, Truth, Value, compare, equality_key, from_description, negate
+from .values import ARITHMETIC, COMPARISONS, Truth, Value, compare, equality_key, from_description, keys_decide, negate
 
 NESTING_MAX: Final = 100
 """How deep parentheses, functions and NOT may lie in each other, where they mean something."""
@@ -59,7 +59,7 @@ class Compiler:
     """Compiles the parts of one filter or statement; afterwards, `system_names` and `reads_user` tell what it reads."""
 
     def __init__(self, parameters: Mapping[str, PropertyValue]) -> None:
-        self._parameters = parameters
+        self._parameters = {name.lstrip("@").lower(): value for name, value in parameters.items()}
         self._depth = 0
         self.system_names: set[str] = set()
         self.reads_user = False
@@ -85,11 +85,10 @@ class Compiler:
 
     def _parameter(self, node: syntax.Parameter) -> Compiled:
         place: dict[str, Any] = {"line": node.line, "column": node.column, "token": f"@{node.name}"}
-        folded = {name.lstrip("@").lower(): value for name, value in self._parameters.items()}
-        if node.name.lower() not in folded:
+        if node.name.lower() not in self._parameters:
             raise FilterError(f"the parameter @{node.name:.80} has no value", **place)
         try:
-            value = from_description(folded[node.name.lower()])
+            value = from_description(self._parameters[node.name.lower()])
         except ValueError as error:
             raise FilterError(f"the parameter @{node.name:.80}: {error}", **place) from None
         return Compiled(lambda _: value, True, True)
@@ -324,21 +323,23 @@ def compile_sql(text: str, parameters: Mapping[str, PropertyValue]) -> CompiledF
         raise FilterError(
             f"SQL filter: {error.problem}", line=error.line, column=error.column, token=error.token
         ) from None
-    test = all_of([part.evaluate for part in parts])
+    conditions = tuple(part.evaluate for part in parts)
+    test = all_of(conditions)
     if all(part.is_constant for part in parts):
         return CompiledFilter(test, test(_NO_MESSAGE) is True)
     return CompiledFilter(
         test,
-        equalities=_equalities(compiler, items, parts) if all(part.is_safe for part in parts) else (),
+        conditions=conditions,
+        equalities=_equalities(compiler, items) if all(part.is_safe for part in parts) else (),
         system_names=frozenset(compiler.system_names),
         reads_user=compiler.reads_user,
     )
 
 
-def _equalities(compiler: Compiler, items: tuple[syntax.Predicate, ...], parts: list[Compiled]) -> tuple[Equality, ...]:
+def _equalities(compiler: Compiler, items: tuple[syntax.Predicate, ...]) -> tuple[Equality, ...]:
     """The operands of an AND that compare a property with a constant."""
     found = []
-    for place, item in enumerate(items):
+    for position, item in enumerate(items):
         match item:
             case syntax.Comparison("=", syntax.SystemName() | syntax.UserName() as name, other):
                 pass
@@ -350,9 +351,7 @@ def _equalities(compiler: Compiler, items: tuple[syntax.Predicate, ...], parts: 
         expected: Value = value.evaluate(_NO_MESSAGE) if value.is_constant else None
         if expected is None:
             continue
-        is_decided = type(expected) is not int and type(expected) is not float  # by equal keys: see `equality_key`
-        rest = [part.evaluate for index, part in enumerate(parts) if index != place or not is_decided]
         is_system = isinstance(name, syntax.SystemName)
         space, key = (Space.SYSTEM, name.name) if is_system else (Space.FOLDED, name.name.lower())
-        found.append(Equality(space, key, equality_key(expected), all_of(rest) if rest else None))
+        found.append(Equality(space, key, equality_key(expected), position if keys_decide(expected) else None))
     return tuple(found)

@@ -1,7 +1,7 @@
 """A message as rules see it: system properties by name, application properties decoded at most once.
 
 Knows how to read every system property of a message on its way into a topic, where there is no lock and no delivery
-yet. Refuses to know any rule. Whatever cannot be decoded is a `FilterException` for the rule that asked.
+yet. Does not know any rule. Whatever cannot be decoded is a `FilterException` for the rule that asked.
 
 A context belongs to the topic that made it, for one message and as long as that is being matched. `Draft` is the
 context that the statements of one action see and change.

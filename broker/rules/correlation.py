@@ -13,11 +13,11 @@ from functools import partial
 from typing import Final
 
 from ..description import CorrelationFilter
-from .compiled import ALWAYS, CompiledFilter, Equality, Space, Test
+from .compiled import ALWAYS, CompiledFilter, Equality, Space, Test, all_of
 from .context import MessageContext
 from .errors import FilterError
 from .names import SYSTEM_PROPERTIES
-from .values import Value, compare, equality_key, from_description
+from .values import Value, compare, equality_key, from_description, keys_decide
 
 # The order prefers what tells most messages apart: the index takes the first of equally good ones.
 FIELDS: Final[Mapping[str, str]] = {
@@ -51,15 +51,14 @@ def compile_correlation(description: CorrelationFilter) -> CompiledFilter:
             parts.append((Space.NAMED, name, value, partial(_read_named, name)))
     if not parts:
         return ALWAYS
-    tests: list[Test] = [_equals(value, read) for _, _, value, read in parts]
-    equalities = []
-    for place, (space, name, value, _) in enumerate(parts):
-        is_decided = type(value) is not int and type(value) is not float  # by equal keys: see `equality_key`
-        rest = [test for other, test in enumerate(tests) if other != place or not is_decided]
-        equalities.append(Equality(space, name, equality_key(value), _all(rest) if rest else None))
+    conditions: tuple[Test, ...] = tuple(_equals(value, read) for _, _, value, read in parts)
     return CompiledFilter(
-        _all(tests),
-        equalities=tuple(equalities),
+        all_of(conditions),
+        conditions=conditions,
+        equalities=tuple(
+            Equality(space, name, equality_key(value), position if keys_decide(value) else None)
+            for position, (space, name, value, _) in enumerate(parts)
+        ),
         system_names=frozenset(name for space, name, _, _ in parts if space is Space.SYSTEM),
         reads_user=any(space is Space.NAMED for space, _, _, _ in parts),
     )
@@ -75,7 +74,3 @@ def _read_named(name: str, context: MessageContext) -> Value:
 
 def _equals(expected: Value, read: _Read) -> Test:
     return lambda context: compare(operator.eq, read(context), expected) is True
-
-
-def _all(tests: list[Test]) -> Test:
-    return tests[0] if len(tests) == 1 else lambda context: all(test(context) for test in tests)

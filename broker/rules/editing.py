@@ -1,6 +1,6 @@
 """A copy of a message with some properties changed, all other bytes as they came (R8).
 
-Knows in which section each system property lives and how its value is encoded there. Refuses to know why anything
+Knows in which section each system property lives and how its value is encoded there. Does not know why anything
 changes. Pure.
 """
 

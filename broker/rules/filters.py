@@ -1,6 +1,6 @@
 """Any filter description to its compiled form, and the check that a rule can be used.
 
-Knows the four kinds of filters and which SQL needs no parser. Refuses to know how they are evaluated.
+Knows the four kinds of filters and which SQL needs no parser. Does not know how they are evaluated.
 """
 
 from __future__ import annotations

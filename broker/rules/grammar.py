@@ -1,6 +1,6 @@
 """SQL filters and SQL actions as text: the grammar, and the parsers that turn text into `syntax` [wire 10.9].
 
-Knows the whole language that Service Bus documents and the words for what is wrong with a text. Refuses to know what
+Knows the whole language that Service Bus documents and the words for what is wrong with a text. Does not know what
 a filter means, and which parameters it is given. Every fault of a text is a `FilterError` with line and column; text
 of any length is parsed without recursion, in time linear in its length.
 

@@ -5,7 +5,7 @@ demands one value of some property (a correlation filter, or SQL with `property 
 under that property and value, and is looked at only for messages that have it. Of several such demands the one with
 the fewest rules beside it is taken. Filters that are always true need no evaluation, those that are always false are
 not kept at hand, all others are evaluated for every message. The outcome is the same as if all were evaluated in order.
-Refuses to know what becomes of the copies.
+Does not know what becomes of the copies.
 
 Owned by its topic; used on the event-loop thread only.
 """
@@ -50,9 +50,10 @@ class Match:
 class _Rule:
     """One rule, compiled; `place` orders all rules of the topic."""
 
-    __slots__ = ("action", "equality", "filter", "name", "place", "subscription")
+    __slots__ = ("action", "description", "equality", "filter", "name", "place", "rest", "subscription")
 
     def __init__(self, description: RuleDescription) -> None:
+        self.description = description
         self.name = description.name
         self.filter: CompiledFilter = compile_filter(description.filter)
         self.action: Action | None = None
@@ -61,6 +62,8 @@ class _Rule:
         self.subscription = ""
         self.place = 0
         self.equality: Equality | None = None
+        self.rest: Test | None = self.filter.test
+        """What is left to evaluate of a rule that the index has found; None if nothing is."""
 
 
 class _Subscription:
@@ -110,19 +113,35 @@ class RuleIndex:
         for rule in compiled:
             self._put(key, subscription, rule)
 
+    def change_subscription(self, key: str, rules: Sequence[RuleDescription]) -> None:
+        """Change the rules of a subscription. Only rules that are other objects than before are compiled.
+
+        KeyError if there is no such subscription; FilterError for a rule that cannot be used: nothing changes then.
+        """
+        subscription = self._subscriptions[key]
+        known = subscription.rules
+        wanted = {rule.name.lower(): rule for rule in rules}
+        gone = [name for name in known if name not in wanted]
+        changed = [
+            rule
+            for name, rule in wanted.items()
+            if name not in known or known[name].description is not rule  # 1 and True are equal: compare no values
+        ]
+        kept = (name for name in known if name in wanted)
+        new = (name for name in wanted if name not in known)
+        if [*kept, *new] != list(wanted):  # places follow the order in which rules are added
+            self.put_subscription(key, rules)
+            return
+        compiled = [_Rule(rule) for rule in changed]
+        for name in gone:
+            self._take_out(known.pop(name))
+        for rule in compiled:
+            self._put(key, subscription, rule)
+
     def remove_subscription(self, key: str) -> None:
         """Forget a subscription and its rules. KeyError if it is not there."""
         for rule in self._subscriptions.pop(key).rules.values():
             self._take_out(rule)
-
-    def put_rule(self, key: str, rule: RuleDescription) -> None:
-        """Add a rule to a subscription, or replace the one of that name. FilterError; KeyError without subscription."""
-        compiled = _Rule(rule)
-        self._put(key, self._subscriptions[key], compiled)
-
-    def remove_rule(self, key: str, name: str) -> None:
-        """Take a rule from a subscription. KeyError if either is not there."""
-        self._take_out(self._subscriptions[key].rules.pop(name.lower()))
 
     def _put(self, key: str, subscription: _Subscription, rule: _Rule) -> None:
         known = subscription.rules.get(rule.name.lower())
@@ -142,6 +161,7 @@ class RuleIndex:
             self._evaluated[rule.place] = rule
         else:
             rule.equality = equality = min(compiled.equalities, key=self._beside)
+            rule.rest = compiled.rest(equality)
             self._slots[equality.space].setdefault(equality.name, {}).setdefault(equality.key, {})[rule.place] = rule
             self._system_names.update(compiled.system_names)
             self._user_readers += compiled.reads_user
@@ -201,7 +221,7 @@ class RuleIndex:
             return
         for rules in found:
             for rule in rules.values():
-                yield rule, rule.equality.rest if rule.equality is not None else rule.filter.test
+                yield rule, rule.rest
 
     def _found(self, context: MessageContext) -> Iterator[dict[int, _Rule]]:
         values = {name: context.system(name) for name in self._system_names}

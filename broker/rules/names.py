@@ -1,6 +1,6 @@
 """The system properties that rules know (`sys.Label`, …): one table [wire 10.9].
 
-Knows each property's name, where in an encoded message it lives and of which kind its values are. Refuses to know how
+Knows each property's name, where in an encoded message it lives and of which kind its values are. Does not know how
 a message is read (`context`) or changed (`editing`). Names are compared without regard to case; the table's spelling
 is the canonical one. Immutable.
 """

@@ -1,7 +1,7 @@
 """The parts of a filter and of an action, as the parser gives them: plain immutable values.
 
 Knows the shape of the language only: what is precedence in the text is nesting here, chains of one precedence are
-flat (`a + b - c` is one node), a row of signs or NOTs is one. Refuses to know what anything means. `line` and `column`
+flat (`a + b - c` is one node), a row of signs or NOTs is one. Does not know what anything means. `line` and `column`
 count from 1.
 """
 

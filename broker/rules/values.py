@@ -1,7 +1,7 @@
 """What rules compute with: values, three-valued truth, comparison and arithmetic as in C# [wire 10.9].
 
 Knows the few kinds of values that the AMQP types fall into, what each operator does with each kind, and how values
-are written and read as text. Refuses to know messages and expressions. Pure functions on immutable values.
+are written and read as text. Does not know messages and expressions. Pure functions on immutable values.
 
 UNKNOWN and null are one value, `None`: whatever touches it is UNKNOWN. Where Service Bus does not say what happens:
 integers are computed with 64 bits and wrap around; dividing an integer by zero is a `FilterException`, as is
@@ -158,6 +158,11 @@ def equality_key(value: Any) -> object:
     if kind == _NUMBER:
         return float(value)
     return type(value), value  # keeps TRUE from 1, and the other integers in disguise from both
+
+
+def keys_decide(value: Any) -> bool:
+    """Whether whatever has the same `equality_key` as this value is equal to it."""
+    return type(value) is not int and type(value) is not float
 
 
 # ---------------------------------------------------------------- comparison

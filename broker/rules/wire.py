@@ -1,6 +1,6 @@
 """Rules as AMQP values: what `add-rule` brings and what `enumerate-rules` gives [wire 7.4].
 
-Knows the descriptors, field orders and field names of both forms. Refuses to know whether a rule's SQL is well formed
+Knows the descriptors, field orders and field names of both forms. Does not know whether a rule's SQL is well formed
 and what a rule does. Pure.
 """
 

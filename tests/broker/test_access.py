@@ -17,6 +17,7 @@ from emubus.broker.access import (
     parse_token,
     sign,
 )
+from emubus.broker.address import parse_address
 from emubus.broker.errors import BrokerError, Condition
 
 NOW = 1_767_225_000_000
@@ -83,6 +84,8 @@ def test_the_resource_is_signed_as_it_was_received_however_it_is_encoded(resourc
         ("q1", True),
         ("q2", False),
         ("localhost/q2", False),
+        ("orders.eu", False),
+        ("orders.eu/q1", False),
     ],
 )
 def test_a_resource_without_scheme_may_begin_with_the_host(resource: str, valid: bool) -> None:
@@ -157,12 +160,31 @@ KEYED = Access([LISTENER, SharedKey("root", "k0")], verify=True, authority="ns")
 def test_the_secondary_key_signs_as_well_as_the_first() -> None:
     for key in ("k1", "k2"):
         claim = KEYED.put_token(token("sb://h/t1/subscriptions/s", key, "listener"), "sb://h/t1/Subscriptions/s", NOW)
-        assert claim == Claim("t1/subscriptions/s", frozenset({Right.LISTEN}), EXPIRES_AT)
+        assert claim == Claim("t1/subscriptions/s", frozenset({Right.LISTEN}), EXPIRES_AT, is_of_entity=True)
 
 
 def test_the_key_of_an_entity_opens_nothing_else() -> None:
     text = token("sb://h/", "k1", "listener")
     assert refusal(KEYED, text, "sb://h/q1") == "InvalidAudience: The token is not valid for 'sb://ns/q1'."
+
+
+def test_the_key_of_an_entity_opens_no_entity_whose_name_begins_with_its_name() -> None:
+    access = Access([SharedKey("k", "1", scope="qa")], verify=True)
+    text = token("sb://h/", "1", "k")
+    for below in ("qa/b", "qa/b/subscriptions/s", "qa/subscription/s"):
+        assert refusal(access, text, f"sb://h/{below}").startswith("InvalidAudience: ")
+    for claim in (access.put_token(text, "sb://h/qa", NOW), access.claim_of_key("k", "1")):
+        opened = ("QA", "qa/$DeadLetterQueue", "qa/$management", "qa/Subscriptions/s/$DeadLetterQueue")
+        assert [access.claims_allow([claim], address, Right.SEND) for address in opened] == [True] * 4
+        assert not access.claims_allow([claim], "qa/b", Right.SEND)
+
+
+@pytest.mark.parametrize("address", ["qa?://h/qb", "/qa://h/qb", "q/a://h/qb", "qa?x"])
+def test_rights_are_needed_on_the_entity_that_an_address_means(address: str) -> None:
+    claims = [Claim("qa", ALL_RIGHTS), Claim("q", ALL_RIGHTS), Claim("qb", ALL_RIGHTS), Claim("qa:", ALL_RIGHTS)]
+    covering = [claim.path for claim in claims if STRICT.claims_allow([claim], address, Right.SEND)]
+    path = parse_address(address).key
+    assert covering == [claim.path for claim in claims if f"{path}/".startswith(f"{claim.path}/")]
 
 
 def test_two_entities_may_have_keys_of_the_same_name() -> None:
@@ -172,7 +194,7 @@ def test_two_entities_may_have_keys_of_the_same_name() -> None:
 
 
 def test_a_key_can_be_presented_itself() -> None:
-    assert KEYED.claim_of_key("listener", "k2") == Claim("t1", frozenset({Right.LISTEN}))
+    assert KEYED.claim_of_key("listener", "k2") == Claim("t1", frozenset({Right.LISTEN}), is_of_entity=True)
     for name, key in (("listener", "k3"), ("nobody", "k1"), ("listener", ""), ("listener", "kö")):
         with pytest.raises(BrokerError, match="InvalidSignature"):
             KEYED.claim_of_key(name, key)

@@ -26,9 +26,11 @@ from emubus.broker.encoding import Described, Int, Timestamp, Ulong
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.limits import LIMITS, Limits, Profile
 from emubus.broker.records import TABLES
-from emubus.broker.rules import rule_to_amqp
+from emubus.broker.rules import compile_filter, rule_to_amqp
+from emubus.broker.sentences import resources_exceeded
 from emubus.storage import Durability, MemoryStore, StoreFailed, open_store
 
+from .counting import calls_of
 from .driving import encoded
 from .namespace import Receiver, loop_turns, open_broker, send
 from .test_torn_commits import Disk
@@ -85,31 +87,30 @@ async def test_a_client_forwards_to_a_queue_or_topic_that_is_there(clock: Clock,
     assert paths(broker) == before
     for path in ("Q", "sb://localhost:5672/t"):
         administration.create(SubscriptionDescription("t", f"to-{path[-1]}", **to(path)), targets_exist=True)
-    await broker.stop()
 
 
 # ---- quotas (P5)
+
+
+def exceeded(what: str, count: int) -> str:
+    """The refusal of one more of what there are `count`, and no more allowed."""
+    return resources_exceeded(what, count, count, "standard").description
 
 
 async def test_p05_a_namespace_has_so_many_entities_and_so_many_partitioned_ones(clock: Clock) -> None:
     broker = broker_within(small(entities_max=3, partitioned_entities_max=1), clock)
     create = broker.administration.create
     create(QueueDescription("a", enable_partitioning=True))
-    assert refusal(create, TopicDescription("b", enable_partitioning=True)) == (
-        "The namespace has 1 partitioned queues and topics; allowed is at most 1 (profile standard)."
-    )
+    assert refusal(create, TopicDescription("b", enable_partitioning=True)) == (exceeded("EnablePartioning == true", 1))
     create(TOPIC)
     create(QueueDescription("c"))
-    assert refusal(create, QueueDescription("d")) == (
-        "The namespace has 3 queues and topics; allowed is at most 3 (profile standard)."
-    )
+    assert refusal(create, QueueDescription("d")) == (exceeded("Queue or Topic", 3))
     create(SubscriptionDescription("t", "s"))
     with pytest.raises(BrokerError) as refused:
         create(QueueDescription("a", enable_partitioning=True))
     assert refused.value.condition is Condition.ENTITY_ALREADY_EXISTS
     broker.administration.delete("c")
     create(QueueDescription("d"))
-    await broker.stop()
 
 
 async def test_a_topic_has_so_many_subscriptions_and_filters(clock: Clock) -> None:
@@ -121,19 +122,49 @@ async def test_a_topic_has_so_many_subscriptions_and_filters(clock: Clock) -> No
     label = RuleDescription("4", CorrelationFilter(label="l"))
     administration.create(SubscriptionDescription("t", "a", rules=sql[:1]))
     assert refusal(administration.create, SubscriptionDescription("t", "b", rules=sql[1:])) == (
-        "The topic 't' has 2 SQL filters; allowed is at most 2 (profile standard)."
+        exceeded("SqlFilter", 2)
     )
     administration.create(SubscriptionDescription("t", "b", rules=(sql[1], label)))
-    assert refusal(administration.create, SubscriptionDescription("t", "c")) == (
-        "The topic 't' has 2 subscriptions; allowed is at most 2 (profile standard)."
-    )
+    assert refusal(administration.create, SubscriptionDescription("t", "c")) == (exceeded("Subscription", 2))
     add = administration.add_rule
-    assert "has 2 SQL filters" in refusal(add, "t/Subscriptions/a", sql[2])
-    assert "has 1 correlation filters" in refusal(add, "t/Subscriptions/a", label)
-    assert "has 2 SQL filters" in refusal(administration.update, SubscriptionDescription("t", "a", rules=sql[1:]))
+    assert refusal(add, "t/Subscriptions/a", sql[2]) == exceeded("SqlFilter", 2)
+    assert refusal(add, "t/Subscriptions/a", label) == exceeded("CorrelationFilter", 1)
+    changed = SubscriptionDescription("t", "a", rules=sql[1:])
+    assert refusal(administration.update, changed) == exceeded("SqlFilter", 2)
     administration.update(SubscriptionDescription("t", "a", rules=sql[1:2]))
     administration.remove_rule("t/Subscriptions/b", "4")
     add("t/Subscriptions/a", label)
+
+
+async def test_a_rule_that_is_added_is_compiled_and_encoded_alone(clock: Clock) -> None:
+    broker = open_broker(clock=clock)
+    add = broker.administration.add_rule
+    broker.administration.create(TOPIC)
+    rules = tuple(RuleDescription(f"r{number}", SqlFilter(f"a = {number}")) for number in range(300))
+    broker.administration.create(SubscriptionDescription("t", "s", rules=rules))
+    new, newer = (RuleDescription(name, SqlFilter("b = 1")) for name in ("new", "newer"))
+    checked_and_indexed = 2
+    assert calls_of(compile_filter, lambda: add("t/Subscriptions/s", new)) == checked_and_indexed
+    assert calls_of(RuleDescription.to_json, lambda: add("t/Subscriptions/s", newer)) == 1
+    await send(broker, "t", encoded("1", properties={"b": 1}))
+    assert await broker.peek("t/Subscriptions/s", 0, 10, 1 << 20) != []
+    await broker.stop()
+
+
+async def test_a_rule_above_the_limits_is_a_bad_argument(clock: Clock) -> None:
+    broker = open_broker(clock=clock)
+    broker.administration.create(TOPIC)
+    broker.administration.create(SubscriptionDescription("t", "s"))
+    large = RuleDescription("large", CorrelationFilter(properties={str(number): 1 for number in range(1_001)}))
+    for change in (
+        lambda: broker.administration.add_rule("t/Subscriptions/s", large),
+        lambda: broker.administration.replace_rule("t/Subscriptions/s", replace(large, name="$Default")),
+        lambda: broker.administration.create(SubscriptionDescription("t", "x", rules=(large,))),
+    ):
+        with pytest.raises(BrokerError, match="Properties is 1001 entries long; allowed is at most 1000") as refused:
+            change()
+        assert refused.value.condition is Condition.ARGUMENT_ERROR
+    assert [rule.name for rule in broker.administration.rules("t/Subscriptions/s")] == ["$Default"]
     await broker.stop()
 
 
@@ -148,14 +179,12 @@ async def test_a_size_that_is_changed_holds_at_once(clock: Clock) -> None:
     broker.administration.update(TopicDescription("t", max_size_mb=3072))
     sizes = {entity.path: entity.partitions[0].size_bytes_max >> 20 for entity in broker.entities()}
     assert sizes == {"q": 2048, "t": 3072, "t/Subscriptions/s": 3072}
-    await broker.stop()
 
 
 async def test_a_queue_is_not_updated_to_a_topic(clock: Clock) -> None:
     broker = open_broker(QueueDescription("q"), clock=clock)
     with pytest.raises(BrokerError, match="'q' is a queue, not a topic"):
         broker.administration.update(TopicDescription("q"))
-    await broker.stop()
 
 
 async def test_the_full_size_of_a_topic_counts_every_copy_at_once(clock: Clock) -> None:
@@ -173,12 +202,13 @@ async def test_the_full_size_of_a_topic_counts_every_copy_at_once(clock: Clock) 
     stored = sum(place.worker.counters(place.queue_id).bytes_used for e in broker.entities() for place in e.partitions)
     assert 100_000 - 1_000 <= stored <= 100_000 + 3 * 1_100
     assert len(refused) > 60
-    assert refused[0].description.startswith("The maximum entity size has been reached or exceeded for Topic: 't'.")
+    assert refused[0].description.startswith(
+        "The maximum entity size has been reached or exceeded for Topic: 'sbemulatorns:Topic:t'."
+    )
     broker.administration.delete("t/Subscriptions/c")
     await send(broker, "t", encoded())
     assert len(await Receiver(broker, "t/Subscriptions/a").drain()) == 100 - len(refused) + 1
     await loop_turns(20)
-    await broker.stop()
 
 
 # ---- idle entities
@@ -198,7 +228,6 @@ async def test_an_entity_in_use_outlives_a_failure_of_its_store(clock: Clock) ->
     assert paths(broker) == ["q"]
     clock.advance(300_000)
     assert paths(broker) == []
-    await broker.stop()
 
 
 async def test_an_entity_with_a_scheduled_message_is_not_idle_after_a_restart(clock: Clock, tmp_path: Path) -> None:
@@ -217,7 +246,6 @@ async def test_an_entity_with_a_scheduled_message_is_not_idle_after_a_restart(cl
     clock.advance(300_000)
     await loop_turns(3)
     assert len(await Receiver(broker, "q").drain()) == 1
-    await broker.stop()
 
 
 # ---- rules
@@ -252,7 +280,6 @@ async def test_a_rule_tells_when_it_was_created_and_keeps_that(clock: Clock, tmp
             Timestamp(NOW + 2_000),
         ],
     ]
-    await broker.stop()
 
 
 async def test_the_rules_of_the_configuration_are_as_old_as_their_first_start(clock: Clock, tmp_path: Path) -> None:
@@ -337,7 +364,6 @@ async def test_a_rule_that_can_not_be_kept_is_refused_and_matches_nothing(clock:
     await send(broker, "t", encoded())
     assert await Receiver(broker, "t/Subscriptions/s").drain() == []
     namespace.step = ""
-    await broker.stop()
 
 
 def test_names_that_are_longer_than_a_key_are_kept() -> None:

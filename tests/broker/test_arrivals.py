@@ -20,6 +20,7 @@ from emubus.broker.description import (
 )
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, DeadLetter
+from emubus.broker.sentences import forwards
 
 from .driving import decoded, encoded, read
 from .namespace import Receiver, loop_turns, open_broker, send
@@ -68,7 +69,6 @@ async def test_a_scheduled_message_becomes_active_at_its_time(clock: Clock, queu
     assert delivery.sequence_number != number
     assert message.annotations["x-opt-enqueued-time"] == START + 5_000
     assert message.annotations["x-opt-scheduled-enqueue-time"] == START + 5_000
-    await broker.stop()
 
 
 async def test_scheduling_counts_as_use(clock: Clock, queue: QueueDescription) -> None:
@@ -76,7 +76,6 @@ async def test_scheduling_counts_as_use(clock: Clock, queue: QueueDescription) -
     assert broker.administration.accessed_at(broker.find_target("q")) is None
     await broker.schedule("q", [later(clock, 5_000, "a")])
     assert broker.administration.accessed_at(broker.find_target("q")) == START
-    await broker.stop()
 
 
 async def test_a_message_sent_with_a_scheduled_time_waits_too(clock: Clock, queue: QueueDescription) -> None:
@@ -87,7 +86,6 @@ async def test_a_message_sent_with_a_scheduled_time_waits_too(clock: Clock, queu
     assert bodies(await receiver.drain()) == ["now"]
     clock.advance(1_000)
     assert bodies(await receiver.receive(1)) == ["later"]
-    await broker.stop()
 
 
 async def test_schedules_survive_a_restart(clock: Clock, queue: QueueDescription, tmp_path: Path) -> None:
@@ -97,7 +95,6 @@ async def test_schedules_survive_a_restart(clock: Clock, queue: QueueDescription
     clock.advance(6_000)
     broker = open_broker(queue, clock=clock, folder=tmp_path)
     assert bodies(await Receiver(broker, "q").receive(1)) == ["a"]
-    await broker.stop()
 
 
 async def test_a_cancelled_message_never_comes(clock: Clock, queue: QueueDescription) -> None:
@@ -112,7 +109,6 @@ async def test_a_cancelled_message_never_comes(clock: Clock, queue: QueueDescrip
     assert bodies(await receiver.receive(1)) == ["b"]
     with pytest.raises(BrokerError):
         await broker.cancel_scheduled("q", numbers[1:])
-    await broker.stop()
 
 
 async def test_the_time_to_live_of_a_scheduled_message_begins_when_it_is_active(clock: Clock) -> None:
@@ -122,7 +118,6 @@ async def test_the_time_to_live_of_a_scheduled_message_begins_when_it_is_active(
     await settle_down()
     clock.advance(9_000)
     assert len(await Receiver(broker, "q").drain()) == 1
-    await broker.stop()
 
 
 # ---- duplicates
@@ -143,7 +138,6 @@ async def test_a_duplicate_is_accepted_and_dropped(clock: Clock, queue: QueueDes
     await settle_down()
     await send(broker, "q", encoded("fourth", id="m"))
     assert bodies(await receiver.drain()) == ["fourth"]
-    await broker.stop()
 
 
 async def test_duplicates_are_remembered_over_a_restart(clock: Clock, queue: QueueDescription, tmp_path: Path) -> None:
@@ -154,7 +148,6 @@ async def test_duplicates_are_remembered_over_a_restart(clock: Clock, queue: Que
         await broker.stop()
     broker = open_broker(queue, clock=clock, folder=tmp_path)
     assert len(await Receiver(broker, "q").drain()) == 1
-    await broker.stop()
 
 
 async def test_a_batch_is_checked_message_by_message(clock: Clock) -> None:
@@ -164,7 +157,6 @@ async def test_a_batch_is_checked_message_by_message(clock: Clock) -> None:
     data = b"".join(b"\x00\x53\x75\xb0" + len(each).to_bytes(4, "big") + each for each in parts)
     await send(broker, "q", data, batch=True)
     assert bodies(await Receiver(broker, "q").drain()) == ["a", "c"]
-    await broker.stop()
 
 
 async def test_a_scheduled_message_takes_part_in_duplicate_detection(clock: Clock) -> None:
@@ -174,7 +166,6 @@ async def test_a_scheduled_message_takes_part_in_duplicate_detection(clock: Cloc
     assert await Receiver(broker, "q").drain() == []
     clock.advance(1_000)
     assert bodies(await Receiver(broker, "q").receive(1)) == ["a"]
-    await broker.stop()
 
 
 # ---- topics
@@ -199,7 +190,6 @@ async def test_every_subscription_gets_a_copy_with_numbers_of_its_own(clock: Clo
         found = await Receiver(broker, f"T/SUBSCRIPTIONS/{name}").drain()
         assert sorted(bodies(found), key=int) == [str(number) for number in range(20)]
         assert all("x-opt-enqueue-sequence-number" in message.annotations for message in decoded(found))
-    await broker.stop()
 
 
 async def test_a_subscription_sees_what_comes_after_it(clock: Clock) -> None:
@@ -208,7 +198,6 @@ async def test_a_subscription_sees_what_comes_after_it(clock: Clock) -> None:
     broker.administration.create(SubscriptionDescription("t", "s"))
     await send(broker, "t", encoded("seen"))
     assert bodies(await Receiver(broker, "t/Subscriptions/s").drain()) == ["seen"]
-    await broker.stop()
 
 
 async def test_a_subscription_has_a_dead_letter_queue(clock: Clock) -> None:
@@ -219,7 +208,6 @@ async def test_a_subscription_has_a_dead_letter_queue(clock: Clock) -> None:
     await receiver.settle(delivery, Abandon())
     (dead,) = decoded(await Receiver(broker, "t/subscriptions/s/$deadletterqueue").receive(1))
     assert dead.properties["DeadLetterReason"] == "MaxDeliveryCountExceeded"
-    await broker.stop()
 
 
 async def test_the_shorter_time_to_live_of_topic_and_subscription_counts(clock: Clock) -> None:
@@ -232,7 +220,6 @@ async def test_the_shorter_time_to_live_of_topic_and_subscription_counts(clock: 
     assert len(await Receiver(broker, "t/Subscriptions/long").drain()) == 1
     clock.advance(60_000)
     assert await Receiver(broker, "t/Subscriptions/long").drain() == []
-    await broker.stop()
 
 
 async def test_a_scheduled_message_to_a_topic_is_copied_when_it_is_due(clock: Clock) -> None:
@@ -241,7 +228,6 @@ async def test_a_scheduled_message_to_a_topic_is_copied_when_it_is_due(clock: Cl
     assert await Receiver(broker, "t/Subscriptions/s").drain() == []
     clock.advance(1_000)
     assert bodies(await Receiver(broker, "t/Subscriptions/s").receive(1)) == ["a"]
-    await broker.stop()
 
 
 async def test_a_message_without_session_goes_to_the_dead_letters_of_a_session_subscription(clock: Clock) -> None:
@@ -251,7 +237,6 @@ async def test_a_message_without_session_goes_to_the_dead_letters_of_a_session_s
     (dead,) = decoded(await Receiver(broker, "t/Subscriptions/s/$DeadLetterQueue").receive(1))
     assert dead.properties["DeadLetterReason"] == "Session id is null."
     assert len(await Receiver(broker, "t/Subscriptions/plain").drain()) == 1
-    await broker.stop()
 
 
 async def test_nothing_can_be_received_from_a_topic_or_sent_to_a_subscription(clock: Clock) -> None:
@@ -263,7 +248,6 @@ async def test_nothing_can_be_received_from_a_topic_or_sent_to_a_subscription(cl
         with pytest.raises(BrokerError) as refused:
             attempt()
         assert refused.value.condition is Condition.NOT_ALLOWED
-    await broker.stop()
 
 
 # ---- forwarding
@@ -284,7 +268,6 @@ async def test_p30_messages_are_forwarded_with_their_key(clock: Clock, queue: Qu
         order.setdefault(key, []).append(int(bytes(message.body)))
     assert all(len(each) == 1 for each in places.values())
     assert all(numbers == sorted(numbers) for numbers in order.values())
-    await broker.stop()
 
 
 async def test_only_a_message_from_elsewhere_tells_the_number_that_it_had_there(clock: Clock) -> None:
@@ -297,7 +280,6 @@ async def test_only_a_message_from_elsewhere_tells_the_number_that_it_had_there(
         for message in decoded(await Receiver(broker, "to").drain())
     }
     assert found == {"first": None, "second": 1}
-    await broker.stop()
 
 
 async def test_forwarding_goes_on_after_a_restart(clock: Clock, tmp_path: Path) -> None:
@@ -308,7 +290,6 @@ async def test_forwarding_goes_on_after_a_restart(clock: Clock, tmp_path: Path) 
     await broker.stop()
     broker = open_broker(source, QueueDescription("target"), clock=clock, folder=tmp_path)
     assert bodies(await Receiver(broker, "target").receive(100)) == [str(number) for number in range(100)]
-    await broker.stop()
 
 
 async def test_the_fifth_hop_goes_to_the_dead_letter_queue(clock: Clock) -> None:
@@ -317,7 +298,6 @@ async def test_the_fifth_hop_goes_to_the_dead_letter_queue(clock: Clock) -> None
     await send(broker, "q0", encoded("a"))
     (dead,) = decoded(await Receiver(broker, "q4/$DeadLetterQueue").receive(1))
     assert dead.properties["DeadLetterReason"] == "MaxTransferHopCountExceeded"
-    await broker.stop()
 
 
 async def test_dead_letters_are_forwarded_with_their_source(clock: Clock) -> None:
@@ -330,7 +310,6 @@ async def test_dead_letters_are_forwarded_with_their_source(clock: Clock) -> Non
     (message,) = decoded(await Receiver(broker, "grave").receive(1))
     assert message.annotations["x-opt-deadletter-source"] == "q"
     assert message.properties == {"DeadLetterReason": "bad", "DeadLetterErrorDescription": "very"}
-    await broker.stop()
 
 
 async def test_what_cannot_be_forwarded_is_dead_lettered(clock: Clock) -> None:
@@ -339,7 +318,6 @@ async def test_what_cannot_be_forwarded_is_dead_lettered(clock: Clock) -> None:
     await send(broker, "q", encoded("a"))
     (dead,) = decoded(await Receiver(broker, "q/$DeadLetterQueue").receive(1))
     assert dead.properties["DeadLetterReason"] == "MessagingEntityDisabled"
-    await broker.stop()
 
 
 async def test_nothing_can_be_received_from_an_entity_that_forwards(clock: Clock) -> None:
@@ -347,6 +325,16 @@ async def test_nothing_can_be_received_from_an_entity_that_forwards(clock: Clock
     with pytest.raises(BrokerError) as refused:
         Receiver(broker, "q")
     assert refused.value.condition is Condition.NOT_ALLOWED
+
+
+async def test_nothing_can_be_received_from_a_dead_letter_queue_that_is_forwarded(clock: Clock) -> None:
+    source = QueueDescription("q", forward_dead_letters_to="grave")
+    broker = open_broker(source, QueueDescription("grave"), clock=clock)
+    with pytest.raises(BrokerError) as refused:
+        Receiver(broker, "q/$DeadLetterQueue")
+    assert refused.value.condition is Condition.NOT_ALLOWED
+    assert refused.value.description == forwards().description
+    await Receiver(broker, "q").drain()
     await broker.stop()
 
 
@@ -365,14 +353,12 @@ async def test_a_deleted_queue_is_gone_with_its_messages_and_its_links(clock: Cl
     broker.administration.create(queue)
     assert await Receiver(broker, "q").drain() == []
     assert broker.catalog.deleted == {}
-    await broker.stop()
 
 
 async def test_deleting_a_topic_deletes_its_subscriptions(clock: Clock) -> None:
     broker = topic_broker(clock, SubscriptionDescription("t", "s"))
     broker.administration.delete("t")
     assert broker.entity("t/Subscriptions/s") is None
-    await broker.stop()
 
 
 async def test_an_idle_queue_is_deleted(clock: Clock) -> None:
@@ -383,6 +369,29 @@ async def test_an_idle_queue_is_deleted(clock: Clock) -> None:
     assert broker.entity("q") is not None
     clock.advance(100_000)
     assert broker.entity("q") is None
+
+
+async def test_receiving_from_an_empty_queue_counts_as_use(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(replace(queue, auto_delete_on_idle_ms=300_000), clock=clock)
+    entity = broker.find_target("q")
+    receiver = Receiver(broker, "q")
+    for minutes in (1, 4, 4):
+        clock.advance(minutes * 60_000)
+        assert await receiver.drain() == []
+        assert broker.administration.accessed_at(entity) == clock.now_ms()
+    receiver.consumer.close()
+    assert broker.entity("q") is entity
+    await broker.stop()
+
+
+async def test_asking_for_a_message_session_counts_as_use(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("q", requires_session=True), clock=clock)
+    clock.advance(1_000)
+    wait = broker.accept_session(
+        "q", None, mode=ReceiveMode.PEEK_LOCK, timeout_ms=1_000, granted=print, refused=print, detached=print
+    )
+    assert broker.administration.accessed_at(broker.find_target("q")) == START + 1_000
+    wait.cancel()
     await broker.stop()
 
 
@@ -392,7 +401,6 @@ async def test_looking_into_a_queue_keeps_it_from_being_idle(clock: Clock) -> No
     await broker.peek("q", 0, 1, 1 << 20)
     clock.advance(200_000)
     assert broker.entity("q") is not None
-    await broker.stop()
 
 
 async def test_changing_the_status_detaches_the_links(clock: Clock) -> None:
@@ -401,7 +409,6 @@ async def test_changing_the_status_detaches_the_links(clock: Clock) -> None:
     broker.open_sender("q", detached=gone.append)
     broker.administration.update(QueueDescription("q", status=EntityStatus.DISABLED))
     assert [error.condition for error in gone] == [Condition.ENTITY_DISABLED]
-    await broker.stop()
 
 
 async def test_the_oldest_messages_are_deleted_in_a_batch(clock: Clock) -> None:
@@ -414,4 +421,3 @@ async def test_the_oldest_messages_are_deleted_in_a_batch(clock: Clock) -> None:
     assert await broker.delete_messages("q", 3, START + 5_000) == 3
     assert await broker.delete_messages("q", 100, START + 5_000) == 1
     assert bodies(await Receiver(broker, "q").drain()) == ["5", "6", "7", "8", "9"]
-    await broker.stop()

@@ -147,7 +147,7 @@ async def run(folder: Path, work: Work, lossy: Lossy, lost: tuple[int, ...]) -> 
     """Do the work with a store of which these writes are lost."""
     queues = (*QUEUES, QueueDescription("f", forward_to="plain"))
     clock = Clock(start_at=1_800_000_000_000, frozen=True)
-    broker = open_broker(*queues, folder=folder, clock=clock, wrap=lossy.around)
+    broker = open_broker(*queues, folder=folder, clock=clock, wrap=lossy.around, loses_writes=True)
     await broker.forwarder.stop()  # what is to be forwarded stays where it is
     await work(broker, lambda: lossy.lose(lost))
     await broker.stop()
@@ -177,3 +177,14 @@ async def test_a_message_id_that_would_be_remembered_for_ever_is_noticed(tmp_pat
     assert [problem.partition(": ")[2] for problem in check_data_folder(tmp_path).problems] == [
         "1 remembered message ids would never be forgotten"
     ]
+
+
+async def test_messages_that_wait_to_be_forwarded_are_read_whatever_partition_they_are_for(tmp_path: Path) -> None:
+    target = QueueDescription("target", enable_partitioning=True)
+    source = QueueDescription("source", enable_partitioning=True, forward_to="target")
+    broker = open_broker(target, source, folder=tmp_path)
+    await broker.forwarder.stop()
+    for number in range(40):
+        await send(broker, "source", encoded(f"{number}"))
+    await broker.stop()
+    assert check_data_folder(tmp_path).problems == []

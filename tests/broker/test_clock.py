@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
+from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -18,6 +20,37 @@ def test_a_clock_that_is_made_frozen_shows_the_instant_that_it_was_made_with(mon
     assert clock.now_ms() == 1_800_000_000_123
     clock.advance(5)
     assert clock.now_ms() == 1_800_000_000_128
+
+
+class Wakes:
+    """An event loop that remembers the last call that it was asked for."""
+
+    def __init__(self) -> None:
+        self.delay_s = 0.0
+        self.call: Callable[[], None] = lambda: None
+
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> Wakes:
+        self.delay_s, self.call = delay_s, call
+        return self
+
+    def cancel(self) -> None:
+        self.call = lambda: None
+
+
+def test_timers_that_a_step_of_the_machine_s_clock_made_due_are_called_within_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s, wakes, called = 1_800_000_000, Wakes(), list[str]()
+    monkeypatch.setattr(time, "time_ns", lambda: now_s * 1_000_000_000)
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: wakes)
+    clock = Clock()
+    clock.call_at(clock.now_ms() + 1_800_000, lambda: called.append("in half an hour"))
+    assert wakes.delay_s <= 1
+    wakes.call()
+    assert (called, wakes.delay_s) == ([], 1)
+    now_s += 3_600  # the machine slept for an hour, in which no time passed for the loop
+    wakes.call()
+    assert called == ["in half an hour"]
 
 
 async def test_cancelled_timers_do_not_pile_up_and_the_others_are_still_called() -> None:

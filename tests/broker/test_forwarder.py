@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emubus.broker import sentences
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.commands import Forwarded
@@ -15,11 +17,12 @@ from emubus.broker.description import QueueDescription, SubscriptionDescription,
 from emubus.broker.errors import BrokerError
 from emubus.broker.message import parse_message
 from emubus.broker.outage import Outage, OutageKind
-from emubus.broker.records import Record
+from emubus.broker.outcomes import DeadLetter
+from emubus.broker.records import Home, Record
 from emubus.broker.router import partition_for_key
 
 from .driving import Driver, decoded, encoded
-from .namespace import Receiver, loop_turns, open_broker, send
+from .namespace import Receiver, loop_turns, open_broker, per_partition, send
 
 SOURCE = QueueDescription("from", forward_to="to")
 TARGET = QueueDescription("to", enable_partitioning=True)
@@ -68,7 +71,6 @@ async def test_no_message_is_lost_or_doubled_when_a_partition_of_the_target_fail
     broker.end_outage(out)
     await settled(clock)
     assert Counter(bodies(await Receiver(broker, "to").drain())) == Counter(names)
-    await broker.stop()
 
 
 async def test_messages_for_a_partition_that_is_out_hold_up_no_others(clock: Clock) -> None:
@@ -85,7 +87,6 @@ async def test_messages_for_a_partition_that_is_out_hold_up_no_others(clock: Clo
     broker.end_outage(out)
     await settled(clock)
     assert bodies(await receiver.drain()) == [f"{number:03}" for number in range(200)]
-    await broker.stop()
 
 
 async def test_what_a_deleted_target_did_not_take_is_dead_lettered_where_it_came_from(clock: Clock) -> None:
@@ -105,7 +106,6 @@ async def test_what_a_deleted_target_did_not_take_is_dead_lettered_where_it_came
     for worker in broker.workers:
         assert worker.partition(2) is None or sum(worker.counters(2).messages) == 0
     assert broker.catalog.deleted == {}
-    await broker.stop()
 
 
 async def test_a_deleted_entity_is_forwarded_from_no_more(clock: Clock) -> None:
@@ -119,7 +119,6 @@ async def test_a_deleted_entity_is_forwarded_from_no_more(clock: Clock) -> None:
     await settled(clock)
     assert broker.forwarder.running_count() == 0
     assert await Receiver(broker, "to").drain() == []
-    await broker.stop()
 
 
 async def test_a_target_takes_what_fits_and_the_rest_is_dead_lettered(clock: Clock) -> None:
@@ -136,7 +135,6 @@ async def test_a_target_takes_what_fits_and_the_rest_is_dead_lettered(clock: Clo
     assert len(there) > 2
     assert [bytes(message.body).decode()[:2] for message in dead] == names[len(there) :]
     assert {message.properties["DeadLetterReason"] for message in dead} == {"QuotaExceeded"}
-    await broker.stop()
 
 
 def test_what_comes_a_second_time_needs_no_room() -> None:
@@ -160,4 +158,146 @@ async def test_a_subscription_that_forwards_is_never_idle(clock: Clock) -> None:
         await loop_turns(20)
     assert [entity.path for entity in broker.entities()] == ["to", "t", "t/Subscriptions/s"]
     assert len(await Receiver(broker, "to").drain()) == 4
+
+
+def unkeyed(count: int) -> list[bytes]:
+    return [encoded(f"{number:02}") for number in range(count)]
+
+
+@pytest.mark.parametrize("source_is_partitioned", [True, False])
+async def test_messages_without_a_key_are_spread_evenly_over_the_target(
+    clock: Clock, source_is_partitioned: bool
+) -> None:
+    source = QueueDescription("from", forward_to="to", enable_partitioning=source_is_partitioned)
+    broker = open_broker(source, TARGET, clock=clock)
+    for data in unkeyed(32):
+        await send(broker, "from", data)
+    await settled(clock)
+    assert per_partition(await Receiver(broker, "to").drain()) == dict.fromkeys(range(16), 2)
+    await broker.stop()
+
+
+async def test_messages_with_a_key_between_them_do_not_disturb_the_turns_of_those_without(clock: Clock) -> None:
+    broker = open_broker(SOURCE, TARGET, clock=clock)
+    for data in unkeyed(32):
+        await send(broker, "from", data)
+        await send(broker, "from", encoded("keyed", annotations={"x-opt-partition-key": key_for(3)}))
+    await settled(clock)
+    found = await Receiver(broker, "to").drain()
+    spread = [each for each, body in zip(found, bodies(found), strict=True) if body != "keyed"]
+    assert per_partition(spread) == dict.fromkeys(range(16), 2)
+    await broker.stop()
+
+
+@pytest.mark.parametrize("kind", [OutageKind.DOWN, OutageKind.FAILING, OutageKind.FULL])
+async def test_messages_without_a_key_do_not_wait_for_stores_that_are_out(clock: Clock, kind: OutageKind) -> None:
+    broker = open_broker(SOURCE, TARGET, clock=clock)
+    out = [(store_of(broker, "from") + step) % 16 for step in (1, 2, 9)]
+    for index in out:
+        broker.begin_outage(index, Outage(kind))
+    await send_at_once(broker, "from", unkeyed(200))
+    await loop_turns(300)
+    assert broker.forwarder.running_count() == 0
+    for index in out:
+        broker.end_outage(index)
+    await settled(clock)
+    found = await Receiver(broker, "to").drain()
+    assert Counter(bodies(found)) == Counter(f"{number:02}" for number in range(200))
+    assert set(per_partition(found)) == set(range(16)) - set(out)
+    await broker.stop()
+
+
+async def test_a_message_that_a_partition_may_have_stored_is_given_to_no_other(tmp_path: Path, clock: Clock) -> None:
+    """The target's commit is stored but not confirmed; then its store goes down, also over a restart."""
+    broker = open_broker(SOURCE, TARGET, folder=tmp_path, clock=clock)
+    entity = broker.entity("to")
+    assert entity is not None
+    target = entity.partitions[0]
+    done: list[BrokerError | None] = []
+    original = target.worker.submit
+
+    def unconfirmed(ref: Any, command: Any) -> None:
+        """Do the work, but answer as after a commit that was not confirmed."""
+        if type(command) is Forwarded:
+            reply = command.reply
+            command.reply = lambda error: reply(sentences.outcome_unknown(0, "the disk failed"))
+            done.append(None)
+        original(ref, command)
+
+    target.worker.submit = unconfirmed  # type: ignore[method-assign]
+    await send_at_once(broker, "from", unkeyed(32))
+    await loop_turns(100)
+    assert done
+    broker.begin_outage(0, Outage(OutageKind.DOWN))
+    await settled(clock)
+    await broker.stop()
+    broker = open_broker(SOURCE, TARGET, folder=tmp_path, clock=clock)
+    broker.begin_outage(0, Outage(OutageKind.DOWN))
+    await settled(clock)
+    broker.end_outage(0)
+    await settled(clock)
+    assert Counter(bodies(await Receiver(broker, "to").drain())) == Counter(f"{number:02}" for number in range(32))
+    await broker.stop()
+
+
+async def test_a_full_partition_of_the_target_leaves_messages_without_a_key_to_the_others(clock: Clock) -> None:
+    broker = open_broker(SOURCE, TARGET, clock=clock)
+    entity = broker.entity("to")
+    assert entity is not None
+    for index in (1, 5):
+        entity.partitions[index].size_bytes_max = 1
+    await send_at_once(broker, "from", unkeyed(64))
+    await settled(clock)
+    found = per_partition(await Receiver(broker, "to").drain())
+    assert (sum(found.values()), set(found)) == (64, set(range(16)) - {1, 5})
+    await broker.stop()
+
+
+async def test_a_dead_letter_that_is_forwarded_shows_where_it_comes_from_and_no_number_of_there(clock: Clock) -> None:
+    dead = QueueDescription("from", forward_dead_letters_to="to")
+    broker = open_broker(dead, QueueDescription("to"), QueueDescription("on", forward_to="to"), clock=clock)
+    await send(broker, "from", encoded("dead"))
+    receiver = Receiver(broker, "from")
+    (delivery,) = await receiver.receive(1)
+    await receiver.settle(delivery, DeadLetter())
+    await send(broker, "on", encoded("forwarded"))
+    await settled(clock)
+    shown = {
+        bytes(message.body).decode(): (
+            message.annotations.get("x-opt-deadletter-source"),
+            message.annotations.get("x-opt-enqueue-sequence-number"),
+        )
+        for message in decoded(await Receiver(broker, "to").drain())
+    }
+    assert shown == {"dead": ("from", None), "forwarded": (None, 1)}
+    await broker.stop()
+
+
+async def test_a_message_that_was_sent_through_another_entity_shows_no_dead_letter_source(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("via"), QueueDescription("to"), clock=clock)
+    via = broker.entity("via")
+    assert via is not None
+    answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+    broker.transactions.transfer(None, via, encoded("sent"), "to", answer.set_result)
+    assert await answer is None
+    await settled(clock)
+    (message,) = decoded(await Receiver(broker, "to").drain())
+    assert "x-opt-deadletter-source" not in message.annotations
+    await broker.stop()
+
+
+async def test_a_dead_letter_that_is_forwarded_to_its_own_queue_counts_its_hops(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("loop", forward_dead_letters_to="loop"), clock=clock)
+    await send(broker, "loop", encoded("again"))
+    receiver = Receiver(broker, "loop")
+    rounds = 0
+    while deliveries := await receiver.drain():
+        rounds += 1
+        assert await receiver.settle(deliveries[0], DeadLetter()) is None
+        await settled(clock)
+        assert rounds < 10
+    assert rounds == 5
+    entity = broker.entity("loop")
+    assert entity is not None
+    assert {home: count for home, count in enumerate(entity.message_counts()) if count} == {Home.DEAD_LETTER: 1}
     await broker.stop()

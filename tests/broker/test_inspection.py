@@ -41,7 +41,6 @@ async def test_paging_shows_every_message_once_whatever_the_size_of_a_page(bytes
         first = page.next_sequence_number
     assert len(seen) == len(set(seen)) == 60
     assert seen == sorted(seen)
-    await broker.stop()
 
 
 async def test_partitions_in_a_store_that_is_down_have_no_figures_and_the_others_have_them() -> None:
@@ -62,7 +61,6 @@ async def test_partitions_in_a_store_that_is_down_have_no_figures_and_the_others
     assert {place.index for place, _ in inspection.counted()} == set(range(16)) - {5}
     page = await inspection.messages(entity, SubQueue.ACTIVE, first=0, count=250, bytes_max=1 << 20)
     assert {each.partition_id for each in page.messages} == set(range(16)) - {5}
-    await broker.stop()
 
 
 async def test_what_a_list_counts_is_what_partitions_count() -> None:
@@ -78,7 +76,6 @@ async def test_what_a_list_counts_is_what_partitions_count() -> None:
         for each in inspection.partitions(inspection.entity("PARTS"))
     }
     assert counted == {index: count for index, count in shown.items() if count}
-    await broker.stop()
 
 
 async def test_nothing_is_sent_to_a_subscription_and_nothing_is_there_that_is_not() -> None:
@@ -93,4 +90,3 @@ async def test_nothing_is_sent_to_a_subscription_and_nothing_is_there_that_is_no
         inspection.entity("nothing")
     assert missing.value.condition is Condition.NOT_FOUND
     await send(broker, "parts", encoded())
-    await broker.stop()

@@ -14,6 +14,7 @@ from emubus.broker.description import (
     CorrelationFilter,
     EntityStatus,
     FalseFilter,
+    PropertyValue,
     QueueDescription,
     RuleDescription,
     SqlFilter,
@@ -30,6 +31,7 @@ from emubus.broker.limits import (
     MIB,
     MINUTE_MS,
     SECOND_MS,
+    Limits,
     Partitioning,
     Profile,
     Range,
@@ -264,6 +266,40 @@ def test_a_rule_is_checked_for_length_and_emptiness(rule: RuleDescription, expec
     assert [violation.property for violation in validate_rule(rule, STANDARD)] == expected
 
 
+def _properties(count: int, text: str = "x") -> dict[str, PropertyValue]:
+    return {f"{number:05}": text for number in range(count)}
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+def test_a_rule_has_so_many_properties_words_and_bytes_in_every_profile(limits: Limits) -> None:
+    count, tokens, size = limits.rule_properties_max, limits.rule_tokens_max, limits.rule_bytes_max
+    for small in (
+        CorrelationFilter(properties=_properties(count)),
+        CorrelationFilter(properties=_properties(1, "x" * (size - 6))),
+        SqlFilter("a = 1", _properties(count)),
+    ):
+        assert validate_rule(RuleDescription("r", small), limits) == []
+    too_many = f"{count + 1} entries long"
+    words = " " * 5 + "1," * (tokens // 2) + "1" * (1 + tokens % 2)
+    for large, violation in (
+        (CorrelationFilter(properties=_properties(count + 1)), ("Properties", too_many)),
+        (SqlFilter("a = 1", _properties(count + 1)), ("Parameters", too_many)),
+        (CorrelationFilter(properties=_properties(1, "ä" * (size // 2))), ("The rule", f"{size + 6} bytes in all")),
+        (
+            CorrelationFilter(properties={"a": TypedText("duration", "x" * size)}),
+            ("The rule", f"{size + 2} bytes in all"),
+        ),
+        (SqlFilter(words), ("SqlExpression", f"{tokens + 1} words, signs and literals long")),
+    ):
+        found = [(each.property, each.value) for each in validate_rule(RuleDescription("r", large), limits)]
+        assert violation in found
+
+
+def test_a_literal_counts_once_however_long() -> None:
+    text = "a = 'x'" + " OR a = '" + "it''s long, isn''t it? " * 2_000 + "'"
+    assert validate_rule(RuleDescription("r", SqlFilter(text), "SET a = 1"), RELAXED) == []
+
+
 # ---------------------------------------------------------------- partitions and sizes
 
 
@@ -325,6 +361,16 @@ def test_p04_a_client_that_echoes_the_aggregate_size_means_the_size_per_partitio
     size_mb: int, partitioned: bool, expected: int
 ) -> None:
     assert size_mb_from_client(size_mb, partitioned, STANDARD) == expected
+
+
+@pytest.mark.parametrize("limits", [STANDARD, RELAXED], ids=["standard", "relaxed"])
+def test_p04_an_update_that_echoes_the_size_that_it_was_shown_changes_nothing(limits: Limits) -> None:
+    queue = replace(QUEUE, enable_partitioning=True, max_size_mb=2048)
+    for _ in range(3):
+        shown_mb = aggregate_size_mb(queue, limits)
+        assert shown_mb == 16 * 2048
+        known_mb = queue.max_size_mb
+        queue = replace(queue, max_size_mb=size_mb_from_client(shown_mb, True, limits, known_mb))
 
 
 def test_p05_a_message_in_a_partitioned_premium_namespace_is_at_most_1_mb() -> None:

@@ -11,7 +11,7 @@ from emubus.broker.address import SubQueue
 from emubus.broker.commands import ExpireLocks, FallDue, Peek, ReceiveMode, Renew, Take, TakeDeferred, Taken
 from emubus.broker.description import QueueDescription
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Release
+from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.broker.records import Home
 
 from .driving import Driver, decoded, encoded, read
@@ -206,8 +206,59 @@ def test_a_deferred_message_comes_back_by_its_number_only(driver: Driver) -> Non
     driver.settle(again.token, Abandon())
     assert driver.take() == []
     (third,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
-    assert decoded([third])[0].delivery_count == 1
+    assert [message.delivery_count for message in decoded([delivery, again, third])] == [0, 1, 2]
     assert driver.settle(third.token, Complete()) is None
+
+
+def test_each_deferral_counts_as_a_delivery_and_none_dead_letters() -> None:
+    driver = Driver(replace(QUEUE, max_delivery_count=2))
+    driver.send(encoded("a"))
+    (delivery,) = driver.take()
+    numbers = [delivery.sequence_number]
+    counts: list[int] = []
+    for _ in range(3):
+        assert driver.settle(delivery.token, Defer()) is None
+        (delivery,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
+        counts.append(decoded([delivery])[0].delivery_count)
+    assert counts == [1, 2, 3]
+    assert driver.take(sub_queue=DEAD) == []
+    driver.check()
+
+
+def test_a_deferred_message_takes_its_delivery_count_to_the_dead_letter_queue(driver: Driver) -> None:
+    driver.send(encoded("a"))
+    (delivery,) = driver.take()
+    driver.settle(delivery.token, Defer())
+    (again,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, [delivery.sequence_number], ReceiveMode.PEEK_LOCK, None)
+    driver.settle(again.token, DeadLetter("unwanted"))
+    (dead,) = driver.take(sub_queue=DEAD)
+    driver.settle(dead.token, Defer())
+    (deferred,) = driver.ask(TakeDeferred, DEAD, [dead.sequence_number], ReceiveMode.PEEK_LOCK, None)
+    assert [message.delivery_count for message in decoded([dead, deferred])] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        DeadLetter("why", "x" * 33_000),
+        DeadLetter("x" * 33_000),
+        Abandon({"large": b"x" * 33_000}),
+        Defer({"a": "x" * 30_000, "b": "x" * 30_000, "c": "x" * 30_000}),
+    ],
+    ids=["description", "reason", "one property", "many properties"],
+)
+def test_a_settlement_that_adds_too_large_a_property_is_refused_and_the_lock_goes_on(
+    driver: Driver, outcome: Outcome
+) -> None:
+    driver.send(encoded("a"))
+    (delivery,) = driver.take()
+    error = driver.settle(delivery.token, outcome)
+    assert error is not None
+    assert error.condition is Condition.INTERNAL_ERROR
+    assert driver.take() == []
+    assert driver.settle(delivery.token, DeadLetter("why", "x" * 32_768)) is None
+    (dead,) = decoded(driver.take(sub_queue=DEAD))
+    assert dead.properties == {"DeadLetterReason": "why", "DeadLetterErrorDescription": "x" * 32_768}
 
 
 def test_an_expired_message_is_dropped(driver: Driver) -> None:

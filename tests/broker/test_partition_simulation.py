@@ -191,10 +191,10 @@ class Simulation:
             return
         for act, each in zip(acts, answers, strict=True):
             assert [getattr(answer, "error", answer) for answer in each] == ([] if act.check is None else [FAILURE])
-        self.resolve(model)
+        self.resolve(model, locks_are_gone=bool(dropped))
 
-    def resolve(self, stored: Model) -> None:
-        """After a commit that failed: all of it is stored, or nothing; all locks and holdings are gone."""
+    def resolve(self, stored: Model, *, locks_are_gone: bool) -> None:
+        """After a commit that failed: all of it is stored, or nothing, and locks and holdings are as before or gone."""
         found = picture_of(self.cell.store, self.place.queue_id)
         if found == self.model.picture():
             self.found["nothing"] += 1
@@ -204,7 +204,8 @@ class Simulation:
             assert not different, f"neither all nor nothing is stored: {different}"
             self.found["all"] += 1
             self.model = stored
-        self.model.restart()
+        if locks_are_gone:
+            self.model.restart()
 
     def check(self) -> None:
         """All is as it should be, in memory and in the store."""

@@ -24,7 +24,6 @@ async def test_an_empty_partition_begins_where_it_ends() -> None:
     await send(broker, "q", encoded("x"))
     assert await broker.extents("q") == [Extent(0, 1, 2, 1)]
     await Receiver(broker, "q").drain()
-    await broker.stop()
 
 
 async def test_every_partition_tells_its_own_extent() -> None:
@@ -38,7 +37,6 @@ async def test_every_partition_tells_its_own_extent() -> None:
         assert each is not None
         assert each.first_sequence_number == (index << 48) + 1
         assert each.next_sequence_number == each.first_sequence_number + each.message_count
-    await broker.stop()
 
 
 async def test_locked_and_deferred_messages_count_and_scheduled_ones_do_not() -> None:
@@ -51,7 +49,6 @@ async def test_locked_and_deferred_messages_count_and_scheduled_ones_do_not() ->
     await receiver.settle(first, Defer())
     await broker.schedule("q", [later(clock, 60_000)])
     assert await broker.extents("q") == [Extent(0, 1, 5, 3)]
-    await broker.stop()
 
 
 async def test_dead_letters_have_an_extent_of_their_own_in_the_order_of_their_burial() -> None:
@@ -64,7 +61,6 @@ async def test_dead_letters_have_an_extent_of_their_own_in_the_order_of_their_bu
         await receiver.settle(delivery, DeadLetter(None, None, {}))
     assert await broker.extents("q/$DeadLetterQueue") == [Extent(0, 4, 7, 3)]
     assert bodies(await Receiver(broker, "q/$deadletterqueue").drain()) == ["2", "1", "0"]
-    await broker.stop()
 
 
 async def test_a_partition_that_cannot_be_reached_has_no_extent() -> None:
@@ -72,7 +68,6 @@ async def test_a_partition_that_cannot_be_reached_has_no_extent() -> None:
     broker.begin_outage(3, Outage(OutageKind.DOWN))
     extents = await broker.extents("q")
     assert [index for index, each in enumerate(extents) if each is None] == [3]
-    await broker.stop()
 
 
 async def test_messages_below_a_number_are_deleted_and_no_others() -> None:
@@ -86,7 +81,6 @@ async def test_messages_below_a_number_are_deleted_and_no_others() -> None:
     assert extents[3] == Extent(3, ID_3 + 3, ID_3 + 5, 2)
     assert extents[0] == Extent(0, 2, 5, 3)
     assert sum(each.message_count for each in extents if each is not None) == 61
-    await broker.stop()
 
 
 async def test_what_a_receiver_holds_is_not_deleted() -> None:
@@ -98,7 +92,6 @@ async def test_what_a_receiver_holds_is_not_deleted() -> None:
     assert bodies(held) == ["0"]
     assert await broker.delete_before("q", 0, 100, 100) == 2
     assert await broker.extents("q") == [Extent(0, 1, 4, 1)]
-    await broker.stop()
 
 
 async def test_a_partition_that_is_not_there_is_out_of_range() -> None:
@@ -106,7 +99,6 @@ async def test_a_partition_that_is_not_there_is_out_of_range() -> None:
     with pytest.raises(BrokerError, match="'q' has no partition 1: it has 1, counted from 0") as refused:
         await broker.delete_before("q", 1, 5, 5)
     assert refused.value.condition is Condition.ARGUMENT_OUT_OF_RANGE
-    await broker.stop()
 
 
 async def test_a_topic_itself_has_no_extents() -> None:
@@ -114,7 +106,6 @@ async def test_a_topic_itself_has_no_extents() -> None:
     broker.administration.create(TopicDescription("t"))
     with pytest.raises(BrokerError, match="Nothing can be received from the topic 't' itself"):
         await broker.extents("t")
-    await broker.stop()
 
 
 async def test_looking_at_one_partition_does_not_go_on_to_the_next() -> None:
@@ -126,7 +117,6 @@ async def test_looking_at_one_partition_does_not_go_on_to_the_next() -> None:
     assert await broker.peek("q", ID_3 + 3, 100, 1 << 20, partition_id=3) == []
     with pytest.raises(BrokerError, match="'q' has no partition 16: it has 16, counted from 0"):
         await broker.peek("q", 0, 100, 1 << 20, partition_id=16)
-    await broker.stop()
 
 
 async def test_looking_at_one_partition_fails_while_its_store_is_out() -> None:
@@ -139,4 +129,3 @@ async def test_looking_at_one_partition_fails_while_its_store_is_out() -> None:
     assert refused.value.condition is Condition.SERVER_BUSY
     broker.end_outage(3)
     assert len(await broker.peek("q", ID_3, 100, 1 << 20, partition_id=3)) == 1
-    await broker.stop()

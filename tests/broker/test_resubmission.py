@@ -65,7 +65,6 @@ async def test_a_dead_letter_becomes_an_active_message_of_its_partition_again(pa
         assert await receiver.settle(each, Complete()) is None
     assert broker.find("q")[0].message_counts()[Home.DEAD_LETTER] == 1
     assert sum(broker.find("q")[0].message_counts()) == 1
-    await broker.stop()
 
 
 async def test_the_dead_letter_queue_goes_on_without_what_was_resubmitted() -> None:
@@ -76,7 +75,6 @@ async def test_the_dead_letter_queue_goes_on_without_what_was_resubmitted() -> N
     await resubmit(broker, "q", numbers[:2])
     left = await Receiver(broker, "q/$DeadLetterQueue").drain()
     assert [each.payload[-1:] for each in left] == [b"c"]
-    await broker.stop()
 
 
 async def test_a_subscriptions_dead_letter_goes_to_the_topic_and_to_all_who_want_it() -> None:
@@ -90,7 +88,6 @@ async def test_a_subscriptions_dead_letter_goes_to_the_topic_and_to_all_who_want
     assert await dead(broker, "t/Subscriptions/s1") == []
     assert len(await Receiver(broker, "t/Subscriptions/s1").drain()) == 1
     assert len(await Receiver(broker, "t/Subscriptions/s2").drain()) == 2
-    await broker.stop()
 
 
 async def test_what_is_not_there_or_locked_stays_and_says_why() -> None:
@@ -108,7 +105,6 @@ async def test_what_is_not_there_or_locked_stays_and_says_why() -> None:
         1 << 60: "MESSAGE_NOT_FOUND",
     }
     assert await receiver.settle(held, Complete()) is None
-    await broker.stop()
 
 
 async def test_a_deferred_dead_letter_is_resubmitted_too() -> None:
@@ -120,7 +116,6 @@ async def test_a_deferred_dead_letter_is_resubmitted_too() -> None:
     assert await receiver.settle(held, Defer({})) is None
     assert await resubmit(broker, "q", numbers) == {numbers[0]: None}
     assert [each.payload[-1:] for each in await Receiver(broker, "q").drain()] == [b"a"]
-    await broker.stop()
 
 
 async def test_what_duplicate_detection_would_drop_stays() -> None:
@@ -133,7 +128,6 @@ async def test_what_duplicate_detection_would_drop_stays() -> None:
     await send(broker, "q", message("b", **{"message-id": "n"}))
     assert await resubmit(broker, "q", numbers) == {numbers[0]: None}
     assert await dead(broker, "q") == []
-    await broker.stop()
 
 
 async def test_two_dead_letters_of_one_message_id_do_not_swallow_each_other() -> None:
@@ -146,7 +140,6 @@ async def test_two_dead_letters_of_one_message_id_do_not_swallow_each_other() ->
     numbers = await dead(broker, "q")
     assert await resubmit(broker, "q", numbers) == {numbers[0]: None, numbers[1]: "NOT_ALLOWED"}
     assert await dead(broker, "q") == [numbers[1]]
-    await broker.stop()
 
 
 async def test_a_queue_that_takes_nothing_keeps_its_dead_letters() -> None:
@@ -158,7 +151,6 @@ async def test_a_queue_that_takes_nothing_keeps_its_dead_letters() -> None:
         await resubmit(broker, "q", numbers)
     assert refused.value.condition is Condition.ENTITY_DISABLED
     assert await dead(broker, "q") == numbers
-    await broker.stop()
 
 
 @pytest.mark.parametrize("kind", [OutageKind.DOWN, OutageKind.FAILING])
@@ -172,7 +164,6 @@ async def test_nothing_is_lost_when_the_store_is_out(kind: OutageKind) -> None:
     broker.end_outage(index)
     assert await dead(broker, "q") == numbers
     assert await resubmit(broker, "q", numbers) == {numbers[0]: None}
-    await broker.stop()
 
 
 async def test_whoever_sends_can_hear_where_a_message_is_placed() -> None:
@@ -196,4 +187,3 @@ async def test_whoever_sends_can_hear_where_a_message_is_placed() -> None:
     later = NewMessage(b"later", scheduled_enqueue_at=broker.clock.now_ms() + 60_000).encoded()
     assert (await placed("p", message("x")), await placed("p", later)) == ([1], [2])
     assert [each.payload[-1:] for each in await Receiver(broker, "p", ReceiveMode.RECEIVE_AND_DELETE).drain()] == [b"x"]
-    await broker.stop()

@@ -38,7 +38,13 @@ def queue(request: pytest.FixtureRequest) -> QueueDescription:
 class Holder:
     """A receiver that waits for a session and then receives from it."""
 
-    def __init__(self, broker: Broker, session_id: str | None, timeout_ms: int = 60_000) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        session_id: str | None,
+        timeout_ms: int = 60_000,
+        mode: ReceiveMode = ReceiveMode.PEEK_LOCK,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[SessionConsumer] = loop.create_future()
         self.lost: list[BrokerError] = []
@@ -47,7 +53,7 @@ class Holder:
         self.wait: SessionWait = broker.accept_session(
             "s",
             session_id,
-            mode=ReceiveMode.PEEK_LOCK,
+            mode=mode,
             timeout_ms=timeout_ms,
             granted=self._granted,
             refused=self.answer.set_exception,
@@ -104,7 +110,6 @@ async def test_a_session_gives_its_messages_in_order_and_no_others(clock: Clock,
     await fill(broker, "a", "b")
     assert bodies(await Holder(broker, "a").drain()) == ["a0", "a1", "a2"]
     assert bodies(await Holder(broker, "b").drain()) == ["b0", "b1", "b2"]
-    await broker.stop()
 
 
 async def test_new_messages_of_a_held_session_go_to_its_holder(clock: Clock, queue: QueueDescription) -> None:
@@ -115,7 +120,6 @@ async def test_new_messages_of_a_held_session_go_to_its_holder(clock: Clock, que
     await loop_turns()
     await fill(broker, "a", "b")
     assert bodies(await waiting) == ["a0", "a1", "a2"]
-    await broker.stop()
 
 
 async def test_a_session_has_one_holder(clock: Clock, queue: QueueDescription) -> None:
@@ -127,7 +131,6 @@ async def test_a_session_has_one_holder(clock: Clock, queue: QueueDescription) -
     assert refused.value.condition is Condition.SESSION_CANNOT_BE_LOCKED
     (await first.accepted()).close()
     assert (await Holder(broker, "a").accepted()).session_id == "a"
-    await broker.stop()
 
 
 async def test_the_next_session_is_the_idle_one_with_the_oldest_message(clock: Clock) -> None:
@@ -138,7 +141,6 @@ async def test_the_next_session_is_the_idle_one_with_the_oldest_message(clock: C
     assert [(await Holder(broker, None).accepted()).session_id for _ in range(2)] == ["b", "c"]
     (await named.accepted()).close()
     assert (await Holder(broker, None).accepted()).session_id == "a"
-    await broker.stop()
 
 
 async def test_every_session_of_a_partitioned_queue_is_accepted_once(clock: Clock, queue: QueueDescription) -> None:
@@ -147,7 +149,6 @@ async def test_every_session_of_a_partitioned_queue_is_accepted_once(clock: Cloc
     await fill(broker, *names, each=2)
     holders = [Holder(broker, None) for _ in range(40)]
     assert sorted([(await holder.accepted()).session_id for holder in holders]) == sorted(names)
-    await broker.stop()
 
 
 async def test_waiting_for_a_session_ends_exactly_at_its_timeout(clock: Clock, queue: QueueDescription) -> None:
@@ -160,7 +161,6 @@ async def test_waiting_for_a_session_ends_exactly_at_its_timeout(clock: Clock, q
     with pytest.raises(BrokerError) as refused:
         await holder.accepted()
     assert refused.value.condition is Condition.TIMEOUT
-    await broker.stop()
 
 
 async def test_who_waits_gets_the_session_of_the_next_message(clock: Clock, queue: QueueDescription) -> None:
@@ -173,7 +173,6 @@ async def test_who_waits_gets_the_session_of_the_next_message(clock: Clock, queu
     holders[2].wait.cancel()
     await fill(broker, "c", each=1)
     assert (await Holder(broker, None).accepted()).session_id == "c"
-    await broker.stop()
 
 
 async def test_closing_gives_back_what_was_not_settled_uncounted(clock: Clock, queue: QueueDescription) -> None:
@@ -186,7 +185,6 @@ async def test_closing_gives_back_what_was_not_settled_uncounted(clock: Clock, q
     found = await Holder(broker, "a").drain()
     assert bodies(found) == ["a1", "a2"]
     assert [message.delivery_count for message in decoded(found)] == [0, 0]
-    await broker.stop()
 
 
 async def test_a_lost_session_counts_what_its_holder_had(clock: Clock, queue: QueueDescription) -> None:
@@ -202,6 +200,23 @@ async def test_a_lost_session_counts_what_its_holder_had(clock: Clock, queue: Qu
     error = await holder.settle(deliveries[0], Complete())
     assert error is not None
     assert error.condition is Condition.SESSION_LOCK_LOST
+
+
+@pytest.mark.parametrize("mode", ReceiveMode)
+async def test_a_holder_of_either_mode_keeps_its_session_until_the_lock_ends(
+    clock: Clock, queue: QueueDescription, mode: ReceiveMode
+) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "a")
+    holder = Holder(broker, "a", mode=mode)
+    await holder.receive(3)
+    clock.advance(LOCK_MS - 1)
+    await loop_turns(50)
+    assert holder.lost == []
+    assert await broker.renew_session("s", "a") == clock.now_ms() + LOCK_MS
+    clock.advance(LOCK_MS)
+    await loop_turns(50)
+    assert [error.condition for error in holder.lost] == [Condition.SESSION_LOCK_LOST]
     await broker.stop()
 
 
@@ -216,7 +231,6 @@ async def test_renewing_a_session_keeps_it_and_its_messages(clock: Clock, queue:
     assert await holder.settle(delivery, Complete()) is None
     with pytest.raises(BrokerError):
         await broker.renew_session("s", "nobody")
-    await broker.stop()
 
 
 async def test_an_abandoned_message_is_next_in_its_session(clock: Clock, queue: QueueDescription) -> None:
@@ -226,7 +240,6 @@ async def test_an_abandoned_message_is_next_in_its_session(clock: Clock, queue: 
     (first,) = await holder.receive(1)
     await holder.settle(first, Abandon())
     assert bodies(await holder.drain()) == ["a0", "a1", "a2"]
-    await broker.stop()
 
 
 async def test_the_dead_letters_of_sessions_are_a_plain_queue(clock: Clock, queue: QueueDescription) -> None:
@@ -237,7 +250,6 @@ async def test_the_dead_letters_of_sessions_are_a_plain_queue(clock: Clock, queu
     await holder.settle(first, DeadLetter("bad"))
     (dead,) = decoded(await Receiver(broker, "s/$DeadLetterQueue").receive(1))
     assert (dead.group_id, dead.properties) == ("a", {"DeadLetterReason": "bad"})
-    await broker.stop()
 
 
 async def test_a_deferred_message_needs_its_session(clock: Clock, queue: QueueDescription) -> None:
@@ -251,7 +263,6 @@ async def test_a_deferred_message_needs_its_session(clock: Clock, queue: QueueDe
         await broker.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "b")
     (again,) = await broker.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "a")
     assert await holder.settle(again, Complete()) is None
-    await broker.stop()
 
 
 async def test_session_state_is_kept_without_messages_and_over_a_restart(
@@ -271,7 +282,6 @@ async def test_session_state_is_kept_without_messages_and_over_a_restart(
     with pytest.raises(BrokerError) as refused:
         await broker.session_state("s", "b")
     assert refused.value.condition is Condition.SESSION_LOCK_LOST
-    await broker.stop()
 
 
 async def test_sessions_with_messages_or_state_are_listed(clock: Clock, queue: QueueDescription) -> None:
@@ -287,7 +297,6 @@ async def test_sessions_with_messages_or_state_are_listed(clock: Clock, queue: Q
     clock.advance(10)
     assert await broker.message_sessions("s", START - 1) == ["full", "state"][1:]
     assert await broker.message_sessions("s", START + 5) == []
-    await broker.stop()
 
 
 async def test_sessions_are_accepted_after_a_restart(clock: Clock, queue: QueueDescription, tmp_path: Path) -> None:
@@ -303,7 +312,6 @@ async def test_sessions_are_accepted_after_a_restart(clock: Clock, queue: QueueD
         holder = Holder(broker, None)
         found[(await holder.accepted()).session_id] = bodies(await holder.drain())
     assert found == {"a": ["a1", "a2"], "b": ["b0", "b1", "b2"]}
-    await broker.stop()
 
 
 async def test_plain_and_session_receivers_are_not_mixed_up(clock: Clock, queue: QueueDescription) -> None:
@@ -320,7 +328,6 @@ async def test_plain_and_session_receivers_are_not_mixed_up(clock: Clock, queue:
         await send(broker, "s", encoded("x"))
     with pytest.raises(BrokerError, match="renew the lock of the session"):
         await broker.renew_locks("s", [b"\0" * 16])
-    await broker.stop()
 
 
 async def test_peek_can_look_at_one_session(clock: Clock, queue: QueueDescription) -> None:
@@ -328,7 +335,6 @@ async def test_peek_can_look_at_one_session(clock: Clock, queue: QueueDescriptio
     await fill(broker, "a", "b")
     page = await broker.peek("s", 0, 10, 1 << 20, "b")
     assert len(page) == 3
-    await broker.stop()
 
 
 async def test_expired_messages_of_a_session_are_dropped(clock: Clock, queue: QueueDescription) -> None:
@@ -338,4 +344,3 @@ async def test_expired_messages_of_a_session_are_dropped(clock: Clock, queue: Qu
     clock.advance(1_000)
     holder = Holder(broker, None)
     assert bodies(await holder.drain()) == ["new"]
-    await broker.stop()

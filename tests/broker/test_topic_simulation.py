@@ -35,6 +35,7 @@ from emubus.broker.commands import (
 from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.errors import BrokerError
 from emubus.broker.message import Message, parse_message
+from emubus.broker.message_bounds import STANDARD_BOUNDS, MessageBounds
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Outcome
 from emubus.broker.records import HOMES, Due, Home, Record
 from emubus.broker.rows import ByteTotal
@@ -72,10 +73,15 @@ class Place:
     index: int = 0
     partitioned: bool = False
     size_bytes_max: int = 1 << 30
+    bounds: MessageBounds = STANDARD_BOUNDS
 
     @property
     def path(self) -> str:
         return str(self.description.name)
+
+    @property
+    def name_in_errors(self) -> str:
+        return f"ns:Queue:{self.path}"
 
     def announce(self, sub_queue: SubQueue) -> None: ...
 
@@ -238,6 +244,7 @@ class Model:
             here.put(Home.OUTBOX, row.name, now, row.origin, hops=row.hops)
         else:
             row.home, row.reason = Home.DEAD_LETTER, reason if queue_id == FORWARDS else row.reason
+            row.note = row.note if queue_id == FORWARDS else ""  # it has not been forwarded
             here.rows[here.number()] = row
 
 

@@ -87,7 +87,6 @@ async def test_what_was_stored_without_being_confirmed_fails_its_sender_and_is_t
     assert "All of it is stored or nothing; which of both is not known." in refused.value.description
     await after_a_failure(clock)
     assert bodies(await Receiver(broker, "plain").drain()) == ["there"]
-    await broker.stop()
 
 
 async def test_a_message_that_may_be_stored_in_one_partition_is_not_stored_in_another_one(
@@ -99,7 +98,6 @@ async def test_a_message_that_may_be_stored_in_one_partition_is_not_stored_in_an
         await send(broker, "p", encoded("once"))
     await after_a_failure(clock)
     assert bodies(await Receiver(broker, "p").drain()) == ["once"]
-    await broker.stop()
 
 
 async def test_a_settlement_that_was_stored_without_being_confirmed_stays_true(disk: Disk, clock: Clock) -> None:
@@ -114,7 +112,6 @@ async def test_a_settlement_that_was_stored_without_being_confirmed_stays_true(d
     assert again is not None
     assert again.condition is Condition.MESSAGE_LOCK_LOST
     assert await receiver.drain() == []
-    await broker.stop()
 
 
 @pytest.mark.parametrize(("step", "stored"), [("commit-started", False), ("committed", True)])
@@ -134,7 +131,6 @@ async def test_a_transaction_whose_commit_is_not_confirmed_is_not_said_to_be_rol
     assert error.description.startswith("Whether the transaction was committed is not known: ")
     await after_a_failure(clock)
     assert bodies(await Receiver(broker, "plain").drain()) == (["a", "b"] if stored else [])
-    await broker.stop()
 
 
 async def test_messages_are_scheduled_together_or_not_at_all(disk: Disk, clock: Clock) -> None:
@@ -155,7 +151,6 @@ async def test_messages_are_scheduled_together_or_not_at_all(disk: Disk, clock: 
     with pytest.raises(BrokerError):
         await broker.schedule("plain", messages)
     assert len(await broker.peek("plain", 0, 10, 1 << 20)) == 3
-    await broker.stop()
 
 
 async def test_numbers_that_were_reserved_are_not_given_out_again_after_a_failure(disk: Disk, clock: Clock) -> None:
@@ -170,7 +165,6 @@ async def test_numbers_that_were_reserved_are_not_given_out_again_after_a_failur
     await after_a_failure(clock)
     (delivery,) = await Receiver(broker, "plain").receive(1)
     assert delivery.sequence_number > max(reserved)
-    await broker.stop()
 
 
 async def test_a_store_that_can_begin_no_batch_takes_no_locks_from_those_who_ask_for_nothing(
@@ -192,7 +186,6 @@ async def test_a_store_that_can_begin_no_batch_takes_no_locks_from_those_who_ask
         with pytest.raises(BrokerError, match="Nothing of it was stored"):
             await send(broker, second, encoded())
     assert await receiver.settle(delivery, Complete()) is None
-    await broker.stop()
 
 
 # ---- message sessions
@@ -245,7 +238,6 @@ async def test_who_lost_a_session_reaches_none_that_another_one_holds_since(disk
     now.consumer.set_credit(5)
     await loop_turns(3)
     assert now.got == ["2"]
-    await broker.stop()
 
 
 async def test_a_session_whose_time_ends_while_its_store_is_down_is_lost_when_it_is_back(clock: Clock) -> None:
@@ -263,7 +255,6 @@ async def test_a_session_whose_time_ends_while_its_store_is_down_is_lost_when_it
     clock.advance(0)
     await loop_turns(3)
     assert [error.condition for error in holder.lost] == [Condition.SESSION_LOCK_LOST]
-    await broker.stop()
 
 
 # ---- anything
@@ -298,7 +289,6 @@ async def test_what_was_accepted_is_received_and_nothing_twice_though_commits_ar
     assert accepted <= set(found)
     assert set(found.values()) == {1}
     assert len(accepted) > 300
-    await broker.stop()
 
 
 @pytest.mark.parametrize("mode", list(ReceiveMode))
@@ -321,4 +311,3 @@ async def test_deferred_messages_of_several_partitions_are_taken_together_or_not
     await loop_turns(5)
     left = await broker.peek("p", 0, 10, 1 << 20)
     assert len(left) == (0 if mode is ReceiveMode.RECEIVE_AND_DELETE else 2)
-    await broker.stop()

@@ -13,6 +13,7 @@ from emubus.broker.clock import Clock
 from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Complete
+from emubus.broker.transactions import TransactionRef
 
 from .driving import decoded, encoded, read
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send
@@ -29,14 +30,14 @@ def bodies(deliveries: Any) -> list[str]:
     return [bytes(message.body).decode() for message in decoded(deliveries)]
 
 
-def work(broker: Broker, transaction_id: bytes, address: str, data: bytes) -> None:
+def work(broker: Broker, ref: TransactionRef, address: str, data: bytes) -> None:
     sender = broker.open_sender(address, detached=print)
-    broker.transactional_send(transaction_id, sender, data, batch=False)
+    broker.transactional_send(ref, sender, data, batch=False)
 
 
-async def discharge(broker: Broker, transaction_id: bytes, *, fail: bool = False) -> BrokerError | None:
+async def discharge(broker: Broker, ref: TransactionRef, *, fail: bool = False) -> BrokerError | None:
     answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-    broker.transactions.discharge(transaction_id, fail=fail, done=answer.set_result)
+    broker.transactions.discharge(ref, fail=fail, done=answer.set_result)
     return await asyncio.wait_for(answer, WAIT_S)
 
 
@@ -54,7 +55,6 @@ async def test_a_commit_makes_sends_and_settlements_true_together(clock: Clock, 
     await broker.stop()
     broker = open_broker(QueueDescription("q"), clock=clock, folder=tmp_path)
     assert bodies(await Receiver(broker, "q").drain()) == ["new"]
-    await broker.stop()
 
 
 async def test_a_rollback_leaves_no_trace(clock: Clock) -> None:
@@ -68,7 +68,6 @@ async def test_a_rollback_leaves_no_trace(clock: Clock) -> None:
     assert await discharge(broker, transaction_id, fail=True) is None
     assert await receiver.drain() == []
     assert await receiver.settle(old, Complete()) is None  # still locked by its receiver
-    await broker.stop()
 
 
 @pytest.mark.parametrize("ending", ["rollback", "failure", "owner", "closing", "time", "refused commit"])
@@ -99,7 +98,6 @@ async def test_a_rollback_gives_others_what_its_receiver_has_let_go_of(clock: Cl
     (message,) = decoded(again)
     assert (bytes(message.body).decode(), message.delivery_count) == ("let go", 1)
     assert await receiver.drain() == []
-    await broker.stop()
 
 
 async def test_a_lock_that_is_lost_before_the_commit_rolls_everything_back(clock: Clock) -> None:
@@ -115,7 +113,6 @@ async def test_a_lock_that_is_lost_before_the_commit_rolls_everything_back(clock
     assert error is not None
     assert error.condition is Condition.TRANSACTION_ROLLBACK
     assert bodies(await receiver.drain()) == ["old"]
-    await broker.stop()
 
 
 @pytest.mark.parametrize("leaving", ["owner", "time"])
@@ -132,7 +129,6 @@ async def test_an_abandoned_transaction_is_rolled_back(clock: Clock, leaving: st
     assert error.condition is Condition.TRANSACTION_UNKNOWN_ID
     assert await Receiver(broker, "q").drain() == []
     assert broker.transactions.open_count() == 0
-    await broker.stop()
 
 
 async def test_p26_a_send_to_a_partitioned_queue_needs_a_key(clock: Clock) -> None:
@@ -142,7 +138,6 @@ async def test_p26_a_send_to_a_partitioned_queue_needs_a_key(clock: Clock) -> No
         work(broker, transaction_id, "p", encoded("x"))
     assert refused.value.condition is Condition.NOT_ALLOWED
     work(broker, transaction_id, "p", encoded("x", id="a message id is a key here"))
-    await broker.stop()
 
 
 async def test_p27_all_sends_of_a_transaction_have_the_same_key(clock: Clock) -> None:
@@ -157,7 +152,6 @@ async def test_p27_all_sends_of_a_transaction_have_the_same_key(clock: Clock) ->
     assert error is not None
     assert error.condition is Condition.TRANSACTION_ROLLBACK
     assert await Receiver(broker, "p").drain() == []
-    await broker.stop()
 
 
 async def test_p28_messages_of_different_sessions_in_one_transaction(clock: Clock) -> None:
@@ -174,7 +168,29 @@ async def test_p28_messages_of_different_sessions_in_one_transaction(clock: Cloc
         work(broker, other, "plain", encoded("a", group_id=session))
     assert await discharge(broker, other) is None
     assert await broker.message_sessions("plain", None) == ["1", "2"]
-    await broker.stop()
+
+
+@pytest.mark.parametrize("session_aware", [True, False])
+async def test_p28_a_message_without_session_for_a_session_aware_topic_is_refused_when_it_is_sent(
+    clock: Clock, session_aware: bool
+) -> None:
+    """Else the transaction would be committed, and the copy for the session subscription be dead-lettered."""
+    broker = open_broker(clock=clock)
+    broker.administration.create(TopicDescription("t", enable_partitioning=True))
+    broker.administration.create(SubscriptionDescription("t", "plain"))
+    broker.administration.create(SubscriptionDescription("t", "sessions", requires_session=session_aware))
+    keyed = encoded("x", annotations={"x-opt-partition-key": "k"})
+    transaction_id = broker.transactions.declare(OWNER)
+    if session_aware:
+        with pytest.raises(BrokerError, match="The SessionId was not set on a message") as refused:
+            work(broker, transaction_id, "t", keyed)
+        assert refused.value.condition is Condition.NOT_ALLOWED
+        transaction_id = broker.transactions.declare(OWNER)
+        keyed = encoded("x", group_id="s")
+    work(broker, transaction_id, "t", keyed)
+    assert await discharge(broker, transaction_id) is None
+    counts = [sum(broker.find(f"t/Subscriptions/{name}")[0].message_counts()) for name in ("plain", "sessions")]
+    assert counts == [1, 1]
 
 
 async def test_a_transaction_stays_within_one_top_level_entity(clock: Clock) -> None:
@@ -184,7 +200,6 @@ async def test_a_transaction_stays_within_one_top_level_entity(clock: Clock) -> 
     with pytest.raises(BrokerError, match="Local transactions cannot span multiple top-level entities") as refused:
         work(broker, transaction_id, "b", encoded("x"))
     assert refused.value.condition is Condition.NOT_ALLOWED
-    await broker.stop()
 
 
 async def test_a_topic_and_its_subscription_are_one_top_level_entity(clock: Clock) -> None:
@@ -199,7 +214,6 @@ async def test_a_topic_and_its_subscription_are_one_top_level_entity(clock: Cloc
     broker.transactional_settle(transaction_id, "t/Subscriptions/s", old.token, Complete())
     assert await discharge(broker, transaction_id) is None
     assert bodies(await receiver.drain()) == ["new"]
-    await broker.stop()
 
 
 async def test_settlements_of_two_partitions_are_refused(clock: Clock) -> None:
@@ -211,7 +225,6 @@ async def test_settlements_of_two_partitions_are_refused(clock: Clock) -> None:
     broker.transactional_settle(transaction_id, "p", first.token, Complete())
     with pytest.raises(BrokerError, match="multiple entities or partitions"):
         broker.transactional_settle(transaction_id, "p", second.token, Complete())
-    await broker.stop()
 
 
 async def test_a_transaction_through_one_entity_reaches_another(clock: Clock) -> None:
@@ -224,7 +237,6 @@ async def test_a_transaction_through_one_entity_reaches_another(clock: Clock) ->
     assert await Receiver(broker, "target").drain() == []
     assert await discharge(broker, transaction_id) is None
     assert bodies(await Receiver(broker, "target").receive(1)) == ["out"]
-    await broker.stop()
 
 
 async def test_the_way_to_other_entities_may_be_known_only_after_the_declaration(clock: Clock) -> None:
@@ -238,7 +250,6 @@ async def test_the_way_to_other_entities_may_be_known_only_after_the_declaration
     work(broker, transaction_id, "target", encoded("out"))
     assert await discharge(broker, transaction_id) is None
     assert bodies(await Receiver(broker, "target").receive(1)) == ["out"]
-    await broker.stop()
 
 
 async def test_a_transfer_to_a_missing_entity_is_dead_lettered_where_it_left(clock: Clock) -> None:
@@ -250,7 +261,6 @@ async def test_a_transfer_to_a_missing_entity_is_dead_lettered_where_it_left(clo
     assert await asyncio.wait_for(answer, WAIT_S) is None
     (dead,) = decoded(await Receiver(broker, "via/$Transfer/$DeadLetterQueue").receive(1))
     assert dead.properties["DeadLetterReason"] == "MessagingEntityNotFound"
-    await broker.stop()
 
 
 async def test_scheduling_in_a_transaction_tells_the_numbers_and_keeps_them(clock: Clock) -> None:
@@ -264,7 +274,6 @@ async def test_scheduling_in_a_transaction_tells_the_numbers_and_keeps_them(cloc
     assert await broker.peek("q", 0, 10, 1 << 20) == []
     assert await discharge(broker, transaction_id) is None
     await broker.cancel_scheduled("q", numbers)
-    await broker.stop()
 
 
 async def test_a_transaction_holds_at_most_a_hundred_messages(clock: Clock) -> None:
@@ -275,7 +284,6 @@ async def test_a_transaction_holds_at_most_a_hundred_messages(clock: Clock) -> N
     with pytest.raises(BrokerError) as refused:
         work(broker, transaction_id, "q", encoded("x"))
     assert refused.value.condition is Condition.RESOURCE_LIMIT_EXCEEDED
-    await broker.stop()
 
 
 async def test_a_transfer_through_an_entity_outside_the_transaction_is_refused(clock: Clock) -> None:
@@ -290,7 +298,6 @@ async def test_a_transfer_through_an_entity_outside_the_transaction_is_refused(c
     error = await discharge(broker, transaction_id)
     assert error is not None
     assert error.condition is Condition.TRANSACTION_ROLLBACK
-    await broker.stop()
 
 
 async def test_transfers_of_a_transaction_leave_through_one_entity(clock: Clock) -> None:
@@ -304,7 +311,6 @@ async def test_transfers_of_a_transaction_leave_through_one_entity(clock: Clock)
     assert answers[0] is None
     assert answers[1] is not None
     assert "cannot span multiple top-level entities" in answers[1].description
-    await broker.stop()
 
 
 async def test_sent_and_scheduled_messages_of_a_transaction_are_duplicates_of_each_other(clock: Clock) -> None:
@@ -321,7 +327,6 @@ async def test_sent_and_scheduled_messages_of_a_transaction_are_duplicates_of_ea
     found = await broker.peek("q", 0, 10, 1 << 20)
     messages = [read(payload) for payload in found]
     assert [bytes(message.body).decode() for message in messages] == ["scheduled", "sent"]
-    await broker.stop()
 
 
 async def test_a_transaction_on_an_entity_that_was_deleted_is_rolled_back(clock: Clock) -> None:
@@ -336,4 +341,3 @@ async def test_a_transaction_on_an_entity_that_was_deleted_is_rolled_back(clock:
     assert error is not None
     assert error.condition is Condition.TRANSACTION_ROLLBACK
     assert sum(entity.partitions[0].worker.counters(entity.queue_id).messages) == 0
-    await broker.stop()

@@ -13,13 +13,13 @@ import pytest
 from emubus.broker.broker import Broker
 from emubus.broker.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.commands import ReceiveMode
+from emubus.broker.data_folder import CATALOG_FOLDER, STORE_FOLDER
 from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.links import SessionConsumer
 from emubus.broker.outage import Outage, OutageKind
 from emubus.broker.outcomes import Complete
 from emubus.broker.records import TABLES, Home
-from emubus.broker.upkeep import CATALOG_FOLDER, STORE_FOLDER
 from emubus.storage import read_into_memory
 
 from .driving import encoded
@@ -58,7 +58,6 @@ async def test_what_was_under_way_to_an_emptied_entity_is_gone_and_its_numbers_g
     receiver = Receiver(broker, "plain", ReceiveMode.RECEIVE_AND_DELETE)
     (delivery,) = await receiver.drain()
     assert delivery.sequence_number == 6
-    await broker.stop()
 
 
 async def test_an_emptied_entity_forgets_locks_schedules_duplicates_and_outboxes() -> None:
@@ -88,7 +87,6 @@ async def test_an_emptied_entity_forgets_locks_schedules_duplicates_and_outboxes
     for _ in range(50):
         await loop_turns(2)
     assert active(broker, "target") == 1
-    await broker.stop()
 
 
 async def test_rows_of_what_was_emptied_leave_the_stores(tmp_path: Path) -> None:
@@ -123,7 +121,6 @@ async def test_a_reset_deletes_what_came_later_and_describes_the_rest_anew() -> 
     assert {entity.path: entity.description for entity in broker.entities()} == {"plain": PLAIN, "parts": PARTS}
     await send(broker, "plain", encoded("x"))
     assert active(broker, "plain") == 1
-    await broker.stop()
 
 
 @pytest.mark.parametrize("kind", list(OutageKind))
@@ -141,7 +138,6 @@ async def test_nothing_is_emptied_or_copied_while_a_store_is_out(tmp_path: Path,
     assert refused.value.condition is Condition.SERVER_BUSY
     broker.end_outage(3)
     assert active(broker, "plain") == 1
-    await broker.stop()
 
 
 async def test_commands_that_come_while_a_copy_is_made_wait_and_are_not_in_it(tmp_path: Path) -> None:
@@ -159,7 +155,6 @@ async def test_commands_that_come_while_a_copy_is_made_wait_and_are_not_in_it(tm
     assert active(broker, "parts") == 20
     await send(broker, "parts", encoded("z"))
     assert active(broker, "parts") == 21
-    await broker.stop()
 
 
 async def test_a_topics_copies_are_in_a_copy_of_the_namespace_all_or_none(tmp_path: Path) -> None:
@@ -174,7 +169,6 @@ async def test_a_topics_copies_are_in_a_copy_of_the_namespace_all_or_none(tmp_pa
     await exchange(broker, tmp_path / "copy")
     counts = [active(broker, f"topic/Subscriptions/{name}") for name in "abc"]
     assert len(set(counts)) == 1
-    await broker.stop()
 
 
 async def test_while_stores_are_exchanged_clients_are_told_to_come_again(tmp_path: Path) -> None:
@@ -202,7 +196,6 @@ async def test_while_stores_are_exchanged_clients_are_told_to_come_again(tmp_pat
     stores = [read_into_memory(tmp_path / "copy" / STORE_FOLDER.format(index), TABLES) for index in range(16)]
     broker.go_on_with(catalog, stores)
     assert active(broker, "plain") == 1
-    await broker.stop()
 
 
 async def restore(broker: Broker, folder: Path) -> None:
@@ -264,4 +257,3 @@ async def test_links_hear_of_a_deletion_that_there_is_nothing_and_else_that_they
     error = await asyncio.wait_for(late, WAIT_S)
     assert error is not None
     assert error.condition is (Condition.SERVER_BUSY if deed == "restore" else condition)
-    await broker.stop()

@@ -1,0 +1,51 @@
+"""The whole namespace under random commands, compared with a plain model of Service Bus; see `namespace_simulation`."""
+
+from __future__ import annotations
+
+import pytest
+
+from .namespace_simulation.cases import CASES, Case
+from .namespace_simulation.commands import Command, Send, Spec
+from .namespace_simulation.generator import COMMANDS_PER_SEED
+from .namespace_simulation.running import Failure, SeededRun, replay, run_seed, source, written
+from .namespace_simulation.shapes import Rule, Shape
+from .namespace_simulation.shrinking import Shrinking
+
+SEEDS_PER_TEST = 4
+SEEDS = range(1, 41)
+
+
+def told(failure: Failure | None) -> None:
+    """Fail with the shortest version of what was found."""
+    if failure is not None:
+        pytest.fail(f"seed {failure.seed}: {failure.seen}\n{written(Shrinking(failure).smallest())}")
+
+
+@pytest.mark.parametrize("first", SEEDS[::SEEDS_PER_TEST])
+def test_the_broker_does_what_service_bus_does_whatever_is_asked_and_whatever_fails(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        told(run_seed(seed, COMMANDS_PER_SEED))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.found)
+def test_what_failed_once_passes(case: Case) -> None:
+    failure = replay(case.shapes, case.commands)
+    assert failure is None, written(failure)
+
+
+def test_one_seed_is_one_run() -> None:
+    runs = [SeededRun(7) for _ in range(2)]
+    for run in runs:
+        told(run.go(400))
+    first, second = runs
+    assert (first.done, first.rows()) == (second.done, second.rows())
+    assert len(first.done) > 100
+
+
+def test_a_failure_is_written_as_python() -> None:
+    commands: tuple[Command, ...] = (Send("q", (Spec(1, ttl_ms=5),), batch=True),)
+    shapes = (Shape("q", partitioned=True, rules=(Rule("r", "red"),)),)
+    text = written(Failure("lost", "seen", shapes, commands))
+    assert "Send('q', (Spec(1, ttl_ms=5),), batch=True)," in text
+    assert "# lost: seen" in text
+    assert eval(source(shapes[0])) == shapes[0]
