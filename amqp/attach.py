@@ -1,7 +1,7 @@
 """What an attach becomes: one table of link kinds, asked in order.
 
 Knows how a client's attach tells `$cbs`, `$management`, senders and receivers apart, which rights each needs and how
-each is refused [wire 2.4, 4.1, 5.2, 6, 8, 9.4]. Refuses to know what the links do afterwards. A new kind is a file of
+each is refused [wire 2.4, 4.1, 5.2, 6, 8, 9.4]. Does not know what the links do afterwards. A new kind is a file of
 its own and a row here.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from ..broker.access import Right
 from ..broker.address import parse_address, strip_authority
 from ..broker.commands import ReceiveMode
-from ..broker.encoding import Symbol, encode_map
+from ..broker.encoding import Described, Symbol, encode_map
 from ..broker.errors import BrokerError, Condition
 from .browsing import BrowsingHost, BrowsingLink
 from .cbs import CBS_ADDRESS, cbs_answer
@@ -30,6 +30,7 @@ from .requests import Answer, Node, RequestHost
 from .transactions import CoordinatorLink, Scope
 
 DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-address"
+SELECTOR_DESCRIPTORS: Final = frozenset((0x0000468C00000004, "apache.org:selector-filter:string"))
 
 
 class AttachHost(MessageSessionHost, BrowsingHost, RequestHost, Protocol):
@@ -87,12 +88,30 @@ def _to_manage(request: AttachRequest) -> tuple[Need, ...]:
     return (Need(parse_address(request.address).path, (Right.SEND, Right.LISTEN)),)
 
 
-# ---- what there isn't
+# ---- what is not supported
 
 
 def _refuse_dynamic(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
     del host, pointer, request
     raise BrokerError(Condition.NOT_IMPLEMENTED, "Dynamic nodes (temporary queues and topics) are not supported.")
+
+
+def _has_selector(request: AttachRequest) -> bool:
+    """Whether the client wants messages that match a selector of JMS: known by its descriptor under any key."""
+    return not request.sends and any(
+        key in SELECTOR_DESCRIPTORS or (isinstance(value, Described) and value.descriptor in SELECTOR_DESCRIPTORS)
+        for key, value in request.filter.items()
+    )
+
+
+def _refuse_selector(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
+    del host, pointer, request
+    raise BrokerError(
+        Condition.NOT_IMPLEMENTED,
+        "The filter 'apache.org:selector-filter:string' (a message selector of JMS) is not supported: the service has "
+        "message selectors in JMS 2.0 on a Premium namespace only, and emubus has none. Receive without a selector, or "
+        "from a subscription whose rule has a SQL filter.",
+    )
 
 
 # ---- nodes
@@ -108,15 +127,17 @@ def _cbs(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
         pointer,
         request,
         CBS_ADDRESS,
-        lambda: cbs_answer(partial(_put_token, host)),
+        lambda: cbs_answer(partial(_put_token, host), host.tracker),
     )
 
 
 def _put_token(host: AttachHost, token: str, audience: str) -> None:
-    """Keep what a token opens; BrokerError, as from the service, first of all if there is no such entity.
+    """Keep what a token opens; BrokerError, as from the service, also if there is no such entity.
 
-    While the broker can't tell, the token is taken: attaching says that clients shall try again.
+    That a client without a valid token gets the token's error, whether or not the entity exists. While the broker can't
+    find out, the token is taken: attaching says that clients shall try again.
     """
+    claim = host.claims.claim_of(token, audience)
     path = parse_address(audience).entity
     if path and not path.startswith("$"):  # not the namespace, nor a node of it
         try:
@@ -124,7 +145,7 @@ def _put_token(host: AttachHost, token: str, audience: str) -> None:
         except BrokerError as error:
             if error.condition is Condition.NOT_FOUND:
                 raise
-    host.claims.put_token(token, audience)
+    host.claims.keep(claim)
 
 
 def _is_management(request: AttachRequest) -> bool:
@@ -139,7 +160,9 @@ def _management(host: AttachHost, pointer: Pointer, request: AttachRequest) -> L
         pointer,
         request,
         path.lower(),
-        lambda: management_answer(host.broker, path, lambda right: host.claims.require(Need(path, (right,)))),
+        lambda: management_answer(
+            host.broker, path, lambda right: host.claims.require(Need(path, (right,))), host.tracker
+        ),
     )
 
 
@@ -248,6 +271,7 @@ LINK_KINDS: Final[tuple[LinkKind, ...]] = (
     LinkKind("dynamic node", lambda request: request.is_dynamic, _nothing, _refuse_dynamic),
     LinkKind("cbs", _is_cbs, _nothing, _cbs),
     LinkKind("management", _is_management, _to_manage, _management),
+    LinkKind("message selector", _has_selector, _to_listen, _refuse_selector),
     LinkKind("message session", _wants_message_session, _to_listen, _message_session),
     LinkKind("sender", lambda request: request.sends, _to_send, _sender),
     LinkKind("browser", lambda request: request.copies, _to_listen, _browser),

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from ..broker.commands import Delivery
 from ..broker.encoding import Described, decode
 from ..broker.errors import BrokerError
-from .engine import Pointer, lib, send_session_flow, session_of
+from .engine import Pointer, lib, session_of
 from .fastpath import Done, Host, Outflow, link_credit
 from .limits import Limits
 from .ports import BrokerPort, ConsumerPort
@@ -118,8 +118,7 @@ class BrowsingLink(Outflow):
         if asked and self.wants_drain():
             self.give_back()
         elif asked:
-            send_session_flow(session_of(self.pointer))
-            self._host.schedule_flush()
+            self.show_state()
 
     def disposed(self, token: bytes, state: int, delivery: Any, done: Done | None) -> None:
         """Whatever the client says of a copy: confirmed, and nothing happens to the message."""

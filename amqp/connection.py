@@ -2,8 +2,9 @@
 
 Knows the order of things: SASL first, then input (frame reader → Proton → events), then once per turn of the event
 loop the outcomes that gathered, then Proton's output (→ padder) to the socket. Knows opening, closing, heartbeats and
-back-pressure. Refuses to know messages and entities. Owns its engine, links, nodes and claims; ends them all in
-`connection_lost`. Nothing that happens in here gets out as an exception: it closes this connection.
+back-pressure. Does not know messages and entities, and how AMQP sessions and links begin and end (`endpoints`). Owns
+its engine, endpoints, nodes and claims; ends them all in `connection_lost`. Nothing that happens in here gets out as an
+exception: it closes this connection.
 """
 
 from __future__ import annotations
@@ -11,61 +12,43 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import structlog
 
 from ..broker import sentences
-from ..broker.access import Access
-from ..broker.address import parse_address
-from ..broker.clock import Clock, Timer
+from ..broker.clock import Timer
 from ..broker.errors import BrokerError, Condition
 from . import engine as proton
-from .attach import attach
 from .claims import Claims
+from .clients import PYTHON_PRODUCT, wants_padding, wants_pause
 from .drains import Drains
+from .endpoints import ENDPOINT_EVENTS, Endpoints
 from .engine import AttachRequest, Engine, Pointer, lib
-from .fastpath import PN_DELIVERY, PN_LINK_FLOW, Link, Outflow, link_of_next, run_events
+from .fastpath import PN_DELIVERY, PN_LINK_FLOW, Finisher, Link, LinkState, Outflow, link_of_next, run_events
 from .faults import Faults
 from .frames import (
     EMPTY_FRAME,
-    PADDED_PRODUCT,
     PADDING_BYTES_MAX,
     FramePadder,
     FrameReader,
     Kind,
-    wants_padding,
+    delivery_count_of,
     with_lower_frame_size,
+    with_whole_error,
     without_dispositions,
 )
-from .limits import Limits
+from .held import Held, Kept
 from .outgoing import OutgoingLink
-from .ports import BrokerPort
 from .requests import Node
 from .sasl import SaslServer, Stage
+from .shared import Shared
+from .tracking import Tracker
 from .transactions import Scope
 
-
-@dataclass(slots=True)
-class Shared:
-    """What all connections of a face share."""
-
-    broker: BrokerPort
-    access: Access
-    clock: Clock
-    limits: Limits
-    container: str
-    connections: set[Connection]
-    emptied: Callable[[], None] = lambda: None
-    """Called when the last connection has gone."""
-    faults: Faults | None = None
-    """What is done to the connections on purpose."""
-    connections_max: int | None = None
-    """How many may be open at a time; None is any number."""
-    opened: set[Connection] = field(default_factory=set["Connection"])
-    """Those that have said their `open`: a socket alone is none of the quota's business."""
+JMS_PROPERTY: Final = "com.microsoft:is-client-provider"
+"""True in the `open` of a client of JMS 2.0: the library azure-servicebus-jms sets it, plain Qpid JMS does not."""
 
 
 class Connection(asyncio.Protocol):
@@ -75,19 +58,22 @@ class Connection(asyncio.Protocol):
         self.broker = shared.broker
         self.clock = shared.clock
         self.limits = shared.limits
+        self.tracker = Tracker(shared.broker, shared.clock, number)
         self.claims = Claims(shared.access, shared.clock, shared.limits.claims_max, self._claims_expired)
+        self.kept = Held(shared.limits, shared.kept, lambda: self.is_stranger)
         self.nodes: dict[str, Node] = {}
         self.scopes: dict[Pointer, Scope] = {}
         self.links: dict[Pointer, Link] = {}
         self.held: set[Outflow] = set()
         self.serial = 0
-        self.outcomes: list[tuple[int, Link, Hashable, BrokerError | None]] = []
+        self.outcomes: list[tuple[int, Finisher, Hashable, BrokerError | None]] = []
         self.drained: list[Outflow] = []
+        self.echoed: set[Link] = set()
         self.pending_bytes = 0
         self.partial_bytes = 0
         self.blocked = False
         self._shared = shared
-        self._log = structlog.get_logger().bind(connection=number)
+        self.log = structlog.get_logger().bind(connection=number)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._sasl: SaslServer | None = SaslServer(
@@ -99,18 +85,20 @@ class Connection(asyncio.Protocol):
         self._padder: FramePadder | None = None
         self._drains = Drains()
         self._engine: Engine | None = None
+        self._endpoints: Endpoints | None = None
         self._opened = False
         self._failed = False
         self._closing = False
+        self._lost = False
         self._flush_scheduled = False
-        self._reading_paused = False
+        self._reading_paused = False  # for want of outcomes
+        self._reading_stopped = False  # whatever the reason is
+        self._ignored_bytes = 0  # since we have closed
+        self._unread = b""
         self._wrote = False
         self._open_timer: Timer | None = None
         self._heartbeat: asyncio.TimerHandle | None = None
         self._last_timer: asyncio.TimerHandle | None = None
-        self._half_closed: set[Pointer] = set()  # links that we have closed, and the client has not
-        self._links_of: dict[Pointer, set[Pointer]] = {}  # of each AMQP session, those that are half closed, too
-        self._to_free: list[tuple[Callable[[Pointer], object], Pointer]] = []
         self._work: set[asyncio.Task[None]] = set()
 
     # ---- the socket
@@ -123,47 +111,97 @@ class Connection(asyncio.Protocol):
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # we advertise no idle time-out [wire 1.3]
         self._shared.connections.add(self)
+        self._shared.admit(self)
         self._open_timer = self.clock.call_at(self.clock.now_ms() + self.limits.open_wait_ms, self._too_slow)
 
     def data_received(self, data: bytes) -> None:
-        """Handle everything that has come, and write everything there is to say to it."""
+        """Handle what has come, in this connection's turns, and write all that there is to say to it."""
         if self._failed or self._closing:
+            self._ignore(len(data))
             return
+        if self._unread:  # a turn will come
+            self._unread += data
+            return
+        self._unread = data
+        if self._shared.turns.take(self):
+            self._update_reading()
+
+    def _ignore(self, size_bytes: int) -> None:
+        """What comes behind our close is not read for long: a flood would cost as much as before."""
+        self._ignored_bytes += size_bytes
+        if self._ignored_bytes > self.limits.ignored_bytes_max and self._transport is not None:
+            if not self._reading_stopped:
+                self._transport.pause_reading()
+            self._reading_stopped = True
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client has yet to show a valid token or key."""
+        return not self.claims.were_shown
+
+    def work_off(self, until_us: int) -> bool:
+        """Handle input until that instant of the stopwatch, at least one chunk; whether there is more."""
+        if self._lost:
+            self._free()
+            return False
+        limits, data, at = self.limits, self._unread, 0
         try:
-            if self._sasl is not None:
-                data = self._handshake(data)
-            if data:
-                self._input(data)
+            while at < len(data) and not self._failed and not self._closing:
+                size = limits.stranger_chunk_bytes_max if self.is_stranger else limits.chunk_bytes_max
+                chunk = data[at : at + size] if at or len(data) > size else data
+                at += len(chunk)
+                if self._sasl is not None:
+                    chunk = self._handshake(chunk)
+                if chunk:
+                    self._input(chunk)
+                if at < len(data) and self.clock.stopwatch_us() >= until_us:
+                    break
             self._flush()
         except Exception as error:
             self.crash(error)
+        self._unread = b"" if self._failed or self._closing else data[at:]
+        if self._reading_stopped:
+            self._update_reading()
+        return bool(self._unread)
 
     def eof_received(self) -> bool | None:
         """The client writes no more: neither do we, once what is written is gone."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone: tell the broker, free Proton's memory."""
+        """The socket is gone: free what was kept. What strangers had is freed in their turns: many may go at once."""
         del exc
-        self._closing = True
+        self._closing = self._lost = True
+        self._transport = None
+        self._shared.opened.discard(self)
+        self._shared.strangers.pop(self, None)
+        if not self.is_stranger:
+            self._free()
+        elif not self._unread:  # else a turn will come
+            self._shared.turns.take(self)
+
+    def _free(self) -> None:
+        """Report the end to the broker, free Proton's memory; once."""
         shared = self._shared
-        shared.connections.discard(self)
-        shared.opened.discard(self)
+        if self not in shared.connections:
+            return
+        shared.connections.remove(self)
+        self._unread = b""
         self.claims.close()
         for timer in (self._open_timer, self._heartbeat, self._last_timer):
             if timer is not None:
                 timer.cancel()
-        for link in list(self.links.values()):
-            self._gone(link)
-        self.links.clear()
+        endpoints, self._endpoints = self._endpoints, None
+        if endpoints is not None:
+            endpoints.lose()
         self.nodes.clear()
         self.scopes.clear()
         self.outcomes.clear()
-        self._to_free.clear()
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.free()
-        self._log.debug("connection closed")
+        self.kept.close()
+        self.log.debug("connection closed")
         if not shared.connections:
             shared.emptied()
 
@@ -218,38 +256,46 @@ class Connection(asyncio.Protocol):
             return b""
         self._sasl = None
         self._engine = Engine(self.limits.frame_bytes_max, self.limits.channel_max)
+        self._endpoints = Endpoints(self, self._engine, self.links, self._drains)
         header, rest = sasl.rest[:8], sasl.rest[8:]
         self._engine.push(header)
         return rest
 
     def _input(self, data: bytes) -> None:
-        engine = self._engine
-        if engine is None:
+        engine, endpoints = self._engine, self._endpoints
+        if engine is None or endpoints is None:
             return
         if self._flush_scheduled:  # a flow in `data` must not take back the credit of what is about to be written
             self._flush()
-        run_events(engine, self.links, self._control)  # what is left from writing must not see what `data` changes
+        late = endpoints.settled_late
+        # What is left from writing must not see what `data` changes.
+        run_events(engine, self.links, self._control, late)
         for piece, kind in self._reader.feed(data):
-            taken = self._push_alone(engine, piece, kind) if kind else engine.push(piece)
-            run_events(engine, self.links, self._control)
+            taken = self._push_alone(engine, endpoints, piece, kind) if kind else engine.push(piece)
+            run_events(engine, self.links, self._control, late)
             if kind is Kind.BEGIN:
                 engine.process()
             if not taken:
                 break
-        if self.partial_bytes > self.limits.partial_bytes_max:
-            self._fail(BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, "Too many bytes of unfinished deliveries."))
+        self.kept.put(Kept.PARTIAL, self.partial_bytes)
 
-    def _push_alone(self, engine: Engine, piece: bytes, kind: Kind) -> bool:
+    def _push_alone(self, engine: Engine, endpoints: Endpoints, piece: bytes, kind: Kind) -> bool:
         """Push a frame that needs more than Proton: what it causes is the next event."""
-        run_events(engine, self.links, self._control)
+        run_events(engine, self.links, self._control, endpoints.settled_late)
         channel = int.from_bytes(piece[6:8], "big")
-        if kind is Kind.MALFORMED:
-            raise BrokerError(Condition.DECODE_ERROR, "A performative is malformed.")
-        if kind is Kind.BEGIN and self._drains.session_on(channel) is not None:
-            raise BrokerError(Condition.NOT_ALLOWED, f"There is an AMQP session on channel {channel} already.")
-        if kind is Kind.OPEN and PADDED_PRODUCT.encode() in piece:
+        if kind is Kind.REFUSED:
+            endpoints.refuse(self._drains.session_on(channel), self._reader.next_refusal())
+            return True
+        self._require_order(channel, kind)
+        if kind is Kind.OPEN and PYTHON_PRODUCT.encode() in piece:
             # Old Python clients get longer frames than Proton makes: have it leave room [wire 0, rule 1].
             piece = with_lower_frame_size(piece, PADDING_BYTES_MAX)
+        elif kind is Kind.EXPELS:
+            endpoints.expelling(self._reader.next_refusal())
+        elif kind is Kind.SUSPENDS:
+            endpoints.suspending()
+        elif kind is Kind.ATTACH:
+            endpoints.attach_bytes = len(piece)
         taken = engine.push(piece)
         if kind is Kind.BEGIN:
             session = proton.session_of_next(engine)
@@ -264,9 +310,19 @@ class Connection(asyncio.Protocol):
             session = self._drains.session_on(channel)
             if link is not None:
                 link.asked = True
+                link.peer_count = delivery_count_of(piece)
             elif session is not None:
                 proton.send_session_flow(session)
         return taken
+
+    def _require_order(self, channel: int, kind: Kind) -> None:
+        """Raise BrokerError for a frame that Proton would take, and must not."""
+        if kind is Kind.MALFORMED:
+            raise BrokerError(Condition.DECODE_ERROR, "A performative is malformed.")
+        if kind is Kind.OPEN and self._opened:
+            raise BrokerError(Condition.ILLEGAL_STATE, "The connection is open already.")
+        if kind is Kind.BEGIN and self._drains.session_on(channel) is not None:
+            raise BrokerError(Condition.NOT_ALLOWED, f"There is an AMQP session on channel {channel} already.")
 
     # ---- from outcomes to bytes
 
@@ -294,8 +350,8 @@ class Connection(asyncio.Protocol):
         if self.blocked:
             return
         self._write_output(engine)
-        if self._to_free:
-            self._free_ended()
+        if self._endpoints is not None and self._endpoints.free_ended():
+            self._write_freed(engine)
         if engine.ended and not self._failed:
             self._close_socket()
         if self.held and not self.blocked:
@@ -319,48 +375,53 @@ class Connection(asyncio.Protocol):
             self._engine.process()
 
     def _write_output(self, engine: Engine) -> None:
-        drained: list[tuple[Pointer, int]] = []
-        if self.drained:
-            engine.process()  # transfers come before the answer to a drain
-            links, self.drained = self.drained, []
-            for link in links:
-                if link.pointer not in self.links:
-                    continue
-                if link.has_queued():
-                    self.drained.append(link)
-                else:
-                    drained.append((link.pointer, link.count))
-                    proton.send_session_flow(proton.session_of(link.pointer))
+        states = self._link_states(engine) if self.drained or self.echoed else []
         chunks = engine.output()
-        if drained or self._padder is not None or self._drains.is_curious() or self._reader.renumbers:
+        if states or self._padder is not None or self._drains.is_curious() or self._reader.renumbers:
             output = b"".join(chunks)
             self._drains.look(output)
-            output = self._drains.answer(output, drained, self._reader.ids)
+            output = self._drains.answer(output, states, self._reader.ids)
             chunks = [self._padder.feed(output) if self._padder is not None else output]
+        if self._failed or engine.has_failed():
+            chunks = [with_whole_error(b"".join(chunks))]
         for chunk in chunks:
             self._write(chunk)
 
+    def _link_states(self, engine: Engine) -> list[tuple[Pointer, LinkState]]:
+        """What is to be written of links in answer to drains and echoes; each gets a flow of its AMQP session."""
+        engine.process()  # transfers come before the answer to a drain
+        drained, self.drained, echoed, self.echoed = self.drained, [], self.echoed, set()
+        states: list[tuple[Pointer, LinkState]] = []
+        for link in drained:
+            if link.pointer in self.links and link.has_queued():
+                self.drained.append(link)
+            elif link.pointer in self.links:
+                states.append((link.pointer, LinkState(link.count, 0, 0, drain=True)))
+        states += [(link.pointer, link.state()) for link in echoed if link.pointer in self.links]
+        for pointer, _ in states:
+            proton.send_session_flow(proton.session_of(pointer))
+        return states
+
     def _watch_pending(self) -> None:
         """Read from the socket only while not too much waits for its outcome."""
-        transport, pending_max = self._transport, self.limits.pending_bytes_max
-        if transport is None:
-            return
-        if self._reading_paused and self.pending_bytes * 2 <= pending_max:
-            self._reading_paused = False
-            transport.resume_reading()
-        elif not self._reading_paused:
-            self._reading_paused = True
-            transport.pause_reading()
+        pending_max = self.limits.pending_bytes_max
+        self._reading_paused = self.pending_bytes > (pending_max // 2 if self._reading_paused else pending_max)
+        self._update_reading()
 
-    def _free_ended(self) -> None:
-        """Free what is closed on both sides: the frames that say so are written."""
-        to_free, self._to_free = self._to_free, []
-        for free, pointer in to_free:
-            free(pointer)
-        engine = self._engine
-        if engine is not None:
-            rest = without_dispositions(b"".join(engine.output()))
-            self._write(self._padder.feed(rest) if self._padder is not None else rest)
+    def _update_reading(self) -> None:
+        """Read from the socket only while all that was read has been handled, and what was handled has its outcome."""
+        stop = self._reading_paused or bool(self._unread)
+        if self._transport is not None and stop is not self._reading_stopped and not self._closing:
+            self._reading_stopped = stop
+            if stop:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _write_freed(self, engine: Engine) -> None:
+        """Write what Proton says of endpoints that were freed."""
+        rest = without_dispositions(b"".join(engine.output()))
+        self._write(self._padder.feed(rest) if self._padder is not None else rest)
 
     # ---- trouble
 
@@ -371,7 +432,7 @@ class Connection(asyncio.Protocol):
         elif isinstance(error, UnicodeDecodeError):
             self._fail(BrokerError(Condition.DECODE_ERROR, "A text is not UTF-8."))
         else:
-            self._log.error("connection failed", exc_info=error)
+            self.log.error("connection failed", exc_info=error)
             self._fail(BrokerError(Condition.INTERNAL_ERROR, "The connection failed; the log knows why."))
 
     def _fail(self, error: BrokerError) -> None:
@@ -380,28 +441,28 @@ class Connection(asyncio.Protocol):
             self._close_socket()
             return
         self._failed = True
+        self.log.info("connection closed by us", reason=str(error))
         engine = self._engine
         if engine is None or self._transport is None:
             self._close_socket()
             return
         try:
-            for link in list(self.links.values()):
-                self._gone(link)
-            self.links.clear()
-            engine.close(error)
+            if self._endpoints is not None:
+                self._endpoints.lose()
+            engine.close(self.tracker.closed(error))
             self._write_output(engine)
         except Exception as again:
-            self._log.error("closing failed", exc_info=again)
+            self.log.error("closing failed", exc_info=again)
         self._last_timer = self._loop.call_later(self.limits.close_wait_s, self._close_socket)
 
     def _too_slow(self) -> None:
         if not self._opened:
-            self._log.debug("connection was not opened in time")
+            self.log.debug("connection was not opened in time")
             self._close_socket()
 
     def run(self, work: Awaitable[None]) -> None:
         """Run work to its end; whatever it raises closes the connection."""
-        task = self._loop.create_task(_awaited(work))
+        task = self._loop.create_task(self._shared.turns.charged(work) if self.is_stranger else _awaited(work))
         self._work.add(task)
         task.add_done_callback(self._worked)
 
@@ -417,6 +478,8 @@ class Connection(asyncio.Protocol):
         handler = _CONTROL.get(kind)
         if handler is not None:
             handler(self, event)
+        elif self._endpoints is not None and kind in ENDPOINT_EVENTS:
+            ENDPOINT_EVENTS[kind](self._endpoints, event)
 
     def _on_open(self, event: Pointer) -> None:
         del event
@@ -424,18 +487,24 @@ class Connection(asyncio.Protocol):
         if engine is None or self._opened:
             return
         self._opened = True
-        if wants_padding(engine.peer_properties()):
+        shared, properties = self._shared, engine.peer_properties()
+        if wants_padding(properties):
             self._padder = FramePadder()
-        engine.open(self._shared.container)
-        shared = self._shared
+        if wants_pause(properties) and self._endpoints is not None:
+            self._endpoints.pause_s = self.limits.refusal_pause_s
+        refusal = shared.jms_refusal if properties.get(JMS_PROPERTY) is True else None
+        engine.open(shared.container, refused=refusal is not None)
+        if refusal is not None:
+            self.log.warning("connection refused: it is of JMS 2.0", reason=str(refusal))
+            raise refusal
         if shared.connections_max is not None and len(shared.opened) >= shared.connections_max:
-            self._log.warning("connection refused: the quota is reached", connections_max=shared.connections_max)
-            raise sentences.connections_quota_exceeded(shared.container, shared.connections_max)
+            self.log.warning("connection refused: the quota is reached", connections_max=shared.connections_max)
+            raise sentences.connections_quota_exceeded(shared.broker.namespace)
         shared.opened.add(self)
         if engine.idle_timeout_ms:
             interval_s = max(engine.idle_timeout_ms / 4000, self.limits.heartbeat_interval_s_min)
             self._heartbeat = self._loop.call_later(interval_s, self._beat, interval_s)
-        self._log.debug("connection opened", client=engine.peer_container(), padded=self._padder is not None)
+        self.log.debug("connection opened", client=engine.peer_container(), padded=self._padder is not None)
 
     def _beat(self, interval_s: float) -> None:
         """Looked at every quarter of the client's idle time-out: it never waits for more than half."""
@@ -451,124 +520,31 @@ class Connection(asyncio.Protocol):
         if self._engine is not None:
             self._engine.close()
 
-    def _on_begin(self, event: Pointer) -> None:
-        self._require_open()
-        self._end_first()
-        proton.open_session(lib.pn_event_session(event))
+    # ---- what links ask for
 
-    def _require_open(self) -> None:
+    @property
+    def faults(self) -> Faults | None:
+        """What is done to the connections on purpose."""
+        return self._shared.faults
+
+    def require_open(self) -> None:
+        """Raise BrokerError unless the client has sent its `open`."""
         if not self._opened:
             raise BrokerError(Condition.NOT_ALLOWED, "The first frame of a connection must be its open.")
 
-    def _end_first(self) -> None:
-        """Let the ends of what has just ended come before what begins: a channel or a name may be used again."""
-        if self._to_free and self._engine is not None:
-            self._engine.process()
-
-    def _on_end(self, event: Pointer) -> None:
-        session = lib.pn_event_session(event)
-        for pointer in self._links_of.pop(session, ()):
-            self._half_closed.discard(pointer)
-            self._drains.detached(pointer)
-            link = self.links.pop(pointer, None)
-            if link is not None:
-                self._gone(link)
-        self.scopes.pop(session, None)
-        self._drains.ended(session)
-        proton.close_session(session)
-        self._to_free.append((proton.free_session, session))
-
-    def _on_attach(self, event: Pointer) -> None:
-        self._require_open()
-        if len(self._half_closed) >= self.limits.links_max:
-            raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, "Too many links that only we have closed.")
-        self._end_first()
-        pointer = lib.pn_event_link(event)
-        request = proton.read_attach(pointer)
-        self._links_of.setdefault(proton.session_of(pointer), set()).add(pointer)
-        try:
-            if len(self.links) >= self.limits.links_max:
-                raise BrokerError(
-                    Condition.RESOURCE_LIMIT_EXCEEDED, f"At most {self.limits.links_max} links per connection."
-                )
-            faults = self._shared.faults
-            if faults is not None and faults.are_set:
-                faults.attaching(self, request)
-            kind, link = attach(self, pointer, request)
-        except BrokerError as error:
-            proton.refuse_link(pointer, error)
-            self._half_closed.add(pointer)
-            self._note("link refused", request, reason=str(error))
-            return
-        self.links[pointer] = link
-        if faults is not None and faults.are_set:
-            faults.attached(self)
-        self._drains.attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
-        self._note("link attached", request, kind=kind)
-
-    def _note(self, event: str, request: AttachRequest, **more: Any) -> None:
-        entity = parse_address(request.address).entity
-        self._log.debug(event, link=request.name, entity=entity, address=request.address, sends=request.sends, **more)
-
-    def _on_detach(self, event: Pointer) -> None:
-        self._detached(lib.pn_event_link(event), proton.detach_link)
-
-    def _on_link_close(self, event: Pointer) -> None:
-        self._detached(lib.pn_event_link(event), proton.close_link)
-
-    def _detached(self, pointer: Pointer, answer: Callable[[Pointer], None]) -> None:
-        """The client detaches: the answer is of the same kind; nothing if we were first."""
-        self._half_closed.discard(pointer)
-        self._links_of.get(proton.session_of(pointer), set()).discard(pointer)
-        link = self.links.pop(pointer, None)
-        if link is not None:
-            self._gone(link)
-            self._drains.detached(pointer)
-            self._log.debug("link detached", link=proton.link_name(pointer), entity=_entity_of(pointer))
-        if proton.is_link_attached(pointer):
-            answer(pointer)
-        self._to_free.append((proton.free_link, pointer))
-
     def detach(self, pointer: Pointer, error: BrokerError) -> None:
         """Close a link from our side; the client's answer frees it."""
-        link = self.links.pop(pointer, None)
-        if link is not None and self._engine is not None:
-            self._gone(link)
-            self._drains.detached(pointer)
-            self._half_closed.add(pointer)
-            if proton.is_link_held(pointer):
-                proton.refuse_link(pointer, error)
-            elif proton.is_link_attached(pointer):  # else we have closed it before
-                proton.close_link(pointer, error)
-            name, entity = proton.link_name(pointer), _entity_of(pointer)
-            self._log.debug("link detached by us", link=name, entity=entity, reason=str(error))
-            self.schedule_flush()
-
-    def _claims_expired(self) -> None:
-        """Close every link that the claims that are left don't cover [wire 1.7]."""
-        for pointer, link in list(self.links.items()):
-            try:
-                for need in link.needs:
-                    self.claims.require(need)
-            except BrokerError as error:
-                # Like the service: SDKs come back from a forced detach with a new token, and not from unauthorized.
-                text = f"The link '{proton.link_name(pointer)}' is force detached. Code: RenewToken. Details: "
-                self.detach(pointer, BrokerError(Condition.DETACH_FORCED, text + error.description))
+        if self._endpoints is not None:
+            self._endpoints.detach(pointer, error)
 
     def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
-        """An attach that was held has been answered; the answer is still to be written."""
-        faults = self._shared.faults
-        if faults is not None and faults.are_set:
-            faults.attached(self)
-        self._drains.attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
-        self._note("message session granted", request)
-        self.schedule_flush()
+        """An attach that was held has been answered."""
+        if self._endpoints is not None:
+            self._endpoints.accepted_late(pointer, request)
 
-    def _gone(self, link: Link) -> None:
-        try:
-            link.gone()
-        except Exception as error:
-            self._log.error("ending a link failed", exc_info=error)
+    def _claims_expired(self) -> None:
+        if self._endpoints is not None:
+            self._endpoints.check_claims()
 
     def _on_input_end(self, event: Pointer) -> None:
         """Proton takes no more input: it found an error, or a frame that it doesn't know."""
@@ -576,12 +552,8 @@ class Connection(asyncio.Protocol):
         engine = self._engine
         if engine is not None and not self._failed and not engine.is_peer_closed():
             problem = engine.transport_error() or "The frame is not one that is expected here."
-            self._log.debug("input ended", problem=problem)
+            self.log.debug("input ended", problem=problem)
             self._fail(BrokerError(Condition.DECODE_ERROR, problem))
-
-
-def _entity_of(pointer: Pointer) -> str:
-    return parse_address(proton.read_attach(pointer).address).entity
 
 
 async def _awaited(work: Awaitable[None]) -> None:
@@ -591,10 +563,5 @@ async def _awaited(work: Awaitable[None]) -> None:
 _CONTROL: Final[dict[int, Callable[[Connection, Pointer], None]]] = {
     int(lib.PN_CONNECTION_REMOTE_OPEN): Connection._on_open,
     int(lib.PN_CONNECTION_REMOTE_CLOSE): Connection._on_close,
-    int(lib.PN_SESSION_REMOTE_OPEN): Connection._on_begin,
-    int(lib.PN_SESSION_REMOTE_CLOSE): Connection._on_end,
-    int(lib.PN_LINK_REMOTE_OPEN): Connection._on_attach,
-    int(lib.PN_LINK_REMOTE_CLOSE): Connection._on_link_close,
-    int(lib.PN_LINK_REMOTE_DETACH): Connection._on_detach,
     int(lib.PN_TRANSPORT_TAIL_CLOSED): Connection._on_input_end,
 }

@@ -3,10 +3,10 @@
 The Python SDK's threads, of which `AutoLockRenewer` has some, take the next delivery-id of an AMQP session and send
 with it at the same moment: an id comes twice and the next one never, or two come in the wrong order. The service does
 not mind; Proton closes the connection. So such transfers get the id that Proton expects, and dispositions about them
-the id that the client knows.
+the id that the client knows. The same befalls what follows a transfer that Proton does not see (`handles`).
 
-Knows the numbers of transfers and dispositions on the channels of one connection. Refuses to know links and what is
-sent. Owned by a `FrameReader`, for clients that need it.
+Knows the numbers of transfers and dispositions on the channels of one connection. Does not know links and what is
+sent. Owned by a `FrameReader`, which makes it when it is needed.
 """
 
 from __future__ import annotations
@@ -61,6 +61,17 @@ class DeliveryIds:
                     out += (piece[done:start], frame)
                     done = stop
         return b"".join((*out, piece[done:])) if out else piece
+
+    def left_out(self, frame: bytes) -> None:
+        """A transfer of the client that Proton won't see, and whose id it will expect of the next one."""
+        try:
+            fields, _ = decode(frame, 4 * frame[4] + 3)
+        except BrokerError:
+            return
+        number = fields[1] if isinstance(fields, list) and len(fields) > 1 else None
+        session = self._sessions.setdefault(int.from_bytes(frame[6:8], "big"), _Session())
+        if session.expected is None and isinstance(number, int):
+            session.expected = int(number)
 
     def outgoing(self, output: bytes, client_channel: Callable[[int], int | None]) -> bytes:
         """Proton's whole frames, with the ids that the client knows; it has the session of our channel on another."""

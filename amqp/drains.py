@@ -1,11 +1,12 @@
-"""Answers to drains that find no credit left, which Proton doesn't give.
+"""Answers to flows that Proton doesn't give: the state of a link.
 
 A client that drains while its last message is on the way asks for credit that is used up when the question arrives.
 Proton then has nothing to give back and says nothing; .NET waits a minute for the flow, JavaScript closes the link
-[wire 5.6]. So that flow is written here: Proton is made to write one for the AMQP session, whose counters only it
-knows, and the link's part is put into it.
+[wire 5.6]. A client that asks for a link's state with `echo` gets none from Proton, either. So those flows are
+written here: Proton is made to write one for the AMQP session, whose counters only it knows, and the link's part is
+put into it.
 
-Knows under which channel and handle Proton attached our links, learnt from its own frames. Refuses to know why a link
+Knows under which channel and handle Proton attached our links, learnt from its own frames. Does not know why a link
 drains. Owned by a connection.
 """
 
@@ -18,6 +19,7 @@ from ..broker.encoding import Described, Uint, decode, encode_list
 from ..broker.errors import BrokerError
 from .delivery_ids import DeliveryIds
 from .engine import Pointer
+from .fastpath import LinkState
 from .frames import AMQP_HEADER, ATTACH, BEGIN, FLOW, write_frame
 
 _SESSION_FIELDS = 4  # of a flow: next-incoming-id to outgoing-window [AMQP 2.7.4]
@@ -32,14 +34,16 @@ class _Attached:
 
 
 class Drains:
-    """Feed it what is opened and what is written; `answer` a drain of a link when nothing of it is left to write."""
+    """Feed it what is opened and what is written; it gives `answer` to flows, to a drain when nothing is left to
+    write."""
 
     def __init__(self) -> None:
         self._by_client_channel: dict[int, Pointer] = {}
         self._client_channels: dict[Pointer, int] = {}
         self._channels: dict[Pointer, int] = {}
         self._links: dict[Pointer, _Attached] = {}
-        self._unnamed: list[_Attached] = []
+        self._sessions: dict[int, Pointer] = {}  # by Proton's channel
+        self._unnamed: dict[tuple[Pointer, str, bool], _Attached] = {}
 
     # ---- what is there
 
@@ -54,7 +58,9 @@ class Drains:
 
     def ended(self, session: Pointer) -> None:
         """The session is over; its links have been told of by themselves."""
-        self._channels.pop(session, None)
+        ours = self._channels.pop(session, None)
+        if ours is not None and self._sessions.get(ours) == session:
+            del self._sessions[ours]
         channel = self._client_channels.pop(session, None)
         if channel is not None:
             del self._by_client_channel[channel]
@@ -62,7 +68,7 @@ class Drains:
     def attached(self, link: Pointer, session: Pointer, name: str, *, sends: bool) -> None:
         """A link was opened; its attach is in the next output."""
         self._links[link] = entry = _Attached(session, name, receives=sends)
-        self._unnamed.append(entry)
+        self._unnamed[session, name, sends] = entry
 
     def detached(self, link: Pointer) -> None:
         """A link is over."""
@@ -80,37 +86,39 @@ class Drains:
             if code == BEGIN:
                 client_channel = _fields(output[start:stop])[0]
                 if isinstance(client_channel, int) and client_channel in self._by_client_channel:
-                    self._channels[self._by_client_channel[client_channel]] = channel
+                    session = self._by_client_channel[client_channel]
+                    self._channels[session] = channel
+                    self._sessions[channel] = session
             elif code == ATTACH:
                 self._name(channel, _fields(output[start:stop]))
         self._unnamed.clear()
 
     def _name(self, channel: int, fields: list[object]) -> None:
         name, handle, receives = fields[:3]
-        for entry in self._unnamed:
-            if (
-                self._channels.get(entry.session) == channel
-                and (entry.name, entry.receives) == (name, receives)
-                and isinstance(handle, int)
-            ):
+        session = self._sessions.get(channel)
+        if session is not None and isinstance(name, str) and isinstance(handle, int):
+            entry = self._unnamed.get((session, name, receives is True))
+            if entry is not None:
                 entry.handle = handle
 
     # ---- answers
 
-    def answer(self, output: bytes, drained: Sequence[tuple[Pointer, int]], ids: DeliveryIds | None = None) -> bytes:
-        """`output` with the answers for links and their delivery-counts in the place of their sessions' flows.
+    def answer(
+        self, output: bytes, states: Sequence[tuple[Pointer, LinkState]], ids: DeliveryIds | None = None
+    ) -> bytes:
+        """`output` with the states of links in the place of their sessions' flows.
 
         With `ids`, what it says of deliveries is said of the ids that the client knows them by.
         """
         if ids is not None and ids.is_renumbering:
             output = ids.outgoing(output, self._client_channel)
-        if not drained:
+        if not states:
             return output
-        wanted: dict[int, list[tuple[int, int]]] = {}
-        for link, count in drained:
+        wanted: dict[int, list[tuple[int, LinkState]]] = {}
+        for link, state in states:
             entry = self._links.get(link)
             if entry is not None and entry.handle >= 0:
-                wanted.setdefault(self._channels[entry.session], []).append((entry.handle, count))
+                wanted.setdefault(self._channels[entry.session], []).append((entry.handle, state))
         pieces: list[bytes] = []
         done = 0
         for channel, code, start, stop in _frames(output):
@@ -120,14 +128,15 @@ class Drains:
                     continue  # it is a link's already
                 pieces.append(output[done : start - 8])
                 done = stop
-                for handle, count in wanted.pop(channel):
-                    of_link = [Uint(handle), Uint(count), Uint(0), Uint(0), True, False]
+                for handle, state in wanted.pop(channel):
+                    count, credit, available, drain = state
+                    known = None if available is None else Uint(available)
+                    of_link = [Uint(handle), Uint(count), Uint(credit), known, drain, False]
                     pieces.append(write_frame(channel, FLOW, encode_list([*fields[:_SESSION_FIELDS], *of_link])))
         return b"".join((*pieces, output[done:]))
 
     def _client_channel(self, channel: int) -> int | None:
-        found = next((session for session, ours in self._channels.items() if ours == channel), None)
-        return self._client_channels.get(found)
+        return self._client_channels.get(self._sessions.get(channel))
 
 
 def _frames(output: bytes) -> Iterator[tuple[int, int, int, int]]:

@@ -1,7 +1,7 @@
 """Proton's engine for one connection, behind readable names: everything except the delivery path.
 
 Knows which low-level calls make a connection, its sessions and its links, and how their termini, properties and
-conditions are read and written. Values cross as encoded bytes, so that their AMQP types stay exact. Refuses to know
+conditions are read and written. Values cross as encoded bytes, so that their AMQP types stay exact. Does not know
 what an attach is answered with and what a delivery means (`attach`, `fastpath`).
 
 Links and sessions are Proton's pointers here; a pointer is valid until `free_link`, `free_session` or `free`. Only the
@@ -125,10 +125,13 @@ class Engine:
 
     # ---- the connection
 
-    def open(self, container: str) -> None:
-        """Answer the peer's open."""
+    def open(self, container: str, *, refused: bool = False) -> None:
+        """Answer the peer's open; `refused` says in it that a close follows: Qpid JMS then does no work before that."""
         lib.pn_connection_set_container(self.connection, _c_text(container))
-        put_value(lib.pn_connection_properties(self.connection), encode_map({Symbol("product"): "emubus"}))
+        properties: dict[str, object] = {Symbol("product"): "emubus"}
+        if refused:
+            properties[Symbol("amqp:connection-establishment-failed")] = True
+        put_value(lib.pn_connection_properties(self.connection), encode_map(properties))
         lib.pn_connection_open(self.connection)
 
     def close(self, error: BrokerError | None = None) -> None:
@@ -162,6 +165,10 @@ class Engine:
     def is_peer_closed(self) -> bool:
         """Whether the peer's close has come."""
         return bool(lib.pn_connection_state(self.connection) & lib.PN_REMOTE_CLOSED)
+
+    def has_failed(self) -> bool:
+        """Whether Proton closes the connection by itself, for what it found wrong with the input."""
+        return bool(lib.pn_condition_is_set(lib.pn_transport_condition(self.transport)))
 
     def transport_error(self) -> str | None:
         """What Proton found wrong with the input."""
@@ -201,9 +208,16 @@ def session_of_next(engine: Engine) -> Pointer | None:
     return lib.pn_event_session(event)
 
 
-def close_session(session: Pointer) -> None:
-    """Answer an end."""
+def close_session(session: Pointer, error: BrokerError | None = None) -> None:
+    """Answer an end, or end because of `error`."""
+    if error is not None:
+        set_condition(lib.pn_session_condition(session), error)
     lib.pn_session_close(session)
+
+
+def has_unsent(session: Pointer) -> bool:
+    """Whether deliveries wait for the client's window."""
+    return bool(lib.pn_session_outgoing_bytes(session))
 
 
 def send_session_flow(session: Pointer) -> None:
@@ -266,15 +280,14 @@ def accept_link(
     lib.pn_link_open(link)
 
 
-def refuse_link(link: Pointer, error: BrokerError) -> None:
-    """Answer an attach with null termini and a detach right behind [wire 9.4]."""
+def refuse_link(link: Pointer) -> None:
+    """Answer an attach with null termini: the link is closed next [wire 9.4]."""
     lib.pn_terminus_set_type(lib.pn_link_source(link), lib.PN_UNSPECIFIED)
     lib.pn_terminus_set_type(lib.pn_link_target(link), lib.PN_UNSPECIFIED)
     lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(link))
     lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(link))
     put_value(lib.pn_link_properties(link), _EMPTY_MAP)
     lib.pn_link_open(link)
-    close_link(link, error)
 
 
 def close_link(link: Pointer, error: BrokerError | None = None) -> None:

@@ -1,6 +1,6 @@
 """The AMQP face as a whole: makes the protocol of each connection, and ends them all.
 
-Knows which connections are open. Refuses to know what they say, and where they come from: whoever listens asks for a
+Knows which connections are open. Does not know what they say, and where they come from: the listener asks for a
 `protocol()` for each. Owned by the composition root, on whose event loop everything runs.
 """
 
@@ -10,19 +10,22 @@ import asyncio
 import contextlib
 from itertools import count
 
+from ..broker import sentences
 from ..broker.access import Access
 from ..broker.clock import Clock
-from ..broker.errors import BrokerError, Condition
-from .connection import Connection, Shared
+from ..broker.errors import BrokerError
+from .connection import Connection
 from .faults import Faults
 from .limits import Limits
 from .ports import BrokerPort
+from .shared import Shared
 
 
 class AmqpFace:
     """The AMQP connections of one server.
 
-    Beyond `connections_max` open connections (None is any number) a client is told so and closed.
+    Beyond `connections_max` open connections (None is any number) a client gets the reason and is closed. Clients of
+    JMS 2.0 are refused with `jms_refusal`, if there is one.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class AmqpFace:
         limits: Limits | None = None,
         container: str = "emubus",
         connections_max: int | None = None,
+        jms_refusal: BrokerError | None = None,
     ) -> None:
         connections: set[Connection] = set()
         self.faults = Faults(connections)
@@ -46,6 +50,7 @@ class AmqpFace:
             connections,
             faults=self.faults,
             connections_max=connections_max,
+            jms_refusal=jms_refusal,
         )
         self._numbers = count(1)
 
@@ -69,7 +74,7 @@ class AmqpFace:
         all_gone = asyncio.Event()
         self._shared.emptied = all_gone.set
         for connection in list(connections):
-            connection.close(BrokerError(Condition.CONNECTION_FORCED, "The server is shutting down."))
+            connection.close(sentences.connection_closed(self._shared.container))
         if not connections:
             return
         with contextlib.suppress(TimeoutError):

@@ -2,7 +2,7 @@
 
 Why not the wrapper classes: through them a minimal broker did 28 000 messages/s in and 40 000 out, through these calls
 several times as many. Everything per message is in this file, and nothing else is. Knows Proton's pointers and its
-traps; refuses to know the broker: subclasses do (`incoming`, `outgoing`, `requests`).
+traps; knows nothing of the broker: subclasses do (`incoming`, `outgoing`, `requests`).
 
 The traps, each of which cost somebody a day:
 
@@ -10,8 +10,8 @@ The traps, each of which cost somebody a day:
   next delivery reuses the address, its event is merged away, and every second transfer is lost.
 * Tags are bytes here (lock tokens are no UTF-8).
 * A pointer to a delivery is valid until we settle it or free its link. `_open` holds exactly the deliveries that are
-  unsettled, with the pointer of those that wait for an outcome; whoever settles takes its delivery out, and a link that
-  is gone empties it. An outcome that comes later finds nothing and is dropped.
+  unsettled, with the pointer of those that wait for an outcome or are part of a transaction; settling takes a delivery
+  out, and a link that is gone empties it. An outcome that comes later finds nothing and is dropped.
 * Proton merges dispositions into ranges only when they are updated in order of their ids: outcomes are gathered over
   one turn of the event loop and sorted by the order in which their deliveries came.
 """
@@ -20,13 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from ..broker.commands import Delivery
 from ..broker.errors import BrokerError, Condition
+from ..broker.sentences import too_large
 from .claims import Need
-from .engine import Engine, Pointer, ffi, lib, send_session_flow, set_condition
+from .engine import Engine, Pointer, ffi, lib, set_condition
 from .states import TRANSACTIONAL, set_state_data, transaction_of, transactional_state
+from .tracking import Tracker
 
 PN_DELIVERY: Final = int(lib.PN_DELIVERY)
 PN_LINK_FLOW: Final = int(lib.PN_LINK_FLOW)
@@ -41,6 +43,7 @@ KEEPING_BYTES: Final = 512
 """About what Proton and we need to keep one delivery besides its bytes: many small ones count, too."""
 _NOT_OPEN: Final = object()
 _SCRATCH_BYTES: Final = 1024 * 1024
+_COUNT_MASK: Final = 0xFFFF_FFFF
 
 _peek, _pop, _type = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
 _event_delivery, _event_link, _delivery_link = lib.pn_event_delivery, lib.pn_event_link, lib.pn_delivery_link
@@ -72,32 +75,63 @@ class Host(Protocol):
 
     serial: int
     """Counts whatever will get an outcome, in order of arrival."""
-    outcomes: list[tuple[int, Link, Hashable, BrokerError | None]]
+    outcomes: list[tuple[int, Finisher, Hashable, BrokerError | None]]
     """Outcomes of this turn of the event loop: serial, link, the link's key for the delivery, error."""
+    tracker: Tracker
+    """Gives errors their tails."""
     pending_bytes: int
     partial_bytes: int
     drained: list[Outflow]
     """Links whose drain found no credit: the connection writes their answers."""
+    echoed: set[Link]
+    """Links whose state the client asks for: the connection writes it."""
+    log: Any
+    """The connection's logger."""
+
+    def detach(self, pointer: Pointer, error: BrokerError) -> None:
+        """Close a link from our side."""
+        ...
 
     def schedule_flush(self) -> None:
         """Have `outcomes` applied and Proton's output written at the end of this turn."""
         ...
 
 
+class Finisher(Protocol):
+    """What answers a delivery at the end of the turn: its link, or what stands for the delivery in a transaction."""
+
+    def finish(self, key: Any, error: BrokerError | None) -> None:
+        """Give the delivery `key` its outcome, if it is still there."""
+        ...
+
+
+class LinkState(NamedTuple):
+    """The fields of a flow that are a link's [AMQP 2.7.4]."""
+
+    delivery_count: int
+    credit: int
+    available: int | None = None
+    drain: bool = False
+
+
 class Link:
     """One attached link: its pointer, and what happens on it."""
 
-    __slots__ = ("_open", "asked", "batch", "host", "needs", "pointer")
+    __slots__ = ("_open", "asked", "batch", "host", "needs", "peer_count", "pointer", "when_settled")
 
     def __init__(self, host: Host, pointer: Pointer) -> None:
         self.host = host
         self.pointer = pointer
         self.asked = False
         """The flow that comes next wants an answer."""
+        self.peer_count = 0
+        """The delivery-count in that flow."""
         self.batch = False
         """The delivery that is arriving is a batch."""
         self.needs: Sequence[Need] = ()
         """What the client must be allowed as long as the link is there."""
+        self.when_settled: Callable[[], None] | None = None
+        """Called each time that the last delivery of a link that lingers is settled."""
         self._open: dict[Any, Any] = {}
 
     def on_delivery(self, delivery: Pointer) -> None:
@@ -108,19 +142,42 @@ class Link:
         """Credit may have changed."""
         if self.asked:
             self.asked = False
-            send_session_flow(lib.pn_link_session(self.pointer))
+            self.show_state()
+
+    def show_state(self) -> None:
+        """Have a flow written with the link's state [AMQP 2.6.7]."""
+        self.host.echoed.add(self)
+        self.host.schedule_flush()
+
+    def state(self) -> LinkState:
+        """The link's state, as it is once Proton's output is written."""
+        raise AssertionError
 
     def finish(self, key: Any, error: BrokerError | None) -> None:
         """Give the delivery `key` its outcome, if it is still there."""
         raise AssertionError(key, error)
+
+    def has_unsettled(self) -> bool:
+        """Whether deliveries of it are unsettled."""
+        return bool(self._open)
+
+    def linger(self) -> bool:
+        """The link is closed: do nothing but settle from now on, until `gone`; False if there is nothing to settle."""
+        return False
 
     def gone(self) -> None:
         """The link is closed or lost: no pointer of it may be used any more."""
         self._open.clear()
 
 
-def run_events(engine: Engine, links: dict[Pointer, Link], control: Callable[[int, Pointer], None]) -> None:
-    """Handle all events that Proton has: deliveries and flows here, everything else through `control(type, event)`."""
+def run_events(
+    engine: Engine,
+    links: dict[Pointer, Link],
+    control: Callable[[int, Pointer], None],
+    late: Callable[[Pointer], None],
+) -> None:
+    """Handle all events that Proton has: deliveries and flows here, deliveries of links that have gone through
+    `late(delivery)`, everything else through `control(type, event)`."""
     collector = engine.collector
     peek, pop, kind_of, find = _peek, _pop, _type, links.get
     while True:
@@ -134,7 +191,7 @@ def run_events(engine: Engine, links: dict[Pointer, Link], control: Callable[[in
             if link is not None:
                 link.on_delivery(delivery)
             else:
-                _drop(delivery)
+                late(delivery)
         elif kind == PN_LINK_FLOW:
             link = find(_event_link(event))
             if link is not None:
@@ -152,12 +209,12 @@ def link_of_next(engine: Engine, kind: int, links: dict[Pointer, Link]) -> Link 
     return links.get(_delivery_link(_event_delivery(event)) if kind == PN_DELIVERY else _event_link(event))
 
 
-def _drop(delivery: Pointer) -> None:
-    """A delivery on a link that we refused or closed: its bytes go, and whoever asks hears that it came too late."""
+def drop(delivery: Pointer, error: BrokerError) -> None:
+    """A delivery on a link that we refused or closed: its bytes go; an unsettled one is rejected with `error`."""
     if _readable(delivery) and not _partial(delivery):
         _advance(_delivery_link(delivery))
         if not _settled(delivery):
-            reject(delivery, BrokerError(Condition.DETACH_FORCED, "The link is closed."))
+            reject(delivery, error)
         _settle(delivery)
     elif _readable(delivery):
         _recv(_delivery_link(delivery), _scratch, _SCRATCH_BYTES)
@@ -166,7 +223,16 @@ def _drop(delivery: Pointer) -> None:
 class Inflow(Link):
     """A link on which the client sends. Subclasses say what happens to a whole delivery in `receive`."""
 
-    __slots__ = ("_credit_half", "_discarded_bytes", "_owed", "_partial_bytes", "answers", "bytes_max", "receive")
+    __slots__ = (
+        "_credit_half",
+        "_given",
+        "_initial_count",
+        "_owed",
+        "_partial_bytes",
+        "answers",
+        "bytes_max",
+        "receive",
+    )
 
     def __init__(
         self,
@@ -185,8 +251,9 @@ class Inflow(Link):
         self.bytes_max = bytes_max
         self._credit_half = credit // 2
         self._owed = 0
-        self._discarded_bytes = 0
         self._partial_bytes = 0
+        self._given = credit
+        self._initial_count = 0
         _flow(pointer, credit)
 
     def on_delivery(self, delivery: Pointer) -> None:
@@ -198,8 +265,13 @@ class Inflow(Link):
             self._part(size)
             return
         pointer, host = self.pointer, self.host
-        if self._partial_bytes or self._discarded_bytes:
-            size = self._last_part(size)
+        if self._partial_bytes:
+            self.host.partial_bytes -= self._partial_bytes
+            self._partial_bytes = 0
+        if size > self.bytes_max:
+            self._exceed(size)
+            drop(delivery, self.host.tracker.refused(too_large(size, self.bytes_max), self.pointer))
+            return
         if size > _SCRATCH_BYTES:
             data = _large(pointer, size)
         else:
@@ -221,14 +293,22 @@ class Inflow(Link):
             self._open[serial] = (delivery, cost)
         host.pending_bytes += cost
         done: Done = partial(self._done, serial)
-        if self._discarded_bytes or size > self.bytes_max:
-            total, self._discarded_bytes = size + self._discarded_bytes, 0
-            done(_too_large(total, self.bytes_max))
-        elif transaction is None:
+        if transaction is None:
             self.receive(data, batch, done)
         else:
             self.answers[serial] = (TRANSACTIONAL, transactional_state(transaction, ACCEPTED))
             self.receive_in(transaction, data, batch, done)
+
+    def on_flow(self) -> None:
+        """The client's delivery-count shows where it began to count."""
+        if self.asked:
+            self._initial_count = self.peer_count + link_credit(self.pointer) - self._given
+        super().on_flow()
+
+    def state(self) -> LinkState:
+        """The delivery-count is what the client began with and what has come since: the credit that was used up."""
+        credit = link_credit(self.pointer)
+        return LinkState((self._initial_count + self._given - credit) & _COUNT_MASK, credit)
 
     def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
         """As `receive`, for a delivery that is part of a transaction."""
@@ -241,16 +321,21 @@ class Inflow(Link):
         host.schedule_flush()
 
     def finish(self, key: int, error: BrokerError | None) -> None:
-        """Answer with accepted or rejected, and give the credit back."""
+        """Answer with accepted or rejected, and give the credit back.
+
+        Who has settled beforehand hears of a refusal by a detach: the delivery must not vanish without a word.
+        """
         entry = self._open.pop(key, None)
         if entry is None:
+            if error is not None:
+                self.host.log.info("delivery refused after its link", reason=str(error))
             return
         delivery, cost = entry
         self.host.pending_bytes -= cost
         answer = self.answers.pop(key, None) if self.answers else None
         if delivery is not None:
             if error is not None:
-                reject(delivery, error)
+                reject(delivery, self.host.tracker.refused(error, self.pointer))
             elif answer is None:
                 _update(delivery, ACCEPTED)
             else:
@@ -258,6 +343,10 @@ class Inflow(Link):
                 set_state_data(delivery, encoded)
                 _update(delivery, state)
             _settle(delivery)
+        elif error is not None:
+            self.host.log.warning("settled delivery refused", reason=str(error))
+            self.host.detach(self.pointer, error)
+            return
         self._owed += 1
         if self._owed > self._credit_half:
             self._pay()
@@ -265,6 +354,7 @@ class Inflow(Link):
     def _pay(self) -> None:
         """Give the credit back that is owed."""
         _flow(self.pointer, self._owed)
+        self._given += self._owed
         self._owed = 0
 
     def gone(self) -> None:
@@ -277,28 +367,21 @@ class Inflow(Link):
 
     def _part(self, size: int) -> None:
         """Some frames of a delivery are here; `size` bytes are kept by Proton."""
-        if self._discarded_bytes or size > self.bytes_max:
-            self._discard()
-            size = 0
-        self.host.partial_bytes += size - self._partial_bytes
-        self._partial_bytes = size
+        if size > self.bytes_max:
+            self._exceed(size)
+            _recv(self.pointer, _scratch, _SCRATCH_BYTES)
+        else:
+            self.host.partial_bytes += size - self._partial_bytes
+            self._partial_bytes = size
 
-    def _last_part(self, size: int) -> int:
-        self.host.partial_bytes -= self._partial_bytes
-        self._partial_bytes = 0
-        if self._discarded_bytes:
-            self._discard()
-            return 0
-        return size
-
-    def _discard(self) -> None:
-        while (taken := _recv(self.pointer, _scratch, _SCRATCH_BYTES)) > 0:
-            self._discarded_bytes += taken
+    def _exceed(self, size: int) -> None:
+        """A delivery is too large, as far as it has come: like the service, close the link at its first excess byte."""
+        self.host.log.warning("delivery too large", size_bytes=size, bytes_max=self.bytes_max)
+        self.host.detach(self.pointer, too_large(size, self.bytes_max))
 
     def _forget(self, delivery: Pointer) -> None:
         """An aborted delivery never was; its credit comes back."""
         self.batch = False
-        self._discarded_bytes = 0
         _advance(self.pointer)
         _settle(delivery)
         self._owed += 1
@@ -349,6 +432,12 @@ class Outflow(Link):
             self.host.drained.append(self)
         self.host.schedule_flush()
 
+    def state(self) -> LinkState:
+        """What Proton has not written yet is still to come; nothing else is available as long as there is credit."""
+        queued = int(lib.pn_link_queued(self.pointer))
+        credit = link_credit(self.pointer) + queued
+        return LinkState((self.count - queued) & _COUNT_MASK, credit, queued if credit else None, self.wants_drain())
+
     def has_queued(self) -> bool:
         """Whether Proton still has deliveries of this link to write."""
         return bool(lib.pn_link_queued(self.pointer))
@@ -368,12 +457,15 @@ class Outflow(Link):
         if entry is _NOT_OPEN:
             return
         state = _remote_state(delivery)
+        waits = type(entry) is tuple  # for the outcome of an earlier disposition
         if _settled(delivery):
             del self._open[token]
             _settle(delivery)
-            if entry is None:
+            if not waits:
                 self.disposed(token, state, delivery, None)
-        elif entry is None and state and state != RECEIVED:
+            if self.when_settled is not None and not self._open:
+                self.when_settled()
+        elif not waits and state and state != RECEIVED:
             host = self.host
             host.serial = serial = host.serial + 1
             self._open[token] = (delivery, state)
@@ -388,6 +480,25 @@ class Outflow(Link):
         host.outcomes.append((serial, self, token, error))
         host.schedule_flush()
 
+    def enroll(self, enrolled: Enrolled) -> None:
+        """Confirm that the outcome of a delivery is part of a transaction; the delivery stays live."""
+        host = self.host
+        self._open[enrolled.token] = enrolled
+        set_state_data(enrolled.delivery, enrolled.answer)
+        host.outcomes.append((enrolled.serial, enrolled, enrolled.token, None))
+        host.schedule_flush()
+
+    def settle_enrolled(self, enrolled: Enrolled) -> None:
+        """The transaction is committed: settle the delivery, unless the client has settled or disposed of it since."""
+        token = enrolled.token
+        if self._open.get(token) is enrolled:
+            self._open[token] = (enrolled.delivery, TRANSACTIONAL)
+            self._done(enrolled.serial, token, None)
+
+    def is_enrolled(self, enrolled: Enrolled) -> bool:
+        """Whether nothing has happened to the delivery since."""
+        return self._open.get(enrolled.token) is enrolled
+
     def finish(self, key: bytes, error: BrokerError | None) -> None:
         """Confirm with an outcome of the client's kind, or reject with the error [wire 5.7]."""
         entry = self._open.pop(key, None)
@@ -397,8 +508,38 @@ class Outflow(Link):
         if error is None:
             _update(delivery, state)
         else:
-            reject(delivery, error)
+            reject(delivery, self.host.tracker.refused(error, self.pointer))
         _settle(delivery)
+        if self.when_settled is not None and not self._open:
+            self.when_settled()
+
+
+class Enrolled:
+    """A delivery whose outcome is part of a transaction [AMQP 4.4.2]: an entry of `_open` that takes dispositions.
+
+    The client hears that the outcome is in the transaction, unsettled. A commit settles the delivery. After a rollback
+    it is as it was before: the client settles it anew.
+    """
+
+    __slots__ = ("answer", "delivery", "link", "serial", "token")
+
+    def __init__(self, link: Outflow, token: bytes, delivery: Pointer, answer: bytes) -> None:
+        self.link = link
+        self.token = token
+        self.delivery = delivery
+        self.serial = link.host.serial
+        self.answer = answer
+        """The encoded fields of the transactional-state."""
+
+    def finish(self, key: bytes, error: BrokerError | None) -> None:
+        """Confirm without settling; nothing if the client has settled or disposed of the delivery since."""
+        del key, error
+        if self.link.is_enrolled(self):
+            _update(self.delivery, TRANSACTIONAL)
+
+    def committed(self) -> None:
+        """The transaction is committed."""
+        self.link.settle_enrolled(self)
 
 
 def reject(delivery: Pointer, error: BrokerError) -> None:
@@ -411,14 +552,6 @@ def _large(pointer: Pointer, size: int) -> bytes:
     buffer = ffi.new("char[]", size)
     taken = _recv(pointer, buffer, size)
     return _buffer(buffer, taken)[:] if taken > 0 else b""
-
-
-def _too_large(size_bytes: int, bytes_max: int) -> BrokerError:
-    return BrokerError(
-        Condition.MESSAGE_SIZE_EXCEEDED,
-        f"The received message (size:{size_bytes} bytes) exceeds the limit ({bytes_max} bytes) currently "
-        "allowed on the link.",
-    )
 
 
 def link_credit(pointer: Pointer) -> int:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..broker.address import parse_address
-from ..broker.errors import BrokerError, Condition
+from ..broker.errors import Condition
 from ..broker.faults import FaultKind, FaultOperation, FaultTable
 from .browsing import BrowsingLink, always
 from .cbs import CBS_ADDRESS
 from .engine import AttachRequest, Pointer, read_attach
 from .fastpath import Link
 from .incoming import IncomingLink
-from .interposed import AS_ASKED_FOR, BUSY_AS_ASKED_FOR, Faulty, FaultyAnswer, FaultyConsumer, FaultySender, Spot
+from .interposed import Faulty, FaultyAnswer, FaultyConsumer, FaultySender, Spot, loss_of
 from .outgoing import OutgoingLink
 
 
@@ -60,7 +60,7 @@ class Faults:
         """Detach every link that is meant, because of `condition`; the connections stay."""
         doomed = [(each, pointer) for each in self._connections for pointer in _links(each, target)]
         for connection, pointer in doomed:
-            connection.detach(pointer, BrokerError(condition, AS_ASKED_FOR))
+            connection.detach(pointer, loss_of(connection, read_attach(pointer), condition))
         return len(doomed)
 
     def drop_connections_of(self, entity: str | None) -> int:
@@ -88,7 +88,7 @@ class Faults:
         if fault.kind is FaultKind.DROPPED_CONNECTION:
             asyncio.get_running_loop().call_soon(connection.abort)
         condition = Condition.SERVER_BUSY if fault.kind is FaultKind.SERVER_BUSY else Condition.DETACH_FORCED
-        raise BrokerError(condition, BUSY_AS_ASKED_FOR if condition is Condition.SERVER_BUSY else AS_ASKED_FOR)
+        raise loss_of(connection, request, condition)
 
     def attached(self, connection: Faulty) -> None:
         """A connection has new links: have faults strike them, too."""

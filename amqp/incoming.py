@@ -1,7 +1,7 @@
 """Links on which clients send messages to an entity: deliveries to the broker, the broker's word to the client.
 
 Knows the sender handle of the broker, and the three ways of a delivery: into the entity, into a transaction, or through
-the entity to another one [wire 8]. Refuses to know what is in a message. A link owns its handle and closes it.
+the entity to another one [wire 8]. Does not know what is in a message. A link owns its handle and closes it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..broker.errors import BrokerError
+from ..broker.transactions import TransactionRef
 from .engine import Pointer
 from .fastpath import Done, Host, Inflow
 from .ports import BrokerPort, SenderPort
@@ -49,16 +50,16 @@ class IncomingLink(Inflow):
     def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
         """Add a delivery to a transaction: the client hears at once that it is in it."""
         if self._destination is not None:
-            self._transfer(transaction, data, batch, done)
+            self._transfer(TransactionRef(self.host, transaction), data, batch, done)
             return
         try:
-            self._broker.transactional_send(transaction, self._sender, data, batch=batch)
+            self._broker.transactional_send(TransactionRef(self.host, transaction), self._sender, data, batch=batch)
         except BrokerError as error:
             done(error)
         else:
             done(None)
 
-    def _transfer(self, transaction: bytes | None, data: bytes, batch: bool, done: Done) -> None:
+    def _transfer(self, transaction: TransactionRef | None, data: bytes, batch: bool, done: Done) -> None:
         sender, destination = self._sender, self._destination or ""
         error = sender.size_refusal(data, batch=batch)
         if error is not None:

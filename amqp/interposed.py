@@ -1,6 +1,6 @@
 """What stands between a link and the broker while faults are set: a sender, a consumer and an answerer that may fail.
 
-Knows how each kind of fault is done to what a client does, one table for all. Refuses to know which fault strikes:
+Knows how each kind of fault is done to what a client does, one table for all. Does not know which fault strikes:
 `broker.faults` decides. Each object belongs to the link or node that it was put into.
 """
 
@@ -19,7 +19,7 @@ from ..broker.clock import Clock
 from ..broker.errors import BrokerError, Condition
 from ..broker.faults import Fault, FaultKind, FaultOperation, FaultTable
 from ..broker.outcomes import Abandon, Outcome
-from .engine import Pointer, read_attach
+from .engine import AttachRequest, Pointer, read_attach
 from .fastpath import Done, Link
 from .management import refusal
 from .message_sessions import MessageSessionLink
@@ -27,9 +27,8 @@ from .operations import Body
 from .outgoing import OutgoingLink
 from .ports import BrokerPort, ConsumerPort, SenderPort
 from .requests import Answer, Node, Request, Response
+from .tracking import Tracker
 
-AS_ASKED_FOR: Final = "The link is detached, as was asked for."
-BUSY_AS_ASKED_FOR: Final = "The server is busy, as was asked for. Please wait and try again."
 _OPERATIONS: Final[Mapping[str | None, FaultOperation]] = {
     "com.microsoft:renew-lock": FaultOperation.RENEW,
     "com.microsoft:renew-session-lock": FaultOperation.RENEW,
@@ -44,6 +43,7 @@ class Faulty(Protocol):
     clock: Clock
     links: dict[Pointer, Link]
     nodes: dict[str, Node]
+    tracker: Tracker
 
     def detach(self, pointer: Pointer, error: BrokerError) -> None:
         """Close a link from our side."""
@@ -75,17 +75,21 @@ class Spot:
         if fault.kind is FaultKind.DROPPED_CONNECTION:
             self.cut()
         else:
-            self.detach(_server_busy() if fault.kind is FaultKind.SERVER_BUSY else _detached())
+            self.detach(Condition.SERVER_BUSY if fault.kind is FaultKind.SERVER_BUSY else Condition.DETACH_FORCED)
         return False
 
-    def detach(self, error: BrokerError) -> None:
+    def detach(self, condition: Condition = Condition.DETACH_FORCED) -> None:
         """Detach the link, or those of the node, at the end of what is going on."""
-        asyncio.get_running_loop().call_soon(self._detach, error)
+        asyncio.get_running_loop().call_soon(self._detach, condition)
 
-    def _detach(self, error: BrokerError) -> None:
+    def busy(self) -> BrokerError:
+        """The refusal of a server that is busy."""
+        return sentences.throttled(self.connection.broker.namespace)
+
+    def _detach(self, condition: Condition) -> None:
         pointers = [self.pointer] if self.pointer is not None else self._links_of_node()
         for pointer in pointers:
-            self.connection.detach(pointer, error)
+            self.connection.detach(pointer, loss_of(self.connection, read_attach(pointer), condition))
 
     def _links_of_node(self) -> list[Pointer]:
         key = parse_address(self.address).key
@@ -110,13 +114,13 @@ Work = Callable[[Done], None]
 
 
 def _busy(spot: Spot, fault: Fault, work: Work, done: Done) -> None:
-    del spot, fault, work
-    done(_server_busy())
+    del fault, work
+    done(spot.busy())
 
 
 def _dropped_link(spot: Spot, fault: Fault, work: Work, done: Done) -> None:
     del fault, work, done
-    spot.detach(_detached())
+    spot.detach()
 
 
 def _dropped_connection(spot: Spot, fault: Fault, work: Work, done: Done) -> None:
@@ -259,11 +263,11 @@ class FaultyAnswer:
         fault = spot.strike(operation)
         match None if fault is None else fault.kind:
             case FaultKind.SERVER_BUSY:
-                return refusal(request, _server_busy())
+                return refusal(request, self._tracked(spot.busy()))
             case FaultKind.LOST_LOCK:
-                return refusal(request, await self._lose(request))
+                return refusal(request, self._tracked(await self._lose(request)))
             case FaultKind.DROPPED_LINK:
-                spot.detach(_detached())
+                spot.detach()
                 return None
             case FaultKind.DROPPED_CONNECTION:
                 spot.cut()
@@ -275,6 +279,9 @@ class FaultyAnswer:
             await over
         return response if fault is None or fault.kind is FaultKind.DELAYED_CONFIRMATION else None
 
+    def _tracked(self, error: BrokerError) -> BrokerError:
+        return self._spot.connection.tracker.answered(error, self._spot.address)
+
     async def _lose(self, request: Request) -> BrokerError:
         """End the locks that a request names; what the client hears then."""
         if isinstance(request.body, dict) and "session-id" in request.body and "lock-tokens" not in request.body:
@@ -284,12 +291,11 @@ class FaultyAnswer:
         return sentences.lock_lost()
 
 
-def _server_busy() -> BrokerError:
-    return BrokerError(Condition.SERVER_BUSY, BUSY_AS_ASKED_FOR)
-
-
-def _detached() -> BrokerError:
-    return BrokerError(Condition.DETACH_FORCED, AS_ASKED_FOR)
+def loss_of(connection: Faulty, request: AttachRequest, condition: Condition) -> BrokerError:
+    """Why a link is lost that is detached on purpose: in the service's words for that condition."""
+    if condition is Condition.SERVER_BUSY:
+        return sentences.throttled(connection.broker.namespace)
+    return sentences.link_closed(connection.tracker.name_of_link(request.name), condition, sends=request.sends)
 
 
 def _tell_nobody(error: BrokerError | None) -> None:

@@ -14,7 +14,7 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one face; each connection has all of them for itself."""
+    """Limits of one face; each connection has for itself all that are not said to hold for all of them."""
 
     frame_bytes_max: int = 64 * KIB
     """What we advertise and accept; the size most clients advertise themselves [wire 1.3]."""
@@ -26,6 +26,13 @@ class Limits:
     """Links of one connection; Proton's own handle limit can't be lowered. As many again may be closed by us only:
     with more of those the connection is closed, since its client doesn't answer."""
 
+    lingering_links_max: int = 1_000
+    """Links that are closed and wait for the client to settle their deliveries; beyond that the oldest wait no more."""
+
+    links_per_session_max: int = 255
+    """Links of one AMQP session, closed ones that the client has not detached included; with one more the service ends
+    the session with all of them."""
+
     sasl_frame_bytes_max: int = 4 * KIB
     """The standard says 512; a little more for long PLAIN passwords."""
 
@@ -35,8 +42,49 @@ class Limits:
     close_wait_s: float = 3.0
     """How long the peer may take to read our `close` before the socket goes, and what is unsent with it (real time)."""
 
+    refusal_pause_s: float = 0.03
+    """Between a refusal's attach and its detach for clients that need it (real time): a few turns of their loop."""
+
+    ignored_bytes_max: int = 256 * KIB
+    """What is read and thrown away behind our own close; with more we stop reading from the socket."""
+
     stop_wait_s: float = 1.0
     """How long connections have to end when the face stops (real time)."""
+
+    slice_us: int = 5_000
+    """How long a connection handles input before the others get their turn (microseconds)."""
+
+    chunk_bytes_max: int = 32 * KIB
+    """Input that is handled in one go; the time of a slice is looked at behind it."""
+
+    strangers_turn_us: int = 2_000
+    """How long all strangers together handle input in one turn of the event loop (microseconds). A stranger is a client
+    that must show a token or a key and has not yet shown a valid one."""
+
+    stranger_chunk_bytes_max: int = 512
+    """As `chunk_bytes_max`: half a dozen attaches, or refusals with their log lines."""
+
+    strangers_max: int = 500
+    """Connections of strangers; the oldest one goes for a new one."""
+
+    stranger_links_max: int = 50
+    """Links of a stranger, those that only we have closed among them: a pair for `$cbs`, a coordinator, and what it
+    attaches too early."""
+
+    stranger_sessions_max: int = 50
+    """AMQP sessions of a stranger."""
+
+    stranger_attach_bytes_max: int = 4 * KIB
+    """The attach of a stranger: names, addresses, filters, properties."""
+
+    stranger_bytes_max: int = 128 * KIB
+    """What is kept for a stranger: unfinished deliveries and unread responses. A token has some kilobytes."""
+
+    attach_bytes_max: int = 8 * MIB
+    """All attaches of the open links of a connection; Proton keeps about three times as much."""
+
+    attach_bytes_in_all_max: int = 64 * MIB
+    """The same over all connections."""
 
     heartbeat_interval_s_min: float = 0.05
     """However short the peer's idle time-out, we don't look more often (real time)."""
@@ -59,6 +107,15 @@ class Limits:
     transactions_max: int = 5_000
     """Open transactions of the broker; each of them ends after two minutes at the latest."""
 
+    transactions_per_connection_max: int = 500
+    """Open transactions of one connection: one client must not use up the broker's."""
+
+    unclaimed_transactions_per_connection_max: int = 10
+    """The same for a connection without a valid claim; SDKs declare their first transaction before they put a token."""
+
+    unclaimed_transactions_max: int = 2_500
+    """A connection without a valid claim declares nothing while so many are open: the rest is for those with one."""
+
     claims_max: int = 1_000
     """Tokens for different entities that a connection may put; the service's number."""
 
@@ -66,14 +123,20 @@ class Limits:
     """Replies of one requester that wait for its credit; with more its link is closed."""
 
     replies_bytes_max: int = 16 * MIB
-    """The same in bytes."""
+    """Responses of one connection that wait for credit; with more the link of the last one is closed."""
+
+    replies_bytes_in_all_max: int = 64 * MIB
+    """The same over all connections."""
 
     pending_bytes_max: int = 32 * MIB
     """Deliveries that wait for their outcome, with what it costs to keep one; above it we stop reading from the
     socket."""
 
     partial_bytes_max: int = 256 * MIB
-    """Deliveries of which not all frames have come; above it the connection is closed."""
+    """Deliveries of one connection of which not all frames have come; above it the connection is closed."""
+
+    partial_bytes_in_all_max: int = 512 * MIB
+    """The same over all connections."""
 
     write_buffer_bytes_max: int = MIB
     """Bytes that the socket hasn't taken; above it we stop asking Proton for more and the broker for messages."""

@@ -1,6 +1,6 @@
 """The `$management` node of an entity: one table of operations, one table of statuses [wire 7].
 
-Knows the envelope of a response, and what an operation takes to be allowed. Refuses to know what the operations do:
+Knows the envelope of a response, and what an operation takes to be allowed. Does not know what the operations do:
 the `operations_…` modules do. A new operation is a function and a row.
 """
 
@@ -16,10 +16,12 @@ from . import operations_messages as messages
 from . import operations_partitions as partitions
 from . import operations_rules as rules
 from . import operations_sessions as sessions
-from .operations import EMPTY_BODY, Body, Context, Operation, Result
+from .operations import EMPTY_BODY, Body, Context, Operation, Result, Within
 from .ports import BrokerPort
 from .requests import Answer, Request, Response
+from .tracking import Tracker
 
+PART, ASIDE, REFUSED = Within.PART, Within.ASIDE, Within.REFUSED
 _TRACKING_ID: Final = "com.microsoft:tracking-id"
 
 # [wire 7.1]: the numbers that SDKs fall back to, and what they make of them
@@ -27,11 +29,15 @@ STATUS: Final[Mapping[Condition, int]] = {
     Condition.ARGUMENT_ERROR: 400,
     Condition.ARGUMENT_OUT_OF_RANGE: 400,
     Condition.DECODE_ERROR: 400,
+    Condition.HANDLE_IN_USE: 400,
+    Condition.ILLEGAL_STATE: 400,
     Condition.INVALID_FIELD: 400,
     Condition.NOT_ALLOWED: 400,
+    Condition.STOLEN: 400,
     Condition.TRANSACTION_ROLLBACK: 400,
     Condition.TRANSACTION_TIMEOUT: 400,
     Condition.TRANSACTION_UNKNOWN_ID: 400,
+    Condition.UNATTACHED_HANDLE: 400,
     Condition.UNAUTHORIZED_ACCESS: 401,
     Condition.ENTITY_DISABLED: 403,
     Condition.MESSAGE_SIZE_EXCEEDED: 403,
@@ -52,26 +58,26 @@ STATUS: Final[Mapping[Condition, int]] = {
 }
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
-    "com.microsoft:renew-lock": Operation(messages.renew_lock, Right.LISTEN),
-    "com.microsoft:peek-message": Operation(messages.peek, Right.LISTEN),
-    "com.microsoft:schedule-message": Operation(messages.schedule, Right.SEND, transactional=True),
-    "com.microsoft:cancel-scheduled-message": Operation(messages.cancel_scheduled, Right.SEND),
-    "com.microsoft:receive-by-sequence-number": Operation(messages.receive_by_sequence_number, Right.LISTEN),
-    "com.microsoft:update-disposition": Operation(messages.update_disposition, Right.LISTEN, transactional=True),
-    "com.microsoft:batch-delete-messages": Operation(messages.batch_delete, Right.LISTEN),
-    "com.microsoft:renew-session-lock": Operation(sessions.renew_session_lock, Right.LISTEN),
-    "com.microsoft:set-session-state": Operation(sessions.set_session_state, Right.LISTEN),
-    "com.microsoft:get-session-state": Operation(sessions.get_session_state, Right.LISTEN),
-    "com.microsoft:get-message-sessions": Operation(sessions.get_message_sessions, Right.LISTEN),
-    "com.microsoft:add-rule": Operation(rules.add_rule, Right.LISTEN),
-    "com.microsoft:remove-rule": Operation(rules.remove_rule, Right.LISTEN),
-    "com.microsoft:enumerate-rules": Operation(rules.enumerate_rules, Right.LISTEN),
-    "emubus:get-partitions": Operation(partitions.get_partitions, Right.LISTEN),
-    "emubus:delete-messages-before": Operation(partitions.delete_messages_before, Right.LISTEN),
+    "com.microsoft:renew-lock": Operation(messages.renew_lock, Right.LISTEN, ASIDE),
+    "com.microsoft:peek-message": Operation(messages.peek, Right.LISTEN, ASIDE),
+    "com.microsoft:schedule-message": Operation(messages.schedule, Right.SEND, PART),
+    "com.microsoft:cancel-scheduled-message": Operation(messages.cancel_scheduled, Right.SEND, PART),
+    "com.microsoft:receive-by-sequence-number": Operation(messages.receive_by_sequence_number, Right.LISTEN, ASIDE),
+    "com.microsoft:update-disposition": Operation(messages.update_disposition, Right.LISTEN, PART),
+    "com.microsoft:batch-delete-messages": Operation(messages.batch_delete, Right.LISTEN, REFUSED),
+    "com.microsoft:renew-session-lock": Operation(sessions.renew_session_lock, Right.LISTEN, ASIDE),
+    "com.microsoft:set-session-state": Operation(sessions.set_session_state, Right.LISTEN, PART),
+    "com.microsoft:get-session-state": Operation(sessions.get_session_state, Right.LISTEN, ASIDE),
+    "com.microsoft:get-message-sessions": Operation(sessions.get_message_sessions, Right.LISTEN, ASIDE),
+    "com.microsoft:add-rule": Operation(rules.add_rule, Right.LISTEN, REFUSED),
+    "com.microsoft:remove-rule": Operation(rules.remove_rule, Right.LISTEN, REFUSED),
+    "com.microsoft:enumerate-rules": Operation(rules.enumerate_rules, Right.LISTEN, ASIDE),
+    "emubus:get-partitions": Operation(partitions.get_partitions, Right.LISTEN, ASIDE),
+    "emubus:delete-messages-before": Operation(partitions.delete_messages_before, Right.LISTEN, REFUSED),
 }
 
 
-def management_answer(broker: BrokerPort, address: str, require: Callable[[Right], None]) -> Answer:
+def management_answer(broker: BrokerPort, address: str, require: Callable[[Right], None], tracker: Tracker) -> Answer:
     """The answering function of the node of `address` (the entity, without `/$management`).
 
     `require` raises BrokerError unless the client has the right on it.
@@ -79,7 +85,10 @@ def management_answer(broker: BrokerPort, address: str, require: Callable[[Right
 
     async def answer(request: Request, bytes_max: int) -> Response:
         context = Context(broker, address, bytes_max, request.transaction)
-        return _response(request, await _result(context, request, require))
+        try:
+            return _response(request, await _result(context, request, require))
+        except BrokerError as error:
+            return refusal(request, tracker.answered(error, address))
 
     return answer
 
@@ -87,15 +96,12 @@ def management_answer(broker: BrokerPort, address: str, require: Callable[[Right
 async def _result(context: Context, request: Request, require: Callable[[Right], None]) -> Result:
     name = request.text("operation") or ""
     operation = OPERATIONS.get(name)
-    try:
-        if operation is None:
-            raise BrokerError(Condition.NOT_IMPLEMENTED, f"The operation '{name}' is not supported.")
-        require(operation.right)
-        if context.transaction is not None and not operation.transactional:
-            raise BrokerError(Condition.NOT_ALLOWED, f"The operation '{name}' can't be part of a transaction.")
-        return await operation.run(context, Body(request.body))
-    except BrokerError as error:
-        return _refused(error)
+    if operation is None:
+        raise BrokerError(Condition.NOT_IMPLEMENTED, f"The operation '{name}' is not supported.")
+    require(operation.right)
+    if context.transaction is not None and operation.within is REFUSED:
+        raise BrokerError(Condition.NOT_ALLOWED, f"The operation '{name}' can't be part of a transaction.")
+    return await operation.run(context, Body(request.body))
 
 
 def refusal(request: Request, error: BrokerError) -> Response:

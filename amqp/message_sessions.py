@@ -53,11 +53,10 @@ def wanted_session(request: AttachRequest) -> str | None:
 
 
 def granted_filter(asked: Mapping[str, object], session_id: str) -> bytes:
-    """The client's filter with the name of the session that it got, in the client's own encoding."""
-    entries: dict[str, object] = {Symbol(key): value for key, value in asked.items()}
+    """The filter that is in force: the name of the session that the client got, in the client's own encoding."""
     form = asked.get(SESSION_FILTER)
-    entries[SESSION_FILTER] = Described(form.descriptor, session_id) if isinstance(form, Described) else session_id
-    return encode_map(entries)
+    value = Described(form.descriptor, session_id) if isinstance(form, Described) else session_id
+    return encode_map({Symbol(SESSION_FILTER): value})
 
 
 class MessageSessionLink(OutgoingLink):
@@ -133,6 +132,11 @@ class MessageSessionLink(OutgoingLink):
             super().disposed(token, state, delivery, done)
         elif done is not None:
             done(self._loss)
+
+    def linger(self) -> bool:
+        """Settle what was delivered, with the answer of a session that is given back."""
+        self._ended = True
+        return super().linger() or self._loss is not None
 
     def gone(self) -> None:
         """Wait no more, or give the session back."""

@@ -1,6 +1,6 @@
 """What the operations of a `$management` node have in common: reading their bodies, and what they give [wire 7.1].
 
-Knows every spelling and type in which SDKs write a field, and how results are encoded. Refuses to know any operation.
+Knows every spelling and type in which SDKs write a field, and how results are encoded. Does not know any operation.
 Nothing here has an owner.
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from ..broker.access import Right
 from ..broker.encoding import Array, encode, encode_map, list_from_items, map_from_items
 from ..broker.errors import BrokerError, Condition
 from ..broker.ids import token_from_uuid
+from ..broker.transactions import TransactionRef
 from .outcomes import property_changes
 from .ports import BrokerPort
 
@@ -132,7 +134,7 @@ class Context:
     broker: BrokerPort
     address: str
     reply_bytes_max: int
-    transaction: bytes | None = None
+    transaction: TransactionRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +147,24 @@ class Result:
     condition: str | None = None
 
 
+class Within(Enum):
+    """What becomes of a request that names a transaction; .NET names one in every request of an ambient transaction."""
+
+    PART = auto()
+    """It comes true with the commit."""
+    ASIDE = auto()
+    """It is done at once, as without the transaction: it only looks, or it only prolongs or takes a lock."""
+    REFUSED = auto()
+    """It changes what no transaction can change (P25)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A row of the table of operations: how it is done, what it takes to be allowed, and if in a transaction, too."""
+    """A row of the table of operations: how it is done, what it takes to be allowed, and how within a transaction."""
 
     run: Callable[[Context, Body], Awaitable[Result]]
     right: Right
-    transactional: bool = False
+    within: Within
 
 
 def encoded_fields(fields: Mapping[str, bytes]) -> bytes:

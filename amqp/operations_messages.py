@@ -1,6 +1,6 @@
 """The `$management` operations on messages [wire 7.2].
 
-Knows what each one's body holds and the exact types of what comes back. Refuses to know how it is done: each is one of
+Knows what each one's body holds and the exact types of what comes back. Does not know how it is done: each is one of
 the broker's verbs.
 """
 
@@ -19,10 +19,10 @@ from .operations import NO_CONTENT, Body, Context, Result, encoded_fields, encod
 _TIMESTAMP, _LONG = 0x83, 0x81
 _PER_MESSAGE_BYTES: Final = 64  # what a peeked message costs besides its own bytes, at most
 _REPLY_OVERHEAD_BYTES: Final = 1024
-_PEEK_BYTES_MAX: Final = 1024 * 1024
+_PEEK_BYTES_MAX: Final = 256 * 1024  # one message may be larger (P23)
 _PEEK_COUNT_MAX: Final = 5_000
 PEEK_PARTITION: Final = "emubus:partition-id"
-"""Ours: look at this partition only, and fail while its store is out, where a peek else goes on to the next one."""
+"""Ours: look at this partition only, and end where it ends."""
 _END_OF_TIME: Final = 253_402_300_799_999
 
 
@@ -68,7 +68,11 @@ async def schedule(context: Context, body: Body) -> Result:
 
 async def cancel_scheduled(context: Context, body: Body) -> Result:
     """Remove messages that were to come later."""
-    await context.broker.cancel_scheduled(context.address, body.integers("sequence-numbers"))
+    broker, numbers = context.broker, body.integers("sequence-numbers")
+    if context.transaction is None:
+        await broker.cancel_scheduled(context.address, numbers)
+    else:
+        await broker.transactional_cancel(context.transaction, context.address, numbers)
     return Result()
 
 

@@ -1,7 +1,7 @@
 """The `$management` operations on partitions: what emubus adds to the service's, for clients that read by ranges.
 
 Their names begin with `emubus:`; a client finds out by asking, for any other broker answers that it doesn't know them.
-Knows what each one's body holds and the exact types of what comes back. Refuses to know how messages are kept.
+Knows what each one's body holds and the exact types of what comes back. Does not know how messages are kept.
 """
 
 from __future__ import annotations

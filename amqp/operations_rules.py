@@ -1,6 +1,6 @@
 """The `$management` operations on the rules of a subscription [wire 7.4].
 
-Knows what each one's body holds. Refuses to know what a rule is: `broker.rules` turns it into AMQP values and back.
+Knows what each one's body holds. Does not know what a rule is: `broker.rules` turns it into AMQP values and back.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The `$management` operations on message sessions [wire 7.3].
 
-Knows what each one's body holds and the exact types of what comes back. Refuses to know who holds a session: the broker
+Knows what each one's body holds and the exact types of what comes back. Does not know who holds a session: the broker
 refuses what needs its lock.
 """
 
@@ -25,8 +25,11 @@ async def renew_session_lock(context: Context, body: Body) -> Result:
 
 async def set_session_state(context: Context, body: Body) -> Result:
     """Keep a state, or with null none."""
-    state = body.binary_or_none("session-state")
-    await context.broker.set_session_state(context.address, body.text("session-id"), state)
+    broker, session_id, state = context.broker, body.text("session-id"), body.binary_or_none("session-state")
+    if context.transaction is None:
+        await broker.set_session_state(context.address, session_id, state)
+    else:
+        await broker.transactional_set_state(context.transaction, context.address, session_id, state)
     return Result()
 
 

@@ -1,6 +1,6 @@
 """The table of outcomes: what a disposition on the wire means in the broker's words [wire 5.7].
 
-Knows AMQP's delivery states and where SDKs put reasons, descriptions and property changes. Refuses to know what the
+Knows AMQP's delivery states and where SDKs put reasons, descriptions and property changes. Does not know what the
 broker does with an outcome.
 """
 
@@ -40,9 +40,8 @@ def _rejected(delivery: Pointer) -> Outcome:
 def _dead_letter(name: str | None, text: str | None, info: object) -> Outcome:
     """From the three fields of an error."""
     changes = property_changes(info)
-    reason = _text_or_none(changes.pop(REASON_KEY, None))
-    description = _text_or_none(changes.pop(DESCRIPTION_KEY, None))
-    if reason is None and description is None:
+    reason, description = _taken_text(changes, REASON_KEY), _taken_text(changes, DESCRIPTION_KEY)
+    if reason is None and description is None and REASON_KEY not in changes and DESCRIPTION_KEY not in changes:
         # A plain AMQP client says what is wrong in the error itself.
         if name is not None and name != _DEAD_LETTER_CONDITION:
             reason = name
@@ -109,6 +108,11 @@ def property_changes(value: object) -> dict[str, object]:
     if not isinstance(value, Mapping):
         return {}
     return {str.__str__(key): entry for key, entry in value.items() if isinstance(key, str)}
+
+
+def _taken_text(changes: dict[str, object], key: str) -> str | None:
+    """Take a text, or null, out of the changes; a value of another type stays among them as it is."""
+    return _text_or_none(changes.pop(key, None)) if isinstance(changes.get(key), str | None) else None
 
 
 def _text_or_none(value: object) -> str | None:

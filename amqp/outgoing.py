@@ -8,16 +8,18 @@ know which message comes next and what an outcome does. A link owns its handle a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from ..broker.commands import Delivery
 from ..broker.errors import BrokerError, Condition
-from .engine import Pointer, lib, send_session_flow, session_of
-from .fastpath import Done, Host, Outflow, link_credit
+from ..broker.transactions import TransactionRef
+from .engine import Pointer, lib, session_of
+from .fastpath import Done, Enrolled, Host, Outflow, link_credit
 from .limits import Limits
 from .outcomes import RELEASE, outcome_of, outcome_of_value
 from .ports import BrokerPort, ConsumerPort
-from .states import TRANSACTIONAL, read_transactional, set_state_data, transactional_state
+from .states import TRANSACTIONAL, read_transactional, transactional_state
 
 _FIRST_GUESS_BYTES = 16 * 1024  # size of a message before any was seen
 
@@ -40,13 +42,15 @@ class OutgoingHost(Host, Protocol):
 class OutgoingLink(Outflow):
     """A client's receiver link. `start` gives it its consumer, right after the attach was accepted."""
 
-    __slots__ = ("_consumer", "_draining", "_granted", "_host", "_message_bytes", "_session")
+    __slots__ = ("_consumer", "_draining", "_granted", "_host", "_lingering", "_message_bytes", "_session")
 
     def __init__(self, host: OutgoingHost, pointer: Pointer, *, presettled: bool) -> None:
         super().__init__(host, pointer, presettled=presettled)
         self._host = host
         self._session = session_of(pointer)
         self._consumer: ConsumerPort | None = None
+        self._lingering: ConsumerPort | None = None
+        """The closed consumer of a link that has gone."""
         self._granted = 0
         """How much of the credit the consumer has at the moment."""
         self._message_bytes = _FIRST_GUESS_BYTES
@@ -82,8 +86,7 @@ class OutgoingLink(Outflow):
         """Drain, or answer a flow that wants nothing but an answer."""
         consumer = self._consumer
         if not self.wants_drain():
-            send_session_flow(self._session)
-            self._host.schedule_flush()
+            self.show_state()
         elif consumer is not None and self.credit:
             self._draining = True
             consumer.drain(self._drained)
@@ -181,7 +184,7 @@ class OutgoingLink(Outflow):
 
     def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
         """The client settles: through the table of outcomes to the broker."""
-        consumer = self._consumer
+        consumer = self._consumer or self._lingering
         if consumer is None:
             return
         if state == TRANSACTIONAL:
@@ -196,7 +199,8 @@ class OutgoingLink(Outflow):
     def _settle_in_transaction(self, entity_path: str, token: bytes, delivery: Pointer, done: Done) -> None:
         """Add a settlement to a transaction; it is confirmed with the same state around the same outcome [wire 8].
 
-        JMS clients settle at once: they have let go of the delivery whatever becomes of the transaction.
+        The delivery is settled with the commit and not before. JMS clients settle it at once: they have let go of it
+        whatever becomes of the transaction.
         """
         transaction, value = read_transactional(delivery)
         found = outcome_of_value(value)
@@ -204,20 +208,31 @@ class OutgoingLink(Outflow):
             done(BrokerError(Condition.INVALID_FIELD, "A transactional-state of a receiver must have an outcome."))
             return
         code, outcome = found
-        if done is not _ignore:  # else the delivery is no more
-            set_state_data(delivery, transactional_state(transaction, code))
-        settled = done is _ignore
+        settle = partial(
+            self._host.broker.transactional_settle, TransactionRef(self._host, transaction), entity_path, token, outcome
+        )
         try:
-            self._host.broker.transactional_settle(transaction, entity_path, token, outcome, settled=settled)
+            if done is _ignore:  # the delivery is settled
+                settle(settled=True)
+            else:
+                enrolled = Enrolled(self, token, delivery, transactional_state(transaction, code))
+                settle(on_commit=enrolled.committed)
+                self.enroll(enrolled)
         except BrokerError as error:
             done(error)
-        else:
-            done(None)
+
+    def linger(self) -> bool:
+        """No more messages; what was delivered can be settled as long as its lock holds [AMQP 2.7.6]."""
+        consumer = self._consumer
+        self._release()
+        self._lingering = consumer
+        return consumer is not None
 
     def gone(self) -> None:
         """No more messages and no more confirmations; locks stay until they expire [wire 5.8]."""
         super().gone()
         self._release()
+        self._lingering = None
 
     def _release(self) -> None:
         """Give the consumer up."""

@@ -14,6 +14,7 @@ from ..broker.commands import Delivery, Extent, ReceiveMode
 from ..broker.description import RuleDescription
 from ..broker.errors import BrokerError
 from ..broker.outcomes import Outcome
+from ..broker.transactions import TransactionRef
 
 Done = Callable[[BrokerError | None], None]
 Detached = Callable[[BrokerError], None]
@@ -81,11 +82,13 @@ class SessionWaitPort(Protocol):
 class TransactionsPort(Protocol):
     """The open transactions."""
 
-    def declare(self, owner: object, via: Callable[[], Any] = lambda: None) -> bytes:
-        """Begin one that ends with `owner` at the latest; its id. `via()` is the entity that leads to others."""
+    def declare(
+        self, owner: object, via: Callable[[], Any] = lambda: None, *, connection: object = None
+    ) -> TransactionRef:
+        """Begin one of `connection` that ends with `owner` at the latest; `via()` leads to other entities."""
         ...
 
-    def discharge(self, transaction_id: bytes, *, fail: bool, done: Done) -> None:
+    def discharge(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
         """Commit or roll back."""
         ...
 
@@ -97,8 +100,12 @@ class TransactionsPort(Protocol):
         """How many are open."""
         ...
 
+    def open_count_of(self, connection: object) -> int:
+        """How many of them `connection` has declared."""
+        ...
+
     def transfer(
-        self, transaction_id: bytes | None, via: Any, data: bytes, destination: str, done: Done, *, batch: bool
+        self, ref: TransactionRef | None, via: Any, data: bytes, destination: str, done: Done, *, batch: bool
     ) -> None:
         """Send through `via` to `destination`, in a transaction or by itself."""
         ...
@@ -133,8 +140,17 @@ class BrokerPort(Protocol):
         """Changes to entities."""
         ...
 
+    @property
+    def namespace(self) -> str:
+        """The name of the namespace."""
+        ...
+
     def find(self, address: str) -> tuple[Any, Any]:
         """The entity of an address, and the address taken apart."""
+        ...
+
+    def name_of(self, address: str) -> str:
+        """How errors name the entity of an address."""
         ...
 
     def open_sender(self, address: str, *, detached: Detached) -> SenderPort:
@@ -221,16 +237,33 @@ class BrokerPort(Protocol):
         """Names of sessions."""
         ...
 
-    def transactional_send(self, transaction_id: bytes, sender: Any, data: bytes, *, batch: bool) -> None:
+    def transactional_send(self, ref: TransactionRef, sender: Any, data: bytes, *, batch: bool) -> None:
         """Add a delivery to a transaction."""
         ...
 
-    async def transactional_schedule(self, transaction_id: bytes, address: str, encoded: Sequence[bytes]) -> list[int]:
+    async def transactional_schedule(self, ref: TransactionRef, address: str, encoded: Sequence[bytes]) -> list[int]:
         """Add messages for later to a transaction; the sequence numbers that they will have."""
         ...
 
+    async def transactional_cancel(self, ref: TransactionRef, address: str, numbers: Sequence[int]) -> None:
+        """Add the removal of scheduled messages to a transaction."""
+        ...
+
+    async def transactional_set_state(
+        self, ref: TransactionRef, address: str, session_id: str, state: bytes | None
+    ) -> None:
+        """Add a new state of a session to a transaction."""
+        ...
+
     def transactional_settle(
-        self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome, *, settled: bool = False
+        self,
+        ref: TransactionRef,
+        address: str,
+        token: bytes,
+        outcome: Outcome,
+        *,
+        settled: bool = False,
+        on_commit: Callable[[], None] | None = None,
     ) -> None:
         """Add a settlement to a transaction; `settled`: the receiver has let go of the delivery already."""
         ...

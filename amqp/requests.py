@@ -1,7 +1,7 @@
 """Request and response over a pair of links, as `$cbs` and `$management` nodes do it [wire 3].
 
 Knows how a request is read, which link its response goes to and how a response is written; keeps responses until the
-client gives credit. Refuses to know any operation: a node is made with a function that answers. Nodes are owned by
+client gives credit. Does not know any operation: a node is made with a function that answers. Nodes are owned by
 their connection, one per address; links with the same name and opposite roles are normal.
 """
 
@@ -15,8 +15,10 @@ from typing import Any, Final, Protocol
 from ..broker.commands import Delivery
 from ..broker.encoding import Described, Uint, decode, encode, encode_map, list_from_items, malformed
 from ..broker.errors import BrokerError, Condition
-from .engine import Pointer, send_session_flow, session_of
+from ..broker.transactions import TransactionRef
+from .engine import Pointer, session_of
 from .fastpath import Done, Host, Inflow, Outflow, link_credit
+from .held import Held, Kept
 from .limits import Limits
 
 _SECTION_BY_SYMBOL: Final = {
@@ -43,7 +45,7 @@ class Request:
     reply_to: object = None
     properties: Mapping[str, object] = field(default_factory=dict[str, object])
     body: object = None
-    transaction: bytes | None = None
+    transaction: TransactionRef | None = None
 
     def text(self, key: str) -> str | None:
         """An application property that is a text, else None."""
@@ -104,6 +106,7 @@ class RequestHost(Host, Protocol):
     """What these links need of their connection besides."""
 
     limits: Limits
+    kept: Held
 
     def run(self, work: Awaitable[None]) -> None:
         """Run work to its end; whatever it raises closes the connection."""
@@ -148,7 +151,7 @@ class Node:
         """A response link is gone."""
         self._replies.remove(link)
 
-    def received(self, session: Pointer, data: bytes, done: Done, transaction: bytes | None = None) -> None:
+    def received(self, session: Pointer, data: bytes, done: Done, transaction: TransactionRef | None = None) -> None:
         """Answer a request that came on a link of `session`; `done` goes out with the response."""
         try:
             request = replace(read_request(data), transaction=transaction)
@@ -200,13 +203,24 @@ class RequestLink(Inflow):
     def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
         """A request within a transaction: whether its operation can be, the node says."""
         del batch
-        self._node.received(self._session, data, done, transaction)
+        self._node.received(self._session, data, done, TransactionRef(self.host, transaction))
 
 
 class ReplyLink(Outflow):
     """A client's link for responses of a node. Never sends more than the client gave credit for [wire 3]."""
 
-    __slots__ = ("_host", "_node", "_number", "_waiting", "_waiting_bytes", "bytes_max", "name", "session", "target")
+    __slots__ = (
+        "_counted_bytes",
+        "_host",
+        "_node",
+        "_number",
+        "_waiting",
+        "_waiting_bytes",
+        "bytes_max",
+        "name",
+        "session",
+        "target",
+    )
 
     def __init__(
         self, host: RequestHost, pointer: Pointer, node: Node, name: str, target: str | None, *, presettled: bool
@@ -221,16 +235,30 @@ class ReplyLink(Outflow):
         self._number = 0
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
+        self._counted_bytes = 0
 
     def reply(self, data: bytes) -> None:
         """Send now, or as soon as there is credit; with too much waiting for credit the link is closed."""
         self._waiting.append(data)
         self._waiting_bytes += len(data)
         self._send_waiting()
-        limits = self._host.limits
-        if len(self._waiting) > limits.replies_max or self._waiting_bytes > limits.replies_bytes_max:
-            text = f"{len(self._waiting)} responses of {self._waiting_bytes} bytes in all wait for credit on the link."
-            self._host.detach(self.pointer, BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text))
+        if not self._waiting:
+            return
+        try:
+            if len(self._waiting) > self._host.limits.replies_max:
+                text = (
+                    f"{len(self._waiting)} responses of {self._waiting_bytes} bytes in all wait for credit on the link."
+                )
+                raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text)
+            self._count()
+        except BrokerError as error:
+            self._host.detach(self.pointer, error)
+
+    def _count(self) -> None:
+        """Let the connection know what waits; BrokerError if that is too much."""
+        counted, self._counted_bytes = self._counted_bytes, self._waiting_bytes
+        if counted != self._waiting_bytes:
+            self._host.kept.change(Kept.REPLIES, self._waiting_bytes - counted)
 
     def on_flow(self) -> None:
         """Credit: send what waits, and answer a flow that asks."""
@@ -240,8 +268,7 @@ class ReplyLink(Outflow):
         if asked and self.wants_drain():
             self.give_back()
         elif asked:
-            send_session_flow(self.session)
-            self.host.schedule_flush()
+            self.show_state()
 
     def _send_waiting(self) -> None:
         while self._waiting and self.credit > 0:
@@ -251,6 +278,8 @@ class ReplyLink(Outflow):
             self._waiting_bytes -= len(data)
             self.transfer([Delivery(tag, data, 0)])
             self.host.schedule_flush()
+        if self._waiting_bytes < self._counted_bytes:
+            self._count()
 
     def disposed(self, token: bytes, state: int, delivery: Any, done: Done | None) -> None:
         """Clients settle responses as they like: confirm, nothing depends on it."""
@@ -262,4 +291,6 @@ class ReplyLink(Outflow):
         """Responses that wait are not wanted any more."""
         super().gone()
         self._waiting.clear()
+        self._waiting_bytes = 0
+        self._count()
         self._node.remove(self)

@@ -1,7 +1,7 @@
 """The SASL layer of one connection, as a machine without I/O: bytes in, bytes out [AMQP 5.3, wire 1.1, 1.2].
 
 Knows protocol headers, the four mechanisms and who may skip the layer. Done by hand because Proton's SASL server
-doesn't know MSSBCBS, the only mechanism that .NET speaks. Refuses to know what a key opens: it is handed a function
+doesn't know MSSBCBS, the only mechanism that .NET speaks. Does not know what a key opens: it is handed a function
 for that. Owned by its connection, which drops it when `stage` is DONE.
 
 After the outcome nothing is written until the client's AMQP header is here: rhea parks whatever comes with the

@@ -1,6 +1,6 @@
 """Delivery states that belong to transactions, as bytes: declared and transactional-state [AMQP 4.5].
 
-Knows their codes and fields, and where Proton keeps what it has no structure for. Refuses to know what a transaction
+Knows their codes and fields, and where Proton keeps what it has no structure for. Does not know what a transaction
 is; the other states, which are outcomes, are in `outcomes`.
 """
 

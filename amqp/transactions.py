@@ -1,9 +1,9 @@
 """Transactions on the wire: the coordinator's link, and what an AMQP session may reach within them [wire 8].
 
 Knows declare and discharge, and the rule of cross-entity transactions: on an AMQP session whose coordinator link came
-before any entity link, the first entity is the one through which messages for others leave. Refuses to know what is in
-a transaction: the broker collects it. A coordinator link owns what was declared over it: when it goes, all that is open
-is rolled back.
+before any entity link, the first entity is the one through which messages for others leave. Knows how many transactions
+a connection may have open; what is in one, the broker collects. A coordinator link owns what was declared over it: when
+it goes, all that is open is rolled back.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any, Final, Protocol
 from ..broker.address import parse_address
 from ..broker.encoding import Described
 from ..broker.errors import BrokerError, Condition
+from ..broker.transactions import TransactionRef
+from .claims import Claims
 from .engine import Pointer
 from .fastpath import Done, Host, Inflow
 from .limits import Limits
@@ -56,6 +58,9 @@ class CoordinatorHost(Host, Protocol):
 
     broker: BrokerPort
     limits: Limits
+    claims: Claims
+    log: Any
+    """The connection's logger."""
 
 
 class CoordinatorLink(Inflow):
@@ -82,19 +87,39 @@ class CoordinatorLink(Inflow):
             fields = body.value if isinstance(body.value, list) else []
             do(self, [*fields, None, None], serial, done)
         except BrokerError as error:
-            done(error)
+            self._refused(done, error)
+
+    def _refused(self, done: Done, error: BrokerError) -> None:
+        self._host.log.warning("transaction command refused", reason=str(error))
+        done(error)
 
     def _declare(self, fields: list[object], serial: int, done: Done) -> None:
         if fields[0] is not None:
             raise BrokerError(Condition.NOT_IMPLEMENTED, "Global transactions are not supported.")
-        broker = self._host.broker
-        limit = self._host.limits.transactions_max
-        if broker.transactions.open_count() >= limit:
-            raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, f"There are {limit} open transactions already.")
+        self._check_limits()
         self._via()  # which may be gone
-        transaction = broker.transactions.declare(self, self._via)
-        self.answers[serial] = (DECLARED, declared(transaction))
+        ref = self._host.broker.transactions.declare(self, self._via, connection=self._host)
+        self.answers[serial] = (DECLARED, declared(ref.id))
         done(None)
+
+    def _check_limits(self) -> None:
+        """BrokerError if the connection, or all of them, have too many open transactions.
+
+        SDKs declare before they put any token, so that can't be refused; but without a valid claim it is for few.
+        """
+        host = self._host
+        limits, transactions = host.limits, host.broker.transactions
+        if host.claims.any_valid():
+            own_max, all_max, advice = limits.transactions_per_connection_max, limits.transactions_max, ""
+        else:
+            own_max, all_max = limits.unclaimed_transactions_per_connection_max, limits.unclaimed_transactions_max
+            advice = " Put a token (or log in with SASL PLAIN) to open more."
+        if transactions.open_count_of(host) >= own_max:
+            text = f"This connection has {own_max} open transactions already, which is the most that it may have."
+            raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text + advice)
+        if transactions.open_count() >= all_max:
+            text = f"There are {all_max} open transactions already; one must end before another can begin."
+            raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text + advice)
 
     def _via(self) -> Any:
         """The first entity of the AMQP session, None as long as there is none; BrokerError if it is gone."""
@@ -105,7 +130,15 @@ class CoordinatorLink(Inflow):
         transaction, fail = fields[:2]
         if not isinstance(transaction, bytes):
             raise BrokerError(Condition.INVALID_FIELD, "A discharge must name its transaction by a binary id.")
-        self._host.broker.transactions.discharge(transaction, fail=fail is True, done=done)
+
+        def discharged(error: BrokerError | None) -> None:
+            if error is None:
+                done(None)
+            else:
+                self._refused(done, error)
+
+        ref = TransactionRef(self._host, transaction)
+        self._host.broker.transactions.discharge(ref, fail=fail is True, done=discharged)
 
     def gone(self) -> None:
         """Whatever is open is rolled back."""

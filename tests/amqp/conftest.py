@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
+from emubus.broker.encoding import Described
+
+from .transacting import DECLARED, ID, coordinate, declare
 from .wire import Wire
 
 
@@ -26,3 +29,12 @@ async def wire(bare: Wire) -> Wire:
     """A connection that is open, with an AMQP session on channel 0."""
     bare.open()
     return bare
+
+
+@pytest.fixture
+async def open_transaction(wire: Wire) -> Wire:
+    """A coordinator at handle 9, on an AMQP session whose first link is that of a sender at handle 8."""
+    wire.attach_sender(handle=8)
+    coordinate(wire)
+    assert declare(wire).get(4) == Described(DECLARED, [ID])
+    return wire

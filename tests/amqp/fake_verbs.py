@@ -11,6 +11,7 @@ from emubus.broker.description import RuleDescription
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Outcome
 from emubus.broker.sentences import already_exists, not_found, scheduled_not_found, session_lock_lost
+from emubus.broker.transactions import TransactionRef
 
 Done = Callable[[BrokerError | None], None]
 
@@ -72,46 +73,60 @@ class FakeWait:
 
 @dataclass
 class FakeTransactions:
-    """What was declared (with its owner and via), worked and ended."""
+    """What was declared (with its owner and via), worked and ended: by id."""
 
     declared: dict[bytes, tuple[object, Callable[[], Any]]] = field(default_factory=dict)
     work: list[tuple[object, ...]] = field(default_factory=list)
     ended: list[tuple[bytes, bool]] = field(default_factory=list)
     error: BrokerError | None = None
     let_go: list[bytes] = field(default_factory=list)
+    on_commit: list[Callable[[], None]] = field(default_factory=list)
+    connections: dict[bytes, object] = field(default_factory=dict)
 
-    def declare(self, owner: object, via: Callable[[], Any] = lambda: None) -> bytes:
-        transaction_id = b"txn\xff%d" % (len(self.declared) + 1)
-        self.declared[transaction_id] = (owner, via)
-        return transaction_id
+    def declare(
+        self, owner: object, via: Callable[[], Any] = lambda: None, *, connection: object = None
+    ) -> TransactionRef:
+        ref = TransactionRef(connection, b"txn\xff%d" % (len(self.declared) + 1))
+        self.declared[ref.id] = (owner, via)
+        self.connections[ref.id] = connection
+        return ref
 
-    def discharge(self, transaction_id: bytes, *, fail: bool, done: Done) -> None:
+    def discharge(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
         try:
-            self.check(transaction_id)
+            self.check(ref)
         except BrokerError as error:
             done(error)
             return
+        self.end(ref.id, fail)
+        done(None)
+
+    def end(self, transaction_id: bytes, fail: bool) -> None:
         del self.declared[transaction_id]
         self.ended.append((transaction_id, fail))
-        done(None)
+        calls, self.on_commit = self.on_commit, []
+        for call in () if fail else calls:
+            call()
 
     def leave(self, owner: object) -> None:
         for transaction_id in [each for each, (whose, _) in self.declared.items() if whose is owner]:
-            self.discharge(transaction_id, fail=True, done=lambda _: None)
+            self.end(transaction_id, fail=True)
 
     def open_count(self) -> int:
         return len(self.declared)
 
+    def open_count_of(self, connection: object) -> int:
+        return sum(self.connections[each] is connection for each in self.declared)
+
     def transfer(
-        self, transaction_id: bytes | None, via: Any, data: bytes, destination: str, done: Done, *, batch: bool
+        self, ref: TransactionRef | None, via: Any, data: bytes, destination: str, done: Done, *, batch: bool
     ) -> None:
-        self.work.append(("transfer", transaction_id, via, data, destination, batch))
+        self.work.append(("transfer", ref and ref.id, via, data, destination, batch))
         done(self.error)
 
-    def check(self, transaction_id: bytes) -> None:
+    def check(self, ref: TransactionRef) -> None:
         if self.error is not None:
             raise self.error
-        if transaction_id not in self.declared:
+        if ref.id not in self.declared or self.connections[ref.id] is not ref.connection:
             raise BrokerError(Condition.TRANSACTION_UNKNOWN_ID, "The transaction is unknown.")
 
 
@@ -124,13 +139,13 @@ class FakeAdministration:
 
     def add_rule(self, path: str, rule: RuleDescription) -> None:
         if any(each.name == rule.name for each in self.rules(path)):
-            raise already_exists(f"{path}/Rules/{rule.name}")
+            raise already_exists("ns", f"{path}/Rules/{rule.name}")
         self.all_rules = (*self.all_rules, rule)
 
     def remove_rule(self, path: str, name: str) -> None:
         left = tuple(each for each in self.rules(path) if each.name != name)
         if len(left) == len(self.all_rules):
-            raise not_found(f"{path}/Rules/{name}")
+            raise not_found("ns", f"{path}/Rules/{name}")
         self.all_rules = left
 
     def rules(self, path: str) -> tuple[RuleDescription, ...]:
@@ -207,22 +222,42 @@ class FakeVerbs:
         self.calls.append(("sessions", address, updated_after))
         return sorted(self.session_states)
 
-    def transactional_send(self, transaction_id: bytes, sender: Any, data: bytes, *, batch: bool) -> None:
-        self.transactions.check(transaction_id)
-        self.transactions.work.append(("send", transaction_id, data, batch))
+    def transactional_send(self, ref: TransactionRef, sender: Any, data: bytes, *, batch: bool) -> None:
+        self.transactions.check(ref)
+        self.transactions.work.append(("send", ref.id, data, batch))
 
-    async def transactional_schedule(self, transaction_id: bytes, address: str, encoded: Sequence[bytes]) -> list[int]:
-        self.transactions.check(transaction_id)
-        self.transactions.work.append(("schedule", transaction_id, address, list(encoded)))
+    async def transactional_schedule(self, ref: TransactionRef, address: str, encoded: Sequence[bytes]) -> list[int]:
+        self.transactions.check(ref)
+        self.transactions.work.append(("schedule", ref.id, address, list(encoded)))
         return [100 + index for index in range(len(encoded))]
 
-    def transactional_settle(
-        self, transaction_id: bytes, address: str, token: bytes, outcome: Outcome, *, settled: bool = False
+    async def transactional_cancel(self, ref: TransactionRef, address: str, numbers: Sequence[int]) -> None:
+        self.transactions.check(ref)
+        self.transactions.work.append(("cancel", ref.id, address, list(numbers)))
+
+    async def transactional_set_state(
+        self, ref: TransactionRef, address: str, session_id: str, state: bytes | None
     ) -> None:
-        self.transactions.check(transaction_id)
-        self.transactions.work.append(("settle", transaction_id, address, token, outcome))
+        self.transactions.check(ref)
+        self._held(session_id)
+        self.transactions.work.append(("set state", ref.id, address, session_id, state))
+
+    def transactional_settle(
+        self,
+        ref: TransactionRef,
+        address: str,
+        token: bytes,
+        outcome: Outcome,
+        *,
+        settled: bool = False,
+        on_commit: Callable[[], None] | None = None,
+    ) -> None:
+        self.transactions.check(ref)
+        self.transactions.work.append(("settle", ref.id, address, token, outcome))
         if settled:
             self.transactions.let_go.append(token)
+        if on_commit is not None:
+            self.transactions.on_commit.append(on_commit)
 
     def _held(self, session_id: str) -> bytes | None:
         if session_id not in self.session_states:

@@ -10,7 +10,7 @@ from emubus.broker.address import Address, parse_address
 from emubus.broker.commands import Delivery, ReceiveMode
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, Outcome, Release
-from emubus.broker.sentences import lock_lost, not_found, too_large
+from emubus.broker.sentences import lock_lost, name_of, not_found, too_large
 
 from .fake_verbs import FakeVerbs
 
@@ -147,6 +147,8 @@ class FakeConsumer:
 class FakeBroker(FakeVerbs):
     """Queues by name; `q` is always there."""
 
+    namespace = "ns"
+
     def __init__(self) -> None:
         super().__init__()
         self.queues = {"q": FakeQueue()}
@@ -157,6 +159,9 @@ class FakeBroker(FakeVerbs):
     def q(self) -> FakeQueue:
         return self.queues["q"]
 
+    def name_of(self, address: str) -> str:
+        return name_of(self.namespace, parse_address(address).entity)
+
     def find(self, address: str) -> tuple[FakeQueue, Address]:
         return self.queue_at(address), parse_address(address)
 
@@ -164,7 +169,7 @@ class FakeBroker(FakeVerbs):
         parsed = parse_address(address)
         queue = self.queues.get(parsed.path.lower())
         if queue is None:
-            raise not_found(parsed.path)
+            raise not_found(self.namespace, parsed.path)
         return queue
 
     def open_sender(self, address: str, *, detached: Callable[[BrokerError], None]) -> FakeSender:

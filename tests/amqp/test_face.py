@@ -11,8 +11,10 @@ from emubus.amqp import AmqpFace, Limits
 from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
-from emubus.broker.encoding import Uint
+from emubus.broker.encoding import Symbol, Uint
+from emubus.broker.sentences import jms_not_supported
 
+from ..tracking import untracked
 from .fakes import FakeBroker
 from .wire import BEGIN, CLOSE, OPEN, Frame, frame, read_frames, sasl_init
 
@@ -59,7 +61,11 @@ async def test_a_stopping_face_says_why_and_does_not_wait_for_those_who_stay(pol
         data += await reader.read(1000)
     (close,) = read_frames(data)[0]
     assert close.code == CLOSE
-    assert close.fields[0].value[:2] == ["amqp:connection:forced", "The server is shutting down."]
+    condition, text, _ = close.fields[0].value
+    assert (condition, untracked(text)) == (
+        "amqp:connection:forced",
+        "The connection was closed by container 'emubus'.",
+    )
     if polite:
         writer.close()
     await stopping
@@ -106,6 +112,43 @@ async def until(reader: asyncio.StreamReader, code: int) -> list[Frame]:
         data += more
 
 
+@pytest.mark.parametrize(
+    ("refuses", "properties", "refused"),
+    [
+        (True, {Symbol("com.microsoft:is-client-provider"): True, Symbol("product"): "QpidJMS"}, True),
+        (True, {Symbol("com.microsoft:is-client-provider"): False}, False),
+        (True, {Symbol("product"): "QpidJMS"}, False),
+        (False, {Symbol("com.microsoft:is-client-provider"): True}, False),
+    ],
+    ids=["the library", "said not to be", "plain Qpid JMS", "on Premium"],
+)
+async def test_the_jms_library_is_refused_where_jms_2_is_not_offered(
+    listen: Listen, refuses: bool, properties: dict[Symbol, object], refused: bool
+) -> None:
+    amqp = AmqpFace(
+        FakeBroker(),
+        Access(verify=False),
+        Clock(),
+        jms_refusal=jms_not_supported(partitioned=False) if refuses else None,
+    )
+    port = await listen(amqp)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    fields = ["client", None, Uint(65536), *([None] * 6), properties]
+    writer.write(SASL_HEADER + sasl_init() + AMQP_HEADER + frame(0, OPEN, fields))
+    frames = await until(reader, CLOSE if refused else OPEN)
+    failed = "amqp:connection-establishment-failed"
+    assert frames[0].fields[9] == ({"product": "emubus", failed: True} if refused else {"product": "emubus"})
+    if refused:
+        condition, text, info = frames[1].fields[0].value
+        assert (condition, untracked(text), info) == (
+            "amqp:not-implemented",
+            "Full JMS 2.0 parity over AMQP is a feature supported only by a Premium Messaging namespace.",
+            {},
+        )
+    await amqp.stop()
+    writer.close()
+
+
 async def test_connections_beyond_the_quota_are_told_so_and_closed(listen: Listen) -> None:
     amqp = face(connections_max=2)
     port = await listen(amqp)
@@ -117,11 +160,12 @@ async def test_connections_beyond_the_quota_are_told_so_and_closed(listen: Liste
     refused.write(frame(0, BEGIN, [None, Uint(0), Uint(1), Uint(1)]))  # as Python does
     frames = await until(reader, CLOSE)
     assert [each.code for each in frames] == [OPEN, CLOSE]
-    assert frames[1].fields[0].value == [
+    condition, text, info = frames[1].fields[0].value
+    assert (condition, untracked(text), info) == (
         "amqp:resource-limit-exceeded",
-        "ConnectionsQuotaExceeded for namespace: emubus. At most 2 connections can be open at a time.",
+        "ConnectionsQuotaExceeded for namespace ns.",
         {},
-    ]
+    )
     clients[0][1].write(frame(0, CLOSE, []))
     await clients[0][0].read()  # to the end: the server is done with it
     again, writer = await opened(port)

@@ -60,6 +60,13 @@ async def test_the_answer_names_the_session_as_the_client_did(wire: Wire, name: 
     assert encode(echoed) == encode(name)
 
 
+async def test_the_answer_names_no_filter_but_that_of_the_session(wire: Wire) -> None:
+    wire.attach_receiver(filter={Symbol(FILTER): None, Symbol("no-local"): Described(Ulong(0x468C00000003), "x")})
+    wire.broker.waits[-1].grant("found")
+    (frame,) = await wire.turn()
+    assert frame.fields[5].value[7] == {FILTER: "found"}
+
+
 @pytest.mark.parametrize(("name", "echoed"), [(None, "found"), (Described(GO, None), Described(GO, "found"))])
 async def test_the_next_available_session_is_named_in_the_clients_encoding(
     wire: Wire, name: object, echoed: object

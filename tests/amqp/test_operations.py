@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from emubus.amqp.management import OPERATIONS, STATUS
+from emubus.amqp.operations import Within
 from emubus.broker.access import Access, Right, SharedKey
 from emubus.broker.commands import ReceiveMode
 from emubus.broker.description import CorrelationFilter, FalseFilter, RuleDescription, SqlFilter, TrueFilter
@@ -304,7 +305,7 @@ def within(transaction: bytes) -> Described:
 
 
 async def test_messages_are_scheduled_within_a_transaction(ask: Asker) -> None:
-    transaction = ask.wire.broker.transactions.declare(0)
+    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server).id
     answer = await ask("schedule-message", {"messages": [{"message": b"m"}]}, within(transaction))
     assert (answer.status, answer.body) == (200, {"sequence-numbers": Array(LONG, (Long(100),))})
     assert ask.wire.broker.transactions.work == [("schedule", transaction, "q", [b"m"])]
@@ -313,7 +314,7 @@ async def test_messages_are_scheduled_within_a_transaction(ask: Asker) -> None:
 
 
 async def test_messages_are_settled_within_a_transaction(ask: Asker) -> None:
-    transaction = ask.wire.broker.transactions.declare(0)
+    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server).id
     tokens = Array(UUID_CODE, (token_to_uuid(token(1)), token_to_uuid(token(2))))
     body = {"disposition-status": "abandoned", "lock-tokens": tokens}
     assert (await ask("update-disposition", body, within(transaction))).status == 200
@@ -328,12 +329,52 @@ async def test_an_unknown_transaction_is_refused_in_the_answer(ask: Asker) -> No
     assert (answer.status, answer.condition) == (400, "amqp:transaction:unknown-id")
 
 
-@pytest.mark.parametrize("name", sorted(name for name, row in OPERATIONS.items() if not row.transactional))
-async def test_other_operations_can_t_be_part_of_a_transaction(ask: Asker, name: str) -> None:
-    transaction = ask.wire.broker.transactions.declare(0)
+async def test_scheduled_messages_are_cancelled_within_a_transaction(ask: Asker) -> None:
+    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server).id
+    body = {"sequence-numbers": Array(LONG, (Long(7), Long(8)))}
+    assert (await ask("cancel-scheduled-message", body, within(transaction))).status == 200
+    assert ask.wire.broker.transactions.work == [("cancel", transaction, "q", [7, 8])]
+    assert ask.wire.broker.calls == []
+
+
+@pytest.mark.parametrize("state", [b"state", None])
+async def test_the_state_of_a_session_is_set_within_a_transaction(ask: Asker, state: bytes | None) -> None:
+    ask.wire.broker.session_states["a"] = b"old"
+    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server).id
+    body = {"session-id": "a", "session-state": state}
+    assert (await ask("set-session-state", body, within(transaction))).status == 200
+    assert ask.wire.broker.transactions.work == [("set state", transaction, "q", "a", state)]
+    assert ask.wire.broker.session_states == {"a": b"old"}
+
+
+@pytest.mark.parametrize("transaction", [b"txn\xff1", b"one that has ended"])
+async def test_renewals_and_looks_are_done_at_once_as_without_the_transaction(ask: Asker, transaction: bytes) -> None:
+    ask.wire.broker.transactions.declare(0, connection=ask.wire.server)
+    ask.wire.broker.session_states["a"] = b"old"
+    state = await ask("get-session-state", {"session-id": "a"}, within(transaction))
+    assert (state.status, state.body) == (200, {"session-state": b"old"})
+    renewed = await ask("renew-session-lock", {"session-id": "a"}, within(transaction))
+    assert (renewed.status, renewed.body) == (200, {"expiration": Timestamp(1_767_225_600_000)})
+    assert (await ask("peek-message", {"message-count": Int(1)}, within(transaction))).status == 204
+    assert (await ask("get-message-sessions", {}, within(transaction))).status == 200
+    assert ask.wire.broker.transactions.work == []
+
+
+@pytest.mark.parametrize("name", sorted(name for name, row in OPERATIONS.items() if row.within is Within.REFUSED))
+async def test_p25_other_changes_can_t_be_part_of_a_transaction(ask: Asker, name: str) -> None:
+    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server).id
     answer = await ask(name.removeprefix("com.microsoft:"), {}, within(transaction))
     assert (answer.status, answer.condition) == (400, "amqp:not-allowed")
     assert ask.wire.broker.calls == []
+
+
+def test_p25_rules_and_deletions_are_what_no_transaction_can_change() -> None:
+    assert {name.partition(":")[2] for name, row in OPERATIONS.items() if row.within is Within.REFUSED} == {
+        "add-rule",
+        "remove-rule",
+        "batch-delete-messages",
+        "delete-messages-before",
+    }
 
 
 # ---- the tables

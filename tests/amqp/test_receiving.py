@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from emubus.amqp.engine import lib
 from emubus.amqp.limits import Limits
 from emubus.broker.commands import Delivery, ReceiveMode
 from emubus.broker.encoding import Described, Symbol, Ubyte, Uint, Ulong
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Release
 
+from ..tracking import taken_apart
 from .fakes import FakeConsumer, token
-from .wire import ATTACH, BEGIN, DETACH, DISPOSITION, END, FLOW, TARGET, TRANSFER, Frame, Wire, accepted, frame
+from .wire import ATTACH, BEGIN, DETACH, END, FLOW, TARGET, TRANSFER, Frame, Wire, accepted, frame
 
 
 def payloads(frames: list[Frame]) -> list[bytes]:
@@ -330,9 +330,7 @@ async def test_a_client_that_detaches_gives_its_consumer_up_and_keeps_its_locks(
     assert (detach.code, detach.fields) == (DETACH, [0, True])
     assert receiver.closed
     assert wire.broker.q.settled == []
-    wire.send(0, DISPOSITION, [True, Uint(0), None, False, accepted])
-    assert await wire.turn() == []
-    assert wire.broker.q.settled == []
+    assert len(wire.broker.q.locked) == 1
 
 
 async def test_a_detach_without_close_is_answered_in_kind(wire: Wire) -> None:
@@ -358,7 +356,12 @@ async def test_the_broker_can_detach_a_link(wire: Wire) -> None:
     consumer(wire).detached(BrokerError(Condition.NOT_FOUND, "It was deleted."))
     (detach,) = await wire.turn()
     assert detach.fields[:2] == [0, True]
-    assert detach.fields[2].value == ["amqp:not-found", "It was deleted.", {}]
+    condition, text, info = detach.fields[2].value
+    assert (condition, taken_apart(text), info) == (
+        "amqp:not-found",
+        ("It was deleted.", "broker", "ns:Queue:q"),
+        {},
+    )
     assert wire.broker.q.consumers == []
     wire.send(0, DETACH, [Uint(0), True])
     assert await wire.turn() == []
@@ -376,21 +379,29 @@ async def test_a_session_that_ends_can_begin_again_on_its_channel(wire: Wire) ->
 
 
 async def test_a_filter_that_we_don_t_know_is_not_in_force_and_not_echoed(wire: Wire) -> None:
-    selector = {Symbol("jms-selector"): Described(Ulong(0x468C00000004), "a = 1")}
-    (attach,) = wire.attach_receiver(filter=selector)
+    unknown = {Symbol("no-local"): Described(Ulong(0x468C00000003), "NoLocalFilter{}"), Symbol("f"): 5}
+    (attach,) = wire.attach_receiver(filter=unknown)
     assert attach.fields[5].value[7:8] in ([], [None])
 
 
-@pytest.mark.parametrize("closed", [True, False])
-async def test_what_is_unsettled_on_a_link_goes_with_it_without_a_word(wire: Wire, closed: bool) -> None:
-    for number in range(3):
-        wire.attach_receiver(name="same", credit=2)
-        wire.broker.q.put(b"one", b"two")
-        await wire.turn()
-        wire.send(0, DETACH, [Uint(0), closed])
-        assert [each.code for each in wire.read()] == [DETACH]
-        assert lib.pn_connection_state(wire.server._engine.connection) & lib.PN_REMOTE_ACTIVE  # type: ignore[union-attr]
-        assert not lib.pn_link_head(wire.server._engine.connection, 0)  # type: ignore[union-attr]
-        wire.dispose(accepted, 2 * number, 2 * number + 1)
-        assert await wire.turn() == []
-    assert wire.broker.q.settled == []
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {Symbol("jms-selector"): Described(Ulong(0x468C00000004), "a = 1")},
+        {Symbol("any"): Described(Symbol("apache.org:selector-filter:string"), "a = 1")},
+        {Symbol("apache.org:selector-filter:string"): "a = 1"},
+    ],
+    ids=["number", "symbol", "key"],
+)
+@pytest.mark.parametrize("session", [{}, {Symbol("com.microsoft:session-filter"): None}], ids=["plain", "session"])
+@pytest.mark.parametrize("address", ["q", "q/$DeadLetterQueue"])
+async def test_a_receiver_with_a_selector_is_refused_instead_of_getting_all_messages(
+    wire: Wire, address: str, session: dict[Symbol, object], selector: dict[Symbol, object]
+) -> None:
+    attach, detach = wire.attach_receiver(address, filter=selector | session)
+    assert (attach.code, attach.get(5), detach.code, detach.get(1)) == (ATTACH, None, DETACH, True)
+    condition, text, _ = detach.get(2).value
+    assert condition == "amqp:not-implemented"
+    assert text.startswith(
+        "The filter 'apache.org:selector-filter:string' (a message selector of JMS) is not supported"
+    )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
+from emubus.amqp.engine import lib
 from emubus.amqp.fastpath import KEEPING_BYTES
 from emubus.amqp.limits import Limits
 from emubus.broker.encoding import Ubyte, Uint, Ulong, encode
 from emubus.broker.errors import BrokerError, Condition
 
+from ..tracking import taken_apart, untracked
 from .wire import (
-    ACCEPTED,
     ATTACH,
     BATCH,
     DETACH,
@@ -77,7 +79,12 @@ async def test_a_refusal_is_rejected_with_an_error_of_three_fields(wire: Wire) -
     assert disposition.get(3) is True
     state = disposition.get(4)
     assert state.descriptor == REJECTED
-    assert state.value[0].value == ["amqp:not-allowed", "The broker says no.", {}]
+    condition, text, info = state.value[0].value
+    assert (condition, taken_apart(text), info) == (
+        "amqp:not-allowed",
+        ("The broker says no.", "operation", "ns:Queue:q"),
+        {},
+    )
 
 
 async def test_only_the_message_format_makes_a_batch(wire: Wire) -> None:
@@ -135,38 +142,94 @@ async def test_a_message_of_more_than_a_mebibyte_arrives_whole(wire: Wire) -> No
     assert [(len(data), data == payload) for data, _ in wire.broker.q.sent] == [(len(payload), True)]
 
 
-async def test_what_exceeds_the_limit_is_dropped_while_it_arrives_and_rejected_at_its_end(wire: Wire) -> None:
+TOO_LARGE = "The received message (size:{} bytes) exceeds the limit (100000 bytes) currently allowed on the link."
+
+
+async def test_what_exceeds_the_limit_closes_its_link_at_the_first_excess_byte(wire: Wire) -> None:
     wire.broker.q.message_bytes_max = 100_000
     wire.attach_sender()
+    part = frame(0, 0x14, [Uint(0), Uint(0), b"t", Uint(0), False, True], bytes(50_000))
+    for _ in range(2):
+        wire.write(part)
+    assert wire.read() == []
+    assert wire.server.partial_bytes == 100_000
+    wire.write(part)
+    (detach,) = wire.read()
+    assert (detach.code, detach.fields[:2]) == (DETACH, [0, True])
+    condition, text, info = detach.fields[2].value
+    assert (condition, untracked(text), info) == ("amqp:link:message-size-exceeded", TOO_LARGE.format(150_000), {})
+    assert wire.server.partial_bytes == 0
+
+
+async def test_the_rest_of_a_delivery_that_was_too_large_is_dropped_while_it_arrives(wire: Wire) -> None:
+    wire.broker.q.message_bytes_max = 100_000
+    wire.attach_sender()
+    wire.attach_sender(handle=1)
     for number in range(40):
         wire.write(frame(0, 0x14, [Uint(0), Uint(0), b"t", Uint(0), False, number < 39], bytes(50_000)))
-        assert wire.server.partial_bytes <= 150_000
-    (disposition,) = wire.read()
-    condition, description, _ = disposition.get(4).value[0].value
-    assert condition == "amqp:link:message-size-exceeded"
-    assert description == (
-        "The received message (size:2000000 bytes) exceeds the limit (100000 bytes) currently allowed on the link."
-    )
+        assert wire.server.partial_bytes <= 100_000
+        engine = wire.server._engine
+        assert engine is not None
+        assert lib.pn_session_incoming_bytes(lib.pn_session_head(engine.connection, 0)) <= 100_000
+    detach, disposition = wire.read()
+    assert detach.fields[2].value[0] == "amqp:link:message-size-exceeded"
+    assert disposition.get(4).value[0].value == detach.fields[2].value
     assert wire.broker.q.sent == []
-    wire.write(frame(0, 0x14, [Uint(0), Uint(1), b"u", Uint(0), False], b"next"))
+    wire.write(frame(0, 0x14, [Uint(1), Uint(1), b"u", Uint(0), False], b"next"))
     assert wire.broker.q.sent == [(b"next", False)]
 
 
-async def test_a_single_frame_above_the_limit_is_rejected_too(wire: Wire) -> None:
-    wire.broker.q.message_bytes_max = 1000
+@pytest.mark.parametrize("parts", [[100_001], [50_000, 50_001]])
+async def test_a_delivery_too_large_that_comes_at_once_is_rejected_and_closes_its_link(parts: list[int]) -> None:
+    wire = Wire(limits=Limits(frame_bytes_max=200_000))
+    wire.open()
+    wire.broker.q.message_bytes_max = 100_000
     wire.attach_sender()
-    wire.write(wire.transfer(bytes(1000)) + wire.transfer(bytes(1001)))
-    assert {each.fields[1]: each.get(4).descriptor for each in wire.read()} == {0: ACCEPTED, 1: REJECTED}
+    wire.write(wire.transfer(bytes(100)))
+    wire.write(b"".join(wire.transfer(bytes(size), more=index + 1 < len(parts)) for index, size in enumerate(parts)))
+    taken, refused, detach = wire.read()
+    assert taken.fields[4] == accepted
+    assert refused.fields[:2] == [True, 1]
+    for condition, text, info in (refused.fields[4].value[0].value, detach.fields[2].value):
+        assert (condition, untracked(text), info) == (
+            "amqp:link:message-size-exceeded",
+            TOO_LARGE.format(100_001),
+            {},
+        )
     assert len(wire.broker.q.sent) == 1
+    wire.lose()
 
 
 async def test_presettled_messages_are_stored_and_not_answered(wire: Wire) -> None:
     wire.attach_sender()
     wire.write(wire.transfer(b"one", settled=True) + wire.transfer(b"two", settled=True))
     assert wire.broker.q.sent == [(b"one", False), (b"two", False)]
-    wire.broker.q.error = REFUSAL
-    wire.write(wire.transfer(b"three", settled=True))
     assert await wire.turn() == []
+
+
+async def test_a_presettled_message_that_is_refused_closes_its_link_and_is_logged(wire: Wire) -> None:
+    wire.attach_sender()
+    wire.broker.q.error = REFUSAL
+    with capture_logs() as logs:
+        wire.write(wire.transfer(b"three", settled=True))
+    (detach,) = wire.read()
+    assert detach.fields[:2] == [0, True]
+    condition, text, info = detach.fields[2].value
+    assert (condition, untracked(text), info) == (REFUSAL.condition.value, REFUSAL.description, {})
+    assert [(entry["event"], entry["reason"]) for entry in logs if entry["log_level"] == "warning"] == [
+        ("settled delivery refused", str(REFUSAL))
+    ]
+
+
+async def test_a_refusal_that_comes_after_the_link_is_logged(wire: Wire) -> None:
+    wire.broker.q.waiting = []
+    wire.attach_sender()
+    wire.write(wire.transfer(b"three", settled=True) + frame(0, DETACH, [Uint(0), True]))
+    wire.read()
+    with capture_logs() as logs:
+        wire.broker.q.answer_all(REFUSAL)
+        assert await wire.turn() == []
+    assert [(entry["event"], entry["reason"]) for entry in logs] == [("delivery refused after its link", str(REFUSAL))]
 
 
 async def test_an_aborted_delivery_never_was(wire: Wire) -> None:
@@ -288,12 +351,12 @@ async def test_an_outcome_that_comes_after_the_link_is_gone_is_dropped(wire: Wir
     assert [sender.closed for sender in wire.broker.senders] == [True]
 
 
-async def test_a_message_on_a_refused_link_is_dropped(wire: Wire) -> None:
+async def test_a_message_on_a_refused_link_is_refused_like_the_link(wire: Wire) -> None:
     wire.attach_sender("nothing")
     wire.write(wire.transfer(b"message") + wire.transfer(b"settled", settled=True))
     (answer,) = await wire.turn()  # settled without an outcome would be no answer
     assert (answer.get(1), answer.get(3), answer.get(4).descriptor) == (0, True, 0x25)
-    assert answer.get(4).value[0].value[:2] == ["amqp:link:detach-forced", "The link is closed."]
+    assert answer.get(4).value[0].value[0] == "amqp:not-found"
     assert wire.broker.q.sent == []
 
 

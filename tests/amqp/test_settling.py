@@ -35,6 +35,16 @@ OUTCOMES: list[tuple[str, Described, Outcome]] = [
         rejected(DEAD_LETTER, "text", {Symbol(REASON): "why", Symbol(DESCRIPTION): "more"}),
         DeadLetter("why", "more"),
     ),
+    (
+        "rejected with values that are no strings",
+        rejected(DEAD_LETTER, "text", {REASON: Timestamp(5), Symbol(DESCRIPTION): UUID(int=7), "a": "x"}),
+        DeadLetter(None, None, {REASON: Timestamp(5), DESCRIPTION: UUID(int=7), "a": "x"}),
+    ),
+    (
+        "rejected with one value that is no string",
+        rejected(DEAD_LETTER, "text", {REASON: "why", DESCRIPTION: True}),
+        DeadLetter("why", None, {DESCRIPTION: True}),
+    ),
     ("rejected with nulls", rejected(DEAD_LETTER, None, {Symbol(REASON): None}), DeadLetter()),
     ("rejected with text", rejected(DEAD_LETTER, "text", {Symbol("a"): True}), DeadLetter(None, "text", {"a": True})),
     ("rejected by a plain client", rejected("amqp:decode-error", "text"), DeadLetter("amqp:decode-error", "text")),
@@ -176,10 +186,10 @@ async def test_a_state_that_we_don_t_know_is_rejected(receiving: Wire) -> None:
     assert receiving.broker.q.settled == []
 
 
-async def test_a_confirmation_that_comes_after_the_link_is_gone_is_dropped(receiving: Wire) -> None:
+async def test_a_confirmation_that_comes_after_the_amqp_session_is_gone_is_dropped(receiving: Wire) -> None:
     receiving.broker.q.waiting = []
     receiving.dispose(accepted, 0, 4)
-    receiving.send(0, 0x16, [Uint(0), True])
+    receiving.send(0, 0x17, [])
     receiving.read()
     receiving.broker.q.answer_all(BrokerError(Condition.SERVER_BUSY, "Too late."))
     assert await receiving.turn() == []

@@ -12,11 +12,22 @@ from emubus.amqp.limits import Limits
 from emubus.broker.access import Access, SharedKey
 from emubus.broker.encoding import Array, Described, Symbol, Uint, Ulong, encode, encode_described
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 
-from .fakes import FakeQueue, token
+from .fakes import FakeQueue
+from .transacting import (
+    DECLARE,
+    DECLARED,
+    DISCHARGE,
+    ID,
+    TRANSACTIONAL,
+    command,
+    condition,
+    coordinate,
+    declare,
+    discharge,
+    within,
+)
 from .wire import (
-    ACCEPTED,
     ATTACH,
     BATCH,
     COORDINATOR,
@@ -27,53 +38,10 @@ from .wire import (
     Frame,
     Wire,
     accepted,
-    modified,
-    rejected,
-    released,
 )
 
-DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = 0x31, 0x32, 0x33, 0x34
-ID = b"txn\xff1"
 REFUSAL = BrokerError(Condition.NOT_ALLOWED, "Local transactions cannot span multiple top-level entities.")
 DESTINATION = "com.microsoft:transfer-destination-address"
-
-
-def command(code: object, fields: list[Any]) -> bytes:
-    return encode_described(Ulong(0x77), encode(Described(code, fields)))
-
-
-def within(outcome: object = None, transaction: object = ID) -> Described:
-    return Described(Ulong(TRANSACTIONAL), [transaction, outcome])
-
-
-def coordinate(wire: Wire, handle: int = 9, channel: int = 0) -> list[Frame]:
-    target = Described(Ulong(COORDINATOR), [Array(0xA3, (Symbol("amqp:local-transactions"),))])
-    return wire.attach_sender(handle=handle, channel=channel, target=target)
-
-
-def declare(wire: Wire, handle: int = 9, channel: int = 0) -> Frame:
-    wire.write(wire.transfer(command(Ulong(DECLARE), [None]), handle=handle, channel=channel))
-    (answer,) = wire.read()
-    return answer
-
-
-def discharge(wire: Wire, fields: list[Any], handle: int = 9) -> Frame:
-    wire.write(wire.transfer(command(Ulong(DISCHARGE), fields), handle=handle))
-    (answer,) = wire.read()
-    return answer
-
-
-def condition(answer: Frame) -> str:
-    return str(answer.get(4).value[0].value[0])
-
-
-@pytest.fixture
-async def open_transaction(wire: Wire) -> Wire:
-    """A coordinator at handle 9, on an AMQP session whose first link is that of a sender at handle 8."""
-    wire.attach_sender(handle=8)
-    coordinate(wire)
-    assert declare(wire).get(4) == Described(DECLARED, [ID])
-    return wire
 
 
 # ---- the coordinator
@@ -180,6 +148,47 @@ async def test_what_is_open_is_rolled_back_when_the_connection_is_lost(open_tran
     assert open_transaction.broker.transactions.ended == [(ID, True)]
 
 
+# ---- whose it is
+
+
+async def test_a_transaction_of_another_connection_is_unknown(open_transaction: Wire) -> None:
+    other = Wire(broker=open_transaction.broker)
+    other.open()
+    other.attach_sender(handle=8)
+    coordinate(other)
+    other.attach_receiver(handle=1, credit=1)
+    other.broker.q.put(b"one")
+    await other.turn()
+    other.write(other.transfer(b"m", handle=8, state=within()))
+    other.dispose(within(accepted), 0)
+    answers = [condition(each) for each in [*other.read(), discharge(other, [ID, True])]]
+    assert answers == ["amqp:transaction:unknown-id"] * 3
+    assert open_transaction.broker.transactions.work == []
+    other.lose()
+    assert discharge(open_transaction, [ID, False]).get(4) == accepted
+
+
+@pytest.mark.parametrize("how", ["of one connection", "without a claim", "of all, without a claim"])
+async def test_a_connection_has_few_open_transactions_and_fewer_without_a_claim(how: str) -> None:
+    access = Access((SharedKey("k", "v"),), verify=True)
+    limits = Limits(
+        transactions_per_connection_max=3,
+        unclaimed_transactions_per_connection_max=2,
+        unclaimed_transactions_max=5 if how != "of all, without a claim" else 2,
+    )
+    wire = Wire(access=access, limits=limits)
+    wire.open()
+    coordinate(wire)
+    claimed = how == "of one connection"
+    if claimed:
+        wire.server.claims.show_key("k", "v")
+    answers = [declare(wire).get(4) for _ in range(5)]
+    count = 3 if claimed else 2
+    assert [each.descriptor for each in answers] == [DECLARED] * count + [0x25] * (5 - count)
+    assert answers[-1].value[0].value[0] == "amqp:resource-limit-exceeded"
+    wire.lose()
+
+
 # ---- sends
 
 
@@ -230,80 +239,6 @@ async def test_neither_tokens_nor_commands_are_part_of_a_transaction(open_transa
     open_transaction.write(open_transaction.transfer(command(Ulong(DECLARE), [None]), handle=9, state=within()))
     (answer,) = open_transaction.read()
     assert condition(answer) == "amqp:not-allowed"
-
-
-# ---- settlements
-
-SETTLEMENTS: list[tuple[Described, int, Outcome]] = [
-    (accepted, 0x24, Complete()),
-    (released, 0x26, Release()),
-    (modified(), 0x27, Abandon()),
-    (modified(True, False, {Symbol("a"): 1}), 0x27, Abandon({"a": 1})),
-    (modified(None, True), 0x27, Defer()),
-    (rejected(), 0x25, DeadLetter()),
-    (
-        rejected("com.microsoft:dead-letter", "text", {Symbol("DeadLetterReason"): "why", "b": True}),
-        0x25,
-        DeadLetter("why", None, {"b": True}),
-    ),
-    (rejected("amqp:decode-error", "text"), 0x25, DeadLetter("amqp:decode-error", "text")),
-    (Described(Symbol("amqp:accepted:list"), []), 0x24, Complete()),
-]
-
-
-@pytest.fixture
-async def receiving(open_transaction: Wire) -> Wire:
-    """Three messages were received on handle 1."""
-    open_transaction.attach_receiver(handle=1, credit=3)
-    open_transaction.broker.q.put(b"one", b"two", b"three")
-    await open_transaction.turn()
-    return open_transaction
-
-
-@pytest.mark.parametrize(("outcome", "code", "meant"), SETTLEMENTS)
-async def test_a_transactional_settlement_is_confirmed_with_the_same_state(
-    receiving: Wire, outcome: Described, code: int, meant: Outcome
-) -> None:
-    receiving.dispose(within(outcome), 0)
-    (answer,) = receiving.read()
-    assert (answer.fields[:2], answer.get(3)) == ([False, 0], True)
-    assert answer.get(4) == Described(TRANSACTIONAL, [ID, Described(code, [])])
-    assert receiving.broker.transactions.work == [("settle", ID, "q", token(1), meant)]
-    assert receiving.broker.q.settled == []
-
-
-async def test_a_settlement_that_can_t_be_in_the_transaction_is_rejected(receiving: Wire) -> None:
-    receiving.broker.transactions.error = REFUSAL
-    receiving.dispose(within(accepted), 0)
-    (answer,) = receiving.read()
-    assert (answer.get(3), condition(answer)) == (True, "amqp:not-allowed")
-
-
-@pytest.mark.parametrize("outcome", [None, 5, Described(Ulong(0x99), []), Described(Ulong(0x23), [])])
-async def test_a_transactional_settlement_without_an_outcome_is_rejected(receiving: Wire, outcome: object) -> None:
-    receiving.dispose(within(outcome), 0)
-    assert condition(receiving.read()[0]) == "amqp:invalid-field"
-    assert receiving.broker.transactions.work == []
-
-
-async def test_a_settlement_that_the_client_has_settled_is_done_and_not_answered(receiving: Wire) -> None:
-    receiving.dispose(within(accepted), 0, 1, settled=True)
-    assert await receiving.turn() == []
-    assert [each[3] for each in receiving.broker.transactions.work] == [token(1), token(2)]
-    assert receiving.broker.transactions.let_go == [token(1), token(2)]  # a rollback gives them to others
-    receiving.dispose(within(accepted), 2)
-    assert [each.get(4).descriptor for each in receiving.read()] == [TRANSACTIONAL]
-    assert receiving.broker.transactions.let_go == [token(1), token(2)]
-
-
-async def test_a_range_is_confirmed_one_by_one_or_as_a_range(receiving: Wire) -> None:
-    receiving.dispose(within(accepted), 0, 2)
-    states = {
-        number: each.get(4)
-        for each in receiving.read()
-        for number in range(each.get(1), (each.get(2) or each.get(1)) + 1)
-    }
-    assert states == dict.fromkeys(range(3), Described(TRANSACTIONAL, [ID, Described(ACCEPTED, [])]))
 
 
 # ---- what an AMQP session may reach

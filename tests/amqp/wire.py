@@ -6,12 +6,13 @@ It sees the server's frames as they are, so tests can count fields and compare w
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emubus.amqp.connection import Connection, Shared
+from emubus.amqp.connection import Connection
 from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
 from emubus.amqp.limits import Limits
+from emubus.amqp.shared import Shared
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
 from emubus.broker.encoding import Described, Symbol, Ubyte, Uint, Ulong, decode, encode, encode_described, encode_list
@@ -22,6 +23,7 @@ OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x1
 SOURCE, TARGET, COORDINATOR, ERROR = 0x28, 0x29, 0x30, 0x1D
 ACCEPTED, REJECTED, RELEASED, MODIFIED = Ulong(0x24), Ulong(0x25), Ulong(0x26), Ulong(0x27)
 BATCH = 0x80013700
+UNPACED_US = 3_600_000_000
 
 accepted = Described(ACCEPTED, [])
 released = Described(RELEASED, [])
@@ -90,9 +92,14 @@ class Wire:
     access: Access = field(default_factory=lambda: Access(verify=False))
     limits: Limits = field(default_factory=Limits)
     clock: Clock = field(default_factory=lambda: Clock(start_at=1_700_000_000_000, frozen=True))
+    is_paced: bool = False
+    """Whether input is handled in slices of time: otherwise whatever is written is handled at once."""
 
     def __post_init__(self) -> None:
-        shared = Shared(self.broker, self.access, self.clock, self.limits, "emubus", set())
+        limits = (
+            self.limits if self.is_paced else replace(self.limits, slice_us=UNPACED_US, strangers_turn_us=UNPACED_US)
+        )
+        shared = Shared(self.broker, self.access, self.clock, limits, "emubus", set())
         self.connections = shared.connections
         self.server = Connection(shared, 1)
         self.socket = FakeTransport()
@@ -154,7 +161,7 @@ class Wire:
         """Attach for sending; returns the server's frames."""
         target = more.get("target", Described(Ulong(TARGET), [address]))
         fields = [
-            more.get("name", f"s{handle}"), Uint(handle), False, more.get("snd"), more.get("rcv"),
+            more.get("name", _name("s", handle, channel)), Uint(handle), False, more.get("snd"), more.get("rcv"),
             Described(Ulong(SOURCE), ["client"]), target, None, None, Uint(0), None, None, None, more.get("properties"),
         ]  # fmt: skip
         self.send(channel, ATTACH, fields)
@@ -164,9 +171,9 @@ class Wire:
         """Attach for receiving; `credit` is given at once."""
         source = Described(Ulong(SOURCE), [address, *([None] * 6), more.get("filter")])
         fields = [
-            more.get("name", f"r{handle}"), Uint(handle), True, more.get("snd"), more.get("rcv", Ubyte(1)),
-            source, Described(Ulong(TARGET), [more.get("target", "client")]), None, None, None,
-            more.get("size"), None, None, more.get("properties"),
+            more.get("name", _name("r", handle, channel)), Uint(handle), True, more.get("snd"),
+            more.get("rcv", Ubyte(1)), source, Described(Ulong(TARGET), [more.get("target", "client")]), None, None,
+            None, more.get("size"), None, None, more.get("properties"),
         ]  # fmt: skip
         self.send(channel, ATTACH, fields)
         if more.get("credit"):
@@ -204,6 +211,10 @@ class Wire:
         """A receiver's disposition."""
         last_id = None if last is None else Uint(last)
         self.send(0, DISPOSITION, [True, Uint(first), last_id, settled, state, None])
+
+
+def _name(kind: str, handle: int, channel: int) -> str:
+    return f"{kind}{handle}" if not channel else f"{kind}{handle} on {channel}"
 
 
 def value(encoded: Any) -> Any:

@@ -1,0 +1,75 @@
+"""Errors as they leave a connection: the broker's text with the tail by which the service's support finds them.
+
+Knows which form of tail goes where (`broker/tracking.py` has the forms). Does not know why something is refused.
+Owned by its connection, whose number is that of the gateway.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from ..broker.address import parse_address
+from ..broker.clock import Clock
+from ..broker.errors import BrokerError, Condition
+from ..broker.sentences import HOST_SUFFIX, SUBSCRIPTIONS
+from ..broker.tracking import GATEWAYS, Form, Tail
+from .engine import Pointer, read_attach
+from .ports import BrokerPort
+
+BEFORE_THE_BROKER = frozenset({Condition.UNAUTHORIZED_ACCESS, Condition.ENTITY_DISABLED, Condition.NOT_IMPLEMENTED})
+"""What the gateway refuses of an attach without asking the broker of the entity."""
+
+
+class Tracker:
+    """Gives the errors of one connection their tails."""
+
+    def __init__(self, broker: BrokerPort, clock: Clock, number: int) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._number = number
+
+    def name_of_link(self, name: str) -> str:
+        """A link as the service's texts name it: with the gateway and a number in front of the client's name."""
+        return f"G{self._number % GATEWAYS}:{zlib.crc32(name.encode())}:{name}"
+
+    def closed(self, error: BrokerError) -> BrokerError:
+        """The error of a connection or AMQP session that is closed."""
+        return self._with(error, Form.GATEWAY, "")
+
+    def claimed(self, error: BrokerError, audience: str) -> BrokerError:
+        """The refusal of a token."""
+        return self._with(error, Form.GATEWAY, self._at_host(parse_address(audience).entity))
+
+    def attached(self, error: BrokerError, address: str) -> BrokerError:
+        """The refusal of an attach: by the gateway, or by the broker behind it."""
+        path = parse_address(address).entity
+        is_missing = error.condition is Condition.NOT_FOUND and SUBSCRIPTIONS not in path.lower()
+        if is_missing or error.condition in BEFORE_THE_BROKER or _is_node(path):
+            return self._with(error, Form.GATEWAY, self._at_host(path) if is_missing else "")
+        return self._with(error, Form.BOTH, self._broker.name_of(address))
+
+    def detached(self, error: BrokerError, address: str) -> BrokerError:
+        """The error of a link that the broker closes; one whose token is over, and a node's, the gateway closes."""
+        if "Code: RenewToken" in error.description or _is_node(parse_address(address).entity):
+            return self._with(error, Form.GATEWAY, "")
+        return self._with(error, Form.BROKER, self._broker.name_of(address))
+
+    def refused(self, error: BrokerError, link: Pointer) -> BrokerError:
+        """The refusal of what a client sends or settles over a link."""
+        return self._with(error, Form.OPERATION, self._broker.name_of(read_attach(link).address))
+
+    def answered(self, error: BrokerError, address: str) -> BrokerError:
+        """The refusal of a request."""
+        return self._with(error, Form.REQUEST, self._broker.name_of(address))
+
+    def _at_host(self, path: str) -> str:
+        return f"{self._broker.namespace}{HOST_SUFFIX}:{path}"
+
+    def _with(self, error: BrokerError, form: Form, system: str) -> BrokerError:
+        tail = Tail(form, system, self._number).text(self._clock.now_ms())
+        return BrokerError(error.condition, f"{error.description} {tail}", error.info)
+
+
+def _is_node(path: str) -> bool:
+    """Whether a link is none of an entity: to the coordinator, or to a node such as `$cbs`."""
+    return not path or path.startswith("$")

@@ -1,0 +1,193 @@
+"""Clients that have not shown a valid token: what they may have, and that their input waits for everybody else's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from emubus.amqp.connection import Connection
+from emubus.amqp.held import Held, Kept
+from emubus.amqp.limits import Limits
+from emubus.broker.access import Access, SharedKey
+from emubus.broker.encoding import Described, Uint, Ulong
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.turns import Turns
+
+from ..broker.namespace import loop_turns
+from ..tracking import untracked
+from .fakes import FakeTransport
+from .wire import ATTACH, BEGIN, CLOSE, OPEN, SOURCE, TARGET, Wire
+
+LIMITS = Limits(
+    stranger_links_max=4,
+    stranger_sessions_max=3,
+    stranger_attach_bytes_max=400,
+    stranger_bytes_max=3_000,
+    strangers_max=2,
+)
+
+
+def stranger(limits: Limits = LIMITS) -> Wire:
+    wire = Wire(access=Access([SharedKey("name", "key")], verify=True), limits=limits)
+    wire.open()
+    return wire
+
+
+def attach(wire: Wire, handle: int, name: str, address: str = "$cbs") -> None:
+    terminus = [Described(Ulong(SOURCE), [address]), Described(Ulong(TARGET), [address])]
+    wire.send(0, ATTACH, [name, Uint(handle), False, None, None, *terminus, None, None, 0])
+
+
+def closed(wire: Wire) -> tuple[str, str]:
+    """Condition and description of the close that must have come."""
+    (close,) = [each for each in wire.read() if each.code == CLOSE]
+    condition, text, *_ = close.fields[0].value
+    return condition, untracked(text)
+
+
+def refused(what: str) -> tuple[str, str]:
+    return "amqp:resource-limit-exceeded", f"A client that has not put a valid token may have at most {what}."
+
+
+async def test_a_stranger_has_so_many_links_whether_they_are_accepted_or_refused() -> None:
+    wire = stranger()
+    for handle in range(4):
+        attach(wire, handle, f"l{handle}", "$cbs" if handle % 2 else "q")
+    assert CLOSE not in [each.code for each in wire.read()]
+    attach(wire, 4, "l4")
+    assert closed(wire) == refused("4 links")
+    wire.lose()
+
+
+async def test_a_stranger_has_so_many_amqp_sessions() -> None:
+    wire = stranger()
+    for channel in range(1, 5):
+        wire.send(channel, BEGIN, [None, Uint(0), Uint(100), Uint(100)])
+    assert closed(wire) == refused("3 AMQP sessions")
+    wire.lose()
+
+
+async def test_a_stranger_s_names_are_short() -> None:
+    wire = stranger()
+    attach(wire, 0, "n" * 300)
+    assert CLOSE not in [each.code for each in wire.read()]
+    attach(wire, 1, "m" * 400)
+    assert closed(wire) == refused("400 bytes of an attach")
+    wire.lose()
+
+
+async def test_whoever_needs_no_token_has_the_limits_of_all() -> None:
+    wire = Wire(limits=LIMITS)
+    wire.open()
+    for handle in range(8):
+        attach(wire, handle, "n" * 500 + str(handle))
+    assert CLOSE not in [each.code for each in wire.read()]
+    wire.lose()
+
+
+async def test_the_oldest_stranger_goes_for_a_new_one() -> None:
+    first = stranger()
+    sockets = [FakeTransport() for _ in range(2)]
+    for number, each in enumerate(sockets):
+        Connection(first.server._shared, number + 2).connection_made(each)
+    assert [each.is_closing() for each in (first.socket, *sockets)] == [True, False, False]
+    first.lose()
+
+
+# ---------------------------------------------------------------- bytes
+
+
+def test_bytes_are_limited_per_connection_and_over_all_and_given_back() -> None:
+    limits = replace(LIMITS, partial_bytes_max=100, partial_bytes_in_all_max=150)
+    in_all: Counter[Kept] = Counter()
+    one, two = (Held(limits, in_all, lambda: False) for _ in range(2))
+    one.change(Kept.PARTIAL, 100)
+    with pytest.raises(BrokerError, match="101 bytes of unfinished deliveries; allowed are at most 100 per") as error:
+        one.put(Kept.PARTIAL, 101)
+    assert error.value.condition is Condition.RESOURCE_LIMIT_EXCEEDED
+    with pytest.raises(BrokerError, match="201 bytes of unfinished deliveries; allowed are at most 150 for all"):
+        two.change(Kept.PARTIAL, 100)
+    one.close()
+    two.put(Kept.PARTIAL, 99)
+    assert in_all[Kept.PARTIAL] == 99
+    two.close()
+    assert in_all[Kept.PARTIAL] == 0
+
+
+def test_a_stranger_s_bytes_are_limited_whatever_they_are_kept_for() -> None:
+    held = Held(LIMITS, Counter(), lambda: True)
+    held.change(Kept.ATTACHES, 1_500)
+    held.change(Kept.REPLIES, 1_500)
+    with pytest.raises(BrokerError, match="3001 bytes of unfinished deliveries; allowed are at most 3000 before"):
+        held.change(Kept.PARTIAL, 1)
+
+
+# ---------------------------------------------------------------- turns
+
+
+class Busy:
+    """A connection whose slices take a millisecond each; remembers in `order` when it had one."""
+
+    def __init__(self, name: str, slices: int, order: list[str], clock: list[int], *, is_stranger: bool) -> None:
+        self.name, self.slices, self.order, self.clock, self.is_stranger = name, slices, order, clock, is_stranger
+
+    def work_off(self, until_us: int) -> bool:
+        assert until_us == self.clock[0] + 500
+        self.clock[0] += 1_000
+        self.order.append(self.name)
+        self.slices -= 1
+        return self.slices > 0
+
+
+async def test_strangers_share_a_part_of_each_turn_and_known_clients_come_first() -> None:
+    order, clock = list[str](), [0]
+    turns = Turns(500, 2_000, lambda: clock[0])
+    strangers = [Busy(f"s{number}", 2, order, clock, is_stranger=True) for number in range(3)]
+    assert [turns.take(each) for each in strangers] == [True] * 3
+    known = Busy("known", 3, order, clock, is_stranger=False)
+    assert turns.take(known)
+    assert order == ["s0", "known"]
+    await loop_turns(4)
+    assert order[2:] == ["known", "s0", "s1", "known", "s2", "s1", "s2"]
+
+
+async def test_what_strangers_use_beyond_their_part_they_lack_in_the_turns_after_it() -> None:
+    order, clock = list[str](), [0]
+    turns = Turns(500, 2_000, lambda: clock[0])
+    turns.charge(50_000)
+    assert turns.take(Busy("stranger", 1, order, clock, is_stranger=True))
+    await loop_turns(1)
+    assert order == []
+    await loop_turns(50)
+    assert order == ["stranger"]
+
+
+async def test_each_step_of_work_that_a_stranger_asked_for_counts_as_its_time() -> None:
+    order, clock = list[str](), [0]
+    turns = Turns(500, 2_000, lambda: clock[0])
+
+    async def work() -> None:
+        clock[0] += 3_000
+        await loop_turns(1)
+        clock[0] += 3_000
+
+    await turns.charged(work())
+    assert turns.take(Busy("stranger", 1, order, clock, is_stranger=True))
+    assert order == []
+    await loop_turns(3)
+    assert order == ["stranger"]
+
+
+async def test_input_above_a_slice_waits_for_the_next_turn_and_keeps_its_order() -> None:
+    wire = Wire(limits=Limits(slice_us=0, chunk_bytes_max=64), is_paced=True)
+    wire.open()
+    await wire.turn(20)
+    for channel in range(1, 21):
+        wire.send(channel, BEGIN, [None, Uint(0), Uint(100), Uint(100)])
+    data = wire.read()
+    everything = data + await wire.turn(60)
+    assert [each.fields[0] for each in everything if each.code == BEGIN] == list(range(1, 21))
+    assert OPEN not in [each.code for each in everything]
+    wire.lose()
