@@ -1,7 +1,7 @@
 """What Spark asks for by `format("servicebus")`.
 
 Knows which reader or writer answers each of Spark's questions, and that options and schema are checked before one is
-made. Refuses to know how reading and writing are done; their modules are imported when they are asked for, because
+made. Does not know how reading and writing are done; their modules are imported when they are asked for, because
 Spark makes this class in several processes that do not read or write. An object of it lives for one question and has no
 state but the options; it is pickled.
 

@@ -1,6 +1,6 @@
 """Spans of time as people write them in options: `200ms`, `5s`, `2m`, `1h`, `1d`.
 
-Knows the units. Refuses to know the options and their ranges. A number without a unit is refused, because Spark's own
+Knows the units. Does not know the options and their ranges. A number without a unit is refused, because Spark's own
 options differ in what it would mean.
 """
 

@@ -1,6 +1,6 @@
 """What the connector says when something can't be: one readable line each, and a code to look for.
 
-Knows the codes. Refuses to know the wire's conditions (`wire.conditions` maps them). Errors cross Spark's process
+Knows the codes. Does not know the wire's conditions (`wire.conditions` maps them). Errors cross Spark's process
 borders, so they pickle, and never hold a secret.
 """
 

@@ -1,6 +1,6 @@
 """Every option of the connector: its names, what it takes, its default, and where it may stand.
 
-Knows each option by itself. Refuses to know what options mean together (`options`). The table is the one place that is
+Knows each option by itself. Does not know what options mean together (`options`). The table is the one place that is
 changed when an option comes or goes: reading, suggestions for misspelt names and the documentation follow it.
 """
 

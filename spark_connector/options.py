@@ -1,6 +1,6 @@
 """The options of a query, read and checked: what a reader or a writer needs to know, in one frozen object.
 
-Knows what options mean together: exactly one target, exactly one credential, which modes go where. Refuses to know
+Knows what options mean together: exactly one target, exactly one credential, which modes go where. Does not know
 single options (`option_table`) and Spark. Every mistake is a ConnectorError of one line with the option's name as the
 user wrote it, never with a secret. The objects pickle; secrets are in the credential alone, whose repr hides them.
 """

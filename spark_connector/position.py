@@ -1,6 +1,6 @@
 """Where reading starts or ends, as the options `startingPosition` and `endingPosition` say it.
 
-Knows the spellings. Refuses to know how a position becomes sequence numbers of a real entity (`source.positions`). The
+Knows the spellings. Does not know how a position becomes sequence numbers of a real entity (`source.positions`). The
 objects are values: compared, pickled and shared freely.
 """
 

@@ -1,6 +1,6 @@
 """Time and chance for the connector: the one place that reads clocks and random numbers.
 
-Knows the machine's clocks. Refuses to know what they are used for. Nothing here is kept: every call asks anew, for
+Knows the machine's clocks. Does not know what they are used for. Nothing here is kept: every call asks anew, for
 readers and writers are pickled into other processes.
 """
 

@@ -3,7 +3,7 @@
 Knows that PySpark has the garbage collector look at every object of the process after every task. With all that Spark,
 Arrow, pandas and this connector import that takes some 30 ms, many times what a small task takes. What lives when a
 task begins is modules and their tables, which stay anyway: the collector is told to leave it alone. Spark imports some
-of them at the end of the first task only, so the second task does it again. Refuses to know what tasks do.
+of them at the end of the first task only, so the second task does it again. Does not know what tasks do.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Knows the annotations that become columns. A service writes the same ones in the same order on every message, so the
 layout of a section once walked is kept: a section that begins alike is then read in one go, after all that is fixed
-in it was compared; one that differs is walked. Refuses to know what the values are good for. The layouts are kept per
+in it was compared; one that differs is walked. Does not know what the values are good for. The layouts are kept per
 process, a few hundred at most; nothing else has an owner.
 """
 

@@ -1,7 +1,7 @@
 """Messages to Arrow columns: the rows of the source, as Spark's schema wants them.
 
 Knows the columns of the source, which Spark types each may have, and how the parts of messages become Arrow arrays.
-Refuses to know how a message is encoded (that is `decode`). An `ArrowRows` belongs to one reader and is used by one
+Does not know how a message is encoded (that is `decode`). An `ArrowRows` belongs to one reader and is used by one
 thread; it holds the rows since the last `take`. Instants beyond the years 1 to 9999 become the nearest instant in them,
 for that is what Spark can show.
 """

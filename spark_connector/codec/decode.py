@@ -1,7 +1,7 @@
 """One encoded message to the parts that columns are made of; parts that no column needs are jumped over.
 
 Knows the sections and the fields of the properties [AMQP 3.2]; sections may come in any order, as some clients write
-them. Refuses to know Arrow (that is `columns`). A `MessageReader` belongs to who made it and keeps no message.
+them. Does not know Arrow (that is `columns`). A `MessageReader` belongs to who made it and keeps no message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Batch envelopes: many encoded messages in one, sent with message-format 0x80013700 [wire 4.4].
 
 Knows that an envelope is a message with one data section for each message in it, and that it copies message id, session
-id and partition key of the first, as SDKs do, by which a service finds the partition. Refuses to know limits: the sink
+id and partition key of the first, as SDKs do, by which a service finds the partition. Does not know limits: the sink
 adds up sizes with `envelope_overhead` and `data_overhead`. Pure functions.
 """
 

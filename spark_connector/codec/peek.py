@@ -1,7 +1,7 @@
 """The reply to a peek, taken apart: one big message that holds many [wire 7.2].
 
 Knows the shape of the reply: an amqp-value with a map, in it "messages", a list of maps, in each "message", a binary.
-Refuses to know what is in the messages. A pure function.
+Does not know what is in the messages. A pure function.
 """
 
 from __future__ import annotations

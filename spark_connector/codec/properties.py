@@ -5,7 +5,7 @@ string, boolean, long, double and null as "x", true, 5, 5.0, null. Every other t
 by it: {"int":5}, {"uuid":"…"}, {"timestamp":"2026-01-01T00:00:00.000Z"}, {"binary":"<base64>"}, {"decimal128":"1.10"},
 {"list":[…]}, {"map":[[key,value],…]}, {"array":["int",[{"int":1}],descriptor]}, {"described":[descriptor,value]};
 `from_json` gives back the very value. *Plain JSON* is for bodies that are no bytes: types are lost, maps are objects.
-Refuses to know messages and columns. Pure functions.
+Does not know messages and columns. Pure functions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where the sections of an encoded message lie [AMQP 3.2].
 
-Knows the sections' descriptors in all their spellings and the constructors that their values may have. Refuses to know
+Knows the sections' descriptors in all their spellings and the constructors that their values may have. Does not know
 what is in them. Pure functions; they raise what `values.MALFORMED` lists.
 """
 

@@ -1,7 +1,7 @@
 """AMQP 1.0 values as bytes, with their exact types [AMQP 1.6]: jumping over them, reading them, writing them.
 
 Knows every primitive encoding, arrays and described values; a value is a `Value`, its AMQP type's name next to a plain
-Python value. Refuses to know sections, columns and text forms. Whatever is wrong with the bytes is a `ValueError`, an
+Python value. Does not know sections, columns and text forms. Whatever is wrong with the bytes is a `ValueError`, an
 `IndexError` or a `struct.error` (together `MALFORMED`): the modules that know which message it is make a readable error
 of it. Pure functions; nothing has an owner.
 """
@@ -21,8 +21,9 @@ __all__ = ["MALFORMED", "NESTING_MAX", "NULL", "Value", "read", "skip", "write"]
 NESTING_MAX: Final = 64
 """How deep lists, maps, arrays and descriptions may lie in each other: more than clients need, safe for the stack."""
 
-ZERO_WIDTH_ELEMENTS_MAX: Final = 1024
-"""Elements of an array whose element type takes no bytes (null, true, …): nothing else limits them."""
+ZERO_WIDTH_ELEMENTS_MAX: Final = 16
+"""Elements of an array whose element type takes no bytes (null, true, …): nothing else limits them. The broker's codec
+has the same limit, for the reason that is written there; a test compares the two codecs."""
 
 MALFORMED: Final = (ValueError, IndexError, StructError)
 """What reading bytes that are no AMQP raises; a UnicodeDecodeError is a ValueError."""

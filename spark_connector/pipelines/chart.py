@@ -1,6 +1,6 @@
 """A bar chart as SVG: how messages and keys lie in partitions.
 
-Knows shapes, colours and text. Refuses to know Spark and where the numbers come from; needs no library. A pure
+Knows shapes, colours and text. Does not know Spark and where the numbers come from; needs no library. A pure
 function; the texts come from messages, so they are cut and escaped.
 """
 

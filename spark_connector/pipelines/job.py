@@ -2,7 +2,7 @@
 
 Knows how a program is run: it says what is wrong with its arguments before Spark is started, tells its progress in one
 line on stderr at most every second, ends in good order on SIGINT and SIGTERM, and shows failures as one line. Exit
-codes: 0 done, 1 failed, 2 wrong arguments, 128 + N stopped by signal N. Refuses to know what is read and written.
+codes: 0 done, 1 failed, 2 wrong arguments, 128 + N stopped by signal N. Does not know what is read and written.
 
 A `Job` lives for one run of a program. It stops the Spark session only if it has started it.
 """

@@ -6,6 +6,9 @@ know rows and Spark. A `Delivery` belongs to one task; its connection is lent.
 
 Order: parcels stand in lines. Only the first of a line is ever in flight, so that a parcel which has to go again can't
 be overtaken. A line holds the parcels of one key; those without a key have a line each, unless `ordered` is asked for.
+
+Size: a service that finds a delivery too large closes the link, and may reject what was in flight beside it for the
+same reason. So such a refusal counts only for a parcel that was in flight alone; others go again, one at a time.
 """
 
 from __future__ import annotations
@@ -213,7 +216,7 @@ class Delivery(Courier):
                 self._divide(line, Code.REFUSED)
                 continue
             cost = _cost(parcel)
-            if self._in_flight and cost > self._slots:
+            if self._in_flight and (cost > self._slots or parcel.alone or self._is_alone_in_flight()):
                 return
             sender = self._routes.sender(parcel.target)
             self._trouble_at_s = None  # from here on the parcel's own time counts
@@ -223,6 +226,10 @@ class Delivery(Courier):
             self._in_flight[self._serial] = line
             self._slots -= cost
             sender.send(data, envelope=is_envelope, key=self._serial)
+
+    def _is_alone_in_flight(self) -> bool:
+        """Whether the parcel in flight must be the only one."""
+        return next(iter(self._in_flight.values())).parcels[0].alone
 
     def _collect(self, *, wait: bool) -> None:
         """Look at the outcomes that are known; with `wait`, at one at least."""
@@ -247,6 +254,10 @@ class Delivery(Courier):
         elif error.retriable:
             self._postpone(line, error)
             heapq.heappush(self._waiting, (monotonic_s() + backoff_s(parcel.attempts - 1), serial, line))
+        elif error.code is Code.MESSAGE_TOO_LARGE and not parcel.alone:
+            parcel.alone = True
+            self.tally.repeated += 1
+            self._ready.appendleft(line)
         elif len(parcel.rows) > 1 and error.code in DIVISIBLE:
             self._divide(line, error.code)
         elif error.code is Code.MESSAGE_TOO_LARGE and self._options.on_oversize == "skip":
@@ -278,6 +289,7 @@ class Delivery(Courier):
         for line in reversed(list(self._in_flight.values())):
             self._slots += _cost(line.parcels[0])
             self._postpone(line, error)
+            line.parcels[0].alone |= error.code is Code.MESSAGE_TOO_LARGE
             self._ready.appendleft(line)
         self._in_flight.clear()
         super()._lost(error)

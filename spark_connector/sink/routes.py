@@ -1,6 +1,6 @@
 """The way to the targets of a task: a connection lent by the pool, and a link to each target on it.
 
-Knows when to take a connection and when to give it back as broken. Refuses to know what is sent. A `Routes` belongs to
+Knows when to take a connection and when to give it back as broken. Does not know what is sent. A `Routes` belongs to
 one task; it takes a connection when the first link is needed, so a task without rows takes none.
 """
 

@@ -1,6 +1,6 @@
 """Rows of a frame: which of its columns the sink sends, and the rows as Arrow batches where Spark gives none.
 
-Knows how Spark's values become Arrow's. Refuses to know which columns there are (`schema`) and a message's encoding
+Knows how Spark's values become Arrow's. Does not know which columns there are (`schema`) and a message's encoding
 (`codec`). A `RowPlan` is made where a write is planned, and is pickled to tasks.
 """
 

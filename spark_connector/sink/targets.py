@@ -1,7 +1,7 @@
 """From messages to parcels: what travels in one delivery, so that the service takes it and order is kept.
 
 Knows what a service demands of a delivery: its size, and that all its messages have one key (partitioned entities and
-those with message sessions refuse others). Refuses to know connections and outcomes. Where a parcel ends depends on
+those with message sessions refuse others). Does not know connections and outcomes. Where a parcel ends depends on
 rows and limits alone, never on time: a repeated write makes the same parcels, and a service that looks for duplicates
 finds them in the partition where the first ones are. A `Grouper` and what it gathers belong to one task.
 """
@@ -41,6 +41,7 @@ class Parcel:
     attempts: int = 0  # that brought no outcome, or one that may be better next time
     failed_at_s: float | None = None  # when the first of them did so, on the clock of `timing.monotonic_s`
     cause: Code | None = None  # why this was taken out of an envelope
+    alone: bool = False  # whether nothing else may be in flight with it
 
     @property
     def target(self) -> str:

@@ -1,7 +1,7 @@
 """All rows of a task or none: their parcels in one AMQP transaction, discharged at the end.
 
 Knows what a transaction may hold (one entity, as many messages as the service allows, and on a partitioned entity one
-key), and says so when a task holds more. Refuses to know rows. A transaction can't outlive the task, so tasks of one
+key), and says so when a task holds more. Does not know rows. A transaction can't outlive the task, so tasks of one
 write stand or fall each by itself. If the connection is lost while a transaction is discharged, nobody knows whether it
 was: the task sends the same again, and the same message ids let the service drop what it has already.
 """
@@ -68,6 +68,8 @@ class TransactionalDelivery(Courier):
             try:
                 self._attempt()
             except ConnectorError as error:
+                if error.code is Code.MESSAGE_TOO_LARGE:
+                    raise  # the same messages would be too large again
                 self._lost(error)
                 self.tally.repeated += len(self._parcels)
                 continue

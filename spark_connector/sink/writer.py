@@ -1,7 +1,7 @@
 """What Spark calls to write: a batch, or the batches of a stream.
 
 Knows Spark's writer classes and when it calls what: writers are made where a write is planned, pickled to tasks
-(`write`) and to the process that ends the write (`commit`, `abort`), so they hold values only. Refuses to know how rows
+(`write`) and to the process that ends the write (`commit`, `abort`), so they hold values only. Does not know how rows
 become messages and parcels. Spark 4.0 has no Arrow writer for streams: there, rows are made Arrow batches first.
 """
 

@@ -1,6 +1,6 @@
 """How much of what is there goes into the next micro-batch.
 
-Pure: numbers in, numbers out; `Pace` is given the time. Knows limits and fairness among partitions. Refuses to know
+Pure: numbers in, numbers out; `Pace` is given the time. Knows limits and fairness among partitions. Does not know
 Spark's classes of limits and where the numbers come from.
 """
 

@@ -1,6 +1,6 @@
 """Asking the service, and asking again when it may help: the one door from the source to the wire.
 
-Knows for how long a transient failure is put up with (`retryTimeout`). Refuses to know what is asked. Connections
+Knows for how long a transient failure is put up with (`retryTimeout`). Does not know what is asked. Connections
 belong to the pool of `wire.pool`; what is given out here is valid inside the block or call only.
 """
 

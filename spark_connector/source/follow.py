@@ -1,7 +1,7 @@
 """Following an entity batch after batch, for `browse` and `drain`: what the driver's reader thinks.
 
 Knows what Spark's calls mean: that everything below the offset it calls `start` is safe in its checkpoint, that it
-compares offsets as text, that it asks again a hundred times a second if it isn't made to wait. Refuses to know Spark's
+compares offsets as text, that it asks again a hundred times a second if it isn't made to wait. Does not know Spark's
 classes (`stream`) and how messages are deleted (`drain`). A `Follower` lives in the one process that drives a query, on
 one thread.
 """

@@ -2,7 +2,7 @@
 
 Spark compares offsets as text, so nothing in them may change without progress: no times, no counts, keys in one order.
 Knows the two kinds, numbers per partition (`browse`, `drain`) and sets of claimed messages (`claim`), and refuses a
-checkpoint of another entity. Refuses to know where the numbers come from. Offsets are values.
+checkpoint of another entity. Does not know where the numbers come from. Offsets are values.
 """
 
 from __future__ import annotations

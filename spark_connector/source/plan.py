@@ -1,7 +1,7 @@
 """What is to be read, cut into tasks.
 
 Pure. A task holds numbers and flags only, since it is pickled and sent to a worker. Knows the options `minPartitions`
-and `maxMessagesPerTask`. Refuses to know how a task is read (`rows`).
+and `maxMessagesPerTask`. Does not know how a task is read (`rows`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the partitions of an entity begin and end, and what "latest" or a time of day mean in sequence numbers.
 
 Knows two ways to find out: emubus's own operation that tells all extents in one answer, and, for every other service,
-searching with peeks of one message. Refuses to know what is done with the numbers. A `Survey` belongs to the driver's
+searching with peeks of one message. Does not know what is done with the numbers. A `Survey` belongs to the driver's
 reader; it remembers where ends were, so that looking again costs one peek per partition.
 """
 

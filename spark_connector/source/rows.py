@@ -1,7 +1,7 @@
 """What a task does: read sequence numbers and give Arrow batches.
 
 Runs in workers that know nothing but the pickled options, schema and task. Knows which messages become rows and how
-many of them a batch holds. Refuses to know how the task was planned. A transient failure is waited out here, at the
+many of them a batch holds. Does not know how the task was planned. A transient failure is waited out here, at the
 place reached; what comes out is never given twice. The connection goes back to its pool whole, or not at all.
 """
 

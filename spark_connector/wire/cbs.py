@@ -1,6 +1,6 @@
 """Claims: a token for each entity that the connection uses, put anew before it expires [wire 2].
 
-Knows `$cbs` and when a token is due. Refuses to know how tokens are made (`credentials`). A `Claims` belongs to its
+Knows `$cbs` and when a token is due. Does not know how tokens are made (`credentials`). A `Claims` belongs to its
 connection; everything that uses an entity asks it first.
 """
 

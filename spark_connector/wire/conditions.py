@@ -1,6 +1,6 @@
 """What the service's error conditions mean to the connector: one table [wire 9.1].
 
-Knows each condition's code, whether trying again may help, and what a user can do about it. Refuses to know where an
+Knows each condition's code, whether trying again may help, and what a user can do about it. Does not know where an
 error came from: a detach, an outcome and a management response all end here. Nothing here has an owner.
 """
 

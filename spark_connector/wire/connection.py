@@ -1,6 +1,6 @@
 """A connection to the service, and what is opened on it.
 
-Knows which pieces a connection has and when it may be used again. Refuses to know frames (`engine`) and operations
+Knows which pieces a connection has and when it may be used again. Does not know frames (`engine`) and operations
 (`management`). A `Connection` owns its engine, claims and management nodes; senders and receivers are closed by those
 who opened them, at the latest with the connection.
 

@@ -1,6 +1,6 @@
 """Connection strings of Service Bus, taken apart.
 
-Knows their keys [wire 1.6] and what each may hold. Refuses to know options and connections. What it says about a
+Knows their keys [wire 1.6] and what each may hold. Does not know options and connections. What it says about a
 string that it can't use never has a value of a secret in it.
 """
 

@@ -1,7 +1,7 @@
 """Who we are: four kinds of credentials, each of which gives a token for an audience.
 
 Knows how shared access signatures are made [wire 2.3], what of a token tells its expiry, and how to ask a function of
-the user's or azure-identity for one. Refuses to know links (`cbs`) and options.
+the user's or azure-identity for one. Does not know links (`cbs`) and options.
 
 Credentials are frozen values that pickle and compare, since they are part of the pool's key; a token is made anew when
 it is asked for. No repr and no error has a secret in it.

@@ -4,7 +4,7 @@ Proton writes 0 there, whatever one does. So a batch gets a delivery-tag of twel
 mark; in the frames that Proton has written, this module takes the mark out and writes the format in its place. The
 format needs five bytes where Proton's has one, and a tag without the mark is four shorter: the frame keeps its length.
 
-Knows the beginning of a transfer frame as Proton writes it. Refuses to know links and messages.
+Knows the beginning of a transfer frame as Proton writes it. Does not know links and messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What all links of ours have in common: attaching, losing and closing them, and reading deliveries whole.
 
-Knows the fields of an attach that the service looks at [wire 4.1, 5.2]. Refuses to know what a link is for. A
+Knows the fields of an attach that the service looks at [wire 4.1, 5.2]. Does not know what a link is for. A
 `BaseLink` is registered with its engine until it is closed; its pointer is valid as long as the engine is open.
 """
 

@@ -1,6 +1,6 @@
 """The `$management` node of an entity, as the connector uses it [wire 7].
 
-Knows the operations' bodies and what their statuses mean. Refuses to know the messages in a reply: a peek's reply is
+Knows the operations' bodies and what their statuses mean. Does not know the messages in a reply: a peek's reply is
 given on as the bytes that came (the codec takes it apart). A `Management` is made by its connection, once per entity.
 
 Two operations are emubus's own; for any other service they give None, and the caller falls back to what all know.

@@ -1,6 +1,6 @@
 """Connections that are kept between tasks: an executor's worker process runs one task after the other.
 
-Knows when a connection may be used again. Refuses to know what for. A connection is given to one block at a time; it
+Knows when a connection may be used again. Does not know what for. A connection is given to one block at a time; it
 comes back when the block ends well and has left nothing open, and is closed otherwise. Whoever comes next throws away
 what has idled for too long or is another process's: nobody looks after idle connections, and there is no thread.
 """

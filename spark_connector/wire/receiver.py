@@ -1,6 +1,6 @@
 """A link that receives messages under lock, and settles them with the service's confirmation.
 
-Knows credit, drain, message-session filters and outcomes [wire 5, 6]. Refuses to know what is in a message. A
+Knows credit, drain, message-session filters and outcomes [wire 5, 6]. Does not know what is in a message. A
 `Receiver` is of the connection that made it; a message session's lock lasts as long as the receiver is open.
 """
 

@@ -1,7 +1,7 @@
 """Request and response over a pair of links to a node, as `$cbs` and `$management` have them [wire 3].
 
 Knows how a request is written and a response recognised. A response stays as the bytes that came: only its head is
-read, because a reply to a peek is a megabyte of messages that others read. Refuses to know any operation.
+read, because a reply to a peek is a megabyte of messages that others read. Does not know any operation.
 
 A `Requests` owns its two links. Any number of requests may be in flight; each response goes to its own by
 correlation-id.

@@ -1,6 +1,6 @@
 """A link that sends messages and batches, with many on the way at once.
 
-Knows credit, outcomes and a window of unconfirmed deliveries. Refuses to know what is in a message. A `Sender` is of
+Knows credit, outcomes and a window of unconfirmed deliveries. Does not know what is in a message. A `Sender` is of
 the connection that made it; `key` is whatever the caller wants back with an outcome.
 """
 
@@ -10,7 +10,7 @@ from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
-from ..errors import ConnectorError
+from ..errors import Code, ConnectorError
 from ..timing import monotonic_s
 from .conditions import unavailable, wire_error
 from .engine import ACCEPTED, REJECTED, TRANSACTIONAL, Engine, Pointer, condition_error, set_state
@@ -32,6 +32,8 @@ BATCH_BYTES_MAX: Final = 1024 * 1024
 
 TURN_BYTES: Final = 128 * 1024
 """So much is given to Proton before the socket gets its turn."""
+
+SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
 
 Outcome = tuple[object, ConnectorError | None]
 
@@ -70,9 +72,16 @@ class Sender(BaseLink):
         """Queue one encoded message, or a batch of them with `envelope`; blocks while the window is full.
 
         ConnectorError when link or connection is lost: then this message was not sent. It goes out at the latest with
-        the next call of `outcomes`, `flush` or `close`.
+        the next call of `outcomes`, `flush` or `close`. A delivery above the link's limit is not sent: the service
+        would close the link, and what is under way would be lost with it. Its outcome is MESSAGE_TOO_LARGE.
         """
         self.check()
+        bytes_max = self.batch_bytes_max if envelope else self.message_bytes_max
+        if len(data) > bytes_max:
+            what = "batch" if envelope else "message"
+            text = f"a {what} of {len(data)} bytes exceeds the limit of {bytes_max} bytes"
+            self._known.append((key, wire_error(SIZE_EXCEEDED, text, entity=self.entity)))
+            return
         self._authorize(self.entity)
         if len(self._keys) >= self._window or lib.pn_link_credit(self.pointer) <= 0:
             self._wait(
@@ -138,8 +147,22 @@ class Sender(BaseLink):
         number = int.from_bytes(ffi.buffer(tag.start, tag.size)[:][-8:], "big")
         error = None if state == ACCEPTED else self._error(state, delivery)
         lib.pn_delivery_settle(delivery)
+        if error is not None and self.lost is not None:
+            return  # rejected because the link was closed, which says nothing of this delivery
         if number in self._keys:
             self._known.append((self._keys.pop(number), error))
+
+    def on_closed(self, error: ConnectorError | None) -> None:
+        """The service closes the link at a delivery that it finds too large, and doesn't say which one.
+
+        The only unconfirmed delivery is that one. Of several, none has a known outcome: each may be sent again.
+        """
+        super().on_closed(error)
+        if error is None or error.code is not Code.MESSAGE_TOO_LARGE:
+            return
+        if len(self._keys) == 1:
+            self._known.append((self._keys.popitem()[1], error))
+        self.lost = ConnectorError(error.code, error.text, condition=error.condition, retriable=True)
 
     def _error(self, state: int, delivery: Pointer) -> ConnectorError | None:
         remote = lib.pn_delivery_remote(delivery)
@@ -157,7 +180,8 @@ def limits_of(message_bytes_max: int, properties: Mapping[str, object]) -> tuple
     batch_bytes_max = properties.get("com.microsoft:max-message-batch-size")
     if not isinstance(batch_bytes_max, int) or batch_bytes_max <= 0:
         batch_bytes_max = min(message_bytes_max, BATCH_BYTES_MAX) or BATCH_BYTES_MAX_DEFAULT
-    return message_bytes_max or MESSAGE_BYTES_MAX_DEFAULT, batch_bytes_max
+    message_bytes_max = message_bytes_max or MESSAGE_BYTES_MAX_DEFAULT
+    return message_bytes_max, min(message_bytes_max, batch_bytes_max)
 
 
 def transactional_error(value: object, entity: str) -> ConnectorError | None:

@@ -1,6 +1,6 @@
 """Bytes to and from a host: TCP, TLS over it, or WebSocket over either; made within a deadline, then never blocking.
 
-Knows sockets and Python's `ssl`. Refuses to know AMQP. A stream owns its socket. `BlockingIOError` is what all kinds
+Knows sockets and Python's `ssl`. Does not know AMQP. A stream owns its socket. `BlockingIOError` is what all kinds
 raise when they can neither read nor write right now, and other `OSError`s mean that the connection is lost.
 """
 

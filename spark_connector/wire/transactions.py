@@ -1,6 +1,6 @@
 """Local transactions: declared and discharged over a link to the coordinator [wire 8].
 
-Knows the messages and states of the coordinator. Refuses to know what is done in a transaction: a sender is given one.
+Knows the messages and states of the coordinator. Does not know what is done in a transaction: a sender is given one.
 The coordinator's link is the connection's, one for all its transactions; when it is lost, so are they.
 """
 

@@ -1,7 +1,7 @@
 """AMQP values of requests, responses and link properties: Python to bytes and back, by Proton.
 
 Knows which Python value stands for which AMQP type: plain `int` is a long, `str` a string, `bytes` binary, and the
-names below are for the rest. Refuses to know messages that users send and read: those are the codec's, and much faster
+names below are for the rest. Does not know messages that users send and read: those are the codec's, and much faster
 there. What is decoded comes back as plain Python: arrays are lists, symbols are `str`, every whole number is `int`.
 """
 

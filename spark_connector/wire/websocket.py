@@ -1,6 +1,6 @@
 """AMQP over WebSocket [wire 1.5]: the handshake, and a stream that puts bytes into binary messages.
 
-Knows the path and sub-protocol of Service Bus; the protocol itself is wsproto's. Refuses to know AMQP: its bytes are
+Knows the path and sub-protocol of Service Bus; the protocol itself is wsproto's. Does not know AMQP: its bytes are
 cut into messages as they come. A `WebSocketStream` owns the stream below it.
 """
 

@@ -1,7 +1,7 @@
 """Builds the environment for tests on the oldest Spark that the connector works with.
 
 Knows that environment: exactly what the connector needs on a worker and nothing that only the broker needs, with the
-project's wheel installed as a user would install it. Refuses to know the tests. Uses the standard library only.
+project's wheel installed as a user would install it. Does not know the tests. Uses the standard library only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Processes that tests start and kill: the broker, Spark drivers, senders, and whatever these start themselves.
 
-Knows how to find them all: each gets a mark in its environment, which its children inherit. Refuses to know what they
+Knows how to find them all: each gets a mark in its environment, which its children inherit. Does not know what they
 do. A `Children` belongs to one test; at its end nothing that bears its mark is left.
 """
 

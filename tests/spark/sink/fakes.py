@@ -20,6 +20,8 @@ Outcome = tuple[object, ConnectorError | None]
 BUSY = ConnectorError(Code.THROTTLED, "busy", condition="com.microsoft:server-busy", retriable=True)
 MIXED_KEYS = ConnectorError(Code.REFUSED, "distinct keys", condition="amqp:not-allowed")
 CUT = ConnectorError(Code.UNAVAILABLE, "the connection was cut", retriable=True)
+TOO_LARGE = ConnectorError(Code.MESSAGE_TOO_LARGE, "too large", condition="amqp:link:message-size-exceeded")
+CLOSED = ConnectorError(TOO_LARGE.code, TOO_LARGE.text, condition=TOO_LARGE.condition, retriable=True)
 
 
 @dataclass
@@ -31,7 +33,11 @@ class Arrived:
     is_envelope: bool
 
 
-Rule = Callable[[Arrived], ConnectorError | Literal["cut", "cut after"] | None]
+Verdict = ConnectorError | Literal["cut", "cut after", "close", "reject and close"] | None
+"""What becomes of a delivery. `close` and `reject and close` end the link because the delivery is too large; the second
+rejects all that is under way, for the same reason."""
+
+Rule = Callable[[Arrived], Verdict]
 
 
 @dataclass
@@ -53,7 +59,7 @@ class FakeService:
         self.connections += 1
         yield FakeConnection(self)
 
-    def answer(self, delivery: Arrived) -> ConnectorError | Literal["cut", "cut after"] | None:
+    def answer(self, delivery: Arrived) -> Verdict:
         """What becomes of a delivery."""
         self.arrived.append(delivery)
         rule = self.rules.popleft() if self.rules else self.always
@@ -68,7 +74,7 @@ class FakeConnection:
 
     def __init__(self, service: FakeService) -> None:
         self.service = service
-        self.is_cut = False
+        self.lost: ConnectorError | None = None
 
     def sender(self, entity: str, *, window: int) -> FakeSender:
         """A link."""
@@ -109,15 +115,22 @@ class FakeSender:
             return
         key, delivery = self._sent.popleft()
         verdict = self._connection.service.answer(delivery)
-        if isinstance(verdict, str):
-            self._connection.is_cut = True
+        if verdict in ("close", "reject and close"):
+            rejected = [key, *(each for each, _ in self._sent)]
+            if len(rejected) == 1 or verdict == "reject and close":
+                self._known += [(each, TOO_LARGE) for each in rejected]
+            self._connection.lost = CLOSED
+            if not self._known:
+                self._check()
+        elif isinstance(verdict, str):
+            self._connection.lost = CUT
             self._check()
         else:
             self._known.append((key, verdict))
 
     def _check(self) -> None:
-        if self._connection.is_cut:
-            raise CUT
+        if self._connection.lost is not None:
+            raise self._connection.lost
 
 
 def row(index: int, *, size: int = 100, session: str | None = None, key: str | None = None) -> EncodedRow:

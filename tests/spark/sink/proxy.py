@@ -1,6 +1,6 @@
 """A way to the server that breaks: connections are cut after so many bytes, as a test says.
 
-Knows sockets. Refuses to know AMQP. Each connection takes the next number of the list; it passes that many bytes, in
+Knows sockets. Does not know AMQP. Each connection takes the next number of the list; it passes that many bytes, in
 both directions together, and is then cut without a word. With the list at its end, connections are left alone. One
 thread accepts, and each direction of a connection has its own; `close` ends them all.
 """

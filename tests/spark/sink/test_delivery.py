@@ -15,7 +15,7 @@ from emubus.spark_connector.sink import delivery, routes
 from emubus.spark_connector.sink.delivery import Delivery
 from emubus.spark_connector.sink.targets import ENVELOPE_MESSAGES_MAX, Grouper, Limits, Parcel
 
-from .fakes import BUSY, MIXED_KEYS, Arrived, FakeService, numbers, row
+from .fakes import BUSY, MIXED_KEYS, TOO_LARGE, Arrived, FakeService, Verdict, numbers, row
 
 CONNECTION = "Endpoint=sb://localhost:1;SharedAccessKeyName=k;SharedAccessKey=v;UseDevelopmentEmulator=true"
 
@@ -231,8 +231,7 @@ def test_what_no_patience_helps_against_is_raised_at_once(service: FakeService) 
 def test_a_row_that_the_service_finds_too_large_is_skipped_or_an_error(
     service: FakeService, on_oversize: str, skipped: list[int]
 ) -> None:
-    refusal = ConnectorError(Code.MESSAGE_TOO_LARGE, "too large", condition="amqp:link:message-size-exceeded")
-    service.always = lambda delivery: refusal if 7 in numbers(delivery.data) else None
+    service.always = lambda delivery: TOO_LARGE if 7 in numbers(delivery.data) else None
     work: Callable[[], Delivery] = partial(deliver, options(on_oversize=on_oversize), keyless(50))
     if on_oversize == "fail":
         with pytest.raises(ConnectorError, match="row 7 for 'q': too large"):
@@ -240,3 +239,19 @@ def test_a_row_that_the_service_finds_too_large_is_skipped_or_an_error(
     else:
         assert work().tally.skipped == skipped
         assert sorted(n for each in service.stored for n in numbers(each.data)) == [n for n in range(50) if n != 7]
+
+
+@pytest.mark.parametrize("verdict", ["close", "reject and close"])
+@pytest.mark.parametrize("on_oversize", ["skip", "fail"])
+def test_a_link_that_is_closed_at_a_row_that_is_too_large_costs_that_row_alone(
+    service: FakeService, on_oversize: str, verdict: Verdict
+) -> None:
+    service.always = lambda delivery: verdict if 7 in numbers(delivery.data) else None
+    rows = [("q", number, {"key": f"k{number % 20}"}) for number in range(60)]
+    work: Callable[[], Delivery] = partial(deliver, options(on_oversize=on_oversize), rows)
+    if on_oversize == "fail":
+        with pytest.raises(ConnectorError, match="row 7 for 'q': too large"):
+            work()
+    else:
+        assert work().tally.skipped == [7]
+        assert sorted(n for each in service.stored for n in numbers(each.data)) == [n for n in range(60) if n != 7]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from emubus.broker.description import QueueDescription
+from emubus.broker.errors import Condition
 from emubus.broker.outage import OutageKind
 from emubus.spark_connector.errors import ConnectorError
 from emubus.spark_connector.sink import delivery
@@ -46,7 +47,10 @@ def test_a_task_that_fails_leaves_nothing(rig: Rig) -> None:
 def test_more_rows_than_a_transaction_holds_are_an_error_with_a_remedy(rig: Rig) -> None:
     rig.server.create(QueueDescription("many"))
     writer = rig.writer("body string", queue="many", transactional=True)
-    with pytest.raises(ConnectorError, match=r"transactional=true has 101 rows for 'many': .*at most 100.*repartition"):
+    with pytest.raises(
+        ConnectorError,
+        match=r"transactional=true has 101 rows for .many.: .*more than 100 messages.*repartition",
+    ):
         written(writer, texts(range(101)))
     assert rig.bodies("many") == []
 
@@ -89,6 +93,19 @@ def test_a_transaction_is_repeated_while_the_store_is_out(rig: Rig, monkeypatch:
     done = written(rig.writer("body string", queue="again", transactional=True), texts(range(20)))
     assert (done.rows, done.repeated, todo) == (20, 2, [])
     assert rig.bodies("again") == [str(number) for number in range(20)]
+
+
+def test_a_transaction_whose_link_is_closed_for_a_message_that_is_too_large_is_not_repeated(rig: Rig) -> None:
+    rig.server.create(QueueDescription("large-tx"))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield texts(range(10))
+        assert rig.server.drop_links("large-tx", Condition.MESSAGE_SIZE_EXCEEDED) == 1
+
+    writer = rig.writer("body string", queue="large-tx", transactional=True, batchSizeBytes=1024)
+    with pytest.raises(ConnectorError, match=r"^\[SERVICEBUS_MESSAGE_TOO_LARGE\] large-tx: "):
+        writer.write(batches())
+    assert rig.bodies("large-tx") == []
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -119,14 +119,14 @@ def test_idle_queries_are_made_to_wait_and_asked_offsets_are_returned_as_they_ar
     server: EmubusServer, queue: str
 ) -> None:
     send_texts(server, queue, 1)
-    reader = StreamReader(options_of(server, queue, pollInterval="300ms"), NUMBERS)
+    reader = StreamReader(options_of(server, queue, pollInterval="1500ms"), NUMBERS)
     start = json_again(reader.latestOffset(json_again(reader.initialOffset()), ReadAllAvailable()))
     before_s = monotonic_s()
     assert reader.latestOffset(start, ReadAllAvailable()) is start
-    assert monotonic_s() - before_s >= 0.3
+    assert monotonic_s() - before_s >= 1.5
     before_s = monotonic_s()
     assert reader.reportLatestOffset() == start
-    assert monotonic_s() - before_s < 0.1
+    assert monotonic_s() - before_s < 1.5
 
 
 def test_limits_are_those_of_the_options(server: EmubusServer, queue: str) -> None:

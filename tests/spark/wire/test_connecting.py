@@ -12,6 +12,7 @@ import trustme
 
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.wire import Connection, Endpoint
+from emubus.spark_connector.wire.management import Management
 from emubus.testing import EmubusServer
 
 from .conftest import KEY
@@ -55,16 +56,24 @@ def refusal(endpoint: Endpoint) -> ConnectorError:
     return caught.value
 
 
+def peek_all(management: Management, first: int) -> list[bytes]:
+    """The bodies of all messages of an unpartitioned queue, page by page: a response holds at most 256 KB."""
+    found: list[bytes] = []
+    while (page := management.peek(first + len(found), 100)) is not None:
+        found += peeked(page)
+    return found
+
+
 def check_both_ways(endpoint: Endpoint, queue: str) -> None:
     """Send and peek several megabytes over the transport."""
     with Connection(endpoint, KEY) as connection:
         management = connection.management(queue)
-        assert peeked(management.peek(1, 100)) == BODIES
+        assert peek_all(management, 1) == BODIES
         sender = connection.sender(queue, window=4)
         for number in range(20):
             sender.send(envelope(*[message(body) for body in BODIES[:10]]), envelope=True, key=number)
         assert dict(sender.flush()) == dict.fromkeys(range(20))
-        assert len(peeked(management.peek(len(BODIES) + 1, 40))) == 40
+        assert len(peek_all(management, len(BODIES) + 1)) == 200
 
 
 def test_messages_go_both_ways_over_plain_tcp(endpoint: Endpoint, filled: str) -> None:
@@ -138,7 +147,7 @@ def test_a_mute_peer_is_given_up_in_time(options: dict[str, object]) -> None:
         lasted_s = time.monotonic() - began_s
     assert (error.code, error.retriable) == (Code.UNAVAILABLE, True)
     assert f"localhost:{port}" in error.text
-    assert 0.25 < lasted_s < 3
+    assert 0.25 < lasted_s < 30
 
 
 def test_a_peer_that_speaks_something_else_is_refused_for_good() -> None:
@@ -164,7 +173,7 @@ def test_a_web_server_without_amqp_is_refused_for_good() -> None:
 
 
 def test_a_connection_that_is_cut_in_a_reply_is_lost(server: EmubusServer, filled: str) -> None:
-    with Proxy(server.amqp_port, drop_after_bytes=300_000) as proxy:
+    with Proxy(server.amqp_port, drop_after_bytes=100_000) as proxy:
         connection = Connection(endpoint_of(proxy.port), KEY)
         with pytest.raises(ConnectorError) as caught:
             connection.management(filled).peek(1, 100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emubus.broker.description import EntityStatus, QueueDescription
+from emubus.broker.errors import Condition
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.wire import Connection, Sender, sender
 from emubus.testing import EmubusServer
@@ -105,6 +106,52 @@ def test_a_message_that_is_too_large_is_refused_and_the_others_are_not(connectio
     opened.send(message(bytes(300_000)), envelope=False, key="large")
     opened.send(message(b"b"), envelope=False, key="b")
     assert codes(opened.flush()) == {"a": None, "large": Code.MESSAGE_TOO_LARGE, "b": None}
+
+
+def test_a_batch_that_is_too_large_is_refused_and_the_others_are_not(connection: Connection, queue: str) -> None:
+    opened = connection.sender(queue, window=10)
+    small, large = (envelope(message(bytes(size)), message(b"end")) for size in (10, 262_144))
+    for key, data in {"a": small, "large": large, "b": small}.items():
+        opened.send(data, envelope=True, key=key)
+    outcomes = opened.flush()
+    assert codes(outcomes) == {"a": None, "large": Code.MESSAGE_TOO_LARGE, "b": None}
+    assert str(dict(outcomes)["large"]) == (
+        f"[SERVICEBUS_MESSAGE_TOO_LARGE] {queue}: a batch of {len(large)} bytes exceeds the limit of 262144 bytes "
+        "(amqp:link:message-size-exceeded): make the message smaller, or the entity's limit larger"
+    )
+    assert bodies(connection, queue) == [bytes(10), b"end"] * 2
+
+
+def test_the_largest_message_is_sent_and_one_byte_more_is_refused(connection: Connection, queue: str) -> None:
+    opened = connection.sender(queue, window=10)
+    largest = message(bytes(262_144 - len(message(bytes(262_000))) + 262_000))
+    assert len(largest) == opened.message_bytes_max
+    opened.send(largest, envelope=False, key="largest")
+    opened.send(largest + b"x", envelope=False, key="larger")
+    assert codes(opened.flush()) == {"largest": None, "larger": Code.MESSAGE_TOO_LARGE}
+
+
+@pytest.mark.parametrize(
+    ("keys", "known"), [(["only"], {"only": Code.MESSAGE_TOO_LARGE}), (["one", "of", "several"], {})]
+)
+def test_a_link_closed_for_the_size_of_a_message_names_it_when_it_is_the_only_one(
+    server: EmubusServer, connection: Connection, queue: str, keys: list[str], known: dict[object, Code]
+) -> None:
+    opened = connection.sender(queue, window=10)
+    assert server.drop_links(queue, Condition.MESSAGE_SIZE_EXCEEDED) == 1
+    for key in keys:
+        opened.send(message(b"x"), envelope=False, key=key)
+    while opened.lost is None:
+        connection.refresh()
+    assert codes(opened.outcomes()) == known
+    with pytest.raises(ConnectorError) as caught:
+        opened.send(message(b"y"), envelope=False, key="behind")
+    assert (caught.value.code, caught.value.condition, caught.value.retriable) == (
+        Code.MESSAGE_TOO_LARGE,
+        "amqp:link:message-size-exceeded",
+        True,
+    )
+    assert connection.usable
 
 
 def test_a_message_without_session_id_is_told_what_it_needs(connection: Connection, make_queue: MakeQueue) -> None:
