@@ -1,19 +1,28 @@
-"""How tests are spread over processes: `pytest --dist loadgroup` keeps all tests that need Spark in one of them.
+"""What holds for all tests: servers are checked when they close, which tests can run here, how they are spread.
 
-The same for those that drive a browser. Knows which files these are: those with the parameter `spark: SparkSession`,
-or `tab: Tab`. Starting Spark takes seconds and a gigabyte, a browser nearly as much, so each shall be started in one
-process only. Every other test goes where there is room, as without `--dist`. (The marks by which pytest-xdist would do
-the same reach its scheduler as part of test names, which newer versions of pytest don't let it change.)
+Tests whose toolchain or browser can't be had here are deselected, and a table at the end says so (see `toolchains`).
+
+`pytest --dist loadgroup` keeps all tests that need Spark in one process, and all that drive a browser in another:
+starting Spark takes seconds and a gigabyte, a browser nearly as much. The files are known by the parameter
+`spark: SparkSession` or `tab: Tab`. Every other test goes where there is room, as without `--dist`. (pytest-xdist's own
+marks for this reach its scheduler as part of test names, which newer versions of pytest don't let it change.)
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+
+from emubus.testing import EmubusServer
+
+from .checking import check_partitions
+from .sdk.prepare import ALL_CLIENTS, build_name
+from .toolchains import table, unavailable
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -49,3 +58,51 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
             return group_of(nodeid.partition("::")[0]) or nodeid
 
     return Together(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def servers_are_checked() -> Iterator[None]:
+    """Checks the invariants of all partitions of every `EmubusServer` of this process before it closes."""
+    close = EmubusServer.close
+
+    def checked_close(self: EmubusServer) -> None:
+        try:
+            if self._thread.is_alive():  # `close` may be called again
+                self.run(check_partitions(self.server.broker))
+        finally:
+            close(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EmubusServer, "close", checked_close)
+        yield
+
+
+def build_of(item: pytest.Item) -> str | None:
+    """The name of the build that a test can't do without, as `unavailable` has it; None if it needs none."""
+    callspec = getattr(item, "callspec", None)
+    client = None if callspec is None else callspec.params.get("sdk")
+    if client in ALL_CLIENTS:
+        return build_name(client)
+    fixtures = getattr(item, "fixturenames", ())
+    if "spark40" in fixtures:
+        return "spark-4.0"
+    if "spark" in fixtures or "/spark/acceptance/" in item.nodeid:
+        return "spark"
+    return "browser" if "browser" in fixtures else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests of what can't be had on this machine."""
+    missing = unavailable()
+    left_out = [item for item in items if build_of(item) in missing]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if build_of(item) not in missing]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The closing table of what was not run."""
+    missing = unavailable()
+    if missing:
+        terminalreporter.section("not run on this machine")
+        terminalreporter.line(table(missing))

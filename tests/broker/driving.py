@@ -14,6 +14,7 @@ from emubus.broker.description import QueueDescription
 from emubus.broker.errors import BrokerError
 from emubus.broker.line import WindowBudget
 from emubus.broker.message import parse_message
+from emubus.broker.message_bounds import STANDARD_BOUNDS, MessageBounds
 from emubus.broker.outcomes import Outcome
 from emubus.broker.partition import Partition
 from emubus.broker.records import DUE, DUE_KEY, STATE, STATE_KEY, TABLES
@@ -36,6 +37,7 @@ class Place:
     index: int = 3
     partitioned: bool = True
     size_bytes_max: int = 1 << 30
+    bounds: MessageBounds = STANDARD_BOUNDS
     fan_out: None = None
     total: None = None
     announced: list[SubQueue] = field(default_factory=list[SubQueue])
@@ -45,6 +47,10 @@ class Place:
     @property
     def path(self) -> str:
         return self.description.name
+
+    @property
+    def name_in_errors(self) -> str:
+        return f"ns:Queue:{self.path}"
 
     def announce(self, sub_queue: SubQueue) -> None:
         self.announced.append(sub_queue)
@@ -94,6 +100,7 @@ class Driver:
             for command in commands:
                 command.fail(BrokerError.__new__(BrokerError))
             return
+        self.partition.keep()
         for effect, argument in step.effects:
             effect(argument)
 

@@ -340,6 +340,7 @@ class Model:
             case Abandon():
                 self._failed(item, now)
             case Defer():
+                item.count += item.home in MAIN
                 item.home = LINES[LINE_OF[item.home]][1]
             case DeadLetter(reason):
                 self._bury(item, reason)

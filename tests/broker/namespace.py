@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import ClassVar
+
+import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.catalog import CATALOG_TABLES, Catalog
@@ -19,7 +23,9 @@ from emubus.broker.outcomes import Outcome
 from emubus.broker.records import TABLES
 from emubus.storage import Durability, Store, no_failpoint, open_store
 
-WAIT_S = 5.0
+from ..checking import check_partitions
+
+WAIT_S = 60.0
 
 
 def open_broker(
@@ -28,8 +34,12 @@ def open_broker(
     clock: Clock | None = None,
     failpoint: object = no_failpoint,
     wrap: Callable[[Store], Store] = lambda store: store,
+    loses_writes: bool = False,
 ) -> Broker:
-    """A started broker of 16 stores, each as `wrap` returns it; in memory without a `folder`."""
+    """A started broker of 16 stores, each as `wrap` returns it; in memory without a `folder`.
+
+    With `loses_writes` the test damages the stores on purpose, so the partitions are not checked at the end.
+    """
     durability = Durability.NONE if folder is None else Durability.PROCESS
 
     def store(name: str, tables: Sequence[str]) -> Store:
@@ -38,9 +48,46 @@ def open_broker(
 
     catalog = Catalog(store("namespace", CATALOG_TABLES))
     stores = [wrap(store(f"store-{index:02}", TABLES)) for index in range(16)]
-    broker = Broker(catalog, stores, clock or Clock(), limits_for(Profile.STANDARD))
+    kind = Broker if loses_writes else CheckedBroker
+    broker = kind(catalog, stores, clock or Clock(), limits_for(Profile.STANDARD))
     broker.start(Topology(queues=queues))
     return broker
+
+
+class CheckedBroker(Broker):
+    """A broker that checks the invariants of all its partitions before it stops.
+
+    `running` holds those that have not stopped; the fixture `brokers_stop` stops them at the end of each test.
+    """
+
+    running: ClassVar[list[CheckedBroker]] = []
+
+    def start(self, topology: Topology, *, only_if_new: bool = False) -> None:
+        """Start, and join `running`."""
+        super().start(topology, only_if_new=only_if_new)
+        self.running.append(self)
+
+    async def stop(self) -> None:
+        """Stop; AssertionError, once everything is closed, if an invariant does not hold."""
+        self.running.remove(self)
+        try:
+            await check_partitions(self)
+        finally:
+            await super().stop()
+
+
+@pytest.fixture(autouse=True)
+def brokers_stop(request: pytest.FixtureRequest) -> None:
+    """Stops, and thereby checks, every broker that a test leaves running, whether or not the test passed."""
+    if inspect.iscoroutinefunction(getattr(request.node, "function", None)):
+        request.getfixturevalue("_brokers_stop")
+
+
+@pytest.fixture
+async def _brokers_stop() -> AsyncIterator[None]:
+    yield
+    while CheckedBroker.running:
+        await CheckedBroker.running[-1].stop()
 
 
 async def loop_turns(count: int = 1) -> None:

@@ -183,7 +183,8 @@ class Cell:
     def run(self, now: int, *commands: tuple[PartitionRef, Command]) -> set[int] | None:
         """One batch: decide, commit, release the effects.
 
-        None if that went well. Else the ids of the queues whose memory was dropped, and all commands have failed.
+        None if that went well. Else all commands have failed, and the answer is the ids of the queues whose memory was
+        dropped: none after a refused commit, which changes no lock.
         """
         step = Step()
         batch = self.store.begin(1 << 20)
@@ -206,11 +207,17 @@ class Cell:
             else:
                 batch.abort()
         except StoreError:
-            for queue_id in self._seen:
+            dropped = set[int]() if self.store.fate is Fate.REFUSED else set(self._seen)
+            with self.store.view() as view:
+                for queue_id in self._seen - dropped:
+                    self.partitions[queue_id].roll_back(view)
+            for queue_id in dropped:
                 self.partitions.pop(queue_id).close()
             for _, command in commands:
                 command.fail(FAILURE)
-            return set(self._seen)
+            return dropped
+        for queue_id in self._seen:
+            self.partitions[queue_id].keep()
         for effect, argument in step.effects:
             effect(argument)
         return None

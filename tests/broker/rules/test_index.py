@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from emubus.broker.rules import (
     compile_filter,
 )
 
+from ..counting import calls_of, peak_bytes
 from .messages import context, encoded
 
 Shown = tuple[str, list[bytes], str | None]
@@ -137,23 +139,60 @@ def test_matches_come_in_the_order_in_which_subscriptions_were_added() -> None:
 def test_rules_come_and_go_one_by_one() -> None:
     index = index_of(s=[])
     for filter_ in ("a = 1", "a > 0", CorrelationFilter(properties={"a": 1}), TrueFilter()):
-        index.put_rule("s", rule("R", filter_))
+        index.change_subscription("s", [rule("R", filter_)])
         assert found(index, {"a": 1}) == ["s"]
-        index.remove_rule("s", "r")
+        index.change_subscription("s", [])
         assert found(index, {"a": 1}) == []
     with pytest.raises(KeyError):
-        index.remove_rule("s", "r")
-    with pytest.raises(KeyError):
-        index.put_rule("unknown", rule("r"))
+        index.change_subscription("unknown", [rule("r")])
     with pytest.raises(KeyError):
         index.remove_subscription("unknown")
 
 
 def test_a_rule_is_replaced_by_one_of_the_same_name_in_any_case() -> None:
-    index = index_of(s=[rule("Rule", "a = 1", "SET b = 1"), rule("other", "a = 1", "SET b = 2")])
-    index.put_rule("s", rule("RULE", "a = 1", "SET b = 3"))
+    other = rule("other", "a = 1", "SET b = 2")
+    index = index_of(s=[rule("Rule", "a = 1", "SET b = 1"), other])
+    index.change_subscription("s", [rule("RULE", "a = 1", "SET b = 3"), other])
     (match,) = index.matches(context({"a": 1}))
     assert [(user["b"], user["RuleName"]) for user in users(match.copies)] == [(3, "RULE"), (2, "other")]
+
+
+def test_a_changed_order_of_rules_is_the_order_of_their_copies() -> None:
+    one, two = rule("one", None, "SET b = 1"), rule("two", None, "SET b = 2")
+    index = index_of(s=[one, two])
+    index.change_subscription("s", [two, one])
+    (match,) = index.matches(context())
+    assert [user["RuleName"] for user in users(match.copies)] == ["two", "one"]
+
+
+def test_true_in_the_place_of_1_is_another_rule() -> None:
+    index = index_of(s=[rule("r", CorrelationFilter(properties={"a": 1}))])
+    index.change_subscription("s", [rule("r", CorrelationFilter(properties={"a": True}))])
+    assert found(index, {"a": True}) == ["s"]
+    assert found(index, {"a": 1}) == []
+
+
+def test_a_change_compiles_the_rules_that_differ() -> None:
+    rules = [rule(f"r{number}", f"a = {number}") for number in range(300)]
+    index = index_of(s=rules)
+    assert calls_of(compile_filter, lambda: index.change_subscription("s", [*rules, rule("new", "a = 1")])) == 1
+    assert calls_of(compile_filter, lambda: index.change_subscription("s", rules)) == 0
+    assert calls_of(compile_filter, lambda: index.change_subscription("s", [rule("r0"), *rules[1:]])) == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda count: CorrelationFilter(properties={f"p{number}": "x" for number in range(count)}),
+        lambda count: SqlFilter(" AND ".join(f"p{number} = 'x'" for number in range(count))),
+        lambda count: SqlFilter("a = @p0" + " AND a = @p1" * count, {f"p{number}": "x" for number in range(count)}),
+    ],
+    ids=["correlation", "sql", "parameters"],
+)
+def test_a_rule_takes_memory_in_proportion_to_its_size(make: Callable[[int], Filter]) -> None:
+    index_of(s=[rule("r", make(2))])  # loads the parser
+    small, large = (peak_bytes(lambda: index_of(s=[rule("r", make(count))])) for count in (400, 800))  # noqa: B023
+    assert large < 3 * small
 
 
 def test_a_rule_that_cannot_be_used_changes_nothing() -> None:
@@ -164,7 +203,7 @@ def test_a_rule_that_cannot_be_used_changes_nothing() -> None:
         with pytest.raises(FilterError):
             index.put_subscription("t", [bad])
         with pytest.raises(FilterError):
-            index.put_rule("s", bad)
+            index.change_subscription("s", [bad])
     assert found(index, {"a": 1}) == ["s"]
     assert found(index, {"a": 2}) == []
 
@@ -306,8 +345,8 @@ def test_the_index_finds_what_evaluating_every_rule_finds(
         elif key in subscriptions:
             last = subscriptions[key][-1:]
             if last:
-                index.remove_rule(key, last[0].name)
                 subscriptions[key] = subscriptions[key][:-1]
+                index.change_subscription(key, subscriptions[key])
             else:
                 index.remove_subscription(key)
                 del subscriptions[key]

@@ -102,6 +102,6 @@ def test_a_search_with_bits_finds_what_a_search_with_a_regex_finds(text: str, pa
     ],
 )
 def test_no_pattern_takes_long(text: str, pattern: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert not like_pattern(pattern, None).matches(text)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

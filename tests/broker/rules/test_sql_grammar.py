@@ -161,9 +161,9 @@ TOO_DEEP = [
 
 @pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))
 def test_length_and_parentheses_that_mean_nothing_are_no_obstacle(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     truth(text, {"a": 1})
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("text", TOO_DEEP, ids=range(len(TOO_DEEP)))

@@ -1,0 +1,87 @@
+"""Runs that failed, shrunk, each with a sentence that says what it found. They pass now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .commands import Cancel, Command, Outage, Rest, Schedule, Send, Spec, Together
+from .shapes import Rule, Shape
+
+
+@dataclass(frozen=True)
+class Case:
+    """`found` says what was wrong, `rule` which rule showed it."""
+
+    found: str
+    rule: str
+    shapes: tuple[Shape, ...]
+    commands: tuple[Command, ...]
+
+
+CASES = (
+    Case(
+        "a copy stayed in the partition of its old key when the action of a rule gave it another session",
+        "one place per key",
+        (
+            Shape("t0", "topic", partitioned=True),
+            Shape("t0/Subscriptions/s1", "subscription", rules=(Rule("r0", action="set session", value="b"),)),
+        ),
+        (Send("t0", (Spec(1, session="a"),)), Send("t0", (Spec(2, session="c"),)), Rest()),
+    ),
+    Case(
+        "messages without a key that came from a partitioned queue went to a few partitions of their destination",
+        "spread",
+        (Shape("q0", partitioned=True, forward_to="q1"), Shape("q1", partitioned=True)),
+        (Together(tuple(Send("q0", (Spec(label),)) for label in range(1, 65))), Rest()),
+    ),
+    Case(
+        "of two messages that were scheduled together one was stored although the request was refused",
+        "schedule: all or none",
+        (Shape("q0", partitioned=True),),
+        (
+            Outage(6, "failing"),
+            Schedule(
+                "q0", tuple(Spec(label, session=name, after_ms=1_000) for label, name in enumerate("abcdefgh", start=1))
+            ),
+        ),
+    ),
+    Case(
+        "scheduling without a key failed with the store whose turn it was, while fifteen others worked",
+        "schedule without key",
+        (Shape("q0", partitioned=True),),
+        (
+            Outage(1, "failing"),
+            *(Schedule("q0", (Spec(label, after_ms=1_000),)) for label in range(1, 17)),
+        ),
+    ),
+    Case(
+        "cancelling a scheduled message and one that is not there was refused, and the first was gone",
+        "cancel: all or none",
+        (Shape("t0", "topic", partitioned=True),),
+        (Schedule("t0", (Spec(1, after_ms=20_000),)), Cancel("t0", (1,), 6)),
+    ),
+    Case(
+        "one full partition refused messages without a key, while the others were empty",
+        "room",
+        (Shape("q0", partitioned=True, small=True),),
+        (
+            *(Send("q0", (Spec(label, key="a", size=12_000),)) for label in range(1, 6)),
+            *(Send("q0", (Spec(label, size=12_000),)) for label in range(6, 23)),
+        ),
+    ),
+    Case(
+        "messages scheduled together were refused, as the partition that hands them on counted all as its own",
+        "room",
+        (Shape("q2", partitioned=True, small=True),),
+        (
+            Send("q2", (Spec(1, key="c", size=8_000),)),
+            Schedule(
+                "q2",
+                (
+                    Spec(2, key="c", after_ms=1_000, size=12_000),
+                    *(Spec(label, after_ms=20_000, size=12_000) for label in range(3, 7)),
+                ),
+            ),
+        ),
+    ),
+)

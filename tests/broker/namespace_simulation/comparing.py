@@ -1,0 +1,211 @@
+"""A quiet point: what is in the stores, compared with the model, message by message.
+
+Doubts end here: a message that is not where it was is where one of its doubts would have brought it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import chain, pairwise
+
+from emubus.broker.records import HOMES, OUTBOXES
+from emubus.broker.router import partition_for_key
+
+from .model import ACTIVE, Item, Model
+from .world import STORES, Row, World
+
+Report = Callable[[str, str], None]
+NOT_FORWARDED = ("MessagingEntityNotFound", "MessagingEntityDisabled")
+TALLY_MIN, TALLY_SLACK = 32, 6
+
+
+class Tally:
+    """How many messages without a key each partition of an entity got while all stores worked.
+
+    Counted over the whole run, and from one quiet point to the next: forwarded heaps even out over many floods.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], Counter[int]] = {}
+        self._lately: dict[tuple[str, str], Counter[int]] = {}
+
+    def add(self, item: Item, number: int) -> None:
+        """A message was seen for the first time."""
+        came = (item.path, "forwarded" if item.hops else "sent")
+        self._counts.setdefault(came, Counter())[number >> 48] += 1
+        if item.hops:  # a batch that is sent goes to one partition as a whole
+            self._lately.setdefault(came, Counter())[number >> 48] += 1
+
+    def clear(self) -> None:
+        """The broker was started anew, and its turns with it."""
+        self._counts.clear()
+        self._lately.clear()
+
+    def check(self, report: Report) -> None:
+        """P11, with some slack for few messages."""
+        lately, self._lately = self._lately, {}
+        for (path, came), counts in chain(lately.items(), self._counts.items()):
+            mean = counts.total() / STORES
+            if counts.total() >= TALLY_MIN and max(counts.values()) > 1.5 * mean + TALLY_SLACK:
+                spread = [counts[index] for index in range(STORES)]
+                report("spread", f"{counts.total()} messages that were {came} to '{path}' without a key lie {spread}")
+                counts.clear()
+
+
+def compare(model: Model, world: World, tally: Tally, report: Report) -> None:
+    """Everything is where it belongs; `report(rule, seen)` hears what is not, and the model then follows the broker."""
+    rows = world.rows()
+    by_label: dict[int, list[Row]] = {}
+    for row in rows:
+        if row.home in OUTBOXES:
+            report("rest", f"it is still under way: {row}")
+        by_label.setdefault(row.label, []).append(row)
+    for label in sorted(by_label.keys() | model.items.keys()):
+        _match(label, by_label.get(label, []), model, tally, report)
+    _check_places(model, rows, report)
+    _check_order(model, report)
+    _check_counts(world, rows, report)
+    tally.check(report)
+
+
+def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Report) -> None:
+    left = list(rows)
+    missing: list[Item] = []
+    for item in list(model.items.get(label, ())):
+        row = next((row for row in left if fits(item, row)), None)
+        if row is None:
+            missing.append(item)
+        else:
+            left.remove(row)
+            see(item, row, model, tally)
+    for item in missing:
+        if not _resolve(item, left, model, tally):
+            others = "; ".join(map(str, left)) or "nowhere"
+            report("lost", f"{item} is not there, but {others}")
+            model.remove(item)
+    for row in left:
+        report("stray", str(row))
+        adopt(row, model)
+
+
+def _resolve(item: Item, left: list[Row], model: Model, tally: Tally) -> bool:
+    """Whether the item's doubts explain what is there instead."""
+    for what in sorted(item.doubts):
+        found = _explained(model.suppose(item, what), left, model)
+        if found is not None:
+            model.resolved(item, (what,), [each for each, _ in found])
+            for each, row in found:
+                left.remove(row)
+                see(each, row, model, tally)
+            return True
+    return False
+
+
+def _explained(items: Iterable[Item], rows: list[Row], model: Model, depth: int = 4) -> list[tuple[Item, Row]] | None:
+    """The rows of items, or of what became of them by their doubts; None if they can't be explained so."""
+    left = list(rows)
+    found: list[tuple[Item, Row]] = []
+    for item in items:
+        row = next((row for row in left if fits(item, row)), None)
+        if row is not None:
+            more: list[tuple[Item, Row]] | None = [(item, row)]
+        else:
+            supposed = (model.suppose(item, what) for what in sorted(item.doubts) if depth)
+            more = next(
+                (one for each in supposed if (one := _explained(each, left, model, depth - 1)) is not None), None
+            )
+        if more is None:
+            return None
+        found += more
+        for _, row in more:
+            left.remove(row)
+    return found
+
+
+def fits(item: Item, row: Row) -> bool:
+    """Whether a stored message is that of the model."""
+    return (
+        item.path == row.path
+        and item.home == row.home.name
+        and item.session == row.session
+        and item.key == row.key
+        and item.colour == row.colour
+        and item.rule == row.rule
+        and item.reason == row.reason
+        and item.hops == row.hops
+        and item.count[0] <= row.count <= item.count[1]
+        and (item.number is None or item.number == row.number)
+        and (item.home != ACTIVE or _expires(item, row.expires_at))
+    )
+
+
+def _expires(item: Item, at: int) -> bool:
+    return item.expires[0] <= at <= item.expires[1] if at else item.ttl_ms is None
+
+
+def see(item: Item, row: Row, model: Model, tally: Tally) -> None:
+    """A message is where it should be: what was open about it is known now."""
+    if item.number is None:
+        item.number = row.number
+        top = model.shapes[model.shapes[item.path].topic]
+        has_key = item.partition_key is not None or (item.id is not None and top.duplicates)
+        if item.is_calm and not has_key and item.home == ACTIVE and model.is_partitioned(item.path):
+            tally.add(item, row.number)
+    item.count = (row.count, row.count)
+    if item.home == ACTIVE and row.expires_at:
+        item.expires = (row.expires_at, row.expires_at)
+    item.doubts.clear()
+
+
+def adopt(row: Row, model: Model) -> None:
+    """The model goes on with what is there."""
+    if row.path in model.shapes:
+        never = (row.expires_at, row.expires_at) if row.expires_at else (1 << 62, 1 << 62)
+        item = Item(
+            row.label, row.path, row.home.name, row.session, row.key, None, row.colour, None, row.rule, row.reason
+        )
+        item.hops, item.count, item.expires, item.number = row.hops, (row.count, row.count), never, row.number
+        item.ttl_ms = 0 if row.expires_at else None
+        item.is_calm = False
+        model.items.setdefault(row.label, []).append(item)
+
+
+def _check_places(model: Model, rows: list[Row], report: Report) -> None:
+    for row in rows:
+        if row.path not in model.shapes or not model.is_partitioned(row.path) or row.home in OUTBOXES:
+            continue
+        if row.reason in NOT_FORWARDED:
+            continue  # it lies where it could not leave from
+        key = row.session if row.session is not None else row.key
+        if key is not None and row.number >> 48 != partition_for_key(key, STORES):
+            report("one place per key", f"not in the partition {partition_for_key(key, STORES)} of its key: {row}")
+
+
+def _check_order(model: Model, report: Report) -> None:
+    groups: dict[object, list[Item]] = {}
+    looks = Counter((item.label, item.path, item.rule) for item in model.all())
+    for item in model.all():
+        is_one = looks[item.label, item.path, item.rule] == 1  # else it is open which copy came which way
+        if item.home == ACTIVE and item.rank and item.number is not None and is_one:
+            groups.setdefault((item.path, item.trail), []).append(item)
+    for group in groups.values():
+        group.sort(key=lambda item: item.number or 0)
+        for first, second in pairwise(group):
+            if first.rank > second.rank:
+                report("order", f"{second} was sent before {first} and lies behind it")
+
+
+def _check_counts(world: World, rows: list[Row], report: Report) -> None:
+    there: dict[str, Counter[object]] = {}
+    for row in rows:
+        there.setdefault(row.path, Counter())[row.home] += 1
+        there[row.path]["bytes"] += row.size_bytes
+    for entity in world.broker.entities():
+        totals = entity.totals_now()
+        found = there.pop(entity.path, Counter())
+        counted = ([found[home] for home in HOMES], found["bytes"])
+        if (totals.messages, totals.bytes_used) != counted or totals.is_limited:
+            report("counts", f"'{entity.path}' counts {totals}, and there are {counted}")
+    for path, found in there.items():
+        report("counts", f"{found} of '{path}', an entity that is not there")

@@ -1,0 +1,560 @@
+"""Commands, done to the broker and to the model, and whether the broker answers as the model says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from emubus.broker.commands import Delivery, ReceiveMode
+from emubus.broker.composing import NewMessage, envelope
+from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
+from emubus.broker.message import parse_message
+from emubus.broker.outage import OutageKind
+from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
+from emubus.broker.records import session_number
+from emubus.broker.router import partition_for_key
+
+from ..tearing import Fate
+from . import commands as c
+from .changes import Changes
+from .comparing import Tally, compare
+from .model import ACTIVE, DEAD_LETTER, SCHEDULED, TRANSFER_DEAD_LETTER, Holding, Item, Model
+from .requests import Requests
+from .rules import BrokenRuleError
+from .sessions import Sessions
+from .shapes import QUEUE, Shape
+from .transactions import Transacting
+from .world import LIMITS, START_AT, STEP_MS, STEPS_MAX, STORES, Answer, World, label_bytes, label_of
+
+Receiving = c.Receive | c.ReceiveDeferred | c.ReceiveInSession
+HOMES = {
+    c.ACTIVE: ("", ACTIVE),
+    c.DEAD_LETTERS: ("/$DeadLetterQueue", DEAD_LETTER),
+    c.TRANSFER_DEAD_LETTERS: ("/$Transfer/$DeadLetterQueue", TRANSFER_DEAD_LETTER),
+}
+OUTCOMES: dict[str, tuple[Callable[[], Outcome], str]] = {
+    "complete": (Complete, "taken"),
+    "abandon": (Abandon, ""),
+    "release": (Release, ""),
+    "defer": (Defer, "deferred"),
+    "dead-letter": (lambda: DeadLetter("by the client"), "dead-lettered"),
+}
+
+
+BROKER_GONE = UnknownOutcomeError(Condition.SERVER_BUSY, "the broker is gone")
+LOCK_LOST = (Condition.MESSAGE_LOCK_LOST, Condition.SESSION_LOCK_LOST)
+
+
+@dataclass
+class Pending:
+    """Something that was asked and is not answered; `judge` compares the answer with the model."""
+
+    answer: Answer
+    judge: Callable[[Answer], None]
+
+
+@dataclass
+class Held:
+    """A lock in the hands of a receiver."""
+
+    item: Item
+    token: bytes
+    life: int
+
+
+class Run:
+    """A namespace and its model; the rules in `muted` are not kept."""
+
+    def __init__(self, shapes: tuple[Shape, ...], muted: Collection[str] = ()) -> None:
+        self.world = World(shapes)
+        self.model = Model(shapes, START_AT)
+        self.tally = Tally()
+        self.muted = muted
+        self.muted_count = 0
+        self.held: dict[tuple[int, str], list[Held]] = {}
+        self.known_labels: set[int] = set()
+        self.are_many = False  # commands are under way at once: how much room there is depends on their order
+        self._pending: list[Pending] = []
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            c.Send: self._send,
+            c.Together: self._together,
+            c.Schedule: self._schedule,
+            c.Cancel: self._cancel,
+            c.Receive: self._receive,
+            c.Settle: self._settle,
+            c.Outage: self._outage,
+            c.Tear: self._tear,
+            c.Mend: self._mend,
+            c.Restart: self._restart,
+            c.Advance: self._advance,
+            c.Rest: self._rest,
+            c.Kill: self._kill,
+        }
+        self.sessions = Sessions(self)
+        self._handlers |= self.sessions.handlers | Requests(self).handlers
+        self._handlers |= Transacting(self).handlers | Changes(self).handlers
+
+    def do(self, command: c.Command) -> None:
+        """One command; BrokenRuleError if the broker does not do as it should."""
+        self._handlers[type(command)](command)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Let the broker work until it waits for something, and judge what it answered."""
+        self.world.loop.run_until_idle()
+        self._judge_answers()
+
+    def _judge_answers(self) -> None:
+        waiting: list[Pending] = []
+        for each in self._pending:
+            if each.answer.given:
+                self._check_internal(each.answer)
+                each.judge(each.answer)
+            else:
+                waiting.append(each)
+        self._pending = waiting
+        if self.world.errors or self.world.loop.exceptions:
+            seen = [*self.world.errors, *map(str, self.world.loop.exceptions)]
+            self.world.errors.clear()
+            self.world.loop.exceptions.clear()
+            self.report("broker failure", "\n".join(seen))
+
+    def report(self, rule: str, seen: str) -> None:
+        """A rule is broken: BrokenRuleError, unless it is muted."""
+        if rule not in self.muted:
+            raise BrokenRuleError(rule, seen)
+        self.muted_count += 1
+
+    def _check_internal(self, answer: Answer) -> None:
+        if answer.error is not None and answer.error.condition is Condition.INTERNAL_ERROR:
+            self.report("broker failure", str(answer.error))
+
+    # ---- sending
+
+    def _send(self, command: c.Send) -> None:
+        self._begin_send(command)
+
+    def _together(self, command: c.Together) -> None:
+        for each in command.sends:
+            self._begin_send(each)
+
+    def _begin_send(self, command: c.Send) -> None:
+        if self.known_labels & {spec.label for spec in command.specs}:
+            return  # a label names one message
+        self.known_labels.update(spec.label for spec in command.specs)
+        refusal = self.model.refusal(command.to, command.specs)
+        now = self.world.clock.now_ms()
+        encoded = [self.encoded(spec) for spec in command.specs]
+        data = envelope(encoded) if command.batch else encoded[0]
+        context = Context(self, command.to, command.specs, refusal)
+        answer = Answer()
+        try:
+            sender = self.world.broker.open_sender(command.to, detached=lambda _: None)
+            sender.send(data, batch=command.batch, done=answer.give)
+            sender.close()
+        except BrokerError as error:
+            answer.give(error)
+
+        def judge(answer: Answer) -> None:
+            if context.is_accepted(answer):
+                self.model.accept(command.to, command.specs, sent_at=now)
+
+        self._pending.append(Pending(answer, judge))
+
+    def encoded(self, spec: c.Spec) -> bytes:
+        at = None if spec.after_ms is None else self.world.clock.now_ms() + spec.after_ms
+        body = label_bytes(spec.label) + b"." * spec.size
+        properties = {"message-id": spec.id, "group-id": spec.session}
+        return NewMessage(body, properties, {"colour": spec.colour}, spec.key, at, spec.ttl_ms).encoded()
+
+    def _schedule(self, command: c.Schedule) -> None:
+        if self.known_labels & {spec.label for spec in command.specs}:
+            return
+        self.known_labels.update(spec.label for spec in command.specs)
+        refusal = next(
+            (found for spec in command.specs if (found := self.model.refusal(command.to, (spec,))) is not None), None
+        )
+        context = Context(self, command.to, command.specs, refusal)
+        context.is_scheduled = True
+        now = self.world.clock.now_ms()
+        encoded = [self.encoded(spec) for spec in command.specs]
+        answer = self.world.ask(self.world.broker.schedule(command.to, encoded))
+
+        def judge(answer: Answer) -> None:
+            if context.is_accepted(answer):
+                numbers = answer.result if answer.error is None else self._scheduled_numbers(command)
+                for spec, number in zip(command.specs, numbers, strict=True):
+                    if number is not None:
+                        self.model.schedule(command.to, spec, number, sent_at=now)
+
+        self._pending.append(Pending(answer, judge))
+
+    def _scheduled_numbers(self, command: c.Schedule) -> list[int | None]:
+        numbers = {row.label: row.number for row in self.world.rows() if row.path == command.to}
+        return [numbers.get(spec.label) for spec in command.specs]
+
+    def _cancel(self, command: c.Cancel) -> None:
+        scheduled = {item.label: item for item in self.model.at(command.of, SCHEDULED) if item.number is not None}
+        items = [scheduled[label] for label in command.labels if label in scheduled]
+        if self.world.is_slow() or command.of not in self.model.shapes or (not items and command.stranger is None):
+            return
+        numbers = [item.number or 0 for item in items]
+        if command.stranger is not None:
+            numbers.append((command.stranger << 48 if self.model.is_partitioned(command.of) else 0) | 0xFFFF_FFFF)
+        answer = self.world.ask(self.world.broker.cancel_scheduled(command.of, numbers))
+        self._pending.append(Pending(answer, lambda answer: self._judge_cancel(command, items, numbers, answer)))
+
+    def _judge_cancel(self, command: c.Cancel, items: list[Item], numbers: list[int], answer: Answer) -> None:
+        error = answer.error
+        left = {(row.path, row.label, row.number) for row in self.world.rows()}
+        there = [item for item in items if (item.path, item.label, item.number) in left]
+        if error is None:
+            if command.stranger is not None:
+                self.report("answer", f"{command} is accepted though there is no message {numbers[-1]:#x}")
+            if there:
+                self.report(
+                    "cancel: all or none", f"{command} is accepted and these are there: {[str(item) for item in there]}"
+                )
+        else:
+            self._check_cancel_error(command, numbers, error)
+            allowed = {0, len(items)} if isinstance(error, UnknownOutcomeError) else {len(items)}
+            if isinstance(error, UnknownOutcomeError) and self._spans_stores(command, numbers):
+                allowed = set(range(len(items) + 1))  # a store may fail between two removals (decision 2)
+            if len(there) not in allowed:
+                seen = f"{len(there)} of {len(items)} messages are left"
+                self.report("cancel: all or none", f"{command} is answered '{error}', and {seen}")
+        for item in items:
+            if item not in there and item in self.model.items.get(item.label, ()):
+                self.model.remove(item)
+
+    def _spans_stores(self, command: c.Cancel, numbers: list[int]) -> bool:
+        return self.model.is_partitioned(command.of) and len({number >> 48 for number in numbers}) > 1
+
+    def _check_cancel_error(self, command: c.Cancel, numbers: list[int], error: BrokerError) -> None:
+        is_partitioned = self.model.is_partitioned(command.of)
+        entity = self.world.broker.entity(command.of)
+        assert entity is not None
+        places = [entity.partitions[number >> 48 if is_partitioned else 0] for number in numbers]
+        if error.condition is Condition.MESSAGE_NOT_FOUND and command.stranger is not None:
+            return
+        if error.condition is Condition.SERVER_BUSY and any(
+            self.world.is_troubled(each.worker.index) for each in places
+        ):
+            return
+        self.report("answer", f"{command} is answered '{error}'")
+
+    # ---- receiving
+
+    def _receive(self, command: c.Receive) -> None:
+        suffix, home = HOMES[command.home]
+        shape = self.model.shapes.get(command.of)
+        if shape is None or not self.model.is_receivable(command.of):
+            return
+        if command.delete and self.world.is_slow():
+            return  # what it takes after the receiver has gone is lost, and nobody knows which messages that were
+        if home == ACTIVE and (shape.forward_to or shape.sessions):
+            return
+        if home == DEAD_LETTER and shape.forward_dead_letters_to:
+            return
+        got: list[Delivery] = []
+        drained: list[bool] = []
+        mode = ReceiveMode.RECEIVE_AND_DELETE if command.delete else ReceiveMode.PEEK_LOCK
+        consumer = self.world.broker.open_consumer(
+            command.of + suffix, mode=mode, deliver=got.extend, detached=lambda _: None
+        )
+        consumer.set_credit(command.count)
+        consumer.drain(lambda: drained.append(True))
+        self.world.loop.run_until_idle()
+        consumer.close()
+        available = [item for item in self.model.at(command.of, home) if not item.lock_until and not item.doubts]
+        if self.model.calm and len(got) < min(command.count, len(available)):
+            self.report("everything available", f"{command} gets {len(got)} of {len(available)} messages")
+        if self.model.calm and not drained:
+            self.report("everything available", f"{command} is not drained")
+        for delivery in got:
+            self.delivered(command, home, delivery, delete=command.delete)
+        if command.delete and any(disk.fate is Fate.UNCONFIRMED for disk in self.world.disks):
+            for item in self.perhaps_at(command.of, home):
+                item.doubts.add("taken")  # it is gone, but the receiver does not know
+
+    def perhaps_at(self, path: str, home: str) -> list[Item]:
+        """The messages that are in a place, or are there if one of their doubts is right."""
+        return [
+            item
+            for item in self.model.all()
+            if any(
+                (each.path, each.home) == (path, home)
+                for supposed in ([item], *(self.model.suppose(item, what) for what in sorted(item.doubts)))
+                for each in supposed
+            )
+        ]
+
+    def delivered(
+        self, command: Receiving, home: str, delivery: Delivery, *, delete: bool = False, holding: Holding | None = None
+    ) -> None:
+        """A receiver got a message: the model has it there, and locks or removes it."""
+        label = label_of(delivery.payload)
+        item = self.find(delivery, label, command.of, home)
+        if item is None:
+            known = "; ".join(map(str, self.model.items.get(label, []))) or "nowhere"
+            self.report(
+                "delivery", f"{command} gets message {label}, number {delivery.sequence_number:#x}: it is {known}"
+            )
+            return
+        item.number = delivery.sequence_number
+        item.doubts.clear()
+        if delete:
+            self.model.remove(item)
+            return
+        self.model.lock(item, delivery.token, holding)
+        held = Held(item, delivery.token, self.world.life)
+        self.held.setdefault((label, command.of), []).append(held)
+
+    def find(self, delivery: Delivery, label: int, path: str, home: str) -> Item | None:
+        """The message that a receiver got, if it may be available there."""
+        message = parse_message(delivery.payload)
+        rule = message.application_properties().get("RuleName")
+
+        def is_it(item: Item) -> bool:
+            return (
+                (item.path, item.home, item.session, item.key, item.rule)
+                == (path, home, message.session_id, message.partition_key, rule)
+                and item.number in (None, delivery.sequence_number)
+                and not (item.lock_until and item.lock_sure)
+            )
+
+        found = next(filter(is_it, self.model.items.get(label, ())), None)
+        if found is None and self.happened(label, is_it):
+            found = next(filter(is_it, self.model.items.get(label, ())), None)
+        return found
+
+    def happened(self, label: int, is_it: Callable[[Item], bool]) -> bool:
+        """Whether one of a message's doubts leads to what was seen; the model then follows."""
+        return any(self.model.follow(item, is_it) for item in list(self.model.items.get(label, ())))
+
+    def _settle(self, command: c.Settle) -> None:
+        stack = self.held.get((command.label, command.of))
+        if not stack or self.world.is_slow():
+            return
+        held = stack.pop(0)
+        if not stack:
+            del self.held[command.label, command.of]
+        entity = self.world.broker.entity(command.of)
+        if entity is None:
+            return
+        item = held.item
+        is_there = item in self.model.items.get(item.label, ()) and held.life == self.world.life
+        is_locked = is_there and item.lock_until > self.model.now and item.token == held.token
+        make, _ = OUTCOMES[command.outcome]
+        answer = Answer()
+        entity.settle(held.token, make(), answer.give)
+        self._pending.append(
+            Pending(answer, lambda answer: self.judge_settle(command, item, answer, is_locked=is_locked))
+        )
+
+    def outcome(self, command: c.Settle) -> Outcome:
+        """How the broker is given the outcome."""
+        return OUTCOMES[command.outcome][0]()
+
+    def judge_settle(self, command: c.Settle, item: Item, answer: Answer, *, is_locked: bool) -> None:
+        error = answer.error
+        what = OUTCOMES[command.outcome][1]
+        is_there = item in self.model.items.get(item.label, ())
+        if error is None:
+            if not is_locked and item.lock_sure:
+                self.report("answer", f"{command} is accepted, though {item} is not locked")
+            if is_there:
+                self._settled(command, item, what)
+        elif isinstance(error, UnknownOutcomeError):
+            if is_there:
+                if what:
+                    item.doubts.add(what)
+                if command.outcome == "abandon":
+                    self.model.attempt_failed(item, sure=False)
+                item.lock_until = 0
+        elif error.condition in LOCK_LOST:
+            if is_locked and item.lock_sure:
+                self.report("answer", f"{command}: the lock is lost, though {item} is locked")
+            elif is_locked:
+                item.lock_until = 0
+        elif error.condition is Condition.NOT_ALLOWED and command.outcome == "dead-letter" and item.home == DEAD_LETTER:
+            pass
+        elif not (error.condition is Condition.SERVER_BUSY and not self.model.calm):
+            self.report("answer", f"{command} is answered '{error}'")
+
+    def _settled(self, command: c.Settle, item: Item, what: str) -> None:
+        if what:
+            self.model.happen(item, what)
+        elif command.outcome == "abandon":
+            self.model.attempt_failed(item)
+        item.lock_until = 0
+        self.model.tick(self.model.now)
+
+    # ---- trouble, time, life
+
+    def _outage(self, command: c.Outage) -> None:
+        self.model.doubt_locks()
+        self.world.begin_outage(command.store, OutageKind(command.kind))
+
+    def _tear(self, command: c.Tear) -> None:
+        self.model.doubt_locks()
+        self.world.disks[command.store].fate = Fate[command.fate]
+
+    def _mend(self, command: c.Mend) -> None:
+        self.world.mend(command.store)
+
+    def _restart(self, command: c.Restart) -> None:
+        if not command.crash:
+            for store in range(STORES):
+                self.world.mend(store)
+            self.go_on()
+        self.model.forget_locks()
+        unanswered = [each.answer for each in self._pending if not each.answer.given]
+        self.world.restart(crash=command.crash)
+        for answer in unanswered:  # the client's connection is gone, and it knows nothing
+            answer.given, answer.result = True, BROKER_GONE
+        self.model.tick(self.world.clock.now_ms())
+        self.held.clear()
+        self.sessions.forget()
+        self.tally.clear()
+
+    def _kill(self, command: c.Kill) -> None:
+        self.are_many = True
+        for each in command.commands:
+            self._handlers[type(each)](each)
+        self.are_many = False
+        self.world.loop.run_some(command.after)
+        self._judge_answers()
+        self._restart(c.Restart(crash=True))
+
+    def _advance(self, command: c.Advance) -> None:
+        self.world.clock.advance(command.ms)
+        self.go_on()
+        self.model.tick(self.world.clock.now_ms())
+
+    def _rest(self, command: c.Rest) -> None:
+        del command
+        for store in range(STORES):
+            self.world.mend(store)
+        for step in range(STEPS_MAX):
+            self.go_on()
+            if step > 1 and not self._pending and not self.world.is_busy():
+                break
+            self._advance(c.Advance(STEP_MS))
+        else:
+            self.report("rest", f"after {STEPS_MAX} s: {len(self._pending)} answers are missing, or forwarding goes on")
+        self.model.tick(self.world.clock.now_ms())
+        compare(self.model, self.world, self.tally, self.report)
+        stored = self.world.states()
+        for path, name in self.model.states:
+            self.sessions.see_state((path, name), stored.get((path, session_number(name))))
+        self.model.rested()
+
+
+class Context:
+    """What could be refused when a delivery was sent, and why."""
+
+    def __init__(self, run: Run, to: str, specs: tuple[c.Spec, ...], refusal: str | None) -> None:
+        self._run = run
+        self._to = to
+        self._specs = specs
+        self._refusal = refusal
+        self.is_scheduled = False
+        self._is_alone = not run.are_many
+        shape = run.model.shapes.get(to)
+        entity = run.world.broker.entity(to)
+        self._troubled: list[bool] = []
+        self._keys: set[str | None] = set()
+        if shape is None or entity is None:
+            return
+        self._keys = {run.model.key_of(shape, spec) for spec in specs}
+        self._troubled = [run.world.is_troubled(place.worker.index) for place in entity.partitions]
+        self._room = self._free_bytes()
+        self._no_duplicates = not shape.duplicates
+        self._is_queue = shape.kind == QUEUE
+
+    @property
+    def _verb(self) -> str:
+        return "schedule" if self.is_scheduled else "delivery"
+
+    def is_accepted(self, answer: Answer) -> bool:
+        """Whether the messages were stored; what the service would not answer is reported."""
+        error = answer.error
+        if self._refusal is not None:
+            if error is BROKER_GONE:
+                return False
+            if error is None or error.condition is not Condition[self._refusal]:
+                self._report("answer", f"answered '{error}' instead of {self._refusal}")
+            return error is None
+        if error is None:
+            return True
+        labels = {spec.label for spec in self._specs}
+        stored = labels & self._run.world.labels_stored()
+        if isinstance(error, UnknownOutcomeError):
+            if not any(self._troubled) and error is not BROKER_GONE:
+                self._report("answer", f"answered '{error}' while all stores work")
+            if (self.is_scheduled or self._is_queue) and self._no_duplicates and 0 < len(stored) < len(labels):
+                self._report(
+                    f"{self._verb}: all or none",
+                    f"answered '{error}', and {sorted(stored)} of {sorted(labels)} are stored",
+                )
+            return bool(stored)
+        if error.condition is Condition.SERVER_BUSY:
+            self._check_busy(error)
+        elif error.condition is Condition.RESOURCE_LIMIT_EXCEEDED:
+            self._check_full(error)
+        else:
+            self._report("answer", f"answered '{error}'")
+        if stored:
+            self._report(
+                f"{self._verb}: all or none", f"answered '{error}', and {sorted(stored)} of {sorted(labels)} are stored"
+            )
+        return bool(stored)
+
+    def _check_busy(self, error: BrokerError) -> None:
+        if any(self._troubled[self._place(key)] for key in self._keys if key is not None):
+            return
+        if None in self._keys and all(self._troubled):
+            return
+        rule = (
+            f"{'schedule' if self.is_scheduled else 'send'} without key"
+            if None in self._keys and any(self._troubled)
+            else "answer"
+        )
+        self._report(rule, f"answered '{error}'; troubled are {[i for i, is_so in enumerate(self._troubled) if is_so]}")
+
+    def _check_full(self, error: BrokerError) -> None:
+        if not self._is_alone:
+            return
+        size = sum(len(self._run.encoded(spec)) for spec in self._specs)
+        room = [0 if is_troubled else free for is_troubled, free in zip(self._troubled, self._room, strict=True)]
+        places = [self._place(key) for key in self._keys if key is not None]
+        if places and min(self._room[place] for place in places) < size:
+            return
+        if places and None not in self._keys:
+            self._report("answer", f"{size} bytes: answered '{error}'; the partitions have room for {room}")
+        if None in self._keys and max(room) >= size:
+            self._report("room", f"{size} bytes: answered '{error}'; the partitions have room for {room}")
+
+    def _place(self, key: str) -> int:
+        return partition_for_key(key, len(self._troubled)) if len(self._troubled) > 1 else 0
+
+    def _free_bytes(self) -> list[int]:
+        """How many bytes each partition has left, by what its store holds."""
+        shape = self._run.model.shapes[self._to]
+        if not shape.small:
+            return [1 << 30] * len(self._troubled)
+        paths = {self._to, *(each.path for each in self._run.model.subscriptions(self._to))}
+        size_max = (1 << 20) // (STORES if shape.partitioned else 1)
+        room = [size_max] * len(self._troubled)
+        for row in self._run.world.rows():
+            if row.path in paths:
+                room[row.number >> 48 if shape.partitioned else 0] -= row.size_bytes
+        return room
+
+    def _report(self, rule: str, seen: str) -> None:
+        self._run.report(rule, f"{self._specs} to '{self._to}': {seen}")
+
+
+assert LIMITS.partition_count == STORES

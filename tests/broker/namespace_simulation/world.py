@@ -1,0 +1,332 @@
+"""The broker of a simulation: over stores in memory that tear, with a clock and a loop that stand still until moved.
+
+Knows how to stop, kill and start it, and what is in its stores. Does not know what should be there (`model.py`).
+"""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import structlog
+
+from emubus.broker.broker import Broker
+from emubus.broker.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.clock import Clock
+from emubus.broker.errors import BrokerError
+from emubus.broker.limits import Profile, limits_for
+from emubus.broker.message import application_properties, parse_stored
+from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.records import HOMES, MESSAGES, SESSION_NUMBER_KEY, SESSION_STATE, Home, Record
+from emubus.storage import MemoryStore, StoreError
+
+from ..tearing import Fate, TearingStore
+from .loop import SteppedLoop
+from .shapes import Shape, topology
+
+STORES = 16
+START_AT = 1_800_000_000_000
+LAST_KEY = b"\xff" * 32
+ROWS_MAX = 1 << 30
+LABEL_AT, LABEL_DIGITS = b"name:", 6
+LIMITS = replace(limits_for(Profile.STANDARD), size_is_per_partition=False)
+STEP_MS, STEPS_MAX = 1_000, 400
+
+
+class Disk(TearingStore):
+    """A store whose rows outlive the process; a dead process can't write to it any more."""
+
+    def __init__(self, before: Disk | None = None) -> None:
+        super().__init__()
+        self.dead = False
+        self.failures = 0  # batches that were not confirmed
+        if before is not None:
+            before._fold()
+            self._base = before._base
+
+    def begin(self, expected_bytes: int) -> Any:
+        if self.dead:
+            raise StoreError(None, "the process is gone")
+        return super().begin(expected_bytes)
+
+    def committed(self) -> None:
+        if self.fate is not Fate.STORED:
+            self.failures += 1
+        super().committed()
+
+    def finish(self, layer: dict[str, Any]) -> None:
+        if self.dead or self.fate is Fate.REFUSED:
+            self.failures += 1
+        super().finish(layer)
+
+    def close(self) -> None:
+        self._fold()
+        self._closed = True
+
+
+class CatalogDisk(MemoryStore):
+    """The rows of the catalog, which outlive the process, too."""
+
+    def __init__(self, before: CatalogDisk | None = None) -> None:
+        super().__init__(CATALOG_TABLES)
+        if before is not None:
+            before._fold()
+            self._base = before._base
+
+    def close(self) -> None:
+        self._fold()
+        self._closed = True
+
+
+@dataclass(frozen=True)
+class Row:
+    """A message as a store has it."""
+
+    path: str
+    home: Home
+    store: int
+    number: int
+    label: int
+    session: str | None
+    key: str | None
+    colour: str | None
+    rule: str | None
+    reason: str | None
+    count: int
+    expires_at: int
+    hops: int
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"message {self.label} in {self.path} ({self.home.name}), store {self.store}, number {self.number:#x}: "
+            f"session {self.session}, key {self.key}, count {self.count}, hops {self.hops}, "
+            f"{self.reason or 'no reason'}"
+        )
+
+
+@lru_cache(1 << 15)
+def _decoded(row: bytes) -> tuple[Any, ...]:
+    record = Record.unpack(row)
+    message = parse_stored(record.stored)
+    properties = application_properties(record.stored)
+    return (
+        label_of(record.stored),
+        message.session_id,
+        message.partition_key,
+        properties.get("colour"),
+        properties.get("RuleName"),
+        properties.get("DeadLetterReason"),
+        record.delivery_count,
+        record.expires_at,
+        record.hops,
+        len(row),
+    )
+
+
+def label_of(payload: bytes) -> int:
+    """The label in a message's body."""
+    start = payload.index(LABEL_AT) + len(LABEL_AT)
+    return int(payload[start : start + LABEL_DIGITS])
+
+
+def label_bytes(label: int) -> bytes:
+    """How a label stands in a body."""
+    return LABEL_AT + f"{label:0{LABEL_DIGITS}}".encode()
+
+
+class World:
+    """One namespace, its disks, its clock and its loop."""
+
+    def __init__(self, shapes: tuple[Shape, ...]) -> None:
+        self.loop = SteppedLoop()
+        self.errors: list[str] = []  # what was logged with a traceback
+        self.disks = [Disk() for _ in range(STORES)]
+        self._catalog = CatalogDisk()
+        self.clock = Clock(start_at=START_AT, frozen=True)
+        self._topology = topology(shapes)
+        self._slow: set[int] = set()  # also under the outage that followed: what waits goes on waiting
+        self.life = 0  # how often it was started
+        self.broker = self._start()
+
+    # ---- life
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Be in the loop; what the broker logs is not printed."""
+        before = structlog.get_config()
+        structlog.configure(
+            processors=[self._log],
+            wrapper_class=structlog.make_filtering_bound_logger(40),
+            cache_logger_on_first_use=False,
+        )
+        try:
+            gc.disable()  # a run makes no garbage to speak of that reference counts leave
+            with self.loop.running():
+                yield
+                self.loop.cancel_all()
+        finally:
+            gc.enable()
+            structlog.configure(**before)
+
+    def start(self) -> None:
+        """Begin to work; inside `running`."""
+        self.broker.start(self._topology, only_if_new=True)
+        self.loop.run_until_idle()
+
+    def stop(self) -> None:
+        """Stop as an operator does: what was accepted for work is finished."""
+        stopping = self.loop.create_task(self.broker.stop())
+        self.loop.run_until_idle()
+        for _ in range(STEPS_MAX):
+            if stopping.done():
+                break
+            self.advance(STEP_MS)
+        stopping.result()
+
+    def restart(self, *, crash: bool) -> None:
+        """Stop, or die, and start again over the same disks."""
+        if crash:
+            for disk in self.disks:
+                disk.dead = True
+            self.loop.cancel_all()
+            self.broker.pool.shutdown(wait=False)
+        else:
+            self.stop()
+        self._slow.clear()
+        now = self.clock.now_ms()
+        self.clock.close()
+        self.clock = Clock(start_at=now, frozen=True)
+        fates = [disk.fate for disk in self.disks]
+        self.disks = [Disk(disk) for disk in self.disks]
+        for disk, fate in zip(self.disks, fates, strict=True):
+            disk.fate = fate
+        self._catalog = CatalogDisk(self._catalog)
+        self.broker = self._start()
+        self.start()
+
+    def _start(self) -> Broker:
+        self.life += 1
+        return Broker(Catalog(self._catalog), self.disks, self.clock, LIMITS)
+
+    # ---- time and trouble
+
+    def advance(self, ms: int) -> None:
+        """Move the clock, and let happen what falls due."""
+        self.clock.advance(ms)
+        self.loop.run_until_idle()
+
+    def begin_outage(self, store: int, kind: OutageKind) -> None:
+        """A store is out until it is mended."""
+        self.broker.begin_outage(store, Outage(kind, 5_000))
+        if kind is OutageKind.SLOW:
+            self._slow.add(store)
+
+    def mend(self, store: int) -> None:
+        """A store works."""
+        if self.is_troubled(store) or store in self._slow:
+            self.disks[store].fate = Fate.STORED
+            self._slow.discard(store)
+            self.broker.end_outage(store)
+
+    def is_troubled(self, store: int) -> bool:
+        """Whether a store may fail what it is asked for now."""
+        return self.broker.workers[store].outage is not None or self.disks[store].fate is not Fate.STORED
+
+    def is_slow(self) -> bool:
+        """Whether a store keeps what it is asked for waiting."""
+        return bool(self._slow)
+
+    def is_busy(self) -> bool:
+        """Whether anything is under way between entities."""
+        return bool(self.broker.forwarder.running_count() or self.broker.catalog.deleted)
+
+    def failures(self) -> int:
+        """How many batches were not confirmed in this life: their partitions have lost their memory, and all locks."""
+        outages = sum(worker.measures.failures for worker in self.broker.workers)
+        return outages + sum(disk.failures for disk in self.disks)
+
+    # ---- what is stored
+
+    def rows(self) -> list[Row]:
+        """Every message in every store."""
+        paths = {entity.queue_id: entity.path for entity in self.broker.entities()}
+        found: list[Row] = []
+        for index, disk in enumerate(self.disks):
+            with disk.view() as view:
+                for key, value in view.scan(MESSAGES, b"\0", LAST_KEY, ROWS_MAX):
+                    queue_id = int.from_bytes(key[:4], "big")
+                    path = paths.get(queue_id, f"(deleted {queue_id})")
+                    number = int.from_bytes(key[5:], "big")
+                    found.append(Row(path, HOMES[key[4]], index, number, *_decoded(value)))
+        return found
+
+    def labels_stored(self) -> set[int]:
+        """The labels of all messages in all stores."""
+        found: set[int] = set()
+        for disk in self.disks:
+            with disk.view() as view:
+                found.update(label_of(row) for _, row in view.scan(MESSAGES, b"\0", LAST_KEY, ROWS_MAX))
+        return found
+
+    def states(self) -> dict[tuple[str, int], str]:
+        """The states of message sessions, by path and number of the session."""
+        paths = {entity.queue_id: entity.path for entity in self.broker.entities()}
+        found: dict[tuple[str, int], str] = {}
+        for disk in self.disks:
+            with disk.view() as view:
+                for key, value in view.scan(SESSION_STATE, b"\0", LAST_KEY, ROWS_MAX):
+                    queue_id, session = SESSION_NUMBER_KEY.unpack(key)
+                    found[paths.get(queue_id, ""), session] = value.decode()
+        return found
+
+    # ---- helpers
+
+    def ask(self, coroutine: Any) -> Answer:
+        """Begin a request; the answer is there when the loop is idle, unless a store keeps it waiting."""
+        answer = Answer()
+        life = self.life
+
+        async def run() -> None:
+            try:
+                result = await coroutine
+            except BrokerError as error:
+                result = error
+            except Exception:
+                self.errors.append(traceback.format_exc(limit=-4))
+                return
+            if life == self.life:
+                answer.give(result)
+
+        task = self.loop.create_task(run(), name="request")
+        task.add_done_callback(lambda _: coroutine.close())  # it has not begun if the process died before
+        return answer
+
+    def _log(self, logger: Any, name: str, event: MutableMapping[str, Any]) -> str:
+        if event.get("exc_info"):
+            self.errors.append(f"{event.get('event')}: {traceback.format_exc(limit=-4)}")
+        raise structlog.DropEvent
+
+
+class Answer:
+    """What a verb was answered with, once it was."""
+
+    __slots__ = ("given", "result")
+
+    def __init__(self) -> None:
+        self.given = False
+        self.result: Any = None
+
+    def give(self, result: Any) -> None:
+        assert not self.given, f"answered twice: {self.result} and {result}"
+        self.given = True
+        self.result = result
+
+    @property
+    def error(self) -> BrokerError | None:
+        return self.result if isinstance(self.result, BrokerError) else None

@@ -1,0 +1,20 @@
+"""The invariants of every partition, checked where a test stops its broker or its server.
+
+Knows how to read the partitions of a running `Broker`. `broker.namespace` and the fixture `servers_are_checked` of
+`tests/conftest.py` call it; a test never needs to.
+"""
+
+from __future__ import annotations
+
+from emubus.broker.broker import Broker
+
+
+async def check_partitions(broker: Broker) -> None:
+    """Assert the invariants of every partition in memory, each store at rest, against its committed rows."""
+    if broker.away is not None:
+        return
+    for worker in broker.workers:
+        async with worker.turn:
+            with worker.look() as view:
+                for queue_id in list(worker._partitions):
+                    worker._partitions[queue_id].check_invariants(view)
