@@ -1,10 +1,11 @@
-"""A plain AMQP peer that keeps sending and settling until the broker dies, and remembers what it was told.
+"""A plain AMQP peer that keeps sending and settling until the broker dies, and remembers what the broker confirmed.
 
 Not an SDK: Proton's own reactor, so that hundreds of deliveries are under way when the process is killed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +29,17 @@ class Told:
 class Load(MessagingHandler):
     """Sends numbered messages to each queue and completes every other one that comes back, until disconnected."""
 
-    def __init__(self, url: str, queues: list[str], prefix: str, messages_max: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        queues: list[str],
+        prefix: str,
+        messages_max: int,
+        confirmed: Callable[[Told], None] = lambda _: None,
+    ) -> None:
+        """`confirmed` is called after each confirmation of the broker; it may kill the broker."""
         super().__init__(auto_accept=False, prefetch=50)
+        self._confirmed = confirmed
         self.url = url
         self.queues = queues
         self.prefix = prefix
@@ -46,15 +56,20 @@ class Load(MessagingHandler):
             event.container.create_receiver(connection, queue, options=Peek())
 
     def on_sendable(self, event: Any) -> None:
-        while event.sender.credit and self._sent < self.messages_max and event.sender.queued < 100:
+        self._send(event.sender)
+
+    def _send(self, sender: Any) -> None:
+        while sender.credit and self._sent < self.messages_max and sender.queued < 100:
             name = f"{self.prefix}-{self._sent}"
             self._sent += 1
             size = (self._sent * 37) % 700
-            event.sender.send(Message(id=name, body=b"x" * size, durable=True, inferred=True), tag=name)
+            sender.send(Message(id=name, body=b"x" * size, durable=True, inferred=True), tag=name)
 
     def on_accepted(self, event: Any) -> None:
         if event.link.is_sender:
             self.told.accepted.add(event.delivery.tag)
+            self._confirmed(self.told)
+            self._send(event.link)
 
     def on_rejected(self, event: Any) -> None:
         if event.link.is_sender:
@@ -74,6 +89,7 @@ class Load(MessagingHandler):
             name = self._ids.pop(event.delivery, None)
             if name is not None and event.delivery.remote_state == Delivery.ACCEPTED:
                 self.told.settled.add(name)
+                self._confirmed(self.told)
 
     def on_disconnected(self, event: Any) -> None:
         event.container.stop()
@@ -91,6 +107,6 @@ class Peek(AtLeastOnce):
 
 
 def run_until_killed(load: Load) -> Told:
-    """Run the peer until the broker is gone; what it was told."""
+    """Run the peer until the broker is gone; what the broker confirmed."""
     Container(load).run()
     return load.told

@@ -21,10 +21,10 @@ CONFIG = """{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Topics": []
 class ServerProcess:
     """`emubus serve` on a data folder; `port` is its AMQP port. Ends by `kill` or by itself."""
 
-    def __init__(self, data: Path, *options: str) -> None:
-        config = data.parent / "Config.json"
-        config.write_text(CONFIG)
-        command = [sys.executable, "-P", "-m", "emubus", "serve", "--data", str(data), "--config", str(config)]
+    def __init__(self, data: Path, *options: str, config: str = CONFIG) -> None:
+        config_file = data.parent / "Config.json"
+        config_file.write_text(config)
+        command = [sys.executable, "-P", "-m", "emubus", "serve", "--data", str(data), "--config", str(config_file)]
         command += ["--amqp-port", "0", "--http-port", "0", *options]
         self.log = ""
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
