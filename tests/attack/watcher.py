@@ -1,0 +1,79 @@
+"""A client with a key that sends one message after the other: `python watcher.py PORT PID SECONDS`.
+
+Writes, as JSON, for each send: `elapsed_s`, how long it took; `loop_s`, how long the event loop of the server (process
+PID) had a processor meanwhile; `waited_s`, how long the server's threads and this process could have run meanwhile but
+were not let. The kernel counts both for each thread (`schedstat`, nanoseconds).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+PAUSE_S = 0.01
+SEND_S_MAX = 60.0
+
+pause = threading.Event().wait
+"""Lets the machine do something else for some seconds."""
+
+
+def times_ns(task: Path) -> tuple[int, int]:
+    """How long a thread had a processor, and how long it waited for one."""
+    ran, waited, _ = (task / "schedstat").read_text().split()
+    return int(ran), int(waited)
+
+
+class Meter:
+    """What the server's threads and this process have used and lacked so far."""
+
+    def __init__(self, pid: int) -> None:
+        self._loop = Path(f"/proc/{pid}/task/{pid}")
+        self._threads = [each for each in Path(f"/proc/{pid}/task").iterdir() if each != self._loop]
+        self._own = Path(f"/proc/self/task/{os.getpid()}")
+
+    def read(self) -> tuple[int, int]:
+        """For how long the server's loop ran, and for how long anybody waited, in nanoseconds."""
+        ran, waited = times_ns(self._loop)
+        return ran, waited + sum(times_ns(each)[1] for each in (*self._threads, self._own))
+
+
+def sends(port: int, pid: int, seconds: float) -> list[dict[str, float]]:
+    from proton import Message
+    from proton.utils import BlockingConnection
+
+    connection = BlockingConnection(
+        f"amqp://RootManageSharedAccessKey:SAS_KEY_VALUE@127.0.0.1:{port}",
+        timeout=SEND_S_MAX,
+        allowed_mechs="PLAIN",
+        allow_insecure_mechs=True,
+    )
+    sender = connection.create_sender("watched")
+    sender.send(Message(body=b"first"))
+    meter = Meter(pid)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    found: list[dict[str, float]] = []
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        ran, waited = meter.read()
+        started = time.monotonic()
+        sender.send(Message(body=b"x" * 100))
+        elapsed_s = time.monotonic() - started
+        ran_now, waited_now = meter.read()
+        found.append({"elapsed_s": elapsed_s, "loop_s": (ran_now - ran) / 1e9, "waited_s": (waited_now - waited) / 1e9})
+        pause(PAUSE_S)
+    connection.close()
+    return found
+
+
+def main() -> None:
+    port, pid, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    sys.stdout.write(json.dumps(sends(port, pid, seconds)))
+
+
+if __name__ == "__main__":
+    main()
