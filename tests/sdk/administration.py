@@ -1,6 +1,6 @@
 """The administration client of an SDK as the tests see it, whatever the language behind it.
 
-Knows the operations of the protocol that begin with ``admin_`` (``PROTOCOL.md``). Refuses to know how a driver runs and
+Knows the operations of the protocol that begin with ``admin_`` (``PROTOCOL.md``). Does not know how a driver runs and
 what the properties mean. Keeps nothing: the driver's ``reset`` gives back what a test used.
 """
 

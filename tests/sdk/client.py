@@ -1,6 +1,6 @@
 """An SDK as the tests see it: sends, receivers and messages, whatever the language behind them.
 
-Knows the operations of the protocol (``PROTOCOL.md``) and brings their answers into one form. Refuses to know how a
+Knows the operations of the protocol (``PROTOCOL.md``) and brings their answers into one form. Does not know how a
 driver runs and which SDK it is, except for what the driver itself says that its SDK can't do. A ``Sdk`` belongs to one
 test; the driver behind it is shared, and ``reset`` gives back everything that the test opened in it.
 """

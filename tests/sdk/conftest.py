@@ -21,7 +21,7 @@ from emubus.testing import EmubusServer
 
 from .client import Sdk
 from .driver import PLAIN, DriverProcess, Way
-from .prepare import ALL_CLIENTS, CLIENTS, PrepareError, prepare
+from .prepare import ALL_CLIENTS, CLIENTS, OLDER, PrepareError, prepare
 
 # 2035-01-01T00:00:00Z: later than the machine's time, because SDKs compare lock expiry with their own clock and must
 # leave the decision to the server.
@@ -32,7 +32,7 @@ CLOCK_START_AT = 2_051_222_400_000
 ENTITIES_KEPT = 60
 
 
-OLDER_CLIENTS = ("python-sync-7.14.3", "python-aio-7.14.3")
+OLDER_CLIENTS = ("python-sync-7.14.3", "python-aio-7.14.3", *OLDER)
 
 
 # The messaging stores of the server under test, and those that an outage takes unless it says otherwise.

@@ -1,6 +1,6 @@
 """One driver as a process: requests in, answers out, with a watchdog.
 
-Knows the framing of the protocol (``PROTOCOL.md``): a JSON line each way, one request at a time. Refuses to know what
+Knows the framing of the protocol (``PROTOCOL.md``): a JSON line each way, one request at a time. Does not know what
 the operations mean. A ``DriverProcess`` owns its process, the thread that reads its answers and the file that takes
 its stderr; an answer that does not come in time costs the process its life, and every failure shows the end of what
 the driver wrote to stderr.
@@ -21,6 +21,7 @@ from .prepare import Client, prepare
 
 STDERR_TAIL_BYTES = 4000
 CLOSE_SECONDS_MAX = 20.0
+WARM_UP_REQUESTS = 2  # `hello`, which starts the program, and the first request that connects
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,11 @@ class DriverProcess:
         """The result of one operation.
 
         Raises SdkError for an error answer. Raises DriverFailedError, and kills the process, when no answer comes
-        within ``timeout_s`` or the answer is not one.
+        within ``timeout_s`` or the answer is not one. The first requests have the client's ``warm_up_s`` in addition.
         """
         self._count += 1
+        if self._count <= WARM_UP_REQUESTS:
+            timeout_s += self.client.warm_up_s
         line = json.dumps({"id": self._count, "op": op, **arguments})
         assert self._process.stdin is not None
         try:

@@ -1,7 +1,7 @@
 """What not every SDK can do, and which can.
 
 Knows the clients that have each feature, so that a test is collected for these clients only. The drivers say the same
-in ``hello``, and a test holds one against the other. Refuses to know what the features mean.
+in ``hello``, and a test holds one against the other. Does not know what the features mean.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from .client import Sdk
 from .driver import Way
-from .prepare import ALL_CLIENTS, CLIENTS
+from .prepare import ALL_CLIENTS, CLIENTS, OLDER, PREVIEWS
 
 Feature = Literal["session_list", "rules", "transactions", "delete_messages", "administration"]
 
@@ -22,7 +22,7 @@ CLIENTS_WITH: dict[Feature, tuple[str, ...]] = {
     "rules": ("javascript", "java"),
     "transactions": ("java",),
     "delete_messages": ("javascript-beta",),
-    "administration": tuple(ALL_CLIENTS),
+    "administration": tuple(CLIENTS | PREVIEWS),
 }
 
 # What an SDK makes of the server's answers, where it is not the same in all of them.
@@ -31,6 +31,8 @@ REACCEPTS_LOST_SESSIONS = ("go",)  # a lost message session is accepted again be
 TAKES_NO_EMPTY_SESSION_ID = ("javascript", "java")
 PEEKS_BEYOND_ITS_SESSION = ("go",)  # peek requests name no message session
 RETRIES_SETTLEMENTS = ("go", "java")  # for long, and Go takes the second try of a refused one for a success
+# The answer to a dead letter that is refused is `rejected`, as that to one that is done: they look no further.
+TAKES_A_REFUSED_DEAD_LETTER_FOR_DONE = ("java", "go")
 ACCEPTS_OVER_THE_LOST_CONNECTION = ("go",)  # and fails once: accepting is not tried again
 SETTLES_NOTHING_OF_A_LOST_CONNECTION = ("go",)  # it waits for the lost connection to take the outcome
 FAILS_WHAT_MEETS_A_LOSS = ("java",)  # of a link or connection; what comes after it goes over another one
@@ -51,7 +53,7 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
 }
 
 # Of administration. What does not depend on how an SDK says it is tested with its newest version.
-ADMINISTRATORS = tuple(name for name in ALL_CLIENTS if "-7.14" not in name)
+ADMINISTRATORS = tuple(name for name in CLIENTS | PREVIEWS if "-7.14" not in name)
 MAKES_DEFAULT_RULES = ("javascript", "javascript-beta", "java", "go")
 FILTERS_WITH_TEXTS_ONLY = ("java",)  # it sends and reads every value in a filter as a string
 FORGETS_THE_TTL = ("java",)  # an update of a subscription says nothing of it, so that it is the service's default again
@@ -94,5 +96,6 @@ def only_clients(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("sdk", names, indirect=True)
 
 
+everyone = only_clients(*CLIENTS, *OLDER)
 partitioned_only = pytest.mark.parametrize("partitioned", [True], ids=["partitioned"], indirect=True)
 unpartitioned_only = pytest.mark.parametrize("partitioned", [False], ids=["unpartitioned"], indirect=True)

@@ -1,6 +1,6 @@
 """Builds the drivers of ``tests/sdk/drivers``.
 
-Knows how each client's driver is built and started (the ``CLIENTS`` table). Refuses to know the protocol and the tests,
+Knows how each client's driver is built and started (the ``CLIENTS`` table). Does not know the protocol and the tests,
 and when something must be built anew (``tests.building``). Uses the standard library only.
 """
 
@@ -13,8 +13,21 @@ from functools import partial
 from pathlib import Path
 
 from ..building import ROOT, Build, PrepareError, build
+from ..toolchains import unavailable
 
-__all__ = ["ALL_CLIENTS", "CLIENTS", "PREVIEWS", "Build", "Client", "PrepareError", "builders", "prepare"]
+__all__ = [
+    "ALL_CLIENTS",
+    "CLIENTS",
+    "OLDER",
+    "PREVIEWS",
+    "Build",
+    "Client",
+    "PrepareError",
+    "available",
+    "build_name",
+    "builders",
+    "prepare",
+]
 
 DRIVERS = Path(__file__).resolve().parent / "drivers"
 VENV_7143 = ROOT / ".venv-sb7143"
@@ -29,6 +42,8 @@ class Client:
     folder: Path
     start: tuple[str, ...]  # the options and, as the last argument, the connection string follow
     build: Build | None = None
+    warm_up_s: float = 0.0
+    """How much longer than others the first requests of a process may take, while it loads the SDK."""
 
 
 _PYTHON = DRIVERS / "python"
@@ -69,6 +84,7 @@ CLIENTS: dict[str, Client] = {
                 output=_JAVA / "target",
                 commands=(("mvn", "-q", "-B", "package"),),
             ),
+            warm_up_s=45.0,  # a JVM, and the classes of TLS and of an HTTP or AMQP client
         ),
         Client(
             "go",
@@ -91,7 +107,14 @@ PREVIEWS: dict[str, Client] = {
         Client("javascript-beta", _JAVASCRIPT, ("node", "driver.mjs", "service-bus-beta"), _BUILD_JAVASCRIPT),
     )
 }
-ALL_CLIENTS: dict[str, Client] = CLIENTS | PREVIEWS
+# Older versions that take the frames of some answers in their own way; only the tests of those run with them.
+OLDER: dict[str, Client] = {
+    f"javascript-{version}": Client(
+        f"javascript-{version}", _JAVASCRIPT, ("node", "driver.mjs", f"service-bus-{version}"), _BUILD_JAVASCRIPT
+    )
+    for version in ("7.0.5", "7.3.0", "7.9.0")
+}
+ALL_CLIENTS: dict[str, Client] = CLIENTS | PREVIEWS | OLDER
 
 
 def prepare(client: Client) -> bool:
@@ -106,3 +129,15 @@ def builders() -> dict[str, Callable[[], bool]]:
     """What there is to build, by the name of a client that needs it; clients can share a driver."""
     first = {client.build: client for client in reversed(ALL_CLIENTS.values()) if client.build is not None}
     return {client.name: partial(prepare, client) for client in first.values()}
+
+
+def build_name(client: str) -> str | None:
+    """The name in `builders` of what a client needs to have built; None if it needs nothing."""
+    build = ALL_CLIENTS[client].build
+    return None if build is None else next(each.name for each in ALL_CLIENTS.values() if each.build == build)
+
+
+def available() -> list[str]:
+    """The names in `CLIENTS` that can run here (see `toolchains`)."""
+    missing = unavailable()
+    return [name for name in CLIENTS if build_name(name) not in missing]

@@ -8,7 +8,7 @@ import pytest
 
 from .client import How, Sdk
 from .conftest import Drivers
-from .prepare import CLIENTS
+from .prepare import available
 
 pytestmark = pytest.mark.sdk
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.sdk
 @pytest.mark.parametrize("partitioned", [True], ids=["partitioned"], indirect=True)
 def test_an_sdk_understands_messages_of_every_other(sdk: Sdk, drivers: Drivers, queue: str, how: How) -> None:
     sent: list[dict[str, Any]] = []
-    for name in sorted(CLIENTS):
+    for name in sorted(available()):
         sender = Sdk(drivers.driver(name))
         message: dict[str, Any] = {
             "body": f"größe, sent by {name}",

@@ -110,5 +110,17 @@ def test_an_entity_tells_when_it_was_made_changed_and_used(sdk: Sdk, new_name: M
     assert instants() == (0, 1_000, 2_000)
 
 
+def test_a_topic_was_accessed_when_it_was_made_until_it_is_used(
+    sdk: Sdk, new_name: MakeName, server: EmubusServer
+) -> None:
+    topic, made_at = new_name(), server.clock.now_ms()
+    sdk.admin.create(topic_ref(topic))
+    server.advance(1_000)
+    sdk.admin.create(subscription_ref(topic, "s"))
+    assert sdk.admin.runtime(topic_ref(topic))["accessed_at_ms"] - made_at == 0
+    sdk.send(topic, {"body": "x"})
+    assert sdk.admin.runtime(topic_ref(topic))["accessed_at_ms"] - made_at == 1_000
+
+
 def test_a_namespace_says_what_it_is(sdk: Sdk, server: EmubusServer) -> None:
     assert sdk.admin.namespace() == {"name": server.server.broker.namespace, "sku": "Standard"}

@@ -105,4 +105,22 @@ def test_a_deferred_message_whose_lock_expires_stays_deferred(sdk: Sdk, queue: s
 def test_a_deferred_message_is_deferred_again(sdk: Sdk, queue: str) -> None:
     receiver, numbers = deferred(sdk, queue)
     receiver.defer(receiver.receive_deferred(*numbers)[0])
-    assert [message.body for message in receiver.receive_deferred(*numbers)] == ["0"]
+    assert [(message.body, message.delivery_count) for message in receiver.receive_deferred(*numbers)] == [("0", 2)]
+
+
+@partitioned_only
+def test_deferring_counts_as_a_delivery_and_so_does_abandoning_afterwards(sdk: Sdk, queue: str) -> None:
+    receiver, numbers = deferred(sdk, queue)
+    (message,) = receiver.receive_deferred(*numbers)
+    receiver.abandon(message)
+    (again,) = receiver.receive_deferred(*numbers)
+    assert (message.delivery_count, again.delivery_count) == (1, 2)
+    receiver.dead_letter(again)
+    dead = sdk.receiver(queue, sub_queue="dead-letter").receive_one()
+    assert (dead.body, dead.delivery_count) == ("0", 2)
+
+
+def test_a_deferral_alone_never_dead_letters(sdk: Sdk, make_queue: MakeQueue) -> None:
+    receiver, numbers = deferred(sdk, make_queue(max_delivery_count=1))
+    (message,) = receiver.receive_deferred(*numbers)
+    assert (message.body, message.delivery_count) == ("0", 1)

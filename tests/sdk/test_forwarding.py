@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from .client import Sdk
@@ -32,6 +34,15 @@ def test_p30_the_key_of_a_forwarded_message_decides_about_its_partition(sdk: Sdk
         sdk.send(queue, *[{"body": f"to {queue}", "partition_key": key} for key in keys])
     received = sdk.receiver(target, "receive-and-delete").receive_all(8)
     assert len({(message.partition_key, message.partition) for message in received}) == len(keys)
+
+
+@partitioned_only
+def test_messages_without_a_key_are_forwarded_to_all_partitions_alike(sdk: Sdk, make_queue: MakeQueue) -> None:
+    target = make_queue()
+    source = make_queue(forward_to=target)
+    sdk.send(source, *[{"body": f"{number}"} for number in range(32)])
+    received = sdk.receiver(target, "receive-and-delete").receive_all(32)
+    assert Counter(message.partition for message in received) == dict.fromkeys(range(16), 2)
 
 
 @partitioned_only
@@ -77,6 +88,14 @@ def test_nothing_is_received_from_a_queue_that_forwards(sdk: Sdk, make_queue: Ma
     source = make_queue(forward_to=make_queue())
     with pytest.raises(SdkError) as refused:
         sdk.receiver(source).receive()
+    assert refused.value.kind == "not-allowed"
+
+
+@partitioned_only
+def test_nothing_is_received_from_a_dead_letter_queue_that_forwards(sdk: Sdk, make_queue: MakeQueue) -> None:
+    source = make_queue(forward_dead_letters_to=make_queue())
+    with pytest.raises(SdkError) as refused:
+        sdk.receiver(source, sub_queue="dead-letter").receive()
     assert refused.value.kind == "not-allowed"
 
 

@@ -24,6 +24,14 @@ for line in sys.stdin:
         break
 """
 
+ANSWERING_TWICE = """
+import json, sys
+for number in (1, 2):
+    sys.stdin.readline()
+    print(json.dumps({"id": number, "ok": True, "result": {}}), flush=True)
+sys.stdin.read()
+"""
+
 
 @pytest.fixture
 def start(tmp_path: Path) -> Callable[[str], DriverProcess]:
@@ -46,6 +54,22 @@ def test_a_driver_that_does_not_answer_is_killed_and_its_stderr_shown(
         driver.request("hello", timeout_s=1.0)
     assert "last words" in str(failure.value)
     assert not driver.alive
+
+
+@pytest.mark.parametrize(
+    ("script", "answers", "limit"),
+    [(SILENT, 0, "no answer within 1.5 s"), (ANSWERING_TWICE, 2, "no answer within 0.5 s")],
+    ids=["the first", "the third"],
+)
+def test_the_first_requests_of_a_process_may_take_longer_where_the_sdk_is_slow_to_load(
+    tmp_path: Path, script: str, answers: int, limit: str
+) -> None:
+    client = Client("made up", tmp_path, (sys.executable, "-c", script), warm_up_s=1.0)
+    driver = DriverProcess(client, "nowhere")
+    for _ in range(answers):
+        driver.request("hello", timeout_s=10.0)
+    with pytest.raises(DriverFailedError, match=limit):
+        driver.request("hello", timeout_s=0.5)
 
 
 def test_an_error_answer_leaves_the_driver_running(start: Callable[[str], DriverProcess]) -> None:

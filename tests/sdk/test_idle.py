@@ -13,7 +13,7 @@ from emubus.testing import EmubusServer
 from .client import Message, Receiver, Sdk
 from .conftest import Drivers, MakeQueue
 from .features import partitioned_only
-from .prepare import CLIENTS
+from .prepare import available
 
 pytestmark = [pytest.mark.sdk, pytest.mark.slow, partitioned_only]
 
@@ -49,18 +49,18 @@ def test_clients_that_were_idle_for_three_minutes_go_on_as_if_nothing_had_been(
 ) -> None:
     idlers: dict[str, Idler] = {}
     try:
-        for name in CLIENTS:
+        for name in available():
             sdk, queue = Sdk(drivers.driver(name)), make_queue()
             idlers[name] = Idler(sdk, queue, sdk.receiver(queue))
             assert idlers[name].send_and_receive("before").body == "before"
         connections_count = server.call(lambda: server.server.amqp.connection_count)
         with ThreadPoolExecutor(len(idlers)) as threads:
             waits = {name: threads.submit(idler.idle) for name, idler in idlers.items()}
-            assert {name: wait.result() for name, wait in waits.items()} == dict.fromkeys(CLIENTS, ([], True))
+            assert {name: wait.result() for name, wait in waits.items()} == dict.fromkeys(idlers, ([], True))
         assert server.call(lambda: server.server.amqp.connection_count) == connections_count
         after = {name: idler.send_and_receive("after") for name, idler in idlers.items()}
         assert {name: (message.body, message.delivery_count) for name, message in after.items()} == dict.fromkeys(
-            CLIENTS, ("after", 0)
+            idlers, ("after", 0)
         )
     finally:
         for idler in idlers.values():

@@ -128,7 +128,7 @@ def test_messages_are_settled_in_every_way_after_the_loss(
     left = receiver.peek_until(lambda messages: len(messages) == 2)
     assert {message.body: (message.state, message.delivery_count) for message in left} == {
         "abandon": ("active", 1),
-        "defer": ("deferred", 0),
+        "defer": ("deferred", 1),
     }
     dead_letters = sdk.receiver(queue, sub_queue="dead-letter").peek_all()
     assert [(message.body, message.dead_letter_reason) for message in dead_letters] == [("dead-letter", "spoilt")]

@@ -158,6 +158,22 @@ def test_p14_what_could_not_be_settled_is_received_again(
     assert receiver.peek_until(lambda messages: messages == []) == []
 
 
+@pytest.mark.parametrize("kind", [OutageKind.FAILING, OutageKind.FULL])
+def test_p14_a_send_that_is_refused_costs_no_receiver_its_lock(
+    sdk: Sdk, queue: str, outages: Outages, kind: OutageKind
+) -> None:
+    down, _ = affected(partitions_of_keys(sdk, queue))
+    sdk.send(queue, {"body": "x", "partition_key": down[0]})
+    receiver = sdk.receiver(queue)
+    message = receiver.receive_one()
+    outages.begin(kind)
+    with pytest.raises(SdkError):
+        sdk.send(queue, {"body": "refused", "partition_key": down[0]})
+    outages.end()
+    receiver.complete(message)
+    assert receiver.peek_until(lambda messages: messages == []) == []
+
+
 @clients_with("rules")
 def test_p17_a_rule_is_changed_on_all_partitions_or_not_at_all(
     sdk: Sdk, make_topic: MakeTopic, make_subscription: MakeSubscription, outages: Outages

@@ -16,13 +16,13 @@ pytestmark = pytest.mark.sdk
 LATER_MS = 60_000
 
 
-def cancel_too_late(sdk: Sdk, queue: str, number: int) -> None:
-    """Try to take a message back that is scheduled no more."""
+def cancel_too_late(sdk: Sdk, queue: str, *numbers: int) -> None:
+    """Try to take messages back of which one is not scheduled (any more)."""
     if sdk.name in IGNORES_MISSING_MESSAGES:
-        sdk.cancel_scheduled(queue, number)
+        sdk.cancel_scheduled(queue, *numbers)
         return
     with pytest.raises(SdkError) as missing:
-        sdk.cancel_scheduled(queue, number)
+        sdk.cancel_scheduled(queue, *numbers)
     assert missing.value.kind == "message-not-found"
 
 
@@ -75,6 +75,21 @@ def test_p24_a_scheduled_message_can_be_taken_back_once(sdk: Sdk, queue: str, se
     server.advance(LATER_MS)
     assert receiver.receive_one().body == "kept"
     cancel_too_late(sdk, queue, kept)
+
+
+@partitioned_only
+def test_messages_of_several_keys_are_taken_back_together_or_not_at_all(
+    sdk: Sdk, queue: str, server: EmubusServer
+) -> None:
+    at = server.clock.now_ms() + LATER_MS
+    keys = ("one key", "another key", "a third key")
+    numbers = sdk.schedule(queue, at, *[{"body": key, "partition_key": key} for key in keys])
+    assert len({number >> 48 for number in numbers}) == len(keys)
+    receiver = sdk.receiver(queue)
+    cancel_too_late(sdk, queue, *numbers, numbers[-1] + 1)
+    assert sorted(message.body or "" for message in receiver.peek_all()) == sorted(keys)
+    sdk.cancel_scheduled(queue, *numbers)
+    assert receiver.peek_all() == []
 
 
 @partitioned_only

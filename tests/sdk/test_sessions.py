@@ -18,6 +18,7 @@ from .features import (
     TAKES_NO_EMPTY_SESSION_ID,
     clients_with,
     clients_without,
+    everyone,
     partitioned_only,
     unpartitioned_only,
 )
@@ -50,6 +51,7 @@ def bodies(receiver: SessionReceiver, count: int) -> list[str | None]:
     return [message.body for message in receiver.receive_all(count)]
 
 
+@everyone
 def test_a_named_session_is_given_even_when_it_is_empty(sdk: Sdk, queue: str, server: EmubusServer) -> None:
     receiver = sdk.accept_session(queue, "grün")
     assert receiver.session_id == "grün"
@@ -63,6 +65,7 @@ def test_a_named_session_is_given_even_when_it_is_empty(sdk: Sdk, queue: str, se
     assert locked_until_ms in (receiver.locked_until_ms, message.locked_until_ms)
 
 
+@everyone
 def test_the_next_session_is_one_that_has_messages_and_is_free(sdk: Sdk, queue: str, server: EmubusServer) -> None:
     for session_id in ("b", "a", "c"):
         send(sdk, queue, session_id, f"of {session_id}")
@@ -94,6 +97,7 @@ def test_p10_a_session_is_received_in_order_by_one_receiver(sdk: Sdk, queue: str
     assert bodies(receivers["b"], 3) == ["b0", "b1", "b2"]
 
 
+@everyone
 def test_an_abandoned_message_is_the_next_of_its_session(sdk: Sdk, queue: str) -> None:
     send(sdk, queue, "a", "0", "1")
     receiver = sdk.accept_session(queue)
@@ -124,9 +128,10 @@ def test_waiting_for_a_session_ends_after_the_time_that_was_asked_for(
     finally:
         server.call(server.clock.freeze)
     assert kind == "timeout"
-    assert WAIT_MS * 0.9 < waited_ms < WAIT_MS * 3 + 2_000  # one retry, where the SDK can't be told to have none
+    assert WAIT_MS * 0.9 < waited_ms < WAIT_MS * 3 + 30_000  # one retry, where the SDK has no way to have none
 
 
+@everyone
 @partitioned_only
 def test_a_session_that_another_holds_is_refused_at_once(sdk: Sdk, queue: str) -> None:
     send(sdk, queue, "a", "x")
@@ -135,6 +140,7 @@ def test_a_session_that_another_holds_is_refused_at_once(sdk: Sdk, queue: str) -
     assert bodies(holder, 1) == ["x"]
 
 
+@everyone
 @partitioned_only
 def test_two_clients_compete_for_sessions(sdk: Sdk, queue: str, start: Callable[[str], DriverProcess]) -> None:
     for session_id in ("a", "b"):
@@ -151,6 +157,7 @@ def test_two_clients_compete_for_sessions(sdk: Sdk, queue: str, start: Callable[
     assert bodies(other.accept_session(queue, holders["one"].session_id), 1) == [f"of {holders['one'].session_id}"]
 
 
+@everyone
 def test_closing_a_receiver_frees_its_session_at_once(sdk: Sdk, queue: str) -> None:
     send(sdk, queue, "a", "0", "1")
     first = sdk.accept_session(queue)
@@ -162,6 +169,7 @@ def test_closing_a_receiver_frees_its_session_at_once(sdk: Sdk, queue: str) -> N
     assert received[0].sequence_number == taken.sequence_number
 
 
+@everyone
 def test_p24_the_state_of_a_session_is_kept_until_it_is_cleared(sdk: Sdk, queue: str) -> None:
     first = sdk.accept_session(queue, "a")
     assert first.state() is None
@@ -174,6 +182,7 @@ def test_p24_the_state_of_a_session_is_kept_until_it_is_cleared(sdk: Sdk, queue:
     assert not second.state()  # Go sends no bytes where the others send null
 
 
+@everyone
 @partitioned_only
 def test_p24_renewing_a_session_extends_its_lock_from_now(sdk: Sdk, queue: str, server: EmubusServer) -> None:
     send(sdk, queue, "a", "x")
@@ -186,6 +195,7 @@ def test_p24_renewing_a_session_extends_its_lock_from_now(sdk: Sdk, queue: str, 
     assert receiver.peek_until(lambda messages: messages == []) == []
 
 
+@everyone
 @partitioned_only
 def test_a_session_whose_lock_expires_is_lost_and_given_again(sdk: Sdk, queue: str, server: EmubusServer) -> None:
     send(sdk, queue, "a", "0", "1")
@@ -226,6 +236,7 @@ def test_a_session_receiver_peeks_into_its_session_only(sdk: Sdk, queue: str) ->
     assert [message.body for message in receiver.peek_all()] == ["b0", "b1"]
 
 
+@everyone
 @partitioned_only
 def test_receive_and_delete_empties_a_session(sdk: Sdk, queue: str) -> None:
     send(sdk, queue, "a", "0", "1", "2")
@@ -258,6 +269,7 @@ def test_a_message_without_session_is_refused(sdk: Sdk, queue: str) -> None:
     assert refused.value.kind == "not-allowed"
 
 
+@everyone
 @partitioned_only
 def test_a_session_receiver_waits_for_messages_of_its_session(sdk: Sdk, queue: str) -> None:
     receiver = sdk.accept_session(queue, "a")

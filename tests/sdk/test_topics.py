@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from emubus.broker.description import RuleDescription, TrueFilter
+
 from .client import How, Sdk
 from .conftest import MakeSubscription, MakeTopic
 from .driver import SdkError
@@ -53,6 +55,22 @@ def test_settling_in_one_subscription_leaves_the_others_alone(
     assert receiver.peek_until(lambda messages: messages == []) == []
     other = sdk.receiver(topic, subscription=two).receive_one()
     assert (other.as_sent(), other.delivery_count) == (SENT, 0)
+
+
+@partitioned_only
+def test_p10_copies_that_a_rule_puts_into_one_session_are_received_by_its_one_holder(
+    sdk: Sdk, make_topic: MakeTopic, make_subscription: MakeSubscription
+) -> None:
+    topic = make_topic()
+    rule = RuleDescription("into one session", TrueFilter(), "SET sys.SessionId = 'abc'")
+    make_subscription(topic, "all", rules=(rule,), requires_session=True)
+    names = [f"{number:02}" for number in range(12)]
+    sdk.send(topic, *[{"body": name, "session_id": f"session {name}"} for name in names])
+    receiver = sdk.accept_session(topic, "abc", subscription="all", mode="receive-and-delete")
+    received = receiver.receive_all(12)
+    assert sorted(message.body or "" for message in received) == names
+    assert {message.session_id for message in received} == {"abc"}
+    assert len({message.partition for message in received}) == 1
 
 
 @partitioned_only

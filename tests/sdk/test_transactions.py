@@ -95,6 +95,29 @@ def test_a_message_whose_completion_is_rolled_back_stays_locked(
 
 
 @partitioned_only
+def test_a_receiver_goes_on_after_a_rollback_and_a_commit(
+    sdk: Sdk, make_queue: MakeQueue, server: EmubusServer
+) -> None:
+    queue = make_queue(lock_duration_ms=30_000)
+    receiver = sdk.receiver(queue)
+    for commit in (False, True, None):
+        sdk.send(queue, keyed(f"{commit}"))
+        message = receiver.receive_one()
+        if commit is None:
+            receiver.complete(message)
+            continue
+        transaction = sdk.begin_transaction(receiver)
+        receiver.complete(message, transaction=transaction)
+        sdk.end_transaction(transaction, commit=commit)
+    assert bodies(receiver.peek_all()) == ["False"]
+    server.advance(30_001)
+    again = receiver.receive_one()
+    assert (again.body, again.delivery_count) == ("False", 1)
+    receiver.complete(again)
+    assert receiver.peek_all() == []
+
+
+@partitioned_only
 def test_messages_are_scheduled_in_a_transaction(sdk: Sdk, queue: str, server: EmubusServer) -> None:
     at = server.clock.now_ms() + 60_000
     receiver = sdk.receiver(queue)

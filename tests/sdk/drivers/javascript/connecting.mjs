@@ -1,7 +1,7 @@
 // How the SDK's clients find the server and whom they trust: the arguments of the driver, and the options of the
 // clients that come of them.
 //
-// Knows what a user has to pass, too, for a port, a CA or a transport of its own. Refuses to know what is done with the
+// Knows what a user has to pass, too, for a port, a CA or a transport of its own. Does not know what is done with the
 // clients: whoever asks for one owns it.
 
 import { spawn } from "node:child_process";
@@ -11,25 +11,30 @@ import WebSocket from "ws";
 const TRUSTED_BY_NODE = "NODE_EXTRA_CA_CERTS";
 const TRANSPORTS = ["amqp", "websocket"];
 
-/** The WebSocket for servers without TLS: the SDK names every address with `wss:`. */
+// Older versions know no connection string of an emulator: they want TLS. Without it, and on another port, they reach a
+// server through a WebSocket of the user's only.
+const WANTS_TLS = /^service-bus-\d+\.\d+\.\d+$/;
+
+/** The WebSocket for servers without TLS: the SDK names every address with `wss:`, and older versions with their own
+ * port behind that of the connection string. */
 class PlainWebSocket extends WebSocket {
   constructor(url, protocols, options) {
-    super(url.replace(/^wss:/, "ws:"), protocols, options);
+    super(url.replace(/^wss:/, "ws:").replace(/(:\d+):443\//, "$1/"), protocols, options);
   }
 }
 
 export class Connecting {
   #connectionString;
   #ca;
-  #transport;
+  #overWebSocket;
   #sdk;
 
   /** `sdk` is the SDK's module; the rest is what `readArguments` gives. */
-  constructor(sdk, { connectionString, ca, transport }) {
+  constructor(sdk, { packageName, connectionString, ca, transport }) {
     this.#sdk = sdk;
     this.#connectionString = connectionString;
     this.#ca = ca;
-    this.#transport = transport;
+    this.#overWebSocket = transport === "websocket" || WANTS_TLS.test(packageName);
   }
 
   /** A client for data; it takes the port, and whether there is TLS, from the connection string. */
@@ -47,7 +52,7 @@ export class Connecting {
   }
 
   #webSocketOptions() {
-    if (this.#transport === "amqp") return {};
+    if (!this.#overWebSocket) return {};
     if (isForEmulator(this.#connectionString)) return { webSocketOptions: { webSocket: PlainWebSocket } };
     const trust = this.#ca === null ? {} : { ca: readFileSync(this.#ca) };
     return { webSocketOptions: { webSocket: WebSocket, webSocketConstructorOptions: trust } };

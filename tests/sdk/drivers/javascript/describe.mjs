@@ -1,7 +1,7 @@
 // Translation between the driver protocol's JSON and what the administration client says of entities.
 //
 // Knows the properties of queues, topics, subscriptions and rules, and what is counted of them (tests/sdk/PROTOCOL.md).
-// Refuses to know the client. Pure functions; nothing here keeps an object.
+// Does not know the client. Pure functions; nothing here keeps an object.
 
 import { DriverError, instantMs, ruleFilterFromJson, ruleToJson } from "./translate.mjs";
 

@@ -113,7 +113,11 @@ class Driver {
       client: "javascript",
       sdk: `@azure/service-bus ${sdkVersion()}`,
       property_types: PROPERTY_TYPES,
-      features: ["rules", "administration", ...(this.#deletesMessages() ? ["delete_messages"] : [])],
+      features: [
+        ...("createRuleManager" in this.#openedClient() ? ["rules"] : []),
+        "administration",
+        ...(this.#deletesMessages() ? ["delete_messages"] : []),
+      ],
     }),
 
     send: ({ entity, messages, how }) =>

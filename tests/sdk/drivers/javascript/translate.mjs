@@ -1,6 +1,6 @@
 // Translation between the driver protocol's JSON and the objects of @azure/service-bus.
 //
-// Knows: messages in and out, typed properties and the kinds of errors (tests/sdk/PROTOCOL.md). Refuses to know:
+// Knows: messages in and out, typed properties and the kinds of errors (tests/sdk/PROTOCOL.md). Does not know:
 // clients, senders and receivers. Pure functions; nothing here keeps an object.
 
 import { Buffer } from "node:buffer";

@@ -1,7 +1,7 @@
 """The operations of the protocol that begin with ``admin_``, over the SDK's administration client.
 
 Knows which method of the client does what for queues, topics, subscriptions and rules; the translation is in
-``properties``. Refuses to know messages. Owns the client: it is made by the first operation, and ``give_back`` hands it
+``properties``. Does not know messages. Owns the client: it is made by the first operation, and ``give_back`` hands it
 to whoever closes it.
 """
 

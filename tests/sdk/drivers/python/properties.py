@@ -1,7 +1,7 @@
 """Translation between the protocol's properties of entities and those of ``azure.servicebus.management``.
 
 Knows the names and units on both sides, rules with their filters, and what the SDK has for which kind of entity
-(``tests/sdk/PROTOCOL.md``). Refuses to know clients. Pure functions; nothing here keeps an object.
+(``tests/sdk/PROTOCOL.md``). Does not know clients. Pure functions; nothing here keeps an object.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import java.util.function.Function;
 
 /**
  * The operations on the rules of a subscription, and rules of the driver protocol to the SDK's rules and
- * back, for the administration too. Refuses to know how a rule manager is made. Owns nothing: the
+ * back, for the administration too. Does not know how a rule manager is made. Owns nothing: the
  * {@link Clients} own the managers.
  */
 final class Rules {
