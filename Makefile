@@ -4,8 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What takes more than one processor, or a browser.
 HEAVY := tests/spark tests/web
-.PHONY: serve test test-clients test-parts prepare check bench fast clean
-
+.PHONY: serve test test-clients test-parts test-long prepare check bench fast clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
 
@@ -13,15 +12,16 @@ test: $(VENV)/installed
 	$(MAKE) --jobs 2 check prepare
 	$(MAKE) --jobs 2 --output-sync test-clients test-parts
 	$(BIN)/pytest -n 4 --dist loadgroup $(HEAVY) $(ARGS)
-
+	@$(BIN)/python -m tests.prepare --report
 test-clients: $(VENV)/installed
 	$(BIN)/pytest -n 10 --dist worksteal tests/sdk $(ARGS)
 test-parts: $(VENV)/installed # takes what the waiting clients leave of the machine
 	nice $(BIN)/pytest -n 3 --dist worksteal --ignore tests/sdk $(addprefix --ignore=,$(HEAVY)) $(ARGS)
-
+test-long: $(VENV)/installed # hours: soaks, long simulations, kill rounds
+	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000
+	$(BIN)/python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
 prepare: $(VENV)/installed
 	$(BIN)/python -m tests.prepare
-
 fast: $(VENV)/installed
 	$(BIN)/pytest -m "not sdk and not slow" $(ARGS)
 
@@ -32,6 +32,7 @@ bench: $(VENV)/installed
 	$(BIN)/python bench/run.py $(ARGS)
 
 $(VENV)/installed: pyproject.toml
+	@$(PYTHON) tests/can_build.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip && $(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@

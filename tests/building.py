@@ -1,8 +1,8 @@
 """What tests need to have built: done once, and again when its sources change.
 
 Knows stamps (a build leaves a hash over its sources inside what it made), locks between processes, and how several
-builds run side by side. Refuses to know what is built (`sdk.prepare`, `spark.prepare`, `web.prepare`). Uses the
-standard library only, so it runs before anything is installed. What can't be built is an error, never left out.
+builds run side by side. What is built stands in `sdk.prepare`, `spark.prepare` and `web.prepare`. Uses the standard
+library only, so it runs before anything is installed. A build that fails raises PrepareError.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ def build(name: str, wanted: Build) -> bool:
         return True
 
 
-def build_all(builders: Mapping[str, Callable[[], bool]]) -> int:
-    """Run the builders side by side, one per processor; tells on stdout and stderr, returns the exit status."""
-    status = 0
+def build_all(builders: Mapping[str, Callable[[], bool]]) -> dict[str, str]:
+    """Run the builders side by side, one per processor; reports on stdout and stderr. Why builds failed, by name."""
+    failed: dict[str, str] = {}
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         running = {name: pool.submit(builder) for name, builder in builders.items()}
         for name, result in running.items():
             try:
                 sys.stdout.write(f"{name}: {'built' if result.result() else 'ready'}\n")
             except PrepareError as error:
-                sys.stderr.write(f"{error}\n")
-                status = 1
-    return status
+                sys.stderr.write(f"{name}: {error}\n")
+                failed[name] = str(error)
+    return failed
 
 
 def _lock_file(output: Path) -> Path:

@@ -1,17 +1,36 @@
-"""Builds everything that tests need: `python -m tests.prepare`.
+"""Builds everything that tests need: `python -m tests.prepare`; `--report` prints what could not be had the last time.
 
-Knows all builds by name. They don't depend on each other, so they run side by side: most wait for downloads.
+Knows all builds by name. They don't depend on each other, so they run side by side: most wait for downloads. What can't
+be built is left out of the tests, with its reason; with CI=true it is an error.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 from .building import build_all
 from .sdk.prepare import builders as sdk_builders
 from .spark.prepare import builders as spark_builders
+from .toolchains import checked, install_missing, note_unavailable, table, unavailable
 from .web.prepare import builders as web_builders
 
-if __name__ == "__main__":
+
+def main(arguments: list[str]) -> int:
+    """The command line; the exit status."""
+    if arguments == ["--report"]:
+        reasons = unavailable()
+        sys.stdout.write(f"Not run on this machine:\n{table(reasons)}\n" if reasons else "")
+        return 0
+    install_missing()
     # Spark first: it takes longest.
-    sys.exit(build_all({**spark_builders(), **sdk_builders(), **web_builders()}))
+    reasons = build_all(checked({**spark_builders(), **sdk_builders(), **web_builders()}))
+    note_unavailable(reasons)
+    is_ci = os.environ.get("CI") == "true"
+    if reasons and not is_ci:
+        sys.stdout.write(f"Not available on this machine, so their tests are not run:\n{table(reasons)}\n")
+    return 1 if reasons and is_ci else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
