@@ -1,7 +1,7 @@
 """The brokers that are measured: each a process in a folder of its own, started and stopped from here.
 
 Knows how emubus, RabbitMQ and the sink are started, when they are ready, under which addresses their queues
-are found and what the kernel says of their processes. Refuses to know what is measured with them.
+are found and what the kernel says of their processes. Does not know what is measured with them.
 
 A `Broker` owns its process and its folder; it ends only what it started. RabbitMQ gets its own name, ports,
 port mapper, home and plugin list: a node of the system is neither used nor disturbed.

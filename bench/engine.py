@@ -4,7 +4,7 @@ Knows the low-level functions of the Proton wheel, one socket and the order in w
 The path of a delivery is three to six calls of C functions, because the readable wrappers cost some 25 µs a
 message and would make the client the slowest part of every measurement.
 
-Refuses to know what is measured, and the broker at the other end. An `Engine` owns its socket, transport,
+Does not know what is measured, and the broker at the other end. An `Engine` owns its socket, transport,
 connection and collector; links and deliveries are bare Proton pointers (`Pointer`), owned by Proton and
 valid until settled or closed.
 

@@ -5,7 +5,7 @@ that is lost, doubled or refused makes the run fail instead of making it fast. T
 when the link is open and stops when the last outcome has come (send), was written and answered by the
 link's close (receive), or both (roundtrip).
 
-Refuses to know which broker it talks to. A `Sending` or `Receiving` owns its link; the engine belongs to
+Does not know which broker it talks to. A `Sending` or `Receiving` owns its link; the engine belongs to
 `main`.
 
     python bench/load.py send --port 5672 --address queue.1 --messages 100000 --size 1024

@@ -1,6 +1,6 @@
 """Every benchmark, one after the other, each in a process of its own: `python bench/run.py [--quick]`.
 
-Knows which there are. Refuses to know what they do: options that it does not know go to none of them; for
+Knows which there are. Does not know what they do: options that it does not know go to none of them; for
 one benchmark with options of its own, run its file. The exit status is that of the worst.
 """
 

@@ -107,9 +107,9 @@ def test_proton_is_imported_only_by_the_wire_folders() -> None:
     assert wrong == []
 
 
-def test_lmdb_is_imported_by_one_file() -> None:
+def test_lmdb_is_imported_by_the_file_that_writes_and_the_file_that_reads() -> None:
     files = {name for name, tree in trees() for target, _ in imported(name, tree) if target.split(".")[0] == "lmdb"}
-    assert files == {"storage/lmdb_store.py"}
+    assert files == {"storage/lmdb_store.py", "storage/lmdb_reading.py"}
 
 
 def test_clocks_and_random_numbers_have_one_source() -> None:

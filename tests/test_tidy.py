@@ -112,8 +112,8 @@ def test_tests_do_not_sleep_or_skip() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("table", ["COMPATIBILITY.md"])
-def test_every_test_named_in_the_compatibility_table_exists(table: str) -> None:
+@pytest.mark.parametrize("table", ["COMPATIBILITY.md", "DEVIATIONS.md"])
+def test_every_test_named_in_a_table_of_the_docs_exists(table: str) -> None:
     text = (ROOT / "docs" / table).read_text()
     named = set(re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text))
     assert named
@@ -123,3 +123,11 @@ def test_every_test_named_in_the_compatibility_table_exists(table: str) -> None:
         if not path.is_file() or (test and f"def {test}(" not in path.read_text()):
             missing.append(f"{file}::{test}")
     assert missing == []
+
+
+def test_every_deviation_has_a_verb_a_reason_and_a_test() -> None:
+    lines = (ROOT / "docs" / "DEVIATIONS.md").read_text().splitlines()
+    rows = [line.strip("|").split(" | ") for line in lines if line.startswith("|") and not line.startswith("|---")]
+    rows = [[cell.strip() for cell in row] for row in rows if row[0].strip() != "Difference"]
+    assert rows
+    assert [row for row in rows if len(row) != 4 or not all(row) or "`tests/" not in row[3]] == []

@@ -1,6 +1,6 @@
 """Builds the project's wheel: `python -m tests.wheel FOLDER`.
 
-Knows that it must be built from a clean copy, so that no stale build folder leaks into it. Refuses to know what
+Knows that it must be built from a clean copy, so that no stale build folder leaks into it. Does not know what
 it holds.
 """
 

@@ -1,6 +1,6 @@
 """Finds the browser that the page's tests drive, and installs it where it is missing.
 
-Knows the names of headless Chromium and the package it comes in. Refuses to know the tests. Uses the standard library
+Knows the names of headless Chromium and the package it comes in. Does not know the tests. Uses the standard library
 only. A browser that can't be installed is an error, never a test left out.
 """
 

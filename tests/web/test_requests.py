@@ -245,7 +245,7 @@ REFUSED: tuple[tuple[str, dict[str, str], int, str], ...] = (
     ("send", {"path": "bad", "scheduled": "soon"}, 400, "Scheduled for: 'soon' is not"),
     ("send", {"path": "bad", "content_type": "tëxt"}, 400, "ContentType: 'tëxt' is not ASCII text."),
     ("send", {"path": "bad", "session_id": "a", "partition_key": "b"}, 400, "must be equal to the SessionId"),
-    ("send", {"path": "bad", "session_id": "s" * 129}, 400, "group-id of the message has 129 characters"),
+    ("send", {"path": "bad", "session_id": "s" * 65_537}, 400, "group-id of the message has 65537 characters"),
     ("send", {"path": "bad", "property_name": "n"}, 400, "each with name, type and value"),
     ("send", {"path": "bad-topic/Subscriptions/s"}, 400, "Messages are sent to the topic"),
     (
