@@ -29,12 +29,16 @@ class Tally:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], Counter[int]] = {}
         self._lately: dict[tuple[str, str], Counter[int]] = {}
+        self._seen: set[tuple[str, int]] = set()
 
     def add(self, item: Item, number: int) -> None:
-        """A message was seen for the first time."""
+        """A message was seen for the first time; the copies that several rules make of one count once."""
+        if (item.path, item.label) in self._seen:
+            return
+        self._seen.add((item.path, item.label))
         came = (item.path, "forwarded" if item.hops else "sent")
         self._counts.setdefault(came, Counter())[number >> 48] += 1
-        if item.hops:  # a batch that is sent goes to one partition as a whole
+        if item.hops:
             self._lately.setdefault(came, Counter())[number >> 48] += 1
 
     def clear(self) -> None:

@@ -68,7 +68,7 @@ class Item:
     doubts: set[str] = field(default_factory=set)
     trail: tuple[tuple[str, str | None], ...] = ()  # the entities that it came through, and the key that it had there
     rank: int = 0  # the order in which messages were accepted; 0 if none is promised
-    is_calm: bool = True  # it came while all stores worked
+    is_calm: bool = True  # it came while all stores worked, and counts for the spread over partitions
 
     @property
     def partition_key(self) -> str | None:
@@ -140,9 +140,10 @@ class Model:
 
     def accept(self, path: str, specs: tuple[Spec, ...], *, sent_at: int) -> None:
         """A delivery was stored, at `sent_at` or later."""
-        for spec in specs:
+        for place, spec in enumerate(specs):
             self._rank += 1
             item = self._item(path, spec)
+            item.is_calm &= place == 0  # a batch goes to one partition: only its first message counts there
             due_at = 0 if spec.after_ms is None else sent_at + spec.after_ms
             if self._is_duplicate(item):
                 continue
