@@ -44,6 +44,7 @@ MESSAGES_MAX: Final = 900
 CONFIRMATIONS: Final = (20, 880)  # after how many of them a kill at a random moment comes
 UNDER_WAY: Final = ("forwarding", "chain", "news", "small-news")
 TURNS_MAX: Final = 200_000
+ROUNDS_PER_PROCESS: Final = 20  # a client's threads keep some memory after each round
 NO_ENTITIES = '{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": [], "Topics": []}]}}'
 
 Found = Counter[tuple[str, str, str]]  # (entity, sub-queue, message id) → copies
@@ -170,7 +171,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(arguments)
     failed = acknowledged = 0
-    with ProcessPoolExecutor(options.jobs) as pool:
+    with ProcessPoolExecutor(options.jobs, max_tasks_per_child=ROUNDS_PER_PROCESS) as pool:
         seeds = range(options.first, options.first + options.rounds)
         for seed, accepted, wrong in pool.map(play, seeds):
             acknowledged += accepted

@@ -160,7 +160,8 @@ class Model:
         if not self._is_duplicate(item):
             item.id = item.id or given_id(spec.label)
             due_at = sent_at + (spec.after_ms or 0)
-            self._put([replace(item, home=SCHEDULED, due_at=due_at, number=number)])
+            is_calm = False  # a request's messages go to one partition
+            self._put([replace(item, home=SCHEDULED, due_at=due_at, number=number, is_calm=is_calm)])
 
     def transfer(self, via: str, path: str, spec: Spec) -> None:
         """A message of a transaction leaves for another entity, or stays where it can't leave from."""
@@ -319,7 +320,7 @@ class Model:
             count = (item.count[0] + counted, item.count[1] + counted)
             return [replace(gone, home=home, number=item.number, expires=(NEVER, NEVER), count=count)]
         assert what == "activated", what
-        return self._placed_at_entity(replace(gone, due_at=0, is_calm=self.calm, rank=0))
+        return self._placed_at_entity(replace(gone, due_at=0, is_calm=item.is_calm and self.calm, rank=0))
 
     def happen(self, item: Item, what: str) -> None:
         """`after`, for good."""

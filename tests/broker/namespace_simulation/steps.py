@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ OUTCOMES: dict[str, tuple[Callable[[], Outcome], str]] = {
 
 
 BROKER_GONE = UnknownOutcomeError(Condition.SERVER_BUSY, "the broker is gone")
+NO_HOPS: Mapping[int, int] = {}
 LOCK_LOST = (Condition.MESSAGE_LOCK_LOST, Condition.SESSION_LOCK_LOST)
 
 
@@ -257,6 +258,7 @@ class Run:
             return
         if home == DEAD_LETTER and shape.forward_dead_letters_to:
             return
+        hops = self.world.hops_in(command.of, home)
         got: list[Delivery] = []
         drained: list[bool] = []
         mode = ReceiveMode.RECEIVE_AND_DELETE if command.delete else ReceiveMode.PEEK_LOCK
@@ -273,7 +275,7 @@ class Run:
         if self.model.calm and not drained:
             self.report("everything available", f"{command} is not drained")
         for delivery in got:
-            self.delivered(command, home, delivery, delete=command.delete)
+            self.delivered(command, home, delivery, delete=command.delete, hops=hops)
         if command.delete and any(disk.fate is Fate.UNCONFIRMED for disk in self.world.disks):
             for item in self.perhaps_at(command.of, home):
                 item.doubts.add("taken")  # it is gone, but the receiver does not know
@@ -291,11 +293,24 @@ class Run:
         ]
 
     def delivered(
-        self, command: Receiving, home: str, delivery: Delivery, *, delete: bool = False, holding: Holding | None = None
+        self,
+        command: Receiving,
+        home: str,
+        delivery: Delivery,
+        *,
+        delete: bool = False,
+        holding: Holding | None = None,
+        hops: Mapping[int, int] = NO_HOPS,
     ) -> None:
-        """A receiver got a message: the model has it there, and locks or removes it."""
+        """A receiver got a message: the model has it there, and locks or removes it.
+
+        `hops`: how often messages that were there before were forwarded, by sequence number; what is locked is looked
+        up.
+        """
         label = label_of(delivery.payload)
-        item = self.find(delivery, label, command.of, home)
+        if delivery.sequence_number not in hops and not delete:
+            hops = self.world.hops_in(command.of, home)
+        item = self.find(delivery, label, command.of, home, hops.get(delivery.sequence_number))
         if item is None:
             known = "; ".join(map(str, self.model.items.get(label, []))) or "nowhere"
             self.report(
@@ -311,15 +326,18 @@ class Run:
         held = Held(item, delivery.token, self.world.life)
         self.held.setdefault((label, command.of), []).append(held)
 
-    def find(self, delivery: Delivery, label: int, path: str, home: str) -> Item | None:
-        """The message that a receiver got, if it may be available there."""
+    def find(self, delivery: Delivery, label: int, path: str, home: str, hops: int | None) -> Item | None:
+        """The message that a receiver got, if it may be available there; `hops` is None where nobody could look."""
         message = parse_message(delivery.payload)
-        rule = message.application_properties().get("RuleName")
+        properties = message.application_properties()
+        seen = properties.get("RuleName"), properties.get("colour"), properties.get("DeadLetterReason")
 
         def is_it(item: Item) -> bool:
             return (
-                (item.path, item.home, item.session, item.key, item.rule)
-                == (path, home, message.session_id, message.partition_key, rule)
+                (item.path, item.home, item.session, item.key)
+                == (path, home, message.session_id, message.partition_key)
+                and (item.rule, item.colour, item.reason) == seen
+                and hops in (None, item.hops)
                 and item.number in (None, delivery.sequence_number)
                 and not (item.lock_until and item.lock_sure)
             )

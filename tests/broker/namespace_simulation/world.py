@@ -266,6 +266,19 @@ class World:
                     found.append(Row(path, HOMES[key[4]], index, number, *_decoded(value)))
         return found
 
+    def hops_in(self, path: str, home: str) -> dict[int, int]:
+        """How often each message in a place was forwarded, by sequence number."""
+        entity = self.broker.entity(path)
+        if entity is None:
+            return {}
+        place = entity.queue_id.to_bytes(4, "big") + bytes((Home[home],))
+        found: dict[int, int] = {}
+        for disk in self.disks:
+            with disk.view() as view:
+                rows = view.scan(MESSAGES, place, place + LAST_KEY, ROWS_MAX)
+                found.update((int.from_bytes(key[5:], "big"), Record.unpack(row).hops) for key, row in rows)
+        return found
+
     def labels_stored(self) -> set[int]:
         """The labels of all messages in all stores."""
         found: set[int] = set()
