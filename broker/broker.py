@@ -337,11 +337,13 @@ class Broker:
 
     async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
         """Renew locks: their new ends (Unix ms) in order; BrokerError (message-lock-lost) if any is over."""
-        return await joint.renew(self.find(address)[0], tokens)
+        entity, parsed = self.find(address)
+        return await joint.renew(entity, parsed.sub_queue, tokens)
 
     async def settle(self, address: str, tokens: Sequence[bytes], outcome: Outcome) -> None:
         """Settle by lock token, without the link that received; BrokerError (message-lock-lost) if any is over."""
-        await joint.settle(self.find(address)[0], tokens, outcome)
+        entity, parsed = self.find(address)
+        await joint.settle(entity, parsed.sub_queue, tokens, outcome)
 
     async def receive_by_sequence_number(
         self, address: str, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None = None
@@ -443,8 +445,9 @@ class Broker:
 
         With `settled` the receiver has let go of the message: a rollback abandons it. A commit calls `on_commit()`.
         """
-        entity = self.find(address)[0]
-        self.transactions.settle(ref, entity, token, outcome, settled=settled, on_commit=on_commit)
+        entity, parsed = self.find(address)
+        of = parsed.sub_queue
+        self.transactions.settle(ref, entity, of, token, outcome, settled=settled, on_commit=on_commit)
 
     # ---- outages
 

@@ -238,11 +238,12 @@ class ListSessions(Answered):
 
 @dataclass(slots=True)
 class Settle:
-    """End the lock `token` with `outcome`; without `done` nobody wants to hear of it."""
+    """End the lock `token` of a message of `sub_queue` with `outcome`; without `done` nobody wants to hear of it."""
 
     token: bytes
     outcome: Outcome
     done: Done | None
+    sub_queue: SubQueue = SubQueue.ACTIVE
 
     def fail(self, error: BrokerError) -> None:
         """Tell the receiver, if it waits, that the settlement did not happen."""
@@ -252,8 +253,12 @@ class Settle:
 
 @dataclass(slots=True)
 class Renew(Answered):
-    """Start the lock durations of `tokens` anew; `reply` gets the new ends (Unix ms) or the error for all of them."""
+    """Start the lock durations of `tokens`, of messages of `sub_queue`, anew.
 
+    `reply` gets the new ends (Unix ms) or the error for all of them.
+    """
+
+    sub_queue: SubQueue
     tokens: Sequence[bytes]
     reply: Callable[[list[int] | BrokerError], None]
 

@@ -320,11 +320,11 @@ class Entity:
 
     # ---- receiving
 
-    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
+    def settle(self, token: bytes, outcome: Outcome, done: Done | None, sub_queue: SubQueue = SubQueue.ACTIVE) -> None:
         """End the lock `token`; a token that was never given out here is answered as a lost lock."""
         index = partition_index_of(token)
         if index < len(self.partitions):
-            self.partitions[index].submit(Settle(token, outcome, done))
+            self.partitions[index].submit(Settle(token, outcome, done, sub_queue))
         elif done is not None:
             done(sentences.lock_lost())
 

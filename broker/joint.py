@@ -22,8 +22,8 @@ T = TypeVar("T")
 Groups = dict[EntityPartition, list[T]]
 
 
-async def settle(entity: Entity, tokens: Sequence[bytes], outcome: Outcome) -> None:
-    """End locks, all or none; BrokerError (message-lock-lost) if any is over.
+async def settle(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes], outcome: Outcome) -> None:
+    """End locks of messages of a sub-queue, all or none; BrokerError (message-lock-lost) if any is over.
 
     Each store shows that it has the locks and that it commits, before any ends. One that fails after that leaves its
     locks as they are: the error is an UnknownOutcomeError if others have ended theirs.
@@ -32,12 +32,12 @@ async def settle(entity: Entity, tokens: Sequence[bytes], outcome: Outcome) -> N
     if len(groups) > 1:
         for place, group in groups.items():
             for token in group:
-                await place.request(partial(Examine, Settle(token, outcome, None)))
+                await place.request(partial(Examine, Settle(token, outcome, None, sub_queue)))
         await show_that_stores_commit(groups)
     settled_count = 0
     for place, group in groups.items():
         try:
-            await _end(place, group, outcome)
+            await _end(place, sub_queue, group, outcome)
         except BrokerError as error:
             if len(groups) == 1 or not (settled_count or isinstance(error, UnknownOutcomeError)):
                 raise
@@ -45,11 +45,11 @@ async def settle(entity: Entity, tokens: Sequence[bytes], outcome: Outcome) -> N
         settled_count += len(group)
 
 
-async def renew(entity: Entity, tokens: Sequence[bytes]) -> list[int]:
-    """Renew locks: their new ends (Unix ms) in the same order, or BrokerError (message-lock-lost)."""
+async def renew(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes]) -> list[int]:
+    """Renew locks of messages of a sub-queue: their new ends (Unix ms) in order, or BrokerError (message-lock-lost)."""
     ends: dict[bytes, int] = {}
     for place, group in _by_token(entity, tokens).items():
-        answer: list[int] = await place.request(partial(Renew, group))
+        answer: list[int] = await place.request(partial(Renew, sub_queue, group))
         ends.update(zip(group, answer, strict=True))
     return [ends[token] for token in tokens]
 
@@ -107,7 +107,7 @@ async def _remove_from(
 ) -> None:
     """Remove locked messages of one partition; if it is not known whether they are removed, those that are there."""
     try:
-        await _end(place, [delivery.token for delivery in deliveries], Complete())
+        await _end(place, sub_queue, [delivery.token for delivery in deliveries], Complete())
     except UnknownOutcomeError:
         numbers = [delivery.sequence_number for delivery in deliveries]
         try:
@@ -132,9 +132,10 @@ def _cut(settled_count: int, count: int, store_index: int) -> UnknownOutcomeErro
     return UnknownOutcomeError(Condition.SERVER_BUSY, text)
 
 
-async def _end(place: EntityPartition, tokens: Sequence[bytes], outcome: Outcome) -> None:
+async def _end(place: EntityPartition, sub_queue: SubQueue, tokens: Sequence[bytes], outcome: Outcome) -> None:
     """End locks of one partition in one commit."""
-    await place.request(partial(Commit, [(place, Settle(token, outcome, None)) for token in tokens]))
+    operations = [(place, Settle(token, outcome, None, sub_queue)) for token in tokens]
+    await place.request(partial(Commit, operations))
 
 
 def _by_token(entity: Entity, tokens: Iterable[bytes]) -> Groups[bytes]:

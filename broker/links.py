@@ -81,6 +81,7 @@ class Consumer:
         self.entity = entity
         self._clock = clock
         self.entity_path = entity.path
+        self._sub_queue = sub_queue
         self._dispatcher = entity.dispatchers[sub_queue]
         self._detached = detached
 
@@ -118,7 +119,7 @@ class Consumer:
 
     def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
         """End the lock `token` with `outcome`; `done` hears of it after the commit."""
-        self.entity.settle(token, outcome, done)
+        self.entity.settle(token, outcome, done, self._sub_queue)
 
     def close(self) -> None:
         """The link is gone. Locks stay until they expire [wire 5.8]."""

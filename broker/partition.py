@@ -308,7 +308,7 @@ class Partition:
 
     def settle_refusal(self, operation: Settle, now: int) -> BrokerError | None:
         """Why a lock can't be ended so now, or None."""
-        return self._settlements.refusal(operation.token, operation.outcome, now)
+        return self._settlements.refusal(operation, now)
 
     def _continue(self, command: Continue, now: int, view: Reader, step: Step) -> None:
         del now

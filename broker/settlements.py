@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import sentences
+from .address import SubQueue
 from .commands import ExpireLocks, Renew, Settle, Step
 from .errors import BrokerError
 from .line import Reader
@@ -31,20 +32,20 @@ class Settlements:
 
     def settle(self, command: Settle, now: int, view: Reader, step: Step) -> None:
         """End one lock as its receiver wants it."""
-        error = self.refusal(command.token, command.outcome, now)
+        error = self.refusal(command, now)
         if error is None:
             self.end(self._state.locks.by_token[command.token], command.outcome, now, view, step)
         if command.done is not None:
             step.effects.append((command.done, error))
 
-    def refusal(self, token: bytes, outcome: Outcome, now: int) -> BrokerError | None:
-        """Why the lock `token` can't be ended with `outcome` now, or None."""
-        lock = self._state.locks.find(token, now)
+    def refusal(self, command: Settle, now: int) -> BrokerError | None:
+        """Why this lock can't be ended so now, or None."""
+        lock = self._state.locks.find(command.token, now)
         if lock is None:
-            return sentences.session_lock_lost() if self._sessions else sentences.lock_lost()
-        if isinstance(outcome, DeadLetter) and lock.home not in MAIN_HOMES:
+            return sentences.session_lock_lost() if self._locks_sessions(command.sub_queue) else sentences.lock_lost()
+        if isinstance(command.outcome, DeadLetter) and lock.home not in MAIN_HOMES:
             return sentences.dead_letter_of_dead_letter()
-        changes = _changes(outcome)
+        changes = _changes(command.outcome)
         return changes_refusal(changes, self._state.ref.bounds) if changes else None
 
     def end(self, lock: Lock, outcome: Outcome, now: int, view: Reader, step: Step) -> None:
@@ -101,12 +102,12 @@ class Settlements:
     def renew(self, command: Renew, now: int, view: Reader, step: Step) -> None:
         """Start lock durations anew, of all tokens or of none."""
         del view
-        if self._sessions:
-            step.effects.append((command.reply, sentences.renew_in_session()))
-            return
         locks = self._state.locks
         found = [locks.find(token, now) for token in command.tokens]
         valid = [lock for lock in found if lock is not None]
+        if self._locks_sessions(command.sub_queue) or any(lock.holding is not None for lock in valid):
+            step.effects.append((command.reply, sentences.renew_in_session()))
+            return
         if len(valid) != len(found):
             step.effects.append((command.reply, sentences.lock_lost()))
             return
@@ -120,6 +121,10 @@ class Settlements:
         del command
         while (lock := self._state.locks.first()) is not None and lock.until_at <= now:
             self.release(lock, now, view, step, counted=True)
+
+    def _locks_sessions(self, sub_queue: SubQueue) -> bool:
+        """Whether receivers of a sub-queue lock message sessions; dead letters are locked one by one."""
+        return self._sessions and sub_queue is SubQueue.ACTIVE
 
     def _back_to_line(self, lock: Lock, row: bytes, now: int, step: Step) -> None:
         if lock.home is not lock.line.home:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from . import sentences
+from .address import SubQueue
 from .clock import Clock, Timer
 from .commands import (
     CancelScheduled,
@@ -209,6 +210,7 @@ class Transactions:
         self,
         ref: TransactionRef,
         entity: Entity,
+        sub_queue: SubQueue,
         token: bytes,
         outcome: Outcome,
         *,
@@ -225,20 +227,18 @@ class Transactions:
             if settled and token in transaction.tokens:
                 place = entity.partitions[partition_index_of(token)]
             else:
-                place = self._add_settlement(transaction, entity, token, outcome)
+                place = self._add_settlement(transaction, entity, Settle(token, outcome, None, sub_queue))
             if settled:
                 transaction.let_go.append((place, token))
             if on_commit is not None:
                 transaction.on_commit.append(on_commit)
 
-    def _add_settlement(
-        self, transaction: Transaction, entity: Entity, token: bytes, outcome: Outcome
-    ) -> EntityPartition:
+    def _add_settlement(self, transaction: Transaction, entity: Entity, operation: Settle) -> EntityPartition:
+        token = operation.token
         index = partition_index_of(token)
         if index >= len(entity.partitions) or token in transaction.tokens:
             raise sentences.lock_lost()
         place = entity.partitions[index]
-        operation = Settle(token, outcome, None)
         partition = place.worker.partition(entity.queue_id)
         error = (
             sentences.lock_lost() if partition is None else partition.settle_refusal(operation, self._clock.now_ms())

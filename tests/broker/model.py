@@ -346,10 +346,12 @@ class Model:
                 self._bury(item, reason)
         return True
 
-    def renew(self, name: str, lock: int, now: int) -> int | None:
+    def renew(self, line: SubQueue, name: str, lock: int, now: int) -> int | None:
         item = self.find(name)
-        if self.sessions or item is None or item.locked_until is None or item.lock != lock or item.locked_until <= now:
+        if item is None or item.locked_until is None or item.lock != lock or item.locked_until <= now:
             return None
+        if self.sessions and (line is SubQueue.ACTIVE or item.home in MAIN):
+            return None  # the message session is locked, not the message
         item.locked_until, item.lock_turn = now + self.lock_ms, self._turn()
         return item.locked_until
 

@@ -409,9 +409,10 @@ class Simulation:
         if known is None:
             return None
         name, token, lock = known
+        line = LINES[lock % len(LINES)]
         return Act(
-            lambda reply: Renew([token], reply),
-            lambda model, now: model.renew(name, lock, now),
+            lambda reply: Renew(line, [token], reply),
+            lambda model, now: model.renew(line, name, lock, now),
             lambda answer, expected: same(answer[0] if isinstance(answer, list) else None, expected),
         )
 

@@ -51,6 +51,23 @@ def bodies(receiver: SessionReceiver, count: int) -> list[str | None]:
     return [message.body for message in receiver.receive_all(count)]
 
 
+def test_a_dead_letter_of_a_session_is_locked_by_itself(sdk: Sdk, queue: str, server: EmubusServer) -> None:
+    send(sdk, queue, "s", "x")
+    session = sdk.accept_session(queue, "s")
+    session.dead_letter(session.receive_one())
+    session.close()
+    receiver = sdk.receiver(queue, sub_queue="dead-letter")
+    message = receiver.receive_one()
+    server.advance(LOCK_MS - 10_000)
+    assert receiver.renew_lock(message) == server.clock.now_ms() + LOCK_MS
+    server.advance(LOCK_MS + 1)
+    with pytest.raises(SdkError) as lost:
+        receiver.renew_lock(message)
+    assert lost.value.kind == "lock-lost"
+    receiver.complete(receiver.receive_one())
+    assert receiver.peek_until(lambda messages: messages == []) == []
+
+
 @everyone
 def test_a_named_session_is_given_even_when_it_is_empty(sdk: Sdk, queue: str, server: EmubusServer) -> None:
     receiver = sdk.accept_session(queue, "grün")

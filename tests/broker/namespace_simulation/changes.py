@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 class Changes:
     """The handlers of these commands.
 
-    They do nothing while a store is in trouble or anything is under way, and nothing to a small
-    entity: the service has none so small, and only a file of the broker's start may name it.
+    They do nothing while a store is in trouble, anything is under way or the model has a doubt about
+    a message (what became of it could depend on what was there then), and nothing to a small entity:
+    the service has none so small, and only a file of the broker's start may name it.
     """
 
     def __init__(self, run: Run) -> None:
@@ -33,7 +34,8 @@ class Changes:
         is_troubled = any(
             run.world.is_troubled(store) or run.world.broker.workers[store].fault is not None for store in range(STORES)
         )
-        return run.model.calm and not is_troubled and not run.world.is_slow() and not run.world.is_busy()
+        is_sure = run.model.calm and not any(item.doubts for item in run.model.all())
+        return is_sure and not is_troubled and not run.world.is_slow() and not run.world.is_busy()
 
     def _delete(self, command: c.Delete) -> None:
         run = self._run
