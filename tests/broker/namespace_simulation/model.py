@@ -153,7 +153,7 @@ class Model:
             else:
                 self._put(self._placed_at_entity(item))
 
-    def schedule(self, path: str, spec: Spec, number: int, *, sent_at: int) -> None:
+    def schedule(self, path: str, spec: Spec, number: int | None, *, sent_at: int) -> None:
         """A message was stored until its time."""
         self._rank += 1
         item = self._item(path, spec)
@@ -427,7 +427,7 @@ class Model:
         item.count = (low + (counted and sure), high + counted)
         item.lock_until = 0
         most = self.shapes[item.path].deliveries_max
-        if counted and item.count[0] >= most:
+        if counted and sure and item.count[0] >= most:
             self.happen(item, "delivered too often")
         elif counted and item.count[1] >= most:
             item.doubts.add("delivered too often")

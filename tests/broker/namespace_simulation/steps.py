@@ -186,13 +186,14 @@ class Run:
             if context.is_accepted(answer):
                 numbers = answer.result if answer.error is None else self._scheduled_numbers(command)
                 for spec, number in zip(command.specs, numbers, strict=True):
-                    if number is not None:
-                        self.model.schedule(command.to, spec, number, sent_at=now)
+                    self.model.schedule(command.to, spec, number, sent_at=now)
 
         self._pending.append(Pending(answer, judge))
 
     def _scheduled_numbers(self, command: c.Schedule) -> list[int | None]:
-        numbers = {row.label: row.number for row in self.world.rows() if row.path == command.to}
+        """The numbers of those that wait here for their time; None for one under way to its partition, or active."""
+        rows = self.world.rows()
+        numbers = {row.label: row.number for row in rows if (row.path, row.home.name) == (command.to, SCHEDULED)}
         return [numbers.get(spec.label) for spec in command.specs]
 
     def _cancel(self, command: c.Cancel) -> None:
