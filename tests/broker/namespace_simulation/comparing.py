@@ -103,6 +103,13 @@ def _resolve(item: Item, left: list[Row], model: Model, tally: Tally) -> bool:
                 left.remove(row)
                 see(each, row, model, tally)
             return True
+    for row in left:
+        twin = model.came_another_way(item, lambda twin, row=row: fits(twin, row))  # type: ignore[misc]
+        if twin is not None:
+            model.resolved(item, (), [twin])
+            left.remove(row)
+            see(twin, row, model, tally)
+            return True
     return False
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from .commands import Spec
 from .shapes import LOCK_MS, QUEUE, SUBSCRIPTION, TOPIC, WINDOW_MS, Rule, Shape
@@ -96,6 +97,7 @@ class Model:
         self.left_until: dict[tuple[str, str], int] = {}  # how long holdings may go on that ended unheard
         self.states: dict[tuple[str, str], set[str | None]] = {}  # what it may be, as the last answers leave it
         self._remembered: dict[tuple[str, str, str | None], int] = {}
+        self._twins: dict[int, list[Item]] = {}  # by label: copies that entities dropped as duplicates of another copy
         self._rank = 0
 
     # ---- looking
@@ -220,6 +222,7 @@ class Model:
         """A message comes from another entity: where it and its copies are then."""
         if self._is_duplicate(item):
             if self._is_certain():
+                self._twins.setdefault(item.label, []).append(item)
                 return []
             item = replace(item, doubts={"taken"})
         elif self.shapes[item.path].duplicates and not self._is_certain():
@@ -366,6 +369,26 @@ class Model:
             any(map(is_it, found)) or (depth and any(self._leads(each, is_it, depth - 1) for each in found))
             for found in (self.suppose(item, what) for what in sorted(item.doubts - {"taken"}))
         )
+
+    def came_another_way(self, item: Item, is_it: Callable[[Item], bool]) -> Item | None:
+        """What is there in the place of `item`, if an entity took another copy of the message, and dropped this one.
+
+        Two copies of a message are under way at once if two subscriptions forward them; either may be the first. The
+        other one shows where it came from until an entity behind that changes it.
+        """
+        for twin in self._twins.get(item.label, ()):
+            mixes = product(
+                (item.rule, twin.rule),
+                (item.colour, twin.colour),
+                (item.reason, twin.reason),
+                ((item.session, item.key), (twin.session, twin.key)),
+                range(HOPS_MAX + 1),
+            )
+            for rule, colour, reason, (session, key), hops in mixes:
+                mixed = replace(item, rule=rule, colour=colour, reason=reason, session=session, key=key, hops=hops)
+                if is_it(mixed):
+                    return mixed
+        return None
 
     def resolved(self, item: Item, whats: Iterable[str], final: Iterable[Item]) -> None:
         """A quiet point has shown which doubts were right, and what became of a message."""

@@ -346,6 +346,12 @@ class Run:
         found = next(filter(is_it, self.model.items.get(label, ())), None)
         if found is None and self.happened(label, is_it):
             found = next(filter(is_it, self.model.items.get(label, ())), None)
+        if found is None:
+            for item in list(self.model.items.get(label, ())):
+                found = self.model.came_another_way(item, is_it)
+                if found is not None:
+                    self.model.resolved(item, (), [found])
+                    break
         return found
 
     def happened(self, label: int, is_it: Callable[[Item], bool]) -> bool:
