@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .building import ROOT
 
-WHEEL_SECONDS_MAX = 100
+WHEEL_SECONDS_MAX = 600
 
 
 def build_wheel(folder: Path) -> Path:

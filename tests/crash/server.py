@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-READY_S_MAX = 20.0
+READY_S_MAX = 120.0
 PORT = re.compile(r"\bamqp_port=(\d+)")
 READY_LINE = "Emulator Service is Successfully Up!"
 

@@ -14,8 +14,8 @@ from xml.etree.ElementTree import Element, parse
 
 from emubus.logging import READY_LINE
 
-PYTEST_S_MAX = 60
-STOP_S_MAX = 10
+PYTEST_S_MAX = 600
+STOP_S_MAX = 120
 # The plugins that the tests ask for and no others, as each costs time at every start.
 ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 PLUGINS = ("emubus", "asyncio")

@@ -11,7 +11,7 @@ from emubus.broker.inspection import Inspection
 from emubus.broker.outcomes import DeadLetter
 from emubus.testing import EmubusServer
 
-WAIT_S = 10.0
+WAIT_S = 120.0
 
 
 def send(server: EmubusServer, path: str, *messages: NewMessage) -> None:

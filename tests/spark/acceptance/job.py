@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ONLY_THE_BROKER_S = ["aiohttp", "lark", "lmdb", "sortedcontainers", "structlog", "uvloop"]
-QUERY_S_MAX = 120
+QUERY_S_MAX = 900
 
 
 def look_around(_: Iterable[Any]) -> Iterator[tuple[str, list[str]]]:

@@ -27,8 +27,8 @@ from ..conftest import SPARK_CONF
 from .processes import Driver, Event, kill
 
 ROWS = StructType([StructField("sequenceNumber", LongType()), StructField("body", StringType())])
-LOOK_S = 0.7
-FAIL_S_MAX = 60.0
+LOOK_S, LOOK_S_MAX = 0.7, 10.0
+FAIL_S_MAX = 600.0
 
 Row = tuple[int, int]
 """A message as it is compared: its sequence number, and the number in its body."""
@@ -131,13 +131,14 @@ class Killing:
     def kill_workers(self, query: str) -> None:
         """Kill one Python worker of running tasks, or all, again and again until the query has failed of it."""
         restarts = self.restarts[query]
-        deadline_s = monotonic_s() + FAIL_S_MAX
+        deadline_s, look_s = monotonic_s() + FAIL_S_MAX, LOOK_S
         while self.restarts[query] == restarts:
             assert monotonic_s() < deadline_s, f"{query} does not fail\n{self.driver.errors()}"
             workers = self.driver.workers()
             for pid in self.chance.sample(workers, self.chance.choice([1, len(workers)])) if workers else []:
                 kill(pid)
-            self._listen(LOOK_S, until=query)
+            self._listen(look_s, until=query)
+            look_s = min(2 * look_s, LOOK_S_MAX)  # a busy machine needs longer to begin a task that can be killed
 
     def crash_driver(self, *queries: str) -> None:
         """Kill the driver, and start another one."""

@@ -19,7 +19,7 @@ from emubus.spark_connector.wire.values import described, encode
 
 PAUSE_S = 0.05
 BURST = 10
-TROUBLE_S_MAX = 60.0
+TROUBLE_S_MAX = 600.0
 
 
 class Numbers:

@@ -21,7 +21,7 @@ from ..prepare import PYTHON_SPARK40, WHEELS
 from .kit import FAST_START
 from .processes import HERE, Children
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark40"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark40"), pytest.mark.timeout(1800)]
 
 # Besides Spark; the project's dependencies for workers and what these need.
 NEEDED = (
@@ -29,7 +29,7 @@ NEEDED = (
     *("proton", "cproton.py", "cproton_ffi.abi3.so", "cffi", "_cffi_backend*", "pycparser", "wsproto", "h11"),
 )
 COUNT = 400
-JOB_S_MAX = 200.0
+JOB_S_MAX = 1200.0
 SITES = {
     "4.0": PYTHON_SPARK40.parents[1] / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages",
     "4.3": Path(sysconfig.get_path("purelib")),

@@ -12,7 +12,7 @@ import pytest
 from .kit import Killing, committed, driver_conf, following, parquet_rows, partitions, queue_rows
 from .processes import HERE, Broker, Child, Children, Driver
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 WORKER_KILLS, DRIVER_KILLS = 17, 3
 QUEUE, QUERY = "numbers", "drained"

@@ -11,7 +11,7 @@ import pytest
 from .kit import Killing, committed, driver_conf, queue_rows
 from .processes import Broker, Children, Driver
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 WORKER_KILLS, DRIVER_KILLS = 19, 1
 ONCE, AT_LEAST_ONCE = "once", "at-least-once"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OUT = [2, 7, 11]
 COUNT = 320
-PROGRESS_S_MAX = 90
+PROGRESS_S_MAX = 600
 LOOK_S = 1
 
 
@@ -36,7 +36,7 @@ def wait_until_read(query: StreamingQuery, folder: Path, numbers: set[int]) -> s
     return found
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1800)
 def test_a_query_reads_what_it_can_in_an_outage_and_the_rest_after_it(
     spark: SparkSession, server: EmubusServer, options: dict[str, str], make_queue: MakeQueue, tmp_path: Path
 ) -> None:
@@ -64,7 +64,7 @@ def test_a_query_reads_what_it_can_in_an_outage_and_the_rest_after_it(
     assert Counter(number for _, number in parquet_rows(tmp_path / "rows")) == Counter(range(2 * COUNT))
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1800)
 def test_tasks_wait_for_stores_that_go_out_after_they_were_planned(
     spark: SparkSession, server: EmubusServer, options: dict[str, str], make_queue: MakeQueue
 ) -> None:
@@ -102,7 +102,7 @@ def finished_tasks(spark: SparkSession, group: str) -> int:
     return sum(stage.numCompletedTasks for stage in stages if stage is not None)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1800)
 def test_a_write_waits_for_the_partitions_that_are_out(
     spark: SparkSession, server: EmubusServer, options: dict[str, str], make_queue: MakeQueue, tmp_path: Path
 ) -> None:

@@ -103,7 +103,7 @@ def property_types(rig: Rig, queue: str) -> list[dict[Any, tuple[type, Any]]]:
     return found
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("session_id", [None, "theirs"])
 def test_everything_that_a_client_sets_comes_out_at_the_other_end(
     spark: SparkSession,
