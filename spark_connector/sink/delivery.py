@@ -8,7 +8,8 @@ Order: parcels stand in lines. Only the first of a line is ever in flight, so th
 be overtaken. A line holds the parcels of one key; those without a key have a line each, unless `ordered` is asked for.
 
 Size: a service that finds a delivery too large closes the link, and may reject what was in flight beside it for the
-same reason. So such a refusal counts only for a parcel that was in flight alone; others go again, one at a time.
+same reason. So such a refusal counts only for a parcel that was in flight alone; others go again, one at a time. A
+single message goes again, too: only a second refusal says that it is to blame, since a link may be closed at any time.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ SINGLES_PER_ENVELOPE: Final = 32  # small messages that travel alone count less 
 SINGLE_BYTES_MAX: Final = 8 * 1024  # … up to this size
 BACKLOG_WINDOWS: Final = 2  # the bytes that may wait for delivery, in full windows
 DIVISIBLE: Final = frozenset({Code.REFUSED, Code.MESSAGE_TOO_LARGE, Code.SESSION_REQUIRED})  # one row may be to blame
+
+REFUSALS_MAX: Final = 2  # of a single message for its size
 
 _log = logging.getLogger("emubus.spark")
 
@@ -260,6 +263,10 @@ class Delivery(Courier):
             self._ready.appendleft(line)
         elif len(parcel.rows) > 1 and error.code in DIVISIBLE:
             self._divide(line, error.code)
+        elif error.code is Code.MESSAGE_TOO_LARGE and parcel.refusals + 1 < REFUSALS_MAX:
+            parcel.refusals += 1
+            self.tally.repeated += 1
+            self._ready.appendleft(line)
         elif error.code is Code.MESSAGE_TOO_LARGE and self._options.on_oversize == "skip":
             self.tally.skipped += parcel.numbers
             _log.warning("%s to '%s' is skipped: %s", parcel.describe(), parcel.target, error.text)

@@ -42,6 +42,7 @@ class Parcel:
     failed_at_s: float | None = None  # when the first of them did so, on the clock of `timing.monotonic_s`
     cause: Code | None = None  # why this was taken out of an envelope
     alone: bool = False  # whether nothing else may be in flight with it
+    refusals: int = 0  # for its size, while it was in flight alone
 
     @property
     def target(self) -> str:
