@@ -2,8 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What takes more than one processor, or a browser.
-HEAVY := tests/spark tests/web
+HEAVY := tests/spark tests/web # more than one processor, or a browser
 .PHONY: serve test test-clients test-parts test-long prepare check bench fast clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
@@ -17,7 +16,8 @@ test-clients: $(VENV)/installed
 	$(BIN)/pytest -n 10 --dist worksteal tests/sdk $(ARGS)
 test-parts: $(VENV)/installed # takes what the waiting clients leave of the machine
 	nice $(BIN)/pytest -n 3 --dist worksteal --ignore tests/sdk $(addprefix --ignore=,$(HEAVY)) $(ARGS)
-test-long: $(VENV)/installed # hours: soaks, long simulations, kill rounds
+test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
+	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/spark/acceptance $(ARGS)
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000
 	$(BIN)/python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
 prepare: $(VENV)/installed

@@ -8,7 +8,6 @@ What the server's event loop computed during a send counts in any case.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from ..rounds import rounds
 from .attacker import KINDS
 
 HERE = Path(__file__).parent
 SLOWEST_MS_MAX = 300
 MEMORY_MIB_MAX = 400
-SECONDS = float(os.environ.get("EMUBUS_ATTACK_SECONDS", "4"))
-"""How long each attack takes; 20 s by hand."""
+SECONDS = rounds(2.0, 20.0)
+"""How long each attack takes."""
 END_S = 600.0
 READY_LINE = "Emulator Service is Successfully Up!"
 
@@ -101,7 +101,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guarded]:
 @pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stranger_delays_nobody_and_fills_no_memory(server: Guarded, kind: str) -> None:
-    watcher = start("watcher.py", server.port, server.process.pid, SECONDS + 2)
+    watcher = start("watcher.py", server.port, server.process.pid, SECONDS + 1)
     ready(watcher)
     attacker = start("attacker.py", kind, server.port, SECONDS)
     sends: Sends = json.loads(result(watcher))

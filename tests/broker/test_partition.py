@@ -175,7 +175,7 @@ def test_renewing_starts_the_lock_duration_anew(driver: Driver) -> None:
     driver.send(encoded())
     (delivery,) = driver.take()
     driver.now += 20_000
-    assert driver.ask(Renew, [delivery.token]) == [driver.now + 30_000]
+    assert driver.ask(Renew, SubQueue.ACTIVE, [delivery.token]) == [driver.now + 30_000]
     driver.now += 20_000
     driver.run(ExpireLocks())
     assert driver.settle(delivery.token, Complete()) is None
@@ -184,7 +184,7 @@ def test_renewing_starts_the_lock_duration_anew(driver: Driver) -> None:
 def test_renewing_one_lost_lock_renews_none(driver: Driver) -> None:
     driver.send(encoded("a"))
     (delivery,) = driver.take()
-    answer = driver.ask(Renew, [delivery.token, b"\0" * 16])
+    answer = driver.ask(Renew, SubQueue.ACTIVE, [delivery.token, b"\0" * 16])
     assert isinstance(answer, BrokerError)
     assert answer.condition is Condition.MESSAGE_LOCK_LOST
     driver.now += 30_000

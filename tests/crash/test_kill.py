@@ -18,12 +18,13 @@ from emubus.config import FAILPOINT_NAMES
 from emubus.testing import Durability, EmubusServer
 
 from ..checking import check_partitions
+from ..rounds import rounds
 from .load import Load, Told, run_until_killed
 from .server import ServerProcess, check
 
 QUEUES = ["plain", "parts"]
 MESSAGES_MAX = 800
-SEEDS = range(52)
+SEEDS = range(rounds(10, 520))
 
 
 def scenario(seed: int) -> tuple[list[str], int]:

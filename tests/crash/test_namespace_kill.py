@@ -10,10 +10,11 @@ from collections import Counter
 
 import pytest
 
+from ..rounds import rounds
 from .namespace_load import LEDGER_NEW, LEDGER_OLD, PLACES, Confirmed
 from .namespace_rounds import Found, judge, play
 
-SEEDS = range(20)
+SEEDS = range(rounds(10, 100))
 
 
 @pytest.mark.slow

@@ -18,13 +18,14 @@ from proton.reactor import Container
 
 from emubus.config import FAILPOINT_NAMES
 
+from ..rounds import rounds
 from .load import Peek
 from .server import ServerProcess, check
 from .test_kill import collect
 
 OLD_MESSAGES = 60
 SENT_PER_TRANSACTION = 3
-OCCURRENCES = (3, 17, 41)
+OCCURRENCES = rounds((17,), (3, 11, 17, 29, 41))
 
 
 class Fill(MessagingHandler):
