@@ -303,7 +303,9 @@ class Generator:
         if gone and chance.random() < 0.7:
             return c.Create(replace(chance.choice(gone), partitioned=chance.random() < 0.75))
         if not shapes or chance.random() < 0.4:
-            return c.Delete(chance.choice(list(shapes))) if len(shapes) > 1 else None
+            last = self._tops()[0].path if len(self._tops()) == 1 else None
+            others = [path for path in shapes if path != last]
+            return c.Delete(chance.choice(others)) if others else None
         tops = [shape for shape in self._tops() if not shape.small]
         if not tops:
             return None

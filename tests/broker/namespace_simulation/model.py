@@ -314,7 +314,9 @@ class Model:
         if what == "expired":
             return self.bury(gone, EXPIRED) if self.shapes[item.path].bury_expired else []
         if what == "delivered too often":
-            return self.bury(replace(gone, count=(item.count[1], item.count[1])), TOO_MANY_DELIVERIES)
+            high = item.count[1]
+            least_count = min(self.shapes[item.path].deliveries_max, high)
+            return self.bury(replace(gone, count=(least_count, high)), TOO_MANY_DELIVERIES)
         if what == "dead-lettered":
             return self.bury(gone, BY_CLIENT)
         if what == "deferred":

@@ -75,7 +75,7 @@ class Transacting:
         error = answer.error
         stored = labels & run.world.labels_stored()
         there = {(row.path, row.label, row.number, row.home.name) for row in run.world.rows()} if settled else set()
-        locked = [item for _, item, _, is_locked in settled if is_locked]
+        locked = [item for _, item, _, is_locked in settled if is_locked and "taken" not in item.doubts]
         gone = [item for item in locked if (item.path, item.label, item.number, item.home) not in there]
         if command.end == "commit" and error is None and answer.given:
             if failures:
