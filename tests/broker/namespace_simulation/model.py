@@ -162,8 +162,11 @@ class Model:
         if not self._is_duplicate(item):
             item.id = item.id or given_id(spec.label)
             due_at = sent_at + (spec.after_ms or 0)
-            is_calm = False  # a request's messages go to one partition
-            self._put([replace(item, home=SCHEDULED, due_at=due_at, number=number, is_calm=is_calm)])
+            item.is_calm = False  # a request's messages go to one partition
+            if due_at > self.now:
+                self._put([replace(item, home=SCHEDULED, due_at=due_at, number=number)])
+            else:
+                self._put(self._placed_at_entity(replace(item, rank=0)))
 
     def transfer(self, via: str, path: str, spec: Spec) -> None:
         """A message of a transaction leaves for another entity, or stays where it can't leave from."""
