@@ -12,7 +12,7 @@ from .namespace_simulation.shapes import Rule, Shape
 from .namespace_simulation.shrinking import Shrinking
 
 SEEDS_PER_TEST = 4
-SEEDS = range(1, 41)
+SEEDS = range(1, 201)
 
 
 def told(failure: Failure | None) -> None:

@@ -13,7 +13,7 @@ from emubus.broker.records import HOMES, OUTBOXES
 from emubus.broker.router import partition_for_key
 
 from .model import ACTIVE, Item, Model
-from .world import STORES, Row, World
+from .world import STORES, Mark, Row, World
 
 Report = Callable[[str, str], None]
 NOT_FORWARDED = ("MessagingEntityNotFound", "MessagingEntityDisabled")
@@ -144,11 +144,16 @@ def fits(item: Item, row: Row) -> bool:
         and item.colour == row.colour
         and item.rule == row.rule
         and item.reason == row.reason
-        and item.hops == row.hops
         and item.count[0] <= row.count <= item.count[1]
         and (item.number is None or item.number == row.number)
-        and (item.home != ACTIVE or _expires(item, row.expires_at))
+        and bears(item, (row.hops, row.expires_at))
     )
+
+
+def bears(item: Item, mark: Mark) -> bool:
+    """Whether a message of the model was forwarded so often, and expires then."""
+    hops, expires_at = mark
+    return item.hops == hops and (item.home != ACTIVE or _expires(item, expires_at))
 
 
 def _expires(item: Item, at: int) -> bool:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 COLOURS = ("red", "green", "blue")
 NAMES = ("a", "b", "c", "d", "e", "f", "g")
-COMMANDS_PER_SEED = 700
+COMMANDS_PER_SEED = 1_000
 BACKLOG_MAX = 150
 TTLS_MS = (5_000, 40_000, 300_000)
 

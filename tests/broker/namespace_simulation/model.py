@@ -97,7 +97,8 @@ class Model:
         self.left_until: dict[tuple[str, str], int] = {}  # how long holdings may go on that ended unheard
         self.states: dict[tuple[str, str], set[str | None]] = {}  # what it may be, as the last answers leave it
         self._remembered: dict[tuple[str, str, str | None], int] = {}
-        self._twins: dict[int, list[Item]] = {}  # by label: copies that entities dropped as duplicates of another copy
+        # By label: copies that entities dropped as duplicates of another copy, and where they would have gone.
+        self._twins: dict[int, list[tuple[Item, list[Item]]]] = {}
         self._rank = 0
 
     # ---- looking
@@ -225,7 +226,9 @@ class Model:
         """A message comes from another entity: where it and its copies are then."""
         if self._is_duplicate(item):
             if self._is_certain():
-                self._twins.setdefault(item.label, []).append(item)
+                remembered = dict(self._remembered)
+                self._twins.setdefault(item.label, []).append((item, self._placed_at_entity(item)))
+                self._remembered = remembered
                 return []
             item = replace(item, doubts={"taken"})
         elif self.shapes[item.path].duplicates and not self._is_certain():
@@ -381,7 +384,7 @@ class Model:
         Two copies of a message are under way at once if two subscriptions forward them; either may be the first. The
         other one shows where it came from until an entity behind that changes it.
         """
-        for twin in self._twins.get(item.label, ()):
+        for twin, placed in self._twins.get(item.label, ()):
             mixes = product(
                 (item.rule, twin.rule),
                 (item.colour, twin.colour),
@@ -393,6 +396,9 @@ class Model:
                 mixed = replace(item, rule=rule, colour=colour, reason=reason, session=session, key=key, hops=hops)
                 if is_it(mixed):
                     return mixed
+            there = next(filter(is_it, placed), None)
+            if there is not None:
+                return there
         return None
 
     def resolved(self, item: Item, whats: Iterable[str], final: Iterable[Item]) -> None:

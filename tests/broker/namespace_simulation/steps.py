@@ -18,14 +18,14 @@ from emubus.broker.router import partition_for_key
 from ..tearing import Fate
 from . import commands as c
 from .changes import Changes
-from .comparing import Tally, compare
-from .model import ACTIVE, DEAD_LETTER, SCHEDULED, TRANSFER_DEAD_LETTER, Holding, Item, Model
+from .comparing import Tally, bears, compare
+from .model import ACTIVE, DEAD_LETTER, DEFERRED, SCHEDULED, TRANSFER_DEAD_LETTER, Holding, Item, Model
 from .requests import Requests
 from .rules import BrokenRuleError
 from .sessions import Sessions
 from .shapes import QUEUE, Shape
 from .transactions import Transacting
-from .world import LIMITS, START_AT, STEP_MS, STEPS_MAX, STORES, Answer, World, label_bytes, label_of
+from .world import LIMITS, START_AT, STEP_MS, STEPS_MAX, STORES, Answer, Mark, World, label_bytes, label_of
 
 Receiving = c.Receive | c.ReceiveDeferred | c.ReceiveInSession
 HOMES = {
@@ -43,7 +43,7 @@ OUTCOMES: dict[str, tuple[Callable[[], Outcome], str]] = {
 
 
 BROKER_GONE = UnknownOutcomeError(Condition.SERVER_BUSY, "the broker is gone")
-NO_HOPS: Mapping[int, int] = {}
+UNSEEN: Mapping[int, Mark] = {}
 LOCK_LOST = (Condition.MESSAGE_LOCK_LOST, Condition.SESSION_LOCK_LOST)
 
 
@@ -259,7 +259,7 @@ class Run:
             return
         if home == DEAD_LETTER and shape.forward_dead_letters_to:
             return
-        hops = self.world.hops_in(command.of, home)
+        marks = self.world.marks_in(command.of, home)
         got: list[Delivery] = []
         drained: list[bool] = []
         mode = ReceiveMode.RECEIVE_AND_DELETE if command.delete else ReceiveMode.PEEK_LOCK
@@ -276,7 +276,7 @@ class Run:
         if self.model.calm and not drained:
             self.report("everything available", f"{command} is not drained")
         for delivery in got:
-            self.delivered(command, home, delivery, delete=command.delete, hops=hops)
+            self.delivered(command, home, delivery, delete=command.delete, marks=marks)
         if command.delete and any(disk.fate is Fate.UNCONFIRMED for disk in self.world.disks):
             for item in self.perhaps_at(command.of, home):
                 item.doubts.add("taken")  # it is gone, but the receiver does not know
@@ -301,17 +301,16 @@ class Run:
         *,
         delete: bool = False,
         holding: Holding | None = None,
-        hops: Mapping[int, int] = NO_HOPS,
+        marks: Mapping[int, Mark] = UNSEEN,
     ) -> None:
         """A receiver got a message: the model has it there, and locks or removes it.
 
-        `hops`: how often messages that were there before were forwarded, by sequence number; what is locked is looked
-        up.
+        `marks`: of the messages that were there before, by sequence number; those of what is locked are looked up.
         """
         label = label_of(delivery.payload)
-        if delivery.sequence_number not in hops and not delete:
-            hops = self.world.hops_in(command.of, home)
-        item = self.find(delivery, label, command.of, home, hops.get(delivery.sequence_number))
+        if delivery.sequence_number not in marks and not delete:
+            marks = self.world.marks_in(command.of, home)
+        item = self.find(delivery, label, command.of, home, marks.get(delivery.sequence_number))
         if item is None:
             known = "; ".join(map(str, self.model.items.get(label, []))) or "nowhere"
             self.report(
@@ -319,6 +318,8 @@ class Run:
             )
             return
         item.number = delivery.sequence_number
+        if "deferred" in item.doubts and home == item.home == DEFERRED:
+            item.count = (item.count[0], item.count[1] + 1)  # it was deferred once more, or not
         item.doubts.clear()
         if delete:
             self.model.remove(item)
@@ -327,8 +328,8 @@ class Run:
         held = Held(item, delivery.token, self.world.life)
         self.held.setdefault((label, command.of), []).append(held)
 
-    def find(self, delivery: Delivery, label: int, path: str, home: str, hops: int | None) -> Item | None:
-        """The message that a receiver got, if it may be available there; `hops` is None where nobody could look."""
+    def find(self, delivery: Delivery, label: int, path: str, home: str, mark: Mark | None) -> Item | None:
+        """The message that a receiver got, if it may be available there; `mark` is None where nobody could look."""
         message = parse_message(delivery.payload)
         properties = message.application_properties()
         seen = properties.get("RuleName"), properties.get("colour"), properties.get("DeadLetterReason")
@@ -338,7 +339,7 @@ class Run:
                 (item.path, item.home, item.session, item.key)
                 == (path, home, message.session_id, message.partition_key)
                 and (item.rule, item.colour, item.reason) == seen
-                and hops in (None, item.hops)
+                and (mark is None or bears(item, mark))
                 and item.number in (None, delivery.sequence_number)
                 and not (item.lock_until and item.lock_sure)
             )

@@ -140,6 +140,10 @@ def label_bytes(label: int) -> bytes:
     return LABEL_AT + f"{label:0{LABEL_DIGITS}}".encode()
 
 
+Mark = tuple[int, int]
+"""What a receiver is not shown: how often a message was forwarded, and when it expires (Unix ms, 0 for never)."""
+
+
 class World:
     """One namespace, its disks, its clock and its loop."""
 
@@ -266,17 +270,18 @@ class World:
                     found.append(Row(path, HOMES[key[4]], index, number, *_decoded(value)))
         return found
 
-    def hops_in(self, path: str, home: str) -> dict[int, int]:
-        """How often each message in a place was forwarded, by sequence number."""
+    def marks_in(self, path: str, home: str) -> dict[int, Mark]:
+        """How often each message in a place was forwarded, and when it expires, by sequence number."""
         entity = self.broker.entity(path)
         if entity is None:
             return {}
         place = entity.queue_id.to_bytes(4, "big") + bytes((Home[home],))
-        found: dict[int, int] = {}
+        found: dict[int, Mark] = {}
         for disk in self.disks:
             with disk.view() as view:
-                rows = view.scan(MESSAGES, place, place + LAST_KEY, ROWS_MAX)
-                found.update((int.from_bytes(key[5:], "big"), Record.unpack(row).hops) for key, row in rows)
+                for key, row in view.scan(MESSAGES, place, place + LAST_KEY, ROWS_MAX):
+                    record = Record.unpack(row)
+                    found[int.from_bytes(key[5:], "big")] = record.hops, record.expires_at
         return found
 
     def labels_stored(self) -> set[int]:
