@@ -400,6 +400,18 @@ async def test_a_deleted_entity_takes_its_links_along(four_links: Together) -> N
     assert "could not be found" in detach.get(2).value[1]
 
 
+async def test_a_changed_setting_detaches_no_link_and_holds_from_the_next_message_on(four_links: Together) -> None:
+    four_links.broker.administration.update(QueueDescription("q", lock_duration_ms=7_000))
+    await four_links.nothing()
+    four_links.wire.write(four_links.wire.transfer(message("x"), handle=0))
+    (answer,) = await four_links.frames(DISPOSITION)
+    assert answer.get(4) == accepted
+    four_links.wire.flow(credit=1, handle=1)
+    (delivery,) = await four_links.frames(TRANSFER)
+    locked_until = sections(delivery.payload)[0x72][Symbol("x-opt-locked-until")]
+    assert locked_until == START + 7_000
+
+
 async def test_a_disabled_entity_detaches_its_links_and_refuses_new_ones(four_links: Together) -> None:
     four_links.broker.administration.update(QueueDescription("q", status=EntityStatus.DISABLED))
     detaches = await four_links.frames(DETACH, DETACH)

@@ -59,6 +59,11 @@ async def test_a_coordinator_without_capabilities_has_none_in_the_answer(wire: W
     assert attach.fields[6].descriptor == COORDINATOR
 
 
+async def test_the_attach_of_a_coordinator_states_no_greatest_message_size(wire: Wire) -> None:
+    attach, _ = coordinate(wire)
+    assert attach.get(10) is None
+
+
 async def test_it_takes_no_right_to_be_a_coordinators_client() -> None:
     wire = Wire(access=Access((), verify=True))
     wire.open()
