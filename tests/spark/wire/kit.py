@@ -22,10 +22,12 @@ from emubus.spark_connector.wire.endpoint import Endpoint
 from emubus.spark_connector.wire.requests import read_body, read_head
 from emubus.spark_connector.wire.values import decode, described, encode
 
+from ...broker.namespace import loop_turns
+
 CHUNK_BYTES = 64 * 1024
 SUB_PROTOCOL = "AMQPWSB10"
 PATH = "/$servicebus/websocket"
-CALL_TIMEOUT_S = 10.0
+CALL_TIMEOUT_S = 120.0
 
 
 def message(body: bytes, *, session_id: str | None = None, message_id: str | None = None) -> bytes:
@@ -154,6 +156,7 @@ class Proxy:
 
     async def _stop(self) -> None:
         self._server.close()
+        await loop_turns(5)  # what was accepted last is served by now, and can be cut
         await self._cut()
 
     async def _cut(self) -> None:
@@ -168,23 +171,32 @@ class Proxy:
         if task is None:
             raise AssertionError("a server's callback runs in a task")
         self._tasks.add(task)
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._upstream)
-        peer: Bare = WebSocketPeer(reader, writer) if self._websocket else Bare(reader, writer)
         try:
-            await peer.begin()
-            await asyncio.wait(
-                [
-                    asyncio.ensure_future(_copy(peer.read, up_writer.write)),
-                    asyncio.ensure_future(self._copy_down(up_reader, peer.write)),
-                ],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._upstream)
+            try:
+                peer: Bare = WebSocketPeer(reader, writer) if self._websocket else Bare(reader, writer)
+                await peer.begin()
+                await self._carry(peer, up_reader, up_writer)
+            finally:
+                up_writer.transport.abort()
         except (OSError, asyncio.CancelledError):
             pass
         finally:
             self._tasks.discard(task)
             writer.transport.abort()
-            up_writer.transport.abort()
+
+    async def _carry(self, peer: Bare, up_reader: asyncio.StreamReader, up_writer: asyncio.StreamWriter) -> None:
+        """Carry bytes both ways until one side ends."""
+        copying = [
+            asyncio.ensure_future(_copy(peer.read, up_writer.write)),
+            asyncio.ensure_future(self._copy_down(up_reader, peer.write)),
+        ]
+        try:
+            await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in copying:
+                each.cancel()
+            await asyncio.gather(*copying, return_exceptions=True)
 
     async def _copy_down(self, reader: asyncio.StreamReader, write: Callable[[bytes], None]) -> None:
         total = 0
