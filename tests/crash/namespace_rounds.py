@@ -44,7 +44,7 @@ MESSAGES_MAX: Final = 900
 CONFIRMATIONS: Final = (20, 880)  # after how many of them a kill at a random moment comes
 UNDER_WAY: Final = ("forwarding", "chain", "news", "small-news")
 TURNS_MAX: Final = 200_000
-ROUNDS_PER_PROCESS: Final = 20  # a client's threads keep some memory after each round
+ROUNDS_PER_POOL: Final = 40  # a client's threads keep some memory after each round: then new processes begin
 NO_ENTITIES = '{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": [], "Topics": []}]}}'
 
 Found = Counter[tuple[str, str, str]]  # (entity, sub-queue, message id) → copies
@@ -170,17 +170,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(arguments)
-    failed = acknowledged = 0
-    with ProcessPoolExecutor(options.jobs, max_tasks_per_child=ROUNDS_PER_PROCESS) as pool:
-        seeds = range(options.first, options.first + options.rounds)
-        for seed, accepted, wrong in pool.map(play, seeds):
-            acknowledged += accepted
-            failed += bool(wrong)
-            for sentence in wrong[:20]:
-                sys.stdout.write(f"seed {seed}: {sentence}\n")
-            if (seed + 1) % 50 == 0:
-                sys.stdout.write(f"{seed + 1 - options.first} rounds, {acknowledged} acknowledged, {failed} failed\n")
-                sys.stdout.flush()
+    failed = acknowledged = done = 0
+    for first in range(options.first, options.first + options.rounds, ROUNDS_PER_POOL):
+        seeds = range(first, min(first + ROUNDS_PER_POOL, options.first + options.rounds))
+        with ProcessPoolExecutor(options.jobs) as pool:
+            for seed, accepted, wrong in pool.map(play, seeds):
+                done, acknowledged, failed = done + 1, acknowledged + accepted, failed + bool(wrong)
+                for sentence in wrong[:20]:
+                    sys.stdout.write(f"seed {seed}: {sentence}\n")
+        sys.stdout.write(f"{done} rounds, {acknowledged} acknowledged, {failed} failed\n")
+        sys.stdout.flush()
     sys.stdout.write(f"{options.rounds} rounds, {acknowledged} messages acknowledged, {failed} rounds failed\n")
     return 1 if failed else 0
 
