@@ -15,7 +15,7 @@ test: $(VENV)/installed
 test-clients: $(VENV)/installed
 	$(BIN)/pytest -n 10 --dist worksteal tests/sdk $(ARGS)
 test-parts: $(VENV)/installed # takes what the waiting clients leave of the machine
-	nice $(BIN)/pytest -n 3 --dist worksteal --ignore tests/sdk $(addprefix --ignore=,$(HEAVY)) $(ARGS)
+	nice -n 3 $(BIN)/pytest -n 3 --dist worksteal --ignore tests/sdk $(addprefix --ignore=,$(HEAVY)) $(ARGS)
 test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/spark/acceptance $(ARGS)
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000
