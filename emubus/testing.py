@@ -88,7 +88,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-CALL_TIMEOUT_S = 30.0
+CALL_TIMEOUT_S = 300.0
 
 
 class EmubusServer:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-READY_S_MAX = 120.0
+READY_S_MAX = 600.0
 PORT = re.compile(r"\bamqp_port=(\d+)")
 READY_LINE = "Emulator Service is Successfully Up!"
 
@@ -61,6 +61,6 @@ class ServerProcess:
 def check(data: Path) -> str:
     """`emubus check`; its output, or AssertionError if it found anything."""
     command = [sys.executable, "-P", "-m", "emubus", "check", str(data)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=READY_S_MAX, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -18,7 +18,7 @@ from .server import ServerProcess, check
 from .test_kill import QUEUES
 
 MESSAGES_MAX = 40_000  # more than are sent before the kill
-WAIT_S = 30
+WAIT_S = 600
 
 Serve = Callable[..., ServerProcess]
 
