@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import chain, pairwise
 
 from emubus.broker.records import HOMES, OUTBOXES
@@ -74,16 +75,12 @@ def compare(model: Model, world: World, tally: Tally, report: Report) -> None:
 
 
 def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Report) -> None:
-    left = list(rows)
-    missing: list[Item] = []
-    for item in list(model.items.get(label, ())):
-        row = next((row for row in left if fits(item, row)), None)
-        if row is None:
-            missing.append(item)
-        else:
-            left.remove(row)
-            see(item, row, model, tally)
-    for item in missing:
+    items = list(model.items.get(label, ()))
+    pairs = _pairs(items, rows)
+    left = [row for place, row in enumerate(rows) if place not in pairs.values()]
+    for index, place in pairs.items():
+        see(items[index], rows[place], model, tally)
+    for item in (item for index, item in enumerate(items) if index not in pairs):
         if not _resolve(item, left, model, tally):
             others = "; ".join(map(str, left)) or "nowhere"
             report("lost", f"{item} is not there, but {others}")
@@ -93,24 +90,49 @@ def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Repo
         adopt(row, model)
 
 
+def _pairs(items: list[Item], rows: list[Row]) -> dict[int, int]:
+    """Items and rows that fit each other, as many as possible, as indices; items without doubts come first.
+
+    Two copies of a message may fit the same row, while only one of them fits another row, too.
+    """
+    owners: dict[int, int] = {}  # the item of each row
+
+    def finds_row(index: int, tried: set[int]) -> bool:
+        for place, row in enumerate(rows):
+            if place not in tried and fits(items[index], row):
+                tried.add(place)
+                if place not in owners or finds_row(owners[place], tried):
+                    owners[place] = index
+                    return True
+        return False
+
+    for index in sorted(range(len(items)), key=lambda each: bool(items[each].doubts)):
+        finds_row(index, set())
+    return {index: place for place, index in owners.items()}
+
+
 def _resolve(item: Item, left: list[Row], model: Model, tally: Tally) -> bool:
-    """Whether the item's doubts explain what is there instead."""
+    """Whether the item's doubts, or another copy that came before it, explain what is there instead.
+
+    An explanation with rows goes before one without: that a message is gone would fit whatever is there.
+    """
+    explanations: list[tuple[tuple[str, ...], list[tuple[Item, Row]]]] = []
     for what in sorted(item.doubts):
         found = _explained(model.suppose(item, what), left, model)
         if found is not None:
-            model.resolved(item, (what,), [each for each, _ in found])
-            for each, row in found:
-                left.remove(row)
-                see(each, row, model, tally)
-            return True
+            explanations.append(((what,), found))
     for row in left:
-        twin = model.came_another_way(item, lambda twin, row=row: fits(twin, row))  # type: ignore[misc]
+        twin = model.came_another_way(item, partial(is_row, row))
         if twin is not None:
-            model.resolved(item, (), [twin])
-            left.remove(row)
-            see(twin, row, model, tally)
-            return True
-    return False
+            explanations.append(((), [(twin, row)]))
+    if not explanations:
+        return False
+    whats, pairs = max(explanations, key=lambda each: len(each[1]))
+    model.resolved(item, whats, [each for each, _ in pairs])
+    for each, row in pairs:
+        left.remove(row)
+        see(each, row, model, tally)
+    return True
 
 
 def _explained(items: Iterable[Item], rows: list[Row], model: Model, depth: int = 4) -> list[tuple[Item, Row]] | None:
@@ -123,15 +145,19 @@ def _explained(items: Iterable[Item], rows: list[Row], model: Model, depth: int 
             more: list[tuple[Item, Row]] | None = [(item, row)]
         else:
             supposed = (model.suppose(item, what) for what in sorted(item.doubts) if depth)
-            more = next(
-                (one for each in supposed if (one := _explained(each, left, model, depth - 1)) is not None), None
-            )
+            explained = (_explained(each, left, model, depth - 1) for each in supposed)
+            more = max((each for each in explained if each is not None), key=len, default=None)
         if more is None:
             return None
         found += more
         for _, row in more:
             left.remove(row)
     return found
+
+
+def is_row(row: Row, item: Item) -> bool:
+    """`fits`, with the row first."""
+    return fits(item, row)
 
 
 def fits(item: Item, row: Row) -> bool:
@@ -154,6 +180,12 @@ def bears(item: Item, mark: Mark) -> bool:
     """Whether a message of the model was forwarded so often, and expires then."""
     hops, expires_at = mark
     return item.hops == hops and (item.home != ACTIVE or _expires(item, expires_at))
+
+
+def latitude(item: Item) -> tuple[bool, int, int]:
+    """Of several items that fit a message the least is it: that which fits the fewest others."""
+    earliest, latest = item.expires
+    return item.number is None, latest, -earliest
 
 
 def _expires(item: Item, at: int) -> bool:

@@ -11,9 +11,10 @@ the possibilities must be what is there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, product
 
 from .commands import Spec
 from .shapes import LOCK_MS, QUEUE, SUBSCRIPTION, TOPIC, WINDOW_MS, Rule, Shape
@@ -99,6 +100,7 @@ class Model:
         self._remembered: dict[tuple[str, str, str | None], int] = {}
         # By label: copies that entities dropped as duplicates of another copy, and where they would have gone.
         self._twins: dict[int, list[tuple[Item, list[Item]]]] = {}
+        self._late_takes: Counter[str] = Counter()  # by path: of receivers that went while a store kept them waiting
         self._rank = 0
 
     # ---- looking
@@ -265,6 +267,7 @@ class Model:
         if item.ttl_ms is not None:
             earliest = (self.now if self.calm else self.rested_at) + item.ttl_ms
             item = replace(item, expires=(earliest, earliest if self.calm else NEVER))
+        self._doubt_count(item, self._late_takes[item.path])
         return [item]
 
     def _forwarded(self, item: Item, target: str, *, buried: bool = False) -> list[Item]:
@@ -345,7 +348,7 @@ class Model:
         self._remembered = remembered
         self._loosen(found)
         for each in found:
-            if each.home == ACTIVE and each.expires[0] <= self.now:
+            if self._may_expire(each):
                 each.doubts.add("expired")
         return found
 
@@ -363,7 +366,7 @@ class Model:
                 self.happen(item, what)
                 self._loosen(self.items.get(item.label, ()))
                 for each in list(self.items.get(item.label, ())):
-                    if each.home == ACTIVE and each.expires[0] <= self.now:
+                    if self._may_expire(each):
                         each.doubts.add("expired")
                 if not any(map(is_it, self.items.get(item.label, ()))):
                     for each in list(self.items.get(item.label, ())):
@@ -384,7 +387,7 @@ class Model:
         Two copies of a message are under way at once if two subscriptions forward them; either may be the first. The
         other one shows where it came from until an entity behind that changes it.
         """
-        for twin, placed in self._twins.get(item.label, ()):
+        for twin, placed in self._twins_of(item):
             mixes = product(
                 (item.rule, twin.rule),
                 (item.colour, twin.colour),
@@ -396,10 +399,23 @@ class Model:
                 mixed = replace(item, rule=rule, colour=colour, reason=reason, session=session, key=key, hops=hops)
                 if is_it(mixed):
                     return mixed
-            there = next(filter(is_it, placed), None)
+            buried = chain.from_iterable(self.suppose(each, "expired") for each in placed if self._may_expire(each))
+            there = next(filter(is_it, chain(placed, buried)), None)
             if there is not None:
                 return there
         return None
+
+    def _twins_of(self, item: Item) -> list[tuple[Item, list[Item]]]:
+        """The copies that an entity, which `item` came through, dropped as duplicates of it."""
+
+        def came_through(twin: Item) -> bool:
+            keys = {key for path, key in item.trail if path == twin.path}
+            return bool(keys) and (not self.shapes[twin.path].partitioned or twin.partition_key in keys)
+
+        return [each for each in self._twins.get(item.label, ()) if came_through(each[0])]
+
+    def _may_expire(self, item: Item) -> bool:
+        return item.home == ACTIVE and item.expires[0] <= self.now
 
     def resolved(self, item: Item, whats: Iterable[str], final: Iterable[Item]) -> None:
         """A quiet point has shown which doubts were right, and what became of a message."""
@@ -419,8 +435,10 @@ class Model:
             self.items.setdefault(item.label, []).append(item)
 
     def rested(self) -> None:
-        """A quiet point: all stores work, and nothing is under way."""
+        """A quiet point: all stores work, nothing is under way, and what is where was seen."""
         self.calm = True
+        self._twins.clear()
+        self._late_takes.clear()
         self.rested_at = self.now
 
     # ---- locks
@@ -453,6 +471,22 @@ class Model:
             item.lock_sure = False
             if sure:
                 item.lock_until = 0
+
+    def take_late(self, path: str) -> None:
+        """A receiver has gone before a slow store answered it.
+
+        Until the next quiet point one lock of any message that is there then, or comes later, may end by time.
+        """
+        self._late_takes[path] += 1
+        for item in self.all():
+            if item.path == path and item.home == ACTIVE:
+                self._doubt_count(item, 1)
+
+    def _doubt_count(self, item: Item, attempts: int) -> None:
+        """So many delivery attempts may have failed."""
+        item.count = (item.count[0], item.count[1] + attempts)
+        if attempts and item.count[1] >= self.shapes[item.path].deliveries_max:
+            item.doubts.add("delivered too often")
 
     def attempt_failed(self, item: Item, *, sure: bool = True) -> None:
         """A delivery attempt ended without success; not `sure` if the broker may not have counted it."""
@@ -498,10 +532,13 @@ class Model:
             earliest, latest = item.expires
             if item.home != ACTIVE or earliest > now or (item.lock_until and item.lock_sure):
                 continue
-            if latest <= now and not item.lock_until and not item.doubts:
+            if latest <= now and not item.lock_until and not item.doubts and not self._twins_of(item):
                 self.happen(item, "expired")
             else:
                 item.doubts.add("expired")
+        for item in self.all():
+            if any(self._may_expire(each) for _, placed in self._twins_of(item) for each in placed):
+                item.doubts.add("taken")  # the other copy may have come first, and may have expired
         for item in sorted(self.all(), key=lambda each: each.due_at):
             if item.home == SCHEDULED and item.due_at <= now:
                 self.happen(item, "activated")

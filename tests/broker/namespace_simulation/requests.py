@@ -13,7 +13,7 @@ from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.records import SEQUENCE_NUMBER_MAX
 
 from . import commands as c
-from .comparing import fits
+from .comparing import fits, is_row
 from .model import ACTIVE, DEFERRED, Item
 from .shapes import LOCK_MS, TOPIC
 from .world import STORES, Answer, Row
@@ -83,7 +83,8 @@ class Requests:
         if isinstance(error, UnknownOutcomeError) and command.delete:
             for item in items:
                 item.doubts.add("taken")
-        is_available = all(not item.lock_until and not item.doubts for item in items)
+        # A lock whose end could not be counted may go on until its store works.
+        is_available = all(not item.lock_until and not item.doubts and item.count[0] == item.count[1] for item in items)
         is_busy = error.condition is Condition.SERVER_BUSY and not run.model.calm
         is_known = (not is_available and error.condition is Condition.MESSAGE_NOT_FOUND) or (
             error.condition is Condition.SESSION_LOCK_LOST and not (is_held and run.model.calm)
@@ -196,7 +197,7 @@ class Requests:
         run = self._run
         for row in gone:
             item = self._item_of(row)
-            if item is None and run.happened(row.label, partial(_is_row, row)):
+            if item is None and run.happened(row.label, partial(is_row, row)):
                 item = self._item_of(row)
             if item is None:
                 run.report("stray", f"{command} deletes {row}")
@@ -216,10 +217,6 @@ class Requests:
 
     def _is_away(self, path: str) -> bool:
         return self._run.world.is_slow() or path not in self._run.model.shapes
-
-
-def _is_row(row: Row, item: Item) -> bool:
-    return fits(item, row)
 
 
 def number_shown(payload: bytes) -> int:

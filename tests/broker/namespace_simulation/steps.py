@@ -18,7 +18,7 @@ from emubus.broker.router import partition_for_key
 from ..tearing import Fate
 from . import commands as c
 from .changes import Changes
-from .comparing import Tally, bears, compare
+from .comparing import Tally, bears, compare, latitude
 from .model import ACTIVE, DEAD_LETTER, DEFERRED, SCHEDULED, TRANSFER_DEAD_LETTER, Holding, Item, Model
 from .requests import Requests
 from .rules import BrokenRuleError
@@ -277,6 +277,8 @@ class Run:
             self.report("everything available", f"{command} is not drained")
         for delivery in got:
             self.delivered(command, home, delivery, delete=command.delete, marks=marks)
+        if home == ACTIVE and not drained:
+            self.model.take_late(command.of)
         if command.delete and any(disk.fate is Fate.UNCONFIRMED for disk in self.world.disks):
             for item in self.perhaps_at(command.of, home):
                 item.doubts.add("taken")  # it is gone, but the receiver does not know
@@ -344,9 +346,9 @@ class Run:
                 and not (item.lock_until and item.lock_sure)
             )
 
-        found = next(filter(is_it, self.model.items.get(label, ())), None)
+        found = min(filter(is_it, self.model.items.get(label, ())), key=latitude, default=None)
         if found is None and self.happened(label, is_it):
-            found = next(filter(is_it, self.model.items.get(label, ())), None)
+            found = min(filter(is_it, self.model.items.get(label, ())), key=latitude, default=None)
         if found is None:
             for item in list(self.model.items.get(label, ())):
                 found = self.model.came_another_way(item, is_it)
