@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 
 from . import commands as c
-from .model import Item
+from .model import DEFERRED_HOMES, Item
 from .world import Answer
 
 if TYPE_CHECKING:
@@ -84,6 +84,9 @@ class Transacting:
         if command.end == "commit" and isinstance(error, UnknownOutcomeError):
             if stored and (stored < labels or any(item not in gone for item in self._leaving(settled))):
                 run.report(RULE, f"{command} is answered '{error}': stored are {stored}, gone are {gone}")
+            if not labels and not any(_shows(part, item) for part, item, _, _ in settled if item in locked):
+                for part, item, _, is_locked in settled:  # nothing in the stores tells whether it is committed
+                    run.judge_settle(part, item, answer, is_locked=is_locked)
             return bool(stored or gone)
         is_expected = {
             "commit": error is not None and (bool(failures) or not run.model.calm or self._may_fail(command)),
@@ -130,3 +133,8 @@ class Transacting:
                     run.model.accept(send.to, (spec,), sent_at=run.model.now)
                 else:
                     run.model.transfer(command.via, send.to, spec)
+
+
+def _shows(part: c.Settle, item: Item) -> bool:
+    """Whether a settlement moves its message to another place, or removes it."""
+    return part.outcome in ("complete", "dead-letter") or (part.outcome == "defer" and item.home in DEFERRED_HOMES)
