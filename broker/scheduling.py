@@ -89,7 +89,25 @@ async def _schedule_apart(
         asked = Schedule([messages[position] for position in positions], _ignore)
         given = await _first_that_takes(entity, index, partial(_reserve, asked))
         numbers.update(zip(positions, given, strict=True))
-    in_order = [numbers[position] for position in range(len(messages))]
+    for left in range(len(entity.partitions) - 1, -1, -1):
+        try:
+            return await _commit_apart(entity, messages, [numbers[position] for position in range(len(messages))])
+        except BrokerError as error:
+            free = groups.get(None, ())
+            if not left or 0 not in free or not is_known_refusal(error):
+                raise
+            # The store that gave the numbers of those without a key failed after that: another one takes them (P13).
+            asked = Schedule([messages[position] for position in free], _ignore)
+            given = await _first_that_takes(entity, None, partial(_reserve, asked))
+            numbers.update(zip(free, given, strict=True))
+    raise AssertionError("an entity has a partition")
+
+
+async def _commit_apart(
+    entity: Entity, messages: Sequence[Message], in_order: list[int]
+) -> tuple[list[int], EntityPartition]:
+    """Messages that have their numbers: the partition of the first one commits all."""
+    numbers = dict(enumerate(in_order))
     home = entity.place_of_number(in_order[0])
     assert home is not None
     own = [position for position, number in numbers.items() if entity.place_of_number(number) is home]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .commands import Cancel, Command, Outage, Rest, Schedule, Send, Spec, Together
+from .commands import Advance, Cancel, Command, Outage, Rest, Schedule, Send, Spec, Together
 from .shapes import Rule, Shape
 
 
@@ -82,6 +82,18 @@ CASES = (
                     *(Spec(label, after_ms=20_000, size=12_000) for label in range(3, 7)),
                 ),
             ),
+        ),
+    ),
+    Case(
+        "a schedule failed with the store that had given a number for a message without a key, and failed after that",
+        "schedule without key",
+        (Shape("q0", partitioned=True),),
+        (
+            Outage(1, "slow"),
+            Schedule("q0", (Spec(1, after_ms=100_000), Spec(2, session="f", after_ms=20_000))),
+            Outage(1, "full"),
+            Advance(15_000),
+            Rest(),
         ),
     ),
 )
