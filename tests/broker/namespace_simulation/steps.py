@@ -427,7 +427,7 @@ class Run:
 
     def _tear(self, command: c.Tear) -> None:
         self.model.doubt_locks()
-        self.world.disks[command.store].fate = Fate[command.fate]
+        self.world.tear(command.store, Fate[command.fate])
 
     def _mend(self, command: c.Mend) -> None:
         self.world.mend(command.store)
@@ -492,12 +492,14 @@ class Context:
         self._is_alone = not run.are_many
         shape = run.model.shapes.get(to)
         entity = run.world.broker.entity(to)
-        self._troubled: list[bool] = []
+        self._stores: list[int] = []  # of the partitions
+        self._troubles_before = {store for store in range(STORES) if run.world.is_troubled(store)}
+        self._troubles_from = len(run.world.troubles)
         self._keys: set[str | None] = set()
         if shape is None or entity is None:
             return
         self._keys = {run.model.key_of(shape, spec) for spec in specs}
-        self._troubled = [run.world.is_troubled(place.worker.index) for place in entity.partitions]
+        self._stores = [place.worker.index for place in entity.partitions]
         self._room = self._free_bytes()
         self._no_duplicates = not shape.duplicates
         self._is_queue = shape.kind == QUEUE
@@ -505,6 +507,12 @@ class Context:
     @property
     def _verb(self) -> str:
         return "schedule" if self.is_scheduled else "delivery"
+
+    @property
+    def _troubled(self) -> list[bool]:
+        """Which partitions have been in trouble since the delivery was sent."""
+        troubled = self._troubles_before.union(self._run.world.troubles[self._troubles_from :])
+        return [store in troubled for store in self._stores]
 
     def is_accepted(self, answer: Answer) -> bool:
         """Whether the messages were stored; what the service would not answer is reported."""
@@ -566,16 +574,16 @@ class Context:
             self._report("room", f"{size} bytes: answered '{error}'; the partitions have room for {room}")
 
     def _place(self, key: str) -> int:
-        return partition_for_key(key, len(self._troubled)) if len(self._troubled) > 1 else 0
+        return partition_for_key(key, len(self._stores)) if len(self._stores) > 1 else 0
 
     def _free_bytes(self) -> list[int]:
         """How many bytes each partition has left, by what its store holds."""
         shape = self._run.model.shapes[self._to]
         if not shape.small:
-            return [1 << 30] * len(self._troubled)
+            return [1 << 30] * len(self._stores)
         paths = {self._to, *(each.path for each in self._run.model.subscriptions(self._to))}
         size_max = (1 << 20) // (STORES if shape.partitioned else 1)
-        room = [size_max] * len(self._troubled)
+        room = [size_max] * len(self._stores)
         for row in self._run.world.rows():
             if row.path in paths:
                 room[row.number >> 48 if shape.partitioned else 0] -= row.size_bytes

@@ -154,6 +154,7 @@ class World:
         self._catalog = CatalogDisk()
         self.clock = Clock(start_at=START_AT, frozen=True)
         self._topology = topology(shapes)
+        self.troubles: list[int] = []  # each store that fell into trouble, once for each time
         self._slow: set[int] = set()  # also under the outage that followed: what waits goes on waiting
         self.life = 0  # how often it was started
         self.broker = self._start()
@@ -227,9 +228,15 @@ class World:
 
     def begin_outage(self, store: int, kind: OutageKind) -> None:
         """A store is out until it is mended."""
+        self.troubles.append(store)
         self.broker.begin_outage(store, Outage(kind, 5_000))
         if kind is OutageKind.SLOW:
             self._slow.add(store)
+
+    def tear(self, store: int, fate: Fate) -> None:
+        """The commits of a store fail from now on."""
+        self.troubles.append(store)
+        self.disks[store].fate = fate
 
     def mend(self, store: int) -> None:
         """A store works."""
