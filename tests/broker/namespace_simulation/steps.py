@@ -551,7 +551,7 @@ class Context:
     def _check_busy(self, error: BrokerError) -> None:
         if any(self._troubled[self._place(key)] for key in self._keys if key is not None):
             return
-        if None in self._keys and all(self._troubled):
+        if None in self._keys and any(self._troubled) and not any(self._takes_free()):
             return
         rule = (
             f"{'schedule' if self.is_scheduled else 'send'} without key"
@@ -572,6 +572,14 @@ class Context:
             self._report("answer", f"{size} bytes: answered '{error}'; the partitions have room for {room}")
         if None in self._keys and max(room) >= size:
             self._report("room", f"{size} bytes: answered '{error}'; the partitions have room for {room}")
+
+    def _takes_free(self) -> list[bool]:
+        """Which partitions work and have room for the messages without a key, which go to one partition together."""
+        shape = self._run.model.shapes[self._to]
+        free = [spec for spec in self._specs if self._run.model.key_of(shape, spec) is None]
+        size = sum(len(self._run.encoded(spec)) for spec in free)
+        states = zip(self._troubled, self._room, strict=True)
+        return [not is_troubled and room >= size for is_troubled, room in states]
 
     def _place(self, key: str) -> int:
         return partition_for_key(key, len(self._stores)) if len(self._stores) > 1 else 0
