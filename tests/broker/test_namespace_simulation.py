@@ -34,7 +34,7 @@ def test_what_failed_once_passes(case: Case) -> None:
 
 
 def test_one_seed_is_one_run() -> None:
-    runs = [SeededRun(7) for _ in range(2)]
+    runs = [SeededRun(5) for _ in range(2)]  # there the broker gives ids that choose partitions
     for run in runs:
         told(run.go(400))
     first, second = runs

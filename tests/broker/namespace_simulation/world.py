@@ -6,6 +6,7 @@ Knows how to stop, kill and start it, and what is in its stores. Does not know w
 from __future__ import annotations
 
 import gc
+import random
 import traceback
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from emubus.broker import ids
 from emubus.broker.broker import Broker
 from emubus.broker.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.clock import Clock
@@ -163,8 +165,12 @@ class World:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Be in the loop; what the broker logs is not printed."""
+        """Be in the loop; what the broker logs is not printed, and the ids that it gives are the same every time."""
         before = structlog.get_config()
+        take_before = ids._take
+        chance = random.Random(0)
+        # A message id that the broker gives may choose the partition.
+        ids._take = lambda count: chance.randbytes(count)
         structlog.configure(
             processors=[self._log],
             wrapper_class=structlog.make_filtering_bound_logger(40),
@@ -177,6 +183,7 @@ class World:
                 self.loop.cancel_all()
         finally:
             gc.enable()
+            ids._take = take_before
             structlog.configure(**before)
 
     def start(self) -> None:
