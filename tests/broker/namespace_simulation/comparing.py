@@ -121,7 +121,7 @@ def _resolve(item: Item, left: list[Row], model: Model, tally: Tally) -> bool:
         found = _explained(model.suppose(item, what), left, model)
         if found is not None:
             explanations.append(((what,), found))
-    for row in left:
+    for row in sorted(left, key=lambda each: each.path != item.path):  # each subscription got one of its own
         twin = model.came_another_way(item, partial(is_row, row))
         if twin is not None:
             explanations.append(((), [(twin, row)]))

@@ -350,7 +350,8 @@ class Run:
         if found is None and self.happened(label, is_it):
             found = min(filter(is_it, self.model.items.get(label, ())), key=latitude, default=None)
         if found is None:
-            for item in list(self.model.items.get(label, ())):
+            items = self.model.items.get(label, ())
+            for item in sorted(items, key=lambda each: each.path != path):  # each subscription got one of its own
                 found = self.model.came_another_way(item, is_it)
                 if found is not None:
                     self.model.resolved(item, (), [found])
