@@ -53,6 +53,8 @@ class Pending:
 
     answer: Answer
     judge: Callable[[Answer], None]
+    labels: frozenset[int] = frozenset()  # of the messages that the model learns of by the answer
+    foresee: Callable[[], None] | None = None  # let the model have these before
 
 
 @dataclass
@@ -182,13 +184,24 @@ class Run:
         encoded = [self.encoded(spec) for spec in command.specs]
         answer = self.world.ask(self.world.broker.schedule(command.to, encoded))
 
-        def judge(answer: Answer) -> None:
-            if context.is_accepted(answer):
-                numbers = answer.result if answer.error is None else self._scheduled_numbers(command)
-                for spec, number in zip(command.specs, numbers, strict=True):
-                    self.model.schedule(command.to, spec, number, sent_at=now)
+        foreseen = False
 
-        self._pending.append(Pending(answer, judge))
+        def store(numbers: list[int | None]) -> None:
+            for spec, number in zip(command.specs, numbers, strict=True):
+                self.model.schedule(command.to, spec, number, sent_at=now)
+
+        def judge(answer: Answer) -> None:
+            if context.is_accepted(answer) and not foreseen:
+                store(answer.result if answer.error is None else self._scheduled_numbers(command))
+
+        def foresee() -> None:
+            nonlocal foreseen
+            if not foreseen:
+                foreseen = True
+                store(self._scheduled_numbers(command))
+
+        labels = frozenset(spec.label for spec in command.specs)
+        self._pending.append(Pending(answer, judge, labels, foresee))
 
     def _scheduled_numbers(self, command: c.Schedule) -> list[int | None]:
         """The numbers of those that wait here for their time; None for one under way to its partition, or active."""
@@ -310,6 +323,9 @@ class Run:
         `marks`: of the messages that were there before, by sequence number; those of what is locked are looked up.
         """
         label = label_of(delivery.payload)
+        for each in self._pending:
+            if label in each.labels and each.foresee is not None:
+                each.foresee()  # it is stored, and its sender waits for a slow store that gets others
         if delivery.sequence_number not in marks and not delete:
             marks = self.world.marks_in(command.of, home)
         item = self.find(delivery, label, command.of, home, marks.get(delivery.sequence_number))
