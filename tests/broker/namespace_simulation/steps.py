@@ -13,7 +13,6 @@ from emubus.broker.message import parse_message
 from emubus.broker.outage import OutageKind
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.broker.records import session_number
-from emubus.broker.router import partition_for_key
 
 from ..tearing import Fate
 from . import commands as c
@@ -22,8 +21,9 @@ from .comparing import Tally, bears, compare, latitude
 from .model import ACTIVE, DEAD_LETTER, DEFERRED, SCHEDULED, TRANSFER_DEAD_LETTER, Holding, Item, Model
 from .requests import Requests
 from .rules import BrokenRuleError
+from .sending import BROKER_GONE, Sending
 from .sessions import Sessions
-from .shapes import QUEUE, Shape
+from .shapes import Shape
 from .transactions import Transacting
 from .world import LIMITS, START_AT, STEP_MS, STEPS_MAX, STORES, Answer, Mark, World, label_bytes, label_of
 
@@ -42,7 +42,6 @@ OUTCOMES: dict[str, tuple[Callable[[], Outcome], str]] = {
 }
 
 
-BROKER_GONE = UnknownOutcomeError(Condition.SERVER_BUSY, "the broker is gone")
 UNSEEN: Mapping[int, Mark] = {}
 LOCK_LOST = (Condition.MESSAGE_LOCK_LOST, Condition.SESSION_LOCK_LOST)
 
@@ -150,7 +149,7 @@ class Run:
         now = self.world.clock.now_ms()
         encoded = [self.encoded(spec) for spec in command.specs]
         data = envelope(encoded) if command.batch else encoded[0]
-        context = Context(self, command.to, command.specs, refusal)
+        sending = Sending(self, command.to, command.specs, refusal)
         answer = Answer()
         try:
             sender = self.world.broker.open_sender(command.to, detached=lambda _: None)
@@ -160,7 +159,7 @@ class Run:
             answer.give(error)
 
         def judge(answer: Answer) -> None:
-            if context.is_accepted(answer):
+            if sending.is_accepted(answer):
                 self.model.accept(command.to, command.specs, sent_at=now)
 
         self._pending.append(Pending(answer, judge))
@@ -178,8 +177,8 @@ class Run:
         refusal = next(
             (found for spec in command.specs if (found := self.model.refusal(command.to, (spec,))) is not None), None
         )
-        context = Context(self, command.to, command.specs, refusal)
-        context.is_scheduled = True
+        sending = Sending(self, command.to, command.specs, refusal)
+        sending.is_scheduled = True
         now = self.world.clock.now_ms()
         encoded = [self.encoded(spec) for spec in command.specs]
         answer = self.world.ask(self.world.broker.schedule(command.to, encoded))
@@ -191,7 +190,7 @@ class Run:
                 self.model.schedule(command.to, spec, number, sent_at=now)
 
         def judge(answer: Answer) -> None:
-            if context.is_accepted(answer) and not foreseen:
+            if sending.is_accepted(answer) and not foreseen:
                 store(answer.result if answer.error is None else self._scheduled_numbers(command))
 
         def foresee() -> None:
@@ -495,127 +494,6 @@ class Run:
         for path, name in self.model.states:
             self.sessions.see_state((path, name), stored.get((path, session_number(name))))
         self.model.rested()
-
-
-class Context:
-    """What could be refused when a delivery was sent, and why."""
-
-    def __init__(self, run: Run, to: str, specs: tuple[c.Spec, ...], refusal: str | None) -> None:
-        self._run = run
-        self._to = to
-        self._specs = specs
-        self._refusal = refusal
-        self.is_scheduled = False
-        self._is_alone = not run.are_many
-        shape = run.model.shapes.get(to)
-        entity = run.world.broker.entity(to)
-        self._stores: list[int] = []  # of the partitions
-        self._troubles_before = {store for store in range(STORES) if run.world.is_troubled(store)}
-        self._troubles_from = len(run.world.troubles)
-        self._keys: set[str | None] = set()
-        if shape is None or entity is None:
-            return
-        self._keys = {run.model.key_of(shape, spec) for spec in specs}
-        self._stores = [place.worker.index for place in entity.partitions]
-        self._room = self._free_bytes()
-        self._no_duplicates = not shape.duplicates
-        self._is_queue = shape.kind == QUEUE
-
-    @property
-    def _verb(self) -> str:
-        return "schedule" if self.is_scheduled else "delivery"
-
-    @property
-    def _troubled(self) -> list[bool]:
-        """Which partitions have been in trouble since the delivery was sent."""
-        troubled = self._troubles_before.union(self._run.world.troubles[self._troubles_from :])
-        return [store in troubled for store in self._stores]
-
-    def is_accepted(self, answer: Answer) -> bool:
-        """Whether the messages were stored; what the service would not answer is reported."""
-        error = answer.error
-        if self._refusal is not None:
-            if error is BROKER_GONE:
-                return False
-            if error is None or error.condition is not Condition[self._refusal]:
-                self._report("answer", f"answered '{error}' instead of {self._refusal}")
-            return error is None
-        if error is None:
-            return True
-        labels = {spec.label for spec in self._specs}
-        stored = labels & self._run.world.labels_stored()
-        if isinstance(error, UnknownOutcomeError):
-            if not any(self._troubled) and error is not BROKER_GONE:
-                self._report("answer", f"answered '{error}' while all stores work")
-            if (self.is_scheduled or self._is_queue) and self._no_duplicates and 0 < len(stored) < len(labels):
-                self._report(
-                    f"{self._verb}: all or none",
-                    f"answered '{error}', and {sorted(stored)} of {sorted(labels)} are stored",
-                )
-            return bool(stored)
-        if error.condition is Condition.SERVER_BUSY:
-            self._check_busy(error)
-        elif error.condition is Condition.RESOURCE_LIMIT_EXCEEDED:
-            self._check_full(error)
-        else:
-            self._report("answer", f"answered '{error}'")
-        if stored:
-            self._report(
-                f"{self._verb}: all or none", f"answered '{error}', and {sorted(stored)} of {sorted(labels)} are stored"
-            )
-        return bool(stored)
-
-    def _check_busy(self, error: BrokerError) -> None:
-        if any(self._troubled[self._place(key)] for key in self._keys if key is not None):
-            return
-        if None in self._keys and any(self._troubled) and not any(self._takes_free()):
-            return
-        rule = (
-            f"{'schedule' if self.is_scheduled else 'send'} without key"
-            if None in self._keys and any(self._troubled)
-            else "answer"
-        )
-        self._report(rule, f"answered '{error}'; troubled are {[i for i, is_so in enumerate(self._troubled) if is_so]}")
-
-    def _check_full(self, error: BrokerError) -> None:
-        if not self._is_alone:
-            return
-        size = sum(len(self._run.encoded(spec)) for spec in self._specs)
-        room = [0 if is_troubled else free for is_troubled, free in zip(self._troubled, self._room, strict=True)]
-        places = [self._place(key) for key in self._keys if key is not None]
-        if places and min(self._room[place] for place in places) < size:
-            return
-        if places and None not in self._keys:
-            self._report("answer", f"{size} bytes: answered '{error}'; the partitions have room for {room}")
-        if None in self._keys and max(room) >= size:
-            self._report("room", f"{size} bytes: answered '{error}'; the partitions have room for {room}")
-
-    def _takes_free(self) -> list[bool]:
-        """Which partitions work and have room for the messages without a key, which go to one partition together."""
-        shape = self._run.model.shapes[self._to]
-        free = [spec for spec in self._specs if self._run.model.key_of(shape, spec) is None]
-        size = sum(len(self._run.encoded(spec)) for spec in free)
-        states = zip(self._troubled, self._room, strict=True)
-        return [not is_troubled and room >= size for is_troubled, room in states]
-
-    def _place(self, key: str) -> int:
-        return partition_for_key(key, len(self._stores)) if len(self._stores) > 1 else 0
-
-    def _free_bytes(self) -> list[int]:
-        """How many bytes each partition has left, by what its store holds."""
-        shape = self._run.model.shapes[self._to]
-        if not shape.small:
-            return [1 << 30] * len(self._stores)
-        paths = {self._to, *(each.path for each in self._run.model.subscriptions(self._to))}
-        size_max = (1 << 20) // (STORES if shape.partitioned else 1)
-        room = [size_max] * len(self._stores)
-        for row in self._run.world.rows():
-            if row.path in paths:
-                room[row.number >> 48 if shape.partitioned else 0] -= row.size_bytes
-        return room
-
-    def _report(self, rule: str, seen: str) -> None:
-        self._run.report(rule, f"{self._specs} to '{self._to}': {seen}")
 
 
 assert LIMITS.partition_count == STORES
