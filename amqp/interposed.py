@@ -189,7 +189,7 @@ class FaultyConsumer:
 
     def __init__(self, inner: ConsumerPort, spot: Spot, link: OutgoingLink) -> None:
         self.inner = inner
-        self.entity_path = inner.entity_path
+        self.address = inner.address
         self._spot = spot
         self._link = link
 

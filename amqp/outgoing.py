@@ -188,7 +188,7 @@ class OutgoingLink(Outflow):
         if consumer is None:
             return
         if state == TRANSACTIONAL:
-            self._settle_in_transaction(consumer.entity_path, token, delivery, done or _ignore)
+            self._settle_in_transaction(consumer.address, token, delivery, done or _ignore)
             return
         outcome = outcome_of(state, delivery) if state else None
         if outcome is not None:
@@ -196,7 +196,7 @@ class OutgoingLink(Outflow):
         elif done is not None:
             done(BrokerError(Condition.NOT_IMPLEMENTED, f"Delivery state 0x{state:02x} is not supported here."))
 
-    def _settle_in_transaction(self, entity_path: str, token: bytes, delivery: Pointer, done: Done) -> None:
+    def _settle_in_transaction(self, address: str, token: bytes, delivery: Pointer, done: Done) -> None:
         """Add a settlement to a transaction; it is confirmed with the same state around the same outcome [wire 8].
 
         The delivery is settled with the commit and not before. JMS clients settle it at once: they have let go of it
@@ -209,7 +209,7 @@ class OutgoingLink(Outflow):
             return
         code, outcome = found
         settle = partial(
-            self._host.broker.transactional_settle, TransactionRef(self._host, transaction), entity_path, token, outcome
+            self._host.broker.transactional_settle, TransactionRef(self._host, transaction), address, token, outcome
         )
         try:
             if done is _ignore:  # the delivery is settled

@@ -44,7 +44,7 @@ class SenderPort(Protocol):
 class ConsumerPort(Protocol):
     """A link's way out of an entity."""
 
-    entity_path: str
+    address: str
 
     def set_credit(self, count: int) -> None:
         """How many more deliveries may be handed over from now on (absolute)."""

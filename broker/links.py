@@ -80,7 +80,7 @@ class Consumer:
     ) -> None:
         self.entity = entity
         self._clock = clock
-        self.entity_path = entity.path
+        self.address = f"{entity.path}/{sub_queue.value}" if sub_queue else entity.path
         self._sub_queue = sub_queue
         self._dispatcher = entity.dispatchers[sub_queue]
         self._detached = detached
@@ -139,7 +139,7 @@ class SessionConsumer:
     ) -> None:
         self.entity = entity
         self._clock = clock
-        self.entity_path = entity.path
+        self.address = entity.path
         self.session_id = grant.session_id
         self.locked_until_at = grant.until_at
         self.deliver: Deliver = _deliver_nothing  # set by the link before it gives credit

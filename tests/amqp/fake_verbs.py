@@ -27,7 +27,7 @@ class FakeSessionConsumer:
     session_id: str
     locked_until_at: int
     detached: Callable[[BrokerError], None]
-    entity_path: str = "q"
+    address: str = "q"
     deliver: Callable[[Sequence[Delivery]], None] = nothing
     credit: int = 0
     closed: bool = False

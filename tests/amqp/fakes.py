@@ -94,7 +94,7 @@ class FakeSender:
 
 
 class FakeConsumer:
-    entity_path = "q"
+    address = "q"
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
+from emubus.broker.commands import ReceiveMode
 from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Complete
@@ -214,6 +215,23 @@ async def test_a_topic_and_its_subscription_are_one_top_level_entity(clock: Cloc
     broker.transactional_settle(transaction_id, "t/Subscriptions/s", old.token, Complete())
     assert await discharge(broker, transaction_id) is None
     assert bodies(await receiver.drain()) == ["new"]
+
+
+async def test_the_lost_lock_of_a_message_sessions_dead_letter_is_a_message_lock(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("s", requires_session=True), clock=clock)
+    await send(broker, "s", encoded("one", group_id="a"))
+    transaction_id = broker.transactions.declare(OWNER)
+    for address, lost in (
+        ("s", Condition.SESSION_LOCK_LOST),
+        ("s/$DeadLetterQueue", Condition.MESSAGE_LOCK_LOST),
+    ):
+        with pytest.raises(BrokerError) as refused:
+            broker.transactional_settle(transaction_id, address, bytes(16), Complete())
+        assert refused.value.condition is lost
+    dead_letters = broker.open_consumer(
+        "s/$DeadLetterQueue", mode=ReceiveMode.PEEK_LOCK, deliver=lambda _: None, detached=lambda _: None
+    )
+    assert dead_letters.address == "s/$DeadLetterQueue"  # by which its link settles in transactions
 
 
 async def test_settlements_of_two_partitions_are_refused(clock: Clock) -> None:

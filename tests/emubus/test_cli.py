@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import sys
 import threading
 import types
@@ -23,7 +24,8 @@ from emubus.broker.router import partition_for_key
 from emubus.config import Config, LogFormat, LogLevel
 from emubus.logging import READY_LINE, announce_ready, configure_logging
 
-SAMPLE = str(Path(__file__).parents[2] / "docker" / "Config.json")
+ROOT = Path(__file__).parents[2]
+SAMPLE = str(ROOT / "docker" / "Config.json")
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +101,14 @@ def test_version_and_missing_commands_follow_the_conventions(capsys: pytest.Capt
 
 
 # ---------------------------------------------------------------- route
+
+
+def test_the_route_of_the_readme_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = re.search(r"`emubus (route [^`]+)`", (ROOT / "README.md").read_text())
+    assert found is not None
+    monkeypatch.chdir(ROOT)
+    assert main(found[1].split()) == 0
+    assert "partition" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("option", ["--key", "--session-id", "--partition-key"])
