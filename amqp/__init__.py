@@ -14,8 +14,8 @@ Proton is a sans-I/O engine here (bytes in, events out, bytes out); its reactor 
 limits of entities are the broker's: links map deliveries to lock tokens and back, nothing more (R5, R9).
 """
 
-from .face import AmqpFace
 from .faults import Faults, Target
 from .limits import Limits
+from .server import AmqpFace
 
 __all__ = ["AmqpFace", "Faults", "Limits", "Target"]

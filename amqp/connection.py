@@ -17,18 +17,24 @@ from typing import Final, cast
 
 import structlog
 
-from ..broker import sentences
+from ..broker import service_errors
 from ..broker.clock import Timer
 from ..broker.errors import BrokerError, Condition
-from . import engine as proton
-from .claims import Claims
 from .clients import PYTHON_PRODUCT, wants_padding, wants_pause
-from .drains import Drains
-from .endpoints import ENDPOINT_EVENTS, Endpoints
-from .engine import AttachRequest, Engine, Pointer, lib
-from .fastpath import PN_DELIVERY, PN_LINK_FLOW, Finisher, Link, LinkState, Outflow, link_of_next, run_events
 from .faults import Faults
-from .frames import (
+from .links.coordinator import Scope
+from .links.endpoints import ENDPOINT_EVENTS, Endpoints
+from .links.outgoing import OutgoingLink
+from .nodes.claims import Claims
+from .nodes.requests import Node
+from .quotas import Held, Kept
+from .shared import Shared
+from .tracking import Tracker
+from .wire import engine as proton
+from .wire.deliveries import PN_DELIVERY, PN_LINK_FLOW, Finisher, Link, LinkState, Outflow, link_of_next, run_events
+from .wire.engine import AttachRequest, Engine, Pointer, lib
+from .wire.flow_rewriter import Drains
+from .wire.frames import (
     EMPTY_FRAME,
     PADDING_BYTES_MAX,
     FramePadder,
@@ -39,13 +45,7 @@ from .frames import (
     with_whole_error,
     without_dispositions,
 )
-from .held import Held, Kept
-from .outgoing import OutgoingLink
-from .requests import Node
-from .sasl import SaslServer, Stage
-from .shared import Shared
-from .tracking import Tracker
-from .transactions import Scope
+from .wire.sasl import SaslServer, Stage
 
 JMS_PROPERTY: Final = "com.microsoft:is-client-provider"
 """True in the `open` of a client of JMS 2.0: the library azure-servicebus-jms sets it, plain Qpid JMS does not."""
@@ -499,7 +499,7 @@ class Connection(asyncio.Protocol):
             raise refusal
         if shared.connections_max is not None and len(shared.opened) >= shared.connections_max:
             self.log.warning("connection refused: the quota is reached", connections_max=shared.connections_max)
-            raise sentences.connections_quota_exceeded(shared.broker.namespace)
+            raise service_errors.connections_quota_exceeded(shared.broker.namespace)
         shared.opened.add(self)
         if engine.idle_timeout_ms:
             interval_s = max(engine.idle_timeout_ms / 4000, self.limits.heartbeat_interval_s_min)

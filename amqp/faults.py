@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..broker.address import parse_address
+from ..broker.admin.fault_table import FaultKind, FaultOperation, FaultTable
 from ..broker.errors import Condition
-from ..broker.faults import FaultKind, FaultOperation, FaultTable
-from .browsing import BrowsingLink, always
-from .cbs import CBS_ADDRESS
-from .engine import AttachRequest, Pointer, read_attach
-from .fastpath import Link
-from .incoming import IncomingLink
-from .interposed import Faulty, FaultyAnswer, FaultyConsumer, FaultySender, Spot, loss_of
-from .outgoing import OutgoingLink
+from .fault_injection import Faulty, FaultyAnswer, FaultyConsumer, FaultySender, Spot, loss_of
+from .links.browsing import BrowsingLink, always
+from .links.incoming import IncomingLink
+from .links.outgoing import OutgoingLink
+from .nodes.cbs import CBS_ADDRESS
+from .wire.deliveries import Link
+from .wire.engine import AttachRequest, Pointer, read_attach
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from ..broker.clock import Clock
 from ..broker.errors import BrokerError
 from ..broker.turns import Turns
 from .faults import Faults
-from .held import Kept
 from .limits import Limits
-from .ports import BrokerPort
+from .links.ports import BrokerPort
+from .quotas import Kept
 
 if TYPE_CHECKING:
     from .connection import Connection

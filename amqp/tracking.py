@@ -11,10 +11,10 @@ import zlib
 from ..broker.address import parse_address
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError, Condition
-from ..broker.sentences import HOST_SUFFIX, SUBSCRIPTIONS
+from ..broker.service_errors import HOST_SUFFIX, SUBSCRIPTIONS
 from ..broker.tracking import GATEWAYS, Form, Tail
-from .engine import Pointer, read_attach
-from .ports import BrokerPort
+from .links.ports import BrokerPort
+from .wire.engine import Pointer, read_attach
 
 BEFORE_THE_BROKER = frozenset({Condition.UNAUTHORIZED_ACCESS, Condition.ENTITY_DISABLED, Condition.NOT_IMPLEMENTED})
 """What the gateway refuses of an attach without asking the broker of the entity."""

@@ -22,10 +22,11 @@ import uvloop
 from proton import Message, timestamp
 
 from emubus.broker.broker import Broker
-from emubus.broker.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.clock import Clock
-from emubus.broker.commands import ReceiveMode
-from emubus.broker.description import (
+from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.errors import BrokerError
+from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.model.descriptions import (
     CorrelationFilter,
     QueueDescription,
     RuleDescription,
@@ -34,11 +35,10 @@ from emubus.broker.description import (
     TopicDescription,
     Topology,
 )
-from emubus.broker.errors import BrokerError
-from emubus.broker.limits import Profile, limits_for
-from emubus.broker.links import SessionConsumer
+from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.outcomes import Complete
-from emubus.broker.records import TABLES
+from emubus.broker.partition.records import TABLES
+from emubus.broker.partition.requests import ReceiveMode
 from emubus.storage import Durability, open_store
 
 WINDOW = 1000

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Final
 from urllib.parse import unquote
 
-from . import sentences
+from . import service_errors
 from .address import parse_address
 from .errors import BrokerError, Condition
 
@@ -191,7 +191,7 @@ class Access:
     def require(self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None) -> None:
         """As `claims_allow`, with the service's sentence as a BrokerError in place of False."""
         if not self.claims_allow(claims, address, right, now):
-            raise sentences.claim_missing(right.value, self._resource(parse_address(address).entity))
+            raise service_errors.claim_missing(right.value, self._resource(parse_address(address).entity))
 
     def _named(self, name: str, path: str | None) -> Iterator[SharedKey]:
         """The keys of a name; of those of entities, the ones at or above a path."""

@@ -15,27 +15,28 @@ from dataclasses import replace
 from functools import partial
 
 from ..storage import Store, no_failpoint
-from . import joint, scheduling, sentences
+from . import service_errors
 from .access import SharedKey
 from .address import Address, SubQueue, parse_address
-from .administration import Administration
-from .catalog import Catalog, Entry
+from .admin.administration import Administration
+from .admin.maintenance import Upkeep
 from .clock import Clock
-from .commands import Delivery, Extent, GetSessionState, ReceiveMode, RenewSession, SetSessionState
-from .description import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
-from .entity import RECEIVE_REFUSED, SEND_REFUSED, Description, Entity, EntityPartition, Totals
+from .entities import scheduling, several_partitions
+from .entities.entity import RECEIVE_REFUSED, SEND_REFUSED, Description, Entity, EntityPartition, Totals
+from .entities.forwarder import Forwarder
+from .entities.links import Consumer, Deliver, Detached, Sender, SessionConsumer, SessionWait
+from .entities.topic import TopicFanOut
+from .entities.transactions import TransactionRef, Transactions
 from .errors import BrokerError, Condition
-from .forwarder import Forwarder
-from .limits import Limits, limits_over, message_bytes_max
-from .links import Consumer, Deliver, Detached, Sender, SessionConsumer, SessionWait
-from .message import Message
-from .message_bounds import bounds_of
-from .outage import Outage
+from .message.bounds import bounds_of
+from .message.message import Message
+from .model.catalog import Catalog, Entry
+from .model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
+from .model.profiles import Limits, limits_over, message_bytes_max
 from .outcomes import Outcome
-from .topic import TopicFanOut
-from .transactions import TransactionRef, Transactions
-from .upkeep import Upkeep
-from .worker import Worker
+from .partition.requests import Delivery, Extent, GetSessionState, ReceiveMode, RenewSession, SetSessionState
+from .stores.outage import Outage
+from .stores.worker import Worker
 
 COMMIT_THREADS = 4  # commits of several stores overlap; more threads gain little on the disks measured
 
@@ -212,7 +213,7 @@ class Broker:
         if isinstance(entity.description, SubscriptionDescription):
             self.fan_out_of(entity.description.topic_name).remove(entity)
         self._entities.pop(entity_key(entity.path), None)
-        entity.gone = detached or sentences.not_found(self.namespace, entity.path)
+        entity.gone = detached or service_errors.not_found(self.namespace, entity.path)
         self.forwarder.forget(entity)
         entity.detach_all(entity.gone)
 
@@ -249,7 +250,7 @@ class Broker:
         parsed = parse_address(address)
         entity = self._entities.get(parsed.key)
         if entity is None:
-            raise self.away or sentences.not_found(self.namespace, parsed.path)
+            raise self.away or service_errors.not_found(self.namespace, parsed.path)
         return entity, parsed
 
     def name_of(self, address: str) -> str:
@@ -257,7 +258,7 @@ class Broker:
         parsed = parse_address(address)
         entity = self._entities.get(parsed.key)
         if entity is None:
-            return sentences.name_of(self.namespace, parsed.entity)
+            return service_errors.name_of(self.namespace, parsed.entity)
         return entity.name_in_errors
 
     # ---- links
@@ -287,9 +288,9 @@ class Broker:
         entity, parsed = self._receivable(address)
         target = getattr(entity.description, "forward_dead_letters_to", None)
         if target is not None and parsed.sub_queue is SubQueue.DEAD_LETTER:
-            raise sentences.forwards()
+            raise service_errors.forwards()
         if entity.requires_session and parsed.sub_queue is SubQueue.ACTIVE:
-            raise sentences.session_receiver_required()
+            raise service_errors.session_receiver_required()
         return Consumer(entity, parsed.sub_queue, mode, self.clock, deliver, detached)
 
     def accept_session(
@@ -310,7 +311,7 @@ class Broker:
         """
         entity, parsed = self._receivable(address)
         if not entity.requires_session or parsed.sub_queue is not SubQueue.ACTIVE:
-            raise sentences.session_not_supported()
+            raise service_errors.session_not_supported()
         return SessionWait(entity, session_id, mode, timeout_ms, self.clock, granted, refused, detached)
 
     # ---- requests (`$management`)
@@ -338,19 +339,19 @@ class Broker:
     async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
         """Renew locks: their new ends (Unix ms) in order; BrokerError (message-lock-lost) if any is over."""
         entity, parsed = self.find(address)
-        return await joint.renew(entity, parsed.sub_queue, tokens)
+        return await several_partitions.renew(entity, parsed.sub_queue, tokens)
 
     async def settle(self, address: str, tokens: Sequence[bytes], outcome: Outcome) -> None:
         """Settle by lock token, without the link that received; BrokerError (message-lock-lost) if any is over."""
         entity, parsed = self.find(address)
-        await joint.settle(entity, parsed.sub_queue, tokens, outcome)
+        await several_partitions.settle(entity, parsed.sub_queue, tokens, outcome)
 
     async def receive_by_sequence_number(
         self, address: str, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None = None
     ) -> list[Delivery]:
         """The deferred messages with these sequence numbers; BrokerError (message-not-found) if any is missing."""
         entity, parsed = self.find(address)
-        return await joint.take_deferred(entity, parsed.sub_queue, numbers, mode, session_id)
+        return await several_partitions.take_deferred(entity, parsed.sub_queue, numbers, mode, session_id)
 
     async def schedule(self, address: str, encoded: Sequence[bytes]) -> list[int]:
         """Store encoded messages until the times in them; their sequence numbers, in order."""
@@ -400,7 +401,7 @@ class Broker:
         """Names of sessions: with active messages or state, or with a state changed after an instant (Unix ms)."""
         entity, _ = self.find(address)
         if not entity.requires_session:
-            raise sentences.session_not_supported()
+            raise service_errors.session_not_supported()
         return await entity.list_sessions(updated_after)
 
     # ---- transactions
@@ -484,7 +485,7 @@ class Broker:
         if description.status in RECEIVE_REFUSED:
             raise entity.disabled()
         if description.forward_to is not None and parsed.sub_queue is SubQueue.ACTIVE:
-            raise sentences.forwards()
+            raise service_errors.forwards()
         return entity, parsed
 
     def _to_schedule(self, address: str, encoded: Sequence[bytes]) -> tuple[Entity, list[Message]]:
@@ -508,12 +509,12 @@ class Broker:
             else self.limits.message_bytes_max
         )
         if state is not None and len(state) > limit:
-            raise sentences.too_large(len(state), limit)
+            raise service_errors.too_large(len(state), limit)
 
     def _session_place(self, address: str, session_id: str) -> EntityPartition:
         entity, _ = self.find(address)
         if not entity.requires_session:
-            raise sentences.session_not_supported()
+            raise service_errors.session_not_supported()
         return entity.partitions[entity.place_of_session(session_id)]
 
     def _topic_of(self, description: SubscriptionDescription) -> TopicDescription:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from . import __version__
-from .broker.description import QueueDescription, TopicDescription, entity_key
+from .broker.model.descriptions import QueueDescription, TopicDescription, entity_key
 from .config import OPTIONS, OPTIONS_BY_NAME, Config, ConfigError, load_config, read_option
 from .storage.contract import StoreError
 
@@ -149,7 +149,7 @@ def _route(parsed: argparse.Namespace) -> int:
     config = _config(parsed)
     topology, partition_count = config.topology, config.limits.partition_count
     if directory is not None:
-        from .broker.catalog import CatalogError
+        from .broker.model.catalog import CatalogError
         from .server import read_namespace
 
         try:
@@ -169,7 +169,7 @@ def _route(parsed: argparse.Namespace) -> int:
 
 def _routed(parsed: argparse.Namespace, entity: QueueDescription | TopicDescription, partition_count: int) -> str:
     """Where a message goes, in words; the order of the keys is that of [P8]."""
-    from .broker.router import partition_for_key
+    from .broker.entities.router import partition_for_key
 
     if not entity.enable_partitioning:
         return f"{entity.name}: partition 0 of 1 (not partitioned)"

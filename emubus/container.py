@@ -19,7 +19,7 @@ except ImportError as error:
 
 from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
 from .config import MOUNTED_CONFIG_FILE, Auth
-from .remote import RemoteEmubus
+from .kit.remote import RemoteEmubus
 
 AMQP_PORT: Final = 5672
 HTTP_PORT: Final = 5300

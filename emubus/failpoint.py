@@ -1,6 +1,7 @@
 """Death at a chosen moment, for tests of durability: SIGKILL at the N-th passage of a named step of a commit.
 
-Knows how to count and how to die; the steps are named where they happen (`storage/contract.py`, `broker/worker.py`).
+Knows how to count and how to die; the steps are named where they happen: `storage/contract.py` and
+`broker/stores/worker.py`.
 """
 
 from __future__ import annotations

@@ -21,23 +21,23 @@ import uvloop
 from . import __version__
 from .amqp import AmqpFace
 from .broker.access import Access
+from .broker.admin.data_folder import CATALOG_FOLDER, DataFolder, DataFolderError, FolderView
+from .broker.admin.verify import check_data_folder
 from .broker.broker import Broker
-from .broker.catalog import CATALOG_TABLES, Catalog, CatalogError, other_store_count
-from .broker.check import check_data_folder
 from .broker.clock import Clock
-from .broker.data_folder import CATALOG_FOLDER, DataFolder, DataFolderError, FolderView
-from .broker.description import QueueDescription, SubscriptionDescription, TopicDescription, Topology
-from .broker.http import HttpFace, Services
-from .broker.limits import Partitioning, limits_over
-from .broker.records import TABLES
-from .broker.sentences import HOST_SUFFIX, jms_not_supported
+from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, other_store_count
+from .broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
+from .broker.model.profiles import Partitioning, limits_over
+from .broker.partition.records import TABLES
+from .broker.service_errors import HOST_SUFFIX, jms_not_supported
 from .config import Auth, Config, Tls
-from .doors import Doors
 from .failpoint import failpoint_hook
+from .listener import Doors
 from .logging import announce_ready
 from .snapshots import Snapshots, finish_restore
 from .storage import Durability, FolderLock, Store, StoreError, no_failpoint, open_store, read_into_memory
 from .tls import FOLDER, TlsError, ca_file, context_from_files, development_context
+from .web import HttpFace, Services
 
 STOP_TIMEOUT_S = 4.0
 EXIT_OK, EXIT_FAILED, EXIT_BAD_CONFIG = 0, 1, 2

@@ -24,10 +24,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from .archive import UnusableArchive, pack, unpack
-from .broker.broker import Broker
-from .broker.catalog import CATALOG_TABLES, Catalog, CatalogError
-from .broker.check import problems_of_parts
-from .broker.data_folder import (
+from .broker.admin.data_folder import (
     CATALOG_FOLDER,
     COMPLETE_FILE,
     SNAPSHOT_FOLDER,
@@ -36,9 +33,11 @@ from .broker.data_folder import (
     DataFolder,
     part_names,
 )
+from .broker.admin.verify import problems_of_parts
+from .broker.broker import Broker
 from .broker.errors import BrokerError, Condition
-from .broker.http.services import Snapshot
-from .broker.records import TABLES
+from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError
+from .broker.partition.records import TABLES
 from .storage import (
     DATA_FILE,
     MANIFEST_FILE,
@@ -50,6 +49,7 @@ from .storage import (
     read_into_memory,
     sync_file,
 )
+from .web.services import Snapshot
 
 MANIFEST: Final = "snapshot.json"
 FORMAT: Final = 1

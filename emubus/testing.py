@@ -23,9 +23,12 @@ import uvloop
 
 from .amqp import Target
 from .broker.access import Right, SharedKey
-from .broker.catalog import Description
+from .broker.admin.fault_table import Fault, FaultKind, FaultOperation
+from .broker.admin.overview import Inspection, Route
 from .broker.clock import Clock
-from .broker.description import (
+from .broker.errors import BrokerError, Condition
+from .broker.model.catalog import Description
+from .broker.model.descriptions import (
     AuthorizationRule,
     CorrelationFilter,
     EntityStatus,
@@ -38,21 +41,18 @@ from .broker.description import (
     Topology,
     TrueFilter,
 )
-from .broker.errors import BrokerError, Condition
-from .broker.faults import Fault, FaultKind, FaultOperation
-from .broker.http.atom.descriptions import defaults_of
-from .broker.http.control.entities import MESSAGES_BYTES_MAX, MESSAGES_MAX, SUB_QUEUES
-from .broker.http.control.message_json import message_json
-from .broker.http.services import Snapshot
-from .broker.inspection import Inspection, Route
-from .broker.limits import Profile
-from .broker.outage import Outage, OutageKind
+from .broker.model.profiles import Profile
+from .broker.stores.outage import Outage, OutageKind
 from .config import Auth, Config, ConfigError, Tls, load_config
-from .remote import RemoteEmubus
+from .kit.remote import RemoteEmubus
+from .kit.verbs import Emubus, ManualClock, PeekedMessage, in_ms
 from .server import Server
 from .storage.contract import Durability
 from .tls import ca_file
-from .verbs import Emubus, ManualClock, PeekedMessage, in_ms
+from .web.atom.descriptions import defaults_of
+from .web.control.entities import MESSAGES_BYTES_MAX, MESSAGES_MAX, SUB_QUEUES
+from .web.control.message_json import message_json
+from .web.services import Snapshot
 
 __all__ = [
     "Auth",

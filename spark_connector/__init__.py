@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .datasource import ServiceBusDataSource
     from .errors import Code, ConnectorError
+    from .lag import LagListener, servicebus_lag
     from .registration import register
-    from .source.lag import LagListener, servicebus_lag
 
 __all__ = ["Code", "ConnectorError", "LagListener", "ServiceBusDataSource", "register", "servicebus_lag"]
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from . import option_table as table
+from .dialing.connection_string import ConnectionString, parse_connection_string
+from .dialing.credentials import ClientSecret, Credential, SasKey, SasToken, TokenProvider
+from .dialing.endpoint import Endpoint, default_port
 from .errors import Code, ConnectorError
 from .option_table import CONTEXT_NAMES, OPTIONS, Context, MessageIdPolicy, Mode, Option, PropertiesFormat
 from .position import AtNumber, AtNumbers, AtTime, Earliest, Latest, Position
-from .wire.connection_string import ConnectionString, parse_connection_string
-from .wire.credentials import ClientSecret, Credential, SasKey, SasToken, TokenProvider
-from .wire.endpoint import Endpoint, default_port
 
 __all__ = [
     "AtNumber",

@@ -6,16 +6,16 @@ from dataclasses import fields
 from pathlib import Path
 
 from emubus.broker.durations import format_duration
-from emubus.broker.limits import LIMITS, Defaults, Limits, Range
+from emubus.broker.model.profiles import LIMITS, Defaults, Limits, Range
 
 PAGE = Path(__file__).parent.parent / "docs" / "LIMITS.md"
 
 HEAD = """# Limits by profile
 
-Every limit of `broker/limits.py`, as the profile has it; `emubus serve --profile NAME` chooses one. Bytes end in
-`bytes_max`, milliseconds in `_ms`, megabytes in `_mb`, characters in `length_max`. A range is inclusive; "unlimited" is
-without an upper bound. A Premium namespace with `--premium-partitions 2` has two partitions, all its entities are
-partitioned, and a message has at most 1 MB.
+Every limit of `broker/model/profiles.py`, as the profile has it; `emubus serve --profile NAME` chooses one. Bytes end
+in `bytes_max`, milliseconds in `_ms`, megabytes in `_mb`, characters in `length_max`. A range is inclusive;
+"unlimited" is without an upper bound. A Premium namespace with `--premium-partitions 2` has two partitions, all its
+entities are partitioned, and a message has at most 1 MB.
 
 This page is generated: `python -m tests.limits_page` writes it. `tests/broker/test_limits_enforced.py` holds that it
 agrees with the table and that each limit is enforced.

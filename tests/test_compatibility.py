@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from emubus.amqp.management import OPERATIONS
+from emubus.amqp.nodes.management import OPERATIONS
 from emubus.broker.errors import Condition
-from emubus.broker.limits import Profile
+from emubus.broker.model.profiles import Profile
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "COMPATIBILITY.md").read_text()

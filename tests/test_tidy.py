@@ -15,7 +15,7 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 MAKEFILE_LINES_MAX = 40
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|NotImplemented" + r"Error)\b")
-PACKAGES = ("emubus", "amqp", "broker", "storage", "spark_connector")
+PACKAGES = ("emubus", "amqp", "broker", "codec", "storage", "spark_connector", "web")
 
 
 def tracked() -> list[Path]:

@@ -10,12 +10,12 @@ From text to truth: `grammar` (text to `syntax`), `compiler` (syntax to closures
 is a `FilterException` where it is evaluated.
 """
 
-from .action import RULE_NAME_PROPERTY, Action, compile_action
 from .compiled import CompiledFilter
 from .context import MessageContext
 from .errors import FilterError, FilterException
 from .filters import check_rule, compile_filter
 from .index import Match, RuleIndex
+from .sql.action import RULE_NAME_PROPERTY, Action, compile_action
 from .values import Truth
 from .wire import rule_from_amqp, rule_to_amqp
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from ..errors import BrokerError
-from ..message import Message
+from ..message.message import Message
 from .errors import FilterException
 from .names import SYSTEM_PROPERTIES, Home
 from .values import TICKS_PER_MS, Instant, Span, Value, normalise

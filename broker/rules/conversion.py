@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..encoding import (
+from ...codec.values import (
     Byte,
     Char,
     Described,
@@ -27,7 +27,7 @@ from ..encoding import (
     Ulong,
     Ushort,
 )
-from ..message_bounds import IDENTIFIER_CHARS_MAX
+from ..message.bounds import IDENTIFIER_CHARS_MAX
 from .errors import FilterException
 from .names import Kind, SystemProperty
 from .values import OPAQUE, Instant, Span, Value, parse_instant, parse_span, to_amqp, to_text

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from ..description import CorrelationFilter
+from ..model.descriptions import CorrelationFilter
 from .compiled import ALWAYS, CompiledFilter, Equality, Space, Test, all_of
 from .context import MessageContext
 from .errors import FilterError

@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..encoding import Symbol, Uint, encode
-from ..errors import BrokerError
-from ..message import Message, parse_message
-from ..sections import (
+from ...codec.sections import (
     APPLICATION_PROPERTIES,
     HEADER,
     MESSAGE_ANNOTATIONS,
@@ -21,6 +18,9 @@ from ..sections import (
     map_with_entries,
     with_sections,
 )
+from ...codec.values import Symbol, Uint, encode
+from ..errors import BrokerError
+from ..message.message import Message, parse_message
 from .errors import FilterException
 from .names import SYSTEM_PROPERTIES, Home, Kind, SystemProperty
 from .values import TICKS_PER_MS, Span, Value

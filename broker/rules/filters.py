@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..description import CorrelationFilter, FalseFilter, Filter, RuleDescription, SqlFilter, TrueFilter
-from ..limits import Limits, validate_rule
-from .action import compile_action
+from ..model.descriptions import CorrelationFilter, FalseFilter, Filter, RuleDescription, SqlFilter, TrueFilter
+from ..model.profiles import Limits, validate_rule
 from .compiled import ALWAYS, NEVER, CompiledFilter
-from .compiler import compile_sql
 from .correlation import compile_correlation
 from .errors import FilterError
+from .sql.action import compile_action
+from .sql.compiler import compile_sql
 
 # How SDKs write true and false filters over AMQP: no reason to load the parser.
 _CONSTANT_SQL: Final = re.compile(r"\s*1\s*=\s*([01])\s*")

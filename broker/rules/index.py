@@ -17,13 +17,13 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
-from ..description import RuleDescription
-from ..message import Message
-from .action import Action, compile_action
+from ..message.message import Message
+from ..model.descriptions import RuleDescription
 from .compiled import CompiledFilter, Equality, Space, Test
 from .context import MessageContext
 from .errors import FilterException
 from .filters import compile_filter
+from .sql.action import Action, compile_action
 from .values import equality_key
 
 _RULES_MAX: Final = 1 << 32  # of one subscription, over its whole life: the place of a rule is one integer

@@ -19,9 +19,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from ..description import PropertyValue, TypedText
-from ..durations import parse_duration
-from ..encoding import (
+from ...codec.values import (
     Byte,
     Char,
     Described,
@@ -36,6 +34,8 @@ from ..encoding import (
     Ulong,
     Ushort,
 )
+from ..durations import parse_duration
+from ..model.descriptions import PropertyValue, TypedText
 from .errors import FilterException
 
 TEXT_CHARS_MAX: Final = 32 * 1024

@@ -10,7 +10,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..description import (
+from ...codec.values import Described, Int, Long, Symbol, Timestamp, Ulong
+from ..durations import format_duration
+from ..errors import BrokerError, Condition
+from ..model.descriptions import (
     CorrelationFilter,
     FalseFilter,
     Filter,
@@ -20,9 +23,6 @@ from ..description import (
     TrueFilter,
     TypedText,
 )
-from ..durations import format_duration
-from ..encoding import Described, Int, Long, Symbol, Timestamp, Ulong
-from ..errors import BrokerError, Condition
 from .errors import FilterException
 from .values import TEXT_TYPES, TICKS_PER_MS, Instant, Span, Value, normalise, to_amqp, to_text
 

@@ -236,7 +236,7 @@ class Batches:
 
     def add(self, reports: Iterable[Any]) -> None:
         """Take the reports in; those that were seen before don't count again."""
-        from ..source.lag import servicebus_lag
+        from ..lag import servicebus_lag
 
         for report in reports:
             lags = servicebus_lag(report)

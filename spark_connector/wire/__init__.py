@@ -9,10 +9,10 @@ requests.
 Nothing here knows Spark or reads the messages that it carries.
 """
 
+from ..dialing.connection_string import ConnectionString, parse_connection_string
+from ..dialing.credentials import ClientSecret, Credential, SasKey, SasToken, TokenProvider
+from ..dialing.endpoint import Endpoint, Transport, default_port
 from .connection import Connection
-from .connection_string import ConnectionString, parse_connection_string
-from .credentials import ClientSecret, Credential, SasKey, SasToken, TokenProvider
-from .endpoint import Endpoint, Transport, default_port
 from .management import Management, PartitionRange, Response
 from .pool import pooled
 from .receiver import NO_SESSION, Modified, Received, Receiver

@@ -10,10 +10,10 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from ..conditions import CONDITION_BY_STATUS, wire_error
+from ..dialing.credentials import Credential, Token
 from ..errors import Code, ConnectorError
 from ..timing import now_ms
-from .conditions import CONDITION_BY_STATUS, wire_error
-from .credentials import Credential, Token
 from .engine import Engine
 from .requests import Requests, read_head
 from .values import Timestamp

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import os
 
+from ..dialing.credentials import Credential
+from ..dialing.endpoint import Endpoint
 from ..errors import ConnectorError
 from .cbs import Claims
-from .credentials import Credential
-from .endpoint import Endpoint
 from .engine import Engine
 from .links import BaseLink
 from .management import Management

@@ -22,12 +22,12 @@ from typing import Any, Final, Protocol
 
 import cproton  # noqa: F401  (importing it initialises the library behind cproton_ffi)
 
+from ..conditions import CONDITIONS, unavailable, wire_error
+from ..dialing.endpoint import Endpoint
+from ..dialing.stream import Stream, dial
 from ..errors import ConnectorError
 from ..timing import monotonic_s, new_id
-from .conditions import CONDITIONS, unavailable, wire_error
-from .endpoint import Endpoint
 from .envelopes import EnvelopeMarker
-from .stream import Stream, dial
 from .values import ffi, lib, put_value
 
 Pointer = Any

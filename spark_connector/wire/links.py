@@ -9,9 +9,9 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, Final
 
+from ..conditions import unavailable
 from ..errors import ConnectorError
 from ..timing import monotonic_s, new_id
-from .conditions import unavailable
 from .engine import NULL, Engine, Pointer
 from .values import ffi, lib, value_of
 

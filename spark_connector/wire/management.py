@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from ..conditions import CONDITION_BY_STATUS, wire_error
 from ..errors import ConnectorError
-from .conditions import CONDITION_BY_STATUS, wire_error
 from .engine import Engine
 from .requests import Head, Pending, Requests, read_body, read_head
 from .values import Int, Timestamp, Uint, longs, uuids

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from ..dialing.credentials import Credential
+from ..dialing.endpoint import Endpoint
 from ..timing import monotonic_s
 from .connection import Connection
-from .credentials import Credential
-from .endpoint import Endpoint
 
 IDLE_MAX: Final = 8
 """Connections of one kind that wait for use; more are closed."""

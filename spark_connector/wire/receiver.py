@@ -14,9 +14,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import UUID
 
+from ..conditions import unavailable, wire_error
 from ..errors import ConnectorError
 from ..timing import monotonic_s
-from .conditions import unavailable, wire_error
 from .engine import ACCEPTED, MODIFIED, REJECTED, RELEASED, Engine, Pointer, condition_error
 from .links import BaseLink, Inbox, make_receiver
 from .values import Symbol, Uint, ffi, lib, put_value, value_of

@@ -14,9 +14,9 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..conditions import unavailable
 from ..errors import ConnectorError
 from ..timing import monotonic_s, new_id
-from .conditions import unavailable
 from .engine import Engine, Pointer
 from .links import BaseLink, Inbox, make_receiver, make_sender
 from .values import APPLICATION_PROPERTIES, BODY_CODES, PROPERTIES, VALUE, decode, described, encode, ffi, lib

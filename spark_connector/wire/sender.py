@@ -10,9 +10,9 @@ from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
+from ..conditions import unavailable, wire_error
 from ..errors import Code, ConnectorError
 from ..timing import monotonic_s
-from .conditions import unavailable, wire_error
 from .engine import ACCEPTED, REJECTED, TRANSACTIONAL, Engine, Pointer, condition_error, set_state
 from .envelopes import MARK, MARKED_TAG_BYTES
 from .links import BaseLink, make_sender

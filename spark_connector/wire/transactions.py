@@ -9,9 +9,9 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, Final
 
+from ..conditions import wire_error
 from ..errors import Code, ConnectorError
 from ..timing import monotonic_s
-from .conditions import wire_error
 from .engine import ACCEPTED, DECLARED, REJECTED, Engine, Pointer, condition_error
 from .links import COORDINATOR, BaseLink, make_sender
 from .values import VALUE, described, encode, ffi, lib, value_of

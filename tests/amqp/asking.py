@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from emubus.broker.encoding import Described, Int, Symbol, Ulong, decode, encode, encode_described
+from emubus.codec.values import Described, Int, Symbol, Ulong, decode, encode, encode_described
 
 from .wire import TRANSFER, Frame, Wire
 

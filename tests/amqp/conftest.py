@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from emubus.broker.encoding import Described
+from emubus.codec.values import Described
 
 from .transacting import DECLARED, ID, coordinate, declare
 from .wire import Wire

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emubus.broker.commands import Delivery, Extent, ReceiveMode
-from emubus.broker.description import RuleDescription
+from emubus.broker.entities.transactions import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.model.descriptions import RuleDescription
 from emubus.broker.outcomes import Outcome
-from emubus.broker.sentences import already_exists, not_found, scheduled_not_found, session_lock_lost
-from emubus.broker.transactions import TransactionRef
+from emubus.broker.partition.requests import Delivery, Extent, ReceiveMode
+from emubus.broker.service_errors import already_exists, not_found, scheduled_not_found, session_lock_lost
 
 Done = Callable[[BrokerError | None], None]
 

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from emubus.broker.address import Address, parse_address
-from emubus.broker.commands import Delivery, ReceiveMode
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, Outcome, Release
-from emubus.broker.sentences import lock_lost, name_of, not_found, too_large
+from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.service_errors import lock_lost, name_of, not_found, too_large
 
 from .fake_verbs import FakeVerbs
 

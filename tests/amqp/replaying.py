@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.encoding import Array, Described, Uint, decode, encode
+from emubus.codec.values import Array, Described, Uint, decode, encode
 
 from .dotnet import DotnetPeer
 from .fakes import FakeBroker

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from emubus.broker.encoding import Described, Symbol, Ubyte, Uint, Ulong
 from emubus.broker.errors import Condition
+from emubus.codec.values import Described, Symbol, Ubyte, Uint, Ulong
 
 from .fakes import FakeBroker, FakeQueue
 from .wire import (

@@ -10,12 +10,12 @@ from structlog.testing import capture_logs
 
 from emubus.amqp.faults import Faults
 from emubus.amqp.limits import Limits
+from emubus.broker.admin.fault_table import FaultKind, FaultOperation
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.encoding import Described, Symbol, Timestamp, Ubyte, Uint, Ulong, encode, encode_described
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.faults import FaultKind, FaultOperation
+from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.codec.values import Described, Symbol, Timestamp, Ubyte, Uint, Ulong, encode, encode_described
 
 from ..broker.namespace import open_broker
 from .asking import sections

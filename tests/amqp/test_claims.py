@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 import pytest
 
-from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
 from emubus.amqp.limits import Limits
+from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import ALL_RIGHTS, Access, Claim, Right, SharedKey, sign
-from emubus.broker.encoding import Described, Symbol, Ulong, encode, encode_described
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.sentences import not_found
+from emubus.broker.service_errors import not_found
+from emubus.codec.values import Described, Symbol, Ulong, encode, encode_described
 
 from ..broker.counting import calls_of
 from ..tracking import taken_apart, untracked

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.amqp.delivery_ids import DeliveryIds
-from emubus.broker.encoding import Uint
+from emubus.amqp.wire.delivery_ids import DeliveryIds
 from emubus.broker.errors import BrokerError, Condition
+from emubus.codec.values import Uint
 
 from .wire import CLOSE, DISPOSITION, END, TRANSFER, Frame, Wire, frame
 

@@ -13,8 +13,8 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.description import QueueDescription
-from emubus.broker.encoding import Described, Symbol, Uint, Ulong, encode, encode_described
+from emubus.broker.model.descriptions import QueueDescription
+from emubus.codec.values import Described, Symbol, Uint, Ulong, encode, encode_described
 
 from ..broker.namespace import open_broker
 from .dotnet import DotnetPeer

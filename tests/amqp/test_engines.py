@@ -7,7 +7,7 @@ from typing import Any
 import proton
 import pytest
 
-from emubus.amqp.frames import SASL_HEADER
+from emubus.amqp.wire.frames import SASL_HEADER
 from emubus.broker.outcomes import Complete
 
 from .wire import Wire, sasl_init

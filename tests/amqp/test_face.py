@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from emubus.amqp import AmqpFace, Limits
-from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
+from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
-from emubus.broker.encoding import Symbol, Uint
-from emubus.broker.sentences import jms_not_supported
+from emubus.broker.service_errors import jms_not_supported
+from emubus.codec.values import Symbol, Uint
 
 from ..tracking import untracked
 from .fakes import FakeBroker

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from emubus.amqp.fault_injection import FaultyConsumer, FaultySender
 from emubus.amqp.faults import Faults, Target
-from emubus.amqp.incoming import IncomingLink
-from emubus.amqp.interposed import FaultyConsumer, FaultySender
-from emubus.amqp.outgoing import OutgoingLink
-from emubus.broker.encoding import Symbol, Uint
+from emubus.amqp.links.incoming import IncomingLink
+from emubus.amqp.links.outgoing import OutgoingLink
+from emubus.broker.admin.fault_table import FaultKind, FaultOperation, FaultTable
 from emubus.broker.errors import Condition
-from emubus.broker.faults import FaultKind, FaultOperation, FaultTable
 from emubus.broker.outcomes import Abandon
-from emubus.broker.sentences import throttled
+from emubus.broker.service_errors import throttled
+from emubus.codec.values import Symbol, Uint
 
 from ..tracking import untracked
 from .fakes import FakeQueue

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.amqp.frames import AMQP_HEADER, FramePadder, FrameReader, Kind, with_lower_frame_size
-from emubus.broker.encoding import Described, Symbol, Uint, Ulong
+from emubus.amqp.wire.frames import AMQP_HEADER, FramePadder, FrameReader, Kind, with_lower_frame_size
+from emubus.codec.values import Described, Symbol, Uint, Ulong
 
 from .wire import (
     ACCEPTED,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
-from emubus.broker.encoding import Array, Described, Int, Symbol, Ubyte, Uint, Ulong, encode
+from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
+from emubus.codec.values import Array, Described, Int, Symbol, Ubyte, Uint, Ulong, encode
 
 from .wire import (
     ATTACH,

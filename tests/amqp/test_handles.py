@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.amqp.engine import lib
-from emubus.amqp.handles import LATE_HANDLES_MAX
 from emubus.amqp.limits import Limits
-from emubus.broker.encoding import Described, Uint, Ulong
+from emubus.amqp.wire.engine import lib
+from emubus.amqp.wire.handles import LATE_HANDLES_MAX
 from emubus.broker.outcomes import Complete, Release
+from emubus.codec.values import Described, Uint, Ulong
 
 from ..tracking import untracked
 from .fakes import token

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
+from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access, SharedKey
-from emubus.broker.encoding import Array, Described, Symbol, Uint, decode
+from emubus.codec.values import Array, Described, Symbol, Uint, decode
 
 from .wire import BEGIN, CLOSE, OPEN, Wire, frame, read_frames, sasl_init
 

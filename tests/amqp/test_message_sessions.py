@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from emubus.amqp.message_sessions import dotnet_ticks
+from emubus.amqp.links.message_sessions import dotnet_ticks
 from emubus.broker.access import Access
-from emubus.broker.commands import Delivery, ReceiveMode
-from emubus.broker.encoding import Described, Long, Symbol, Ubyte, Uint, Ulong, encode
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Complete
+from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.codec.values import Described, Long, Symbol, Ubyte, Uint, Ulong, encode
 
 from .fake_verbs import FakeSessionConsumer, FakeWait
 from .fakes import token

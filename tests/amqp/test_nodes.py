@@ -9,7 +9,8 @@ import pytest
 
 from emubus.amqp.limits import Limits
 from emubus.broker.access import Access, SharedKey, sign
-from emubus.broker.encoding import (
+from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
+from emubus.codec.values import (
     Array,
     Described,
     Int,
@@ -23,7 +24,6 @@ from emubus.broker.encoding import (
     encode,
     encode_described,
 )
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
 
 from ..tracking import untracked
 from .fakes import token

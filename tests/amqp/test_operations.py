@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from emubus.amqp.management import OPERATIONS, STATUS
-from emubus.amqp.operations import Within
+from emubus.amqp.nodes.management import OPERATIONS, STATUS
+from emubus.amqp.nodes.operations import Within
 from emubus.broker.access import Access, Right, SharedKey
-from emubus.broker.commands import ReceiveMode
-from emubus.broker.description import CorrelationFilter, FalseFilter, RuleDescription, SqlFilter, TrueFilter
-from emubus.broker.encoding import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 from emubus.broker.errors import Condition
 from emubus.broker.ids import token_to_uuid
+from emubus.broker.model.descriptions import CorrelationFilter, FalseFilter, RuleDescription, SqlFilter, TrueFilter
 from emubus.broker.outcomes import Abandon, Complete
+from emubus.broker.partition.requests import ReceiveMode
+from emubus.codec.values import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 from .asking import Asker
 from .fakes import FakeQueue, token

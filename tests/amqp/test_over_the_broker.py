@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.description import (
+from emubus.broker.model.descriptions import (
     EntityStatus,
     QueueDescription,
     RuleDescription,
@@ -18,7 +18,7 @@ from emubus.broker.description import (
     SubscriptionDescription,
     TopicDescription,
 )
-from emubus.broker.encoding import Array, Described, Int, Long, Symbol, Timestamp, Uint, Ulong, encode, encode_described
+from emubus.codec.values import Array, Described, Int, Long, Symbol, Timestamp, Uint, Ulong, encode, encode_described
 
 from ..broker.namespace import open_broker
 from .asking import Asker, sections

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.broker.encoding import Ubyte, Uint
 from emubus.broker.errors import BrokerError, Condition
+from emubus.codec.values import Ubyte, Uint
 
 from .test_frames import FIELD_COUNTS
 from .wire import CLOSE, DETACH, END, TRANSFER, Frame, Wire, accepted, rejected

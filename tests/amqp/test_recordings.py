@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from emubus.broker.clock import Clock
-from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.encoding import Uint
+from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.codec.values import Uint
 
 from ..broker.namespace import open_broker
 from .asking import sections

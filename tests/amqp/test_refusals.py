@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from emubus.amqp.limits import Limits
-from emubus.broker.encoding import Described, Uint, Ulong
 from emubus.broker.errors import BrokerError, Condition
+from emubus.codec.values import Described, Uint, Ulong
 
 from ..tracking import taken_apart, untracked
 from .wire import (

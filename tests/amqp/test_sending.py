@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from emubus.amqp.engine import lib
-from emubus.amqp.fastpath import KEEPING_BYTES
 from emubus.amqp.limits import Limits
-from emubus.broker.encoding import Ubyte, Uint, Ulong, encode
+from emubus.amqp.wire.deliveries import KEEPING_BYTES
+from emubus.amqp.wire.engine import lib
 from emubus.broker.errors import BrokerError, Condition
+from emubus.codec.values import Ubyte, Uint, Ulong, encode
 
 from ..tracking import taken_apart, untracked
 from .wire import (

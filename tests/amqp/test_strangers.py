@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from emubus.amqp.connection import Connection
-from emubus.amqp.held import Held, Kept
 from emubus.amqp.limits import Limits
+from emubus.amqp.quotas import Held, Kept
 from emubus.broker.access import Access, SharedKey
-from emubus.broker.encoding import Described, Uint, Ulong
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.turns import Turns
+from emubus.codec.values import Described, Uint, Ulong
 
 from ..broker.namespace import loop_turns
 from ..tracking import untracked

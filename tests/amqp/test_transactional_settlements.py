@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.broker.encoding import Described, Symbol, Uint, Ulong
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
+from emubus.codec.values import Described, Symbol, Uint, Ulong
 
 from .fakes import token
 from .transacting import (

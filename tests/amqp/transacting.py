@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from emubus.broker.encoding import Array, Described, Symbol, Ulong, encode, encode_described
+from emubus.codec.values import Array, Described, Symbol, Ulong, encode, encode_described
 
 from .wire import COORDINATOR, DISPOSITION, Frame, Wire
 

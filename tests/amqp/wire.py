@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emubus.amqp.connection import Connection
-from emubus.amqp.frames import AMQP_HEADER, SASL_HEADER
 from emubus.amqp.limits import Limits
 from emubus.amqp.shared import Shared
+from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
-from emubus.broker.encoding import Described, Symbol, Ubyte, Uint, Ulong, decode, encode, encode_described, encode_list
+from emubus.codec.values import Described, Symbol, Ubyte, Uint, Ulong, decode, encode, encode_described, encode_list
 
 from .fakes import FakeBroker, FakeTransport
 

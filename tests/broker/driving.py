@@ -9,15 +9,15 @@ from typing import Any
 from proton import Message as ProtonMessage
 
 from emubus.broker.address import SubQueue
-from emubus.broker.commands import Command, Delivery, ReceiveMode, Send, Settle, Step, Take, Taken
-from emubus.broker.description import QueueDescription
 from emubus.broker.errors import BrokerError
-from emubus.broker.line import WindowBudget
-from emubus.broker.message import parse_message
-from emubus.broker.message_bounds import STANDARD_BOUNDS, MessageBounds
+from emubus.broker.message.bounds import STANDARD_BOUNDS, MessageBounds
+from emubus.broker.message.message import parse_message
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Outcome
-from emubus.broker.partition import Partition
-from emubus.broker.records import DUE, DUE_KEY, STATE, STATE_KEY, TABLES
+from emubus.broker.partition.partition import Partition
+from emubus.broker.partition.ready_queue import WindowBudget
+from emubus.broker.partition.records import DUE, DUE_KEY, STATE, STATE_KEY, TABLES
+from emubus.broker.partition.requests import Command, Delivery, ReceiveMode, Send, Settle, Step, Take, Taken
 from emubus.storage import MemoryStore, StoreError
 
 NOTHING = object()

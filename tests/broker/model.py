@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from emubus.broker.address import SubQueue
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from emubus.broker.records import HOMES, Due, Home, session_number
+from emubus.broker.partition.records import HOMES, Due, Home, session_number
 
 from .tearing import Picture, hash_of
 

@@ -12,15 +12,15 @@ from typing import ClassVar
 import pytest
 
 from emubus.broker.broker import Broker
-from emubus.broker.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.clock import Clock
-from emubus.broker.commands import Delivery, ReceiveMode
-from emubus.broker.description import QueueDescription, Topology
+from emubus.broker.entities.links import Consumer
 from emubus.broker.errors import BrokerError
-from emubus.broker.limits import Profile, limits_for
-from emubus.broker.links import Consumer
+from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.model.descriptions import QueueDescription, Topology
+from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.outcomes import Outcome
-from emubus.broker.records import TABLES
+from emubus.broker.partition.records import TABLES
+from emubus.broker.partition.requests import Delivery, ReceiveMode
 from emubus.storage import Durability, Store, no_failpoint, open_store
 
 from ..checking import check_partitions

@@ -17,12 +17,11 @@ from typing import Any, Self
 
 from sortedcontainers import SortedDict
 
-from emubus.broker.commands import Command, Step
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.line import Reader, WindowBudget
-from emubus.broker.message import application_properties
-from emubus.broker.partition import Partition
-from emubus.broker.records import (
+from emubus.broker.message.message import application_properties
+from emubus.broker.partition.partition import Partition
+from emubus.broker.partition.ready_queue import Reader, WindowBudget
+from emubus.broker.partition.records import (
     DUE,
     DUE_KEY,
     DUPLICATES,
@@ -47,7 +46,8 @@ from emubus.broker.records import (
     Record,
     duplicate_hash,
 )
-from emubus.broker.state import PartitionRef
+from emubus.broker.partition.requests import Command, Step
+from emubus.broker.partition.state import PartitionRef
 from emubus.storage import Batch, MemoryStore, Store, StoreError, StoreFailed, View
 
 LAST_KEY = b"\xff" * 32

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from emubus.broker.broker import Broker
-from emubus.broker.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.clock import Clock
-from emubus.broker.description import (
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.model.descriptions import (
     CorrelationFilter,
     QueueDescription,
     RuleDescription,
@@ -22,12 +23,11 @@ from emubus.broker.description import (
     TopicDescription,
     Topology,
 )
-from emubus.broker.encoding import Described, Int, Timestamp, Ulong
-from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.limits import LIMITS, Limits, Profile
-from emubus.broker.records import TABLES
+from emubus.broker.model.profiles import LIMITS, Limits, Profile
+from emubus.broker.partition.records import TABLES
 from emubus.broker.rules import compile_filter, rule_to_amqp
-from emubus.broker.sentences import resources_exceeded
+from emubus.broker.service_errors import resources_exceeded
+from emubus.codec.values import Described, Int, Timestamp, Ulong
 from emubus.storage import Durability, MemoryStore, StoreFailed, open_store
 
 from .counting import calls_of

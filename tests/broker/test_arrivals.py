@@ -11,16 +11,11 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.commands import ReceiveMode
-from emubus.broker.description import (
-    EntityStatus,
-    QueueDescription,
-    SubscriptionDescription,
-    TopicDescription,
-)
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Abandon, DeadLetter
-from emubus.broker.sentences import forwards
+from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.service_errors import forwards
 
 from .driving import decoded, encoded, read
 from .namespace import Receiver, loop_turns, open_broker, send

@@ -12,14 +12,14 @@ import pytest
 from proton import timestamp
 
 from emubus.broker.broker import Broker
-from emubus.broker.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.clock import Clock
-from emubus.broker.commands import Done, Send, Silent
-from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.limits import Profile, limits_for
-from emubus.broker.message import parse_sent
-from emubus.broker.records import TABLES
+from emubus.broker.message.message import parse_sent
+from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
+from emubus.broker.model.profiles import Profile, limits_for
+from emubus.broker.partition.records import TABLES
+from emubus.broker.partition.requests import Done, Send, Silent
 from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore
 
@@ -93,7 +93,7 @@ async def test_of_a_batch_that_does_not_fit_only_the_message_without_room_is_ref
 async def test_a_message_larger_than_the_map_is_taken_as_long_as_the_map_may_grow(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emubus.broker.worker.written_bytes_max", lambda ref, command: (512, 512))
+    monkeypatch.setattr("emubus.broker.stores.worker.written_bytes_max", lambda ref, command: (512, 512))
     monkeypatch.setattr("emubus.storage.lmdb_store.MAP_SLACK_BYTES", 0)
     monkeypatch.setattr("emubus.storage.lmdb_store.MAP_BYTES_START", 1 << 20)
     broker = small_broker(tmp_path, clock, 1 << 30)

@@ -13,18 +13,18 @@ from proton import timestamp
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.commands import ReceiveMode
-from emubus.broker.description import (
+from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.router import partition_for_key
+from emubus.broker.model.descriptions import (
     QueueDescription,
     RuleDescription,
     SubscriptionDescription,
     TopicDescription,
     TrueFilter,
 )
-from emubus.broker.links import SessionConsumer
-from emubus.broker.outage import Outage, OutageKind
-from emubus.broker.records import Home
-from emubus.broker.router import partition_for_key
+from emubus.broker.partition.records import Home
+from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import decoded, encoded, read
 from .namespace import Receiver, loop_turns, open_broker, per_partition, send

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from proton import timestamp
 
+from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.broker import Broker
-from emubus.broker.check import check_data_folder
 from emubus.broker.clock import Clock
-from emubus.broker.description import QueueDescription
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from emubus.broker.records import DUE, MESSAGES, SESSION_MESSAGES, STATE, TABLES
+from emubus.broker.partition.records import DUE, MESSAGES, SESSION_MESSAGES, STATE, TABLES
 from emubus.storage import Durability, open_store
 
 from .driving import encoded

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.broker.composing import NewMessage
-from emubus.broker.encoding import Long, Timestamp
-from emubus.broker.message import parse_message
-from emubus.broker.sections import data_sections
+from emubus.broker.message.builder import NewMessage
+from emubus.broker.message.message import parse_message
+from emubus.codec.sections import data_sections
+from emubus.codec.values import Long, Timestamp
 
 
 def test_every_value_is_found_where_it_belongs() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emubus.broker.address import SubQueue
-from emubus.broker.description import QueueDescription
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import DeadLetter
 
 from .driving import Driver, encoded

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.broker.encoding import (
+from emubus.broker.errors import BrokerError, Condition
+from emubus.codec.values import (
     NESTING_MAX,
     ZERO_WIDTH_ELEMENTS_MAX,
     Array,
@@ -39,7 +40,6 @@ from emubus.broker.encoding import (
     encode_map,
     skip,
 )
-from emubus.broker.errors import BrokerError, Condition
 
 
 def exact(value: object) -> object:

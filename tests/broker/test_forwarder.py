@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from emubus.broker import sentences
+from emubus.broker import service_errors
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.commands import Forwarded
-from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.entities.router import partition_for_key
 from emubus.broker.errors import BrokerError
-from emubus.broker.message import parse_message
-from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.message.message import parse_message
+from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import DeadLetter
-from emubus.broker.records import Home, Record
-from emubus.broker.router import partition_for_key
+from emubus.broker.partition.records import Home, Record
+from emubus.broker.partition.requests import Forwarded
+from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import Driver, decoded, encoded
 from .namespace import Receiver, loop_turns, open_broker, per_partition, send
@@ -220,7 +220,7 @@ async def test_a_message_that_a_partition_may_have_stored_is_given_to_no_other(t
         """Do the work, but answer as after a commit that was not confirmed."""
         if type(command) is Forwarded:
             reply = command.reply
-            command.reply = lambda error: reply(sentences.outcome_unknown(0, "the disk failed"))
+            command.reply = lambda error: reply(service_errors.outcome_unknown(0, "the disk failed"))
             done.append(None)
         original(ref, command)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from emubus.broker.address import SubQueue
+from emubus.broker.admin.overview import Inspection
 from emubus.broker.broker import Broker
-from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.inspection import Inspection
-from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import encoded
 from .namespace import Receiver, open_broker, send

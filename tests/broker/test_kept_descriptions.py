@@ -11,9 +11,10 @@ import pytest
 
 from emubus.broker.access import ALL_RIGHTS, Right, SharedKey
 from emubus.broker.broker import Broker
-from emubus.broker.catalog import CATALOG_TABLES, ENTITIES, NAMESPACE, Catalog
 from emubus.broker.clock import Clock
-from emubus.broker.description import (
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.model.catalog import CATALOG_TABLES, ENTITIES, NAMESPACE, Catalog
+from emubus.broker.model.descriptions import (
     AuthorizationRule,
     CorrelationFilter,
     QueueDescription,
@@ -24,10 +25,9 @@ from emubus.broker.description import (
     TrueFilter,
     TypedText,
 )
-from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.outage import Outage, OutageKind
-from emubus.broker.records import Home
+from emubus.broker.partition.records import Home
 from emubus.broker.rules import FilterError
+from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import Durability, MemoryStore, open_store
 
 from .driving import encoded, read

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from emubus.broker.access import Right
-from emubus.broker.description import (
+from emubus.broker.durations import UNLIMITED_TEXT, format_duration, parse_duration, parse_limit
+from emubus.broker.model.descriptions import (
     DEFAULT_RULES,
     AuthorizationRule,
     CorrelationFilter,
@@ -23,8 +24,7 @@ from emubus.broker.description import (
     TrueFilter,
     TypedText,
 )
-from emubus.broker.durations import UNLIMITED_TEXT, format_duration, parse_duration, parse_limit
-from emubus.broker.limits import (
+from emubus.broker.model.profiles import (
     DAY_MS,
     HOUR_MS,
     LIMITS,

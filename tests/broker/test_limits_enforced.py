@@ -12,11 +12,11 @@ import pytest
 
 from emubus.broker.access import Right
 from emubus.broker.broker import Broker
-from emubus.broker.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.clock import Clock
-from emubus.broker.commands import ReceiveMode
-from emubus.broker.composing import envelope
-from emubus.broker.description import (
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.message.builder import envelope
+from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.model.descriptions import (
     AuthorizationRule,
     CorrelationFilter,
     QueueDescription,
@@ -26,9 +26,9 @@ from emubus.broker.description import (
     TopicDescription,
     Topology,
 )
-from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.limits import LIMITS, Limits, Profile, Range
-from emubus.broker.records import TABLES
+from emubus.broker.model.profiles import LIMITS, Limits, Profile, Range
+from emubus.broker.partition.records import TABLES
+from emubus.broker.partition.requests import ReceiveMode
 from emubus.storage import MemoryStore
 
 from ..limits_page import PAGE, page

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from emubus.broker.broker import Broker
-from emubus.broker.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.clock import Clock
-from emubus.broker.commands import Delivery, Done, ReceiveMode, Send, Settle
-from emubus.broker.description import QueueDescription, Topology
+from emubus.broker.entities.links import SessionConsumer
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.limits import Profile, limits_for
-from emubus.broker.links import SessionConsumer
-from emubus.broker.message import parse_sent
-from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.message.message import parse_sent
+from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.model.descriptions import QueueDescription, Topology
+from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.outcomes import Abandon, Complete
-from emubus.broker.records import TABLES
+from emubus.broker.partition.records import TABLES
+from emubus.broker.partition.requests import Delivery, Done, ReceiveMode, Send, Settle
+from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore
 

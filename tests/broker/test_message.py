@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.encoding import (
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.message.message import (
+    application_properties,
+    delivery_bytes,
+    parse_message,
+    parse_sent,
+    parse_stored,
+    properties_fields,
+    split_batch,
+    with_application_properties,
+)
+from emubus.codec.values import (
     Described,
     Int,
     Long,
@@ -23,17 +34,6 @@ from emubus.broker.encoding import (
     encode,
     encode_list,
     encode_map,
-)
-from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message import (
-    application_properties,
-    delivery_bytes,
-    parse_message,
-    parse_sent,
-    parse_stored,
-    properties_fields,
-    split_batch,
-    with_application_properties,
 )
 
 ENQUEUED_AT = 1767225600000

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.broker.encoding import Symbol, Ubyte, Uint
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message import (
+from emubus.broker.message.message import (
     application_properties,
     parse_message,
     parse_stored,
     properties_fields,
     with_application_properties,
 )
+from emubus.codec.values import Symbol, Ubyte, Uint
 
 from .test_message import (
     ANNOTATIONS,

@@ -8,9 +8,8 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.broker.encoding import Described, Symbol, Timestamp, Ubyte, Uint, Ulong, decode, encode
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message import (
+from emubus.broker.message.message import (
     application_properties,
     delivery_bytes,
     parse_message,
@@ -19,6 +18,7 @@ from emubus.broker.message import (
     split_batch,
     with_application_properties,
 )
+from emubus.codec.values import Described, Symbol, Timestamp, Ubyte, Uint, Ulong, decode, encode
 
 T = TypeVar("T")
 REFUSALS = {Condition.DECODE_ERROR, Condition.INVALID_FIELD, Condition.ARGUMENT_OUT_OF_RANGE}

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from emubus.broker.address import SubQueue
-from emubus.broker.commands import ExpireLocks, FallDue, Peek, ReceiveMode, Renew, Take, TakeDeferred, Taken
-from emubus.broker.description import QueueDescription
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from emubus.broker.records import Home
+from emubus.broker.partition.records import Home
+from emubus.broker.partition.requests import ExpireLocks, FallDue, Peek, ReceiveMode, Renew, Take, TakeDeferred, Taken
 
 from .driving import Driver, decoded, encoded, read
 

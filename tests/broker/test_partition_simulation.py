@@ -15,9 +15,14 @@ from typing import Any
 
 import pytest
 
-from emubus.broker import sessions
 from emubus.broker.address import SubQueue
-from emubus.broker.commands import (
+from emubus.broker.errors import BrokerError
+from emubus.broker.message.message import Message, parse_message
+from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
+from emubus.broker.partition import sessions
+from emubus.broker.partition.records import Home, Record, session_number
+from emubus.broker.partition.requests import (
     AcceptSession,
     CancelScheduled,
     Clear,
@@ -51,11 +56,6 @@ from emubus.broker.commands import (
     Transfer,
     Undeliverable,
 )
-from emubus.broker.description import QueueDescription
-from emubus.broker.errors import BrokerError
-from emubus.broker.message import Message, parse_message
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from emubus.broker.records import Home, Record, session_number
 
 from .driving import Place, encoded
 from .model import SEEN, TAKEN, Held, Model

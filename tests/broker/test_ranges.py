@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from emubus.broker.clock import Clock
-from emubus.broker.commands import Extent
-from emubus.broker.description import QueueDescription, TopicDescription
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.model.descriptions import QueueDescription, TopicDescription
 from emubus.broker.outcomes import DeadLetter, Defer
+from emubus.broker.partition.requests import Extent
+from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import encoded, read
 from .namespace import Receiver, open_broker, send

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import pytest
 
 from emubus.broker.address import SubQueue
+from emubus.broker.admin.overview import Inspection
 from emubus.broker.broker import Broker
-from emubus.broker.commands import ReceiveMode
-from emubus.broker.composing import NewMessage
-from emubus.broker.description import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.inspection import Inspection
-from emubus.broker.message import parse_message
-from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.message.builder import NewMessage
+from emubus.broker.message.message import parse_message
+from emubus.broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Complete, DeadLetter, Defer
-from emubus.broker.records import Home
+from emubus.broker.partition.records import Home
+from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.stores.outage import Outage, OutageKind
 
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from emubus.broker.address import SubQueue
-from emubus.broker.commands import (
+from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.requests import (
     AcceptSession,
     DeleteMessages,
     ExpireLocks,
@@ -17,7 +18,6 @@ from emubus.broker.commands import (
     TakeFromSession,
     Taken,
 )
-from emubus.broker.description import QueueDescription
 
 from .driving import Driver, encoded
 from .tearing import heads_of, sessions_of
@@ -113,7 +113,7 @@ def test_what_a_crash_leaves_of_a_held_session_goes_when_it_is_accepted(driver: 
 
 
 def test_idle_sessions_beyond_the_window_keep_their_order(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emubus.broker.sessions.IDLE_WINDOW_MAX", 2)
+    monkeypatch.setattr("emubus.broker.partition.sessions.IDLE_WINDOW_MAX", 2)
     for name in ("a", "b", "c", "a"):
         driver.send(encoded(group_id=name))
     grant = accept(driver, "a")

@@ -10,11 +10,11 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.commands import Delivery, ReceiveMode
-from emubus.broker.description import QueueDescription
+from emubus.broker.entities.links import SessionConsumer, SessionWait
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.links import SessionConsumer, SessionWait
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
+from emubus.broker.partition.requests import Delivery, ReceiveMode
 
 from .driving import decoded, encoded
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send

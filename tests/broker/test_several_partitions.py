@@ -12,11 +12,11 @@ from proton import timestamp
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.description import QueueDescription
+from emubus.broker.entities.router import partition_for_key
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
-from emubus.broker.outage import Outage, OutageKind
-from emubus.broker.records import Home
-from emubus.broker.router import partition_for_key
+from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.records import Home
+from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import Batch, Store, StoreFailed, View
 
 from .driving import decoded, encoded

@@ -16,7 +16,13 @@ from typing import Any
 import pytest
 
 from emubus.broker.address import SubQueue
-from emubus.broker.commands import (
+from emubus.broker.errors import BrokerError
+from emubus.broker.message.bounds import STANDARD_BOUNDS, MessageBounds
+from emubus.broker.message.message import Message, parse_message
+from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Outcome
+from emubus.broker.partition.records import HOMES, Due, Home, Record
+from emubus.broker.partition.requests import (
     Command,
     Commit,
     Delivered,
@@ -32,14 +38,8 @@ from emubus.broker.commands import (
     Taken,
     Undeliverable,
 )
-from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.errors import BrokerError
-from emubus.broker.message import Message, parse_message
-from emubus.broker.message_bounds import STANDARD_BOUNDS, MessageBounds
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Outcome
-from emubus.broker.records import HOMES, Due, Home, Record
-from emubus.broker.rows import ByteTotal
-from emubus.broker.state import Copy, PartitionRef
+from emubus.broker.partition.rows import ByteTotal
+from emubus.broker.partition.state import Copy, PartitionRef
 
 from .driving import encoded
 from .tearing import FAILURE, Cell, Fate, Picture, hash_of, name_of, picture_of

@@ -16,12 +16,12 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.commands import ReceiveMode, Reserve
-from emubus.broker.description import QueueDescription
+from emubus.broker.entities.links import SessionConsumer
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
-from emubus.broker.links import SessionConsumer
-from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Complete, Defer
+from emubus.broker.partition.requests import ReceiveMode, Reserve
+from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import StoreFailed
 
 from .driving import decoded, encoded

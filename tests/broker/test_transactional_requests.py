@@ -11,12 +11,12 @@ from proton import timestamp
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.commands import Delivery, ReceiveMode
-from emubus.broker.description import QueueDescription
+from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.transactions import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.links import SessionConsumer
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Complete
-from emubus.broker.transactions import TransactionRef
+from emubus.broker.partition.requests import Delivery, ReceiveMode
 from emubus.storage import StoreFailed
 
 from .driving import decoded, encoded

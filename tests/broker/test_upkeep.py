@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from emubus.broker.admin.data_folder import CATALOG_FOLDER, STORE_FOLDER
 from emubus.broker.broker import Broker
-from emubus.broker.catalog import CATALOG_TABLES, Catalog
-from emubus.broker.commands import ReceiveMode
-from emubus.broker.data_folder import CATALOG_FOLDER, STORE_FOLDER
-from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.entities.links import SessionConsumer
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.links import SessionConsumer
-from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Complete
-from emubus.broker.records import TABLES, Home
+from emubus.broker.partition.records import TABLES, Home
+from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import read_into_memory
 
 from .driving import encoded

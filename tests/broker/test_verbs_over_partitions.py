@@ -15,10 +15,10 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.commands import Delivery, ReceiveMode
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
-from emubus.broker.outage import Outage, OutageKind
 from emubus.broker.outcomes import Complete, DeadLetter, Defer
+from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import Store
 
 from .driving import decoded, encoded, read

@@ -21,7 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from emubus.broker.check import check_data_folder
+from emubus.broker.admin.verify import check_data_folder
 from emubus.config import FAILPOINT_NAMES
 from emubus.testing import Durability, EmubusServer
 

@@ -19,8 +19,8 @@ import structlog
 
 from emubus import __version__
 from emubus.__main__ import main
-from emubus.broker.description import QueueDescription, Topology
-from emubus.broker.router import partition_for_key
+from emubus.broker.entities.router import partition_for_key
+from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.config import Config, LogFormat, LogLevel
 from emubus.logging import READY_LINE, announce_ready, configure_logging
 

@@ -8,8 +8,8 @@ import pytest
 
 from emubus import config as config_module
 from emubus.broker.access import ALL_RIGHTS, DEFAULT_SHARED_KEY, SharedKey
-from emubus.broker.description import QueueDescription, Topology
-from emubus.broker.limits import HOUR_MS, LIMITS, Profile, limits_for
+from emubus.broker.model.descriptions import QueueDescription, Topology
+from emubus.broker.model.profiles import HOUR_MS, LIMITS, Profile, limits_for
 from emubus.config import (
     OPTIONS,
     Auth,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emubus.broker.access import Right, SharedKey
-from emubus.broker.description import (
+from emubus.broker.model.descriptions import (
     DEFAULT_RULES,
     AuthorizationRule,
     CorrelationFilter,
@@ -27,9 +27,9 @@ from emubus.broker.description import (
     Topology,
     TrueFilter,
 )
-from emubus.broker.limits import DAY_MS, HOUR_MS, LIMITS, Profile, limits_for
-from emubus.config_file import ConfigFileError, FileConfig, parse_config, read_config_file
-from emubus.json_text import Node, parse_json
+from emubus.broker.model.profiles import DAY_MS, HOUR_MS, LIMITS, Profile, limits_for
+from emubus.config_file.json_text import Node, parse_json
+from emubus.config_file.reading import ConfigFileError, FileConfig, parse_config, read_config_file
 
 ROOT = Path(__file__).parents[2]
 STANDARD = LIMITS[Profile.STANDARD]

@@ -14,21 +14,13 @@ import pytest
 from ..building import ROOT
 from ..wheel import build_wheel
 
-PACKAGES = (
-    "amqp",
-    "broker",
-    "broker/http",
-    "broker/http/atom",
-    "broker/http/control",
-    "broker/http/page",
-    "storage",
-    "spark_connector",
-    "spark_connector/codec",
-    "spark_connector/pipelines",
-    "spark_connector/sink",
-    "spark_connector/source",
-    "spark_connector/wire",
-)
+FOLDERS = ("amqp", "broker", "codec", "spark_connector", "storage", "web")
+PACKAGES = [
+    found.parent.relative_to(ROOT).as_posix()
+    for folder in FOLDERS
+    for found in sorted((ROOT / folder).rglob("__init__.py"))
+    if found.parent.name != "autoregister"  # a top-level package of its own
+]
 # What the connector needs on a Spark worker; everything else that the project depends on is the broker's.
 BROKERS_OWN = (
     "aiohttp",
@@ -69,7 +61,7 @@ def test_the_wheel_has_no_other_top_level_than_emubus_and_what_spark_looks_for(w
 
 
 def test_the_wheel_holds_what_the_page_is_made_of(wheel_names: set[str]) -> None:
-    page = ROOT / "broker" / "http" / "page"
+    page = ROOT / "web" / "page"
     made_of = [*page.glob("assets/*"), *page.glob("templates/*.html")]
     assert made_of
     assert {f"emubus/{path.relative_to(ROOT)}" for path in made_of} <= wheel_names
@@ -89,9 +81,11 @@ def test_pytest_finds_the_plugin_in_the_wheel(wheel: Path, wheel_names: set[str]
         extras = re.findall(r"^Provides-Extra: (.+)$", archive.read(metadata).decode(), re.MULTILINE)
     assert {group: dict(groups[group]) for group in groups.sections()} == {
         "console_scripts": {"emubus": "emubus.__main__:main"},
-        "pytest11": {"emubus": "emubus.pytest_plugin"},
+        "pytest11": {"emubus": "emubus.kit.pytest_plugin"},
     }
-    assert {f"emubus/{name}.py" for name in ("pytest_plugin", "testing", "remote", "container", "verbs")} <= wheel_names
+    assert {
+        f"emubus/{name}.py" for name in ("testing", "container", "kit/pytest_plugin", "kit/remote", "kit/verbs")
+    } <= wheel_names
     assert {"spark", "testcontainers"} <= set(extras)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from emubus import snapshots
-from emubus.broker.check import check_data_folder
-from emubus.broker.data_folder import COMPLETE_FILE, SNAPSHOT_FOLDER, STAGING_FOLDER, DataFolder
-from emubus.broker.description import QueueDescription
+from emubus.broker.admin.data_folder import COMPLETE_FILE, SNAPSHOT_FOLDER, STAGING_FOLDER, DataFolder
+from emubus.broker.admin.verify import check_data_folder
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.server import check_data, own_folder
 from emubus.snapshots import _commit, _stage, finish_restore
 from emubus.storage import FolderLock, StoreError, copy_files, sync_file

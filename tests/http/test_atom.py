@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emubus.broker.access import Right
-from emubus.broker.catalog import Entry
-from emubus.broker.description import (
+from emubus.broker.entities.entity import Totals
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.model.catalog import Entry
+from emubus.broker.model.descriptions import (
     AuthorizationRule,
     CorrelationFilter,
     FalseFilter,
@@ -23,17 +25,15 @@ from emubus.broker.description import (
     TrueFilter,
     TypedText,
 )
-from emubus.broker.entity import Totals
-from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.http.atom.descriptions import Reading, subscription_in, top_level_in
-from emubus.broker.http.atom.fields import FIELDS, Shown, description_markup
-from emubus.broker.http.atom.markup import escaped, instant, quoted, ticks
-from emubus.broker.http.atom.parsing import description_in
-from emubus.broker.http.atom.rules import rule_in, rule_markup
-from emubus.broker.http.errors import ANSWERS, HttpRefusal, refusal_of
-from emubus.broker.http.targets import Kind, Target, target_of
-from emubus.broker.limits import LIMITS, Profile, limits_for
-from emubus.broker.records import HOMES
+from emubus.broker.model.profiles import LIMITS, Profile, limits_for
+from emubus.broker.partition.records import HOMES
+from emubus.web.atom.descriptions import Reading, subscription_in, top_level_in
+from emubus.web.atom.fields import FIELDS, Shown, description_markup
+from emubus.web.atom.markup import escaped, instant, quoted, ticks
+from emubus.web.atom.parsing import description_in
+from emubus.web.atom.rules import rule_in, rule_markup
+from emubus.web.errors import ANSWERS, HttpRefusal, refusal_of
+from emubus.web.targets import Kind, Target, target_of
 
 STANDARD = LIMITS[Profile.STANDARD]
 READING = Reading(STANDARD, "2024-05")

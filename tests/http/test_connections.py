@@ -14,7 +14,7 @@ from xml.etree.ElementTree import fromstring
 import aiohttp
 import pytest
 
-from emubus.doors import Doors
+from emubus.listener import Doors
 from emubus.server import Server
 from emubus.tls import ca_file
 
@@ -82,7 +82,7 @@ async def is_healthy(server: Server) -> bool:
 async def test_half_a_request_is_waited_for_only_so_long(
     server: Server, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    monkeypatch.setattr("emubus.broker.http.connection.IDLE_S", SOON_S)
+    monkeypatch.setattr("emubus.web.transport.connection.IDLE_S", SOON_S)
     async with line(server) as slow:
         slow.say(said)
         assert await slow.rest() == b""
@@ -90,7 +90,7 @@ async def test_half_a_request_is_waited_for_only_so_long(
 
 
 async def test_headers_that_trickle_are_not_waited_for_longer(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emubus.broker.http.connection.IDLE_S", SOON_S)
+    monkeypatch.setattr("emubus.web.transport.connection.IDLE_S", SOON_S)
     async with line(server) as slow:
         slow.say("GET /health HTTP/1.1\r\nHost: x\r\nX: ")
         async with asyncio.timeout(WAIT_S):
@@ -106,7 +106,7 @@ async def test_headers_that_trickle_are_not_waited_for_longer(server: Server, mo
 async def test_a_body_that_never_ends_is_waited_for_only_so_long(
     server: Server, monkeypatch: pytest.MonkeyPatch, head: str
 ) -> None:
-    monkeypatch.setattr("emubus.broker.http.connection.STALL_S", SOON_S)
+    monkeypatch.setattr("emubus.web.transport.connection.STALL_S", SOON_S)
     async with line(server) as slow:
         slow.say(f"PUT /never HTTP/1.1\r\nHost: localhost\r\n{head}")
         assert await slow.rest() == b""
@@ -115,7 +115,7 @@ async def test_a_body_that_never_ends_is_waited_for_only_so_long(
 
 
 async def test_a_body_that_comes_slowly_is_taken(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emubus.broker.http.connection.STALL_S", PAUSE_S)
+    monkeypatch.setattr("emubus.web.transport.connection.STALL_S", PAUSE_S)
     body = entry("<QueueDescription/>").encode()
     clock = asyncio.get_running_loop().time
     async with line(server) as slow:
@@ -130,7 +130,7 @@ async def test_a_body_that_comes_slowly_is_taken(server: Server, monkeypatch: py
 
 
 async def test_a_client_that_does_not_read_its_answers_is_cut(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emubus.broker.http.connection.STALL_S", SOON_S)
+    monkeypatch.setattr("emubus.web.transport.connection.STALL_S", SOON_S)
     gone = False
     async with line(server) as deaf:
         deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -150,7 +150,7 @@ async def test_a_client_that_does_not_read_its_answers_is_cut(server: Server, mo
 
 
 async def test_half_a_tls_hello_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emubus.doors.SPEAK_WAIT_S", SOON_S)
+    monkeypatch.setattr("emubus.listener.SPEAK_WAIT_S", SOON_S)
     async with running(tmp_path, tls="dev") as server, line(server) as slow:
         slow.say(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
         assert await slow.rest() == b""
@@ -181,7 +181,7 @@ async def test_without_room_for_a_connection_those_who_wait_are_taken_later(monk
         calls += 1
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("emubus.doors.ACCEPT_PAUSE_S", SOON_S)
+    monkeypatch.setattr("emubus.listener.ACCEPT_PAUSE_S", SOON_S)
     taken = asyncio.Event()
 
     class Taken(asyncio.Protocol):

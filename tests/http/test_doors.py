@@ -14,7 +14,7 @@ import pytest
 
 from emubus.broker.clock import Clock
 from emubus.config import load_config
-from emubus.doors import Doors
+from emubus.listener import Doors
 from emubus.server import Server, StartError
 from emubus.tls import ca_file
 
@@ -110,7 +110,7 @@ async def test_certificates_that_cannot_be_used_are_named(tmp_path: Path) -> Non
 
 
 async def test_a_connection_that_says_nothing_is_cut_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emubus.doors.SPEAK_WAIT_S", 0.05)
+    monkeypatch.setattr("emubus.listener.SPEAK_WAIT_S", 0.05)
     doors = Doors(asyncio.Protocol, asyncio.Protocol)
     port = doors.listen("127.0.0.1", 0)
     for first in (b"", b"AM"):  # not enough to tell

@@ -6,7 +6,7 @@ import asyncio
 
 import aiohttp
 
-from emubus.broker.http import HttpFace
+from emubus.web import HttpFace
 
 
 async def test_health_says_no_before_the_emulator_is_ready() -> None:

@@ -23,9 +23,9 @@ from azure.servicebus.management import (
 from proton import timestamp
 
 from emubus.broker.clock import Clock
-from emubus.broker.description import QueueDescription
-from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import DeadLetter, Defer
+from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.server import Server
 
 from ..broker.driving import encoded

@@ -13,8 +13,8 @@ import pytest
 
 from emubus.broker.access import Access, Claim, Right
 from emubus.broker.clock import Clock
-from emubus.broker.description import CorrelationFilter, RuleDescription, SqlFilter, TypedText
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.model.descriptions import CorrelationFilter, RuleDescription, SqlFilter, TypedText
 from emubus.server import Server
 
 from ..broker.driving import encoded, read

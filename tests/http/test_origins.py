@@ -8,9 +8,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from emubus.broker.description import QueueDescription
-from emubus.broker.http.origins import is_local_name
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.server import Server
+from emubus.web.transport.origins import is_local_name
 
 from .administering import entry, running
 

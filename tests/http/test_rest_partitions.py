@@ -9,8 +9,8 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from azure.servicebus.exceptions import ServiceBusServerBusyError
 
-from emubus.broker import sentences
-from emubus.broker.router import partition_for_key
+from emubus.broker import service_errors
+from emubus.broker.entities.router import partition_for_key
 from emubus.testing import EmubusServer, OutageKind
 
 from .rest import Answer, Rest
@@ -106,10 +106,10 @@ def test_p21_keys_that_differ_are_refused_and_nothing_is_stored(bus: EmubusServe
         rest.send_batch("sessions", {"Body": "y", "BrokerProperties": {"SessionId": "a"}}, differing),
         rest.send_batch("parts", *mixed),
     ]
-    mismatch = sentences.key_mismatch("a", "b").description
+    mismatch = service_errors.key_mismatch("a", "b").description
     assert [(each.status, each.detail) for each in answers] == [
         *[(400, mismatch)] * 3,
-        (400, sentences.mixed_keys().description),
+        (400, service_errors.mixed_keys().description),
     ]
     assert rest.send_batch("plain", *mixed).status == 201
     assert (counts(bus, "sessions"), counts(bus, "parts"), counts(bus, "plain")) == (0, 0, 2)

@@ -19,8 +19,9 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.broker.encoding import Described, Float, Int, Symbol, Timestamp, Ubyte
-from emubus.broker.http.rest.texts import (
+from emubus.codec.values import Described, Float, Int, Symbol, Timestamp, Ubyte
+from emubus.testing import EmubusServer
+from emubus.web.rest.texts import (
     header_text,
     http_date,
     http_date_in,
@@ -29,7 +30,6 @@ from emubus.broker.http.rest.texts import (
     property_text,
     span_s_in,
 )
-from emubus.testing import EmubusServer
 
 from .rest import Rest
 

@@ -10,12 +10,12 @@ from azure.servicebus import ServiceBusClient
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.commands import Delivery
-from emubus.broker.description import QueueDescription
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.http.rest.receiving import Wait
-from emubus.broker.outage import Outage, OutageKind
+from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.requests import Delivery
+from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.testing import EmubusServer
+from emubus.web.rest.receiving import Wait
 
 from ..broker.namespace import Receiver, loop_turns, open_broker, send
 from .rest import WAIT_S, Rest, Waiting, until, waiting_count

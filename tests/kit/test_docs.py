@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from emubus.remote import RemoteEmubus
+from emubus.kit.remote import RemoteEmubus
 from emubus.testing import Emubus, QueueDescription
 
 from ..building import ROOT
@@ -74,7 +74,7 @@ def test_the_configuration_file_of_the_example_is_read(tmp_path: Path) -> None:
 
 def test_every_fixture_and_every_setting_has_its_row() -> None:
     text = DOCS.read_text()
-    plugin = (ROOT / "emubus" / "pytest_plugin.py").read_text()
+    plugin = (ROOT / "emubus" / "kit" / "pytest_plugin.py").read_text()
     fixtures = re.findall(r"^@pytest\.fixture.*\ndef (\w+)", plugin, re.MULTILINE)
     assert sorted(re.findall(r"^\| `(\w+)` \| (?:test|session) \|", text, re.MULTILINE)) == sorted(fixtures)
     settings = re.findall(r'^    "(\w+)": "', plugin, re.MULTILINE)

@@ -6,7 +6,7 @@ import pytest
 from proton import ConnectionException, symbol
 from proton.utils import BlockingConnection
 
-from emubus.broker.limits import LIMITS, Profile, limits_for
+from emubus.broker.model.profiles import LIMITS, Profile, limits_for
 from emubus.testing import EmubusServer
 
 LIBRARY = {symbol("com.microsoft:is-client-provider"): True, symbol("user-agent"): "ServiceBusJms-2.1.0"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from emubus.remote import RemoteEmubus
+from emubus.kit.remote import RemoteEmubus
 from emubus.testing import OutageKind
 
 from .running import Served, run_pytest, serving
@@ -180,15 +180,15 @@ def test_the_command_line_comes_before_the_configuration_file(tmp_path: Path, co
 
 def test_nothing_is_imported_and_nothing_started_before_a_test_asks() -> None:
     (plugin,) = (each for each in entry_points(group="pytest11") if each.value.startswith("emubus"))
-    assert (plugin.name, plugin.value) == ("emubus", "emubus.pytest_plugin")
+    assert (plugin.name, plugin.value) == ("emubus", "emubus.kit.pytest_plugin")
     code = (
         "import sys, pytest\n"
         "before = set(sys.modules)\n"
-        "import emubus.pytest_plugin\n"
+        "import emubus.kit.pytest_plugin\n"
         "print(sorted(name for name in set(sys.modules) - before if not name.startswith('__editable__')))"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.stdout, done.stderr) == ("['emubus', 'emubus.pytest_plugin']\n", "")
+    assert (done.stdout, done.stderr) == ("['emubus', 'emubus.kit', 'emubus.kit.pytest_plugin']\n", "")
 
 
 def test_the_fixtures_are_there_without_being_asked_for(
@@ -196,5 +196,5 @@ def test_the_fixtures_are_there_without_being_asked_for(
 ) -> None:
     """In this repository itself, whose settings are strict."""
     plugin = pytestconfig.pluginmanager.get_plugin("emubus")
-    assert getattr(plugin, "__name__", None) == "emubus.pytest_plugin"
+    assert getattr(plugin, "__name__", None) == "emubus.kit.pytest_plugin"
     assert servicebus_connection_string.startswith("Endpoint=sb://localhost:")

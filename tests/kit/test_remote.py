@@ -13,7 +13,8 @@ from azure.servicebus.aio import ServiceBusClient as AsyncClient
 from azure.servicebus.exceptions import ServiceBusError
 
 from emubus.broker.clock import Clock
-from emubus.broker.description import DEFAULT_RULES
+from emubus.broker.model.descriptions import DEFAULT_RULES
+from emubus.kit.verbs import in_ms
 from emubus.testing import (
     Auth,
     AuthorizationRule,
@@ -37,7 +38,6 @@ from emubus.testing import (
     SubscriptionDescription,
     TopicDescription,
 )
-from emubus.verbs import in_ms
 
 from .running import Served, serving
 

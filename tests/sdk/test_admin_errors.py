@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from emubus.broker.description import QueueDescription
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.config import Auth
 from emubus.testing import EmubusServer
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from emubus.broker.limits import Limits, Profile, limits_for
+from emubus.broker.model.profiles import Limits, Profile, limits_for
 from emubus.testing import EmubusServer
 
 from .administration import Ref, queue_ref, rule_ref, subscription_ref, topic_ref

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from emubus.broker.description import QueueDescription, RuleDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.model.descriptions import (
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from emubus.testing import EmubusServer
 
 from .administration import last_part, queue_ref

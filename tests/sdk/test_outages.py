@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from emubus.broker.outage import OutageKind
+from emubus.broker.stores.outage import OutageKind
 from emubus.testing import EmubusServer
 
 from .client import EMPTY_WAIT_MS, FIRST_EMPTY_WAIT_MS, Sdk

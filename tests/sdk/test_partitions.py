@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.description import QueueDescription
-from emubus.broker.router import partition_for_key
+from emubus.broker.entities.router import partition_for_key
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
 
 from .client import How, Sdk

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.description import CorrelationFilter, FalseFilter, RuleDescription, SqlFilter, TrueFilter
+from emubus.broker.model.descriptions import CorrelationFilter, FalseFilter, RuleDescription, SqlFilter, TrueFilter
 
 from .client import Message, Sdk
 from .conftest import MakeSubscription, MakeTopic

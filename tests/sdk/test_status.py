@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from emubus.broker.description import EntityStatus, QueueDescription
+from emubus.broker.model.descriptions import EntityStatus, QueueDescription
 from emubus.testing import EmubusServer
 
 from .client import FIRST_EMPTY_WAIT_MS, Receiver, Sdk

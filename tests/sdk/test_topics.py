@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.broker.description import RuleDescription, TrueFilter
+from emubus.broker.model.descriptions import RuleDescription, TrueFilter
 
 from .client import How, Sdk
 from .conftest import MakeSubscription, MakeTopic

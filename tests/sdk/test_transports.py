@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from emubus.amqp.connection import Connection
-from emubus.broker.http.websocket import Tunnel
 from emubus.testing import EmubusServer
+from emubus.web.transport.websocket import Tunnel
 
 from .client import Sdk, made_body_sha256
 from .conftest import MakeQueue

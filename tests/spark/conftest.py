@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from emubus.broker.description import QueueDescription
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
 
 from ..building import PrepareError

@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from emubus.broker.access import Right, SharedKey
-from emubus.broker.description import QueueDescription
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.config import Auth
 from emubus.testing import EmubusServer
 

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from emubus.spark_connector.dialing.credentials import ClientSecret, Credential, SasKey, SasToken, TokenProvider
+from emubus.spark_connector.dialing.endpoint import Endpoint
 from emubus.spark_connector.durations import parse_duration, show_duration
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.option_table import FOREIGN_NAMES, OPTIONS, SPARK_KEYS, Context
@@ -23,8 +25,6 @@ from emubus.spark_connector.options import (
     sink_options,
     source_options,
 )
-from emubus.spark_connector.wire.credentials import ClientSecret, Credential, SasKey, SasToken, TokenProvider
-from emubus.spark_connector.wire.endpoint import Endpoint
 
 SECRET = "c2VjcmV0LWtleQ=="
 EMULATOR = (

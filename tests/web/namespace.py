@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from emubus.broker.commands import Delivery, ReceiveMode
-from emubus.broker.composing import NewMessage
+from emubus.broker.admin.overview import Inspection
 from emubus.broker.errors import BrokerError
-from emubus.broker.inspection import Inspection
+from emubus.broker.message.builder import NewMessage
 from emubus.broker.outcomes import DeadLetter
+from emubus.broker.partition.requests import Delivery, ReceiveMode
 from emubus.testing import EmubusServer
 
 WAIT_S = 120.0

@@ -8,8 +8,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from emubus.broker.composing import NewMessage
-from emubus.broker.description import (
+from emubus.broker.message.builder import NewMessage
+from emubus.broker.model.descriptions import (
     QueueDescription,
     RuleDescription,
     SqlFilter,

@@ -7,17 +7,17 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from emubus.broker.composing import NewMessage
-from emubus.broker.description import (
+from emubus.broker.entities.router import partition_for_key
+from emubus.broker.message.builder import NewMessage
+from emubus.broker.model.descriptions import (
     QueueDescription,
     RuleDescription,
     SqlFilter,
     SubscriptionDescription,
     TopicDescription,
 )
-from emubus.broker.encoding import Long
-from emubus.broker.outage import OutageKind
-from emubus.broker.router import partition_for_key
+from emubus.broker.stores.outage import OutageKind
+from emubus.codec.values import Long
 from emubus.testing import EmubusServer
 
 from .conftest import Tab

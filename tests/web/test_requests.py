@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from emubus.broker.access import Right
-from emubus.broker.composing import NewMessage
-from emubus.broker.description import (
+from emubus.broker.message.builder import NewMessage
+from emubus.broker.model.descriptions import (
     AuthorizationRule,
     QueueDescription,
     RuleDescription,
@@ -20,7 +20,7 @@ from emubus.broker.description import (
     SubscriptionDescription,
     TopicDescription,
 )
-from emubus.broker.limits import Profile
+from emubus.broker.model.profiles import Profile
 from emubus.config import Auth
 from emubus.testing import EmubusServer
 

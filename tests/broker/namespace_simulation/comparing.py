@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain, pairwise
 
-from emubus.broker.records import HOMES, OUTBOXES
-from emubus.broker.router import partition_for_key
+from emubus.broker.entities.router import partition_for_key
+from emubus.broker.partition.records import HOMES, OUTBOXES
 
 from .model import ACTIVE, Item, Model
 from .world import STORES, Mark, Row, World

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from emubus.broker.commands import Delivery, ReceiveMode
+from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.router import partition_for_key
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
-from emubus.broker.links import SessionConsumer
-from emubus.broker.router import partition_for_key
+from emubus.broker.partition.requests import Delivery, ReceiveMode
 
 from . import commands as c
 from .model import ACTIVE, Holding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emubus.broker.description import (
+from emubus.broker.model.descriptions import (
     CorrelationFilter,
     EntityStatus,
     QueueDescription,
@@ -14,7 +14,7 @@ from emubus.broker.description import (
     Topology,
     TrueFilter,
 )
-from emubus.broker.description import TopicDescription as Topic
+from emubus.broker.model.descriptions import TopicDescription as Topic
 
 LOCK_MS = 30_000
 WINDOW_MS = 600_000

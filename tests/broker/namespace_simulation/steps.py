@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from emubus.broker.commands import Delivery, ReceiveMode
-from emubus.broker.composing import NewMessage, envelope
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
-from emubus.broker.message import parse_message
-from emubus.broker.outage import OutageKind
+from emubus.broker.message.builder import NewMessage, envelope
+from emubus.broker.message.message import parse_message
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from emubus.broker.records import session_number
+from emubus.broker.partition.records import session_number
+from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.stores.outage import OutageKind
 
 from ..tearing import Fate
 from . import commands as c

@@ -18,13 +18,13 @@ import structlog
 
 from emubus.broker import ids
 from emubus.broker.broker import Broker
-from emubus.broker.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError
-from emubus.broker.limits import Profile, limits_for
-from emubus.broker.message import application_properties, parse_stored
-from emubus.broker.outage import Outage, OutageKind
-from emubus.broker.records import HOMES, MESSAGES, SESSION_NUMBER_KEY, SESSION_STATE, Home, Record
+from emubus.broker.message.message import application_properties, parse_stored
+from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.model.profiles import Profile, limits_for
+from emubus.broker.partition.records import HOMES, MESSAGES, SESSION_NUMBER_KEY, SESSION_STATE, Home, Record
+from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import MemoryStore, StoreError
 
 from ..tearing import Fate, TearingStore

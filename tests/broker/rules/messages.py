@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from emubus.broker.description import SqlFilter
-from emubus.broker.encoding import Symbol, Timestamp, Uint, Ulong, encode, encode_described
-from emubus.broker.message import Message, parse_message
+from emubus.broker.message.message import Message, parse_message
+from emubus.broker.model.descriptions import SqlFilter
 from emubus.broker.rules import MessageContext, Truth, compile_filter
+from emubus.codec.values import Symbol, Timestamp, Uint, Ulong, encode, encode_described
 
 HEADER, ANNOTATIONS, PROPERTIES, APPLICATION, DATA, FOOTER = 0x70, 0x72, 0x73, 0x74, 0x75, 0x78
 FIELDS = {

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.encoding import (
+from emubus.broker.message.message import Message, parse_message
+from emubus.broker.rules import FilterException, MessageContext, compile_action
+from emubus.codec.sections import APPLICATION_PROPERTIES, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
+from emubus.codec.values import (
     Byte,
     Char,
     Described,
@@ -24,9 +27,6 @@ from emubus.broker.encoding import (
     Ushort,
     encode,
 )
-from emubus.broker.message import Message, parse_message
-from emubus.broker.rules import FilterException, MessageContext, compile_action
-from emubus.broker.sections import APPLICATION_PROPERTIES, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
 
 from .messages import APPLICATION, FIELDS, context, encoded, section
 

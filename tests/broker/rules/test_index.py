@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emubus.broker.description import (
+from emubus.broker.message.message import Message, parse_message
+from emubus.broker.model.descriptions import (
     CorrelationFilter,
     FalseFilter,
     Filter,
@@ -18,8 +19,6 @@ from emubus.broker.description import (
     SubscriptionDescription,
     TrueFilter,
 )
-from emubus.broker.encoding import Int
-from emubus.broker.message import Message, parse_message
 from emubus.broker.rules import (
     RULE_NAME_PROPERTY,
     FilterError,
@@ -30,6 +29,7 @@ from emubus.broker.rules import (
     compile_action,
     compile_filter,
 )
+from emubus.codec.values import Int
 
 from ..counting import calls_of, peak_bytes
 from .messages import context, encoded

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.broker.rules import patterns
-from emubus.broker.rules.patterns import like_pattern
+from emubus.broker.rules.sql import patterns
+from emubus.broker.rules.sql.patterns import like_pattern
 
 
 def plainly_matches(text: str, pattern: str, escape: str | None) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.description import (
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.model.descriptions import (
     CorrelationFilter,
     FalseFilter,
     Filter,
@@ -16,9 +17,8 @@ from emubus.broker.description import (
     TrueFilter,
     TypedText,
 )
-from emubus.broker.encoding import Described, Int, Long, Symbol, Timestamp, Ulong, decode, encode
-from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.rules import rule_from_amqp, rule_to_amqp
+from emubus.codec.values import Described, Int, Long, Symbol, Timestamp, Ulong, decode, encode
 
 GUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 SPAN = Described(Symbol("com.microsoft:timespan"), Long(600_000_000))

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.description import PropertyValue, SqlFilter, TypedText
-from emubus.broker.encoding import (
+from emubus.broker.message.message import parse_message
+from emubus.broker.model.descriptions import PropertyValue, SqlFilter, TypedText
+from emubus.broker.rules import FilterException, MessageContext, compile_filter
+from emubus.codec.values import (
     Byte,
     Char,
     Decimal128,
@@ -24,8 +26,6 @@ from emubus.broker.encoding import (
     Ulong,
     Ushort,
 )
-from emubus.broker.message import parse_message
-from emubus.broker.rules import FilterException, MessageContext, compile_filter
 
 from .messages import APPLICATION, context, encoded, message, section, truth
 

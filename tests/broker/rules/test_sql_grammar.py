@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from emubus.broker.description import CorrelationFilter, RuleDescription, SqlFilter, TypedText
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.limits import LIMITS, Profile
+from emubus.broker.model.descriptions import CorrelationFilter, RuleDescription, SqlFilter, TypedText
+from emubus.broker.model.profiles import LIMITS, Profile
 from emubus.broker.rules import FilterError, FilterException, check_rule, compile_action, compile_filter
-from emubus.broker.rules.compiler import NESTING_MAX
+from emubus.broker.rules.sql.compiler import NESTING_MAX
 
 from .messages import context, truth
 
@@ -227,7 +227,7 @@ def test_any_text_is_an_action_or_is_refused(text: str) -> None:
 def test_rules_without_sql_do_not_load_the_parser() -> None:
     script = (
         "import sys\n"
-        "from emubus.broker.description import *\n"
+        "from emubus.broker.model.descriptions import *\n"
         "from emubus.broker.rules import RuleIndex\n"
         "rules = [RuleDescription('a'), RuleDescription('b', SqlFilter('1=1')), RuleDescription('c', SqlFilter('1=0')),"
         " RuleDescription('d', CorrelationFilter(label='x'))]\n"

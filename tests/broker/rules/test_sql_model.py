@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from emubus.broker.description import SqlFilter
+from emubus.broker.model.descriptions import SqlFilter
 from emubus.broker.rules import CompiledFilter, FilterError, FilterException, MessageContext, compile_filter
 
 from . import naive

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from emubus.broker.description import CorrelationFilter, FalseFilter, RuleDescription, SqlFilter, TrueFilter
+from emubus.broker.admin.rule_trial import try_rules
+from emubus.broker.model.descriptions import CorrelationFilter, FalseFilter, RuleDescription, SqlFilter, TrueFilter
 from emubus.broker.rules import MessageContext, RuleIndex
-from emubus.broker.rules.trial import try_rules
 
 from .messages import message
 

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from emubus.broker.catalog import CATALOG_TABLES, Catalog, CatalogError
-from emubus.broker.check import check_data_folder
-from emubus.broker.data_folder import CATALOG_FOLDER
-from emubus.broker.records import TABLES
+from emubus.broker.admin.data_folder import CATALOG_FOLDER
+from emubus.broker.admin.verify import check_data_folder
+from emubus.broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError
+from emubus.broker.partition.records import TABLES
 from emubus.server import own_folder
 from emubus.storage import Durability, Store, StoreError, open_store
 

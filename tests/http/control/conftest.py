@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from azure.servicebus import ServiceBusClient
 
-from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.testing import EmubusServer
 
 from .client import Http

@@ -11,11 +11,11 @@ from urllib.parse import quote
 import pytest
 
 from emubus.broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, sign
-from emubus.broker.description import QueueDescription
-from emubus.broker.http.control import ENDPOINTS
-from emubus.broker.http.control.endpoints import BODY_BYTES_MAX
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.config import Auth
 from emubus.testing import EmubusServer
+from emubus.web.control import ENDPOINTS
+from emubus.web.control.endpoints import BODY_BYTES_MAX
 
 from .client import ROOT, Http
 from .conftest import PARTS

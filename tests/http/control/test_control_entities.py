@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
 
-from emubus.broker.description import QueueDescription
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
 
 from .client import Http

@@ -11,8 +11,8 @@ import schemathesis
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 
-from emubus.broker.http.control import ENDPOINTS
 from emubus.testing import EmubusServer
+from emubus.web.control import ENDPOINTS
 
 from .client import ROOT
 from .conftest import QUEUES

@@ -20,7 +20,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusRece
 from azure.servicebus.exceptions import ServiceBusServerBusyError
 from structlog.testing import capture_logs
 
-from emubus.broker.description import QueueDescription
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
 
 from .client import ROOT, Answered, Http

@@ -10,9 +10,9 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from emubus.broker.description import QueueDescription
-from emubus.broker.http import request_log
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
+from emubus.web.transport import request_log
 
 from .client import ROOT, Http
 from .conftest import PARTS, PLAIN

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from emubus.broker import encoding
-from emubus.broker.encoding import (
+from emubus.broker.errors import BrokerError, Condition
+from emubus.codec import values as encoding
+from emubus.codec.values import (
     Array,
     Byte,
     Char,
@@ -37,7 +38,6 @@ from emubus.broker.encoding import (
     Ulong,
     Ushort,
 )
-from emubus.broker.errors import BrokerError, Condition
 from emubus.spark_connector.codec import decimals, values
 from emubus.spark_connector.codec.values import MALFORMED, NULL, Elements, Value
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from emubus.broker.description import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.spark_connector.errors import ConnectorError
 from emubus.spark_connector.schema import SINK_COLUMNS
 from emubus.spark_connector.sink.task import Task

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emubus.broker.description import QueueDescription
+from emubus.broker.model.descriptions import QueueDescription
 
 from .kit import Rig, annotation, text_of
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from emubus.spark_connector.conditions import wire_error
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.options import SourceOptions, source_options
 from emubus.spark_connector.source import asking
-from emubus.spark_connector.wire.conditions import wire_error
 from emubus.spark_connector.wire.values import Int, Symbol, Timestamp, described, encode
 
 CONNECTION_STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=azE="

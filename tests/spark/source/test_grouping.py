@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.broker.description import QueueDescription
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.spark_connector.source.offsets import base_of
 from emubus.spark_connector.source.plan import GROUP_NUMBERS_MAX, GROUP_PARTS_MAX, RangeGroup, RangeTask, grouped
 from emubus.spark_connector.source.stream import StreamReader

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emubus.spark_connector.source.lag import LagListener, servicebus_lag
+from emubus.spark_connector.lag import LagListener, servicebus_lag
 from emubus.spark_connector.source.offsets import ClaimOffset, Offset, base_of
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from azure.servicebus import ServiceBusClient
 
-from emubus.broker.description import QueueDescription
-from emubus.spark_connector.source.lag import servicebus_lag
+from emubus.broker.model.descriptions import QueueDescription
+from emubus.spark_connector.lag import servicebus_lag
 from emubus.testing import EmubusServer
 
 from ..conftest import MakeQueue

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from emubus.broker.description import QueueDescription
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.spark_connector.wire import Connection, Endpoint, SasKey
 from emubus.spark_connector.wire.pool import close_idle
 from emubus.testing import EmubusServer

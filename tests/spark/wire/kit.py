@@ -18,7 +18,7 @@ from typing import Any, Self
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, RejectConnection, Request
 
-from emubus.spark_connector.wire.endpoint import Endpoint
+from emubus.spark_connector.dialing.endpoint import Endpoint
 from emubus.spark_connector.wire.requests import read_body, read_head
 from emubus.spark_connector.wire.values import decode, described, encode
 

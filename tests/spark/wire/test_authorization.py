@@ -10,20 +10,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from emubus.broker.access import Right, SharedKey
-from emubus.broker.description import QueueDescription
+from emubus.broker.model.descriptions import QueueDescription
 from emubus.config import Auth
 from emubus.spark_connector import timing
+from emubus.spark_connector.dialing import credentials
 from emubus.spark_connector.errors import Code, ConnectorError
-from emubus.spark_connector.wire import (
-    Connection,
-    Credential,
-    Endpoint,
-    SasKey,
-    SasToken,
-    TokenProvider,
-    cbs,
-    credentials,
-)
+from emubus.spark_connector.wire import Connection, Credential, Endpoint, SasKey, SasToken, TokenProvider, cbs
 from emubus.testing import EmubusServer
 
 from .conftest import KEY

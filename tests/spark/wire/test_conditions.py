@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
+from emubus.spark_connector.conditions import CONDITION_BY_STATUS, CONDITIONS, wire_error
 from emubus.spark_connector.errors import Code
-from emubus.spark_connector.wire.conditions import CONDITION_BY_STATUS, CONDITIONS, wire_error
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from emubus.spark_connector.dialing import credentials
+from emubus.spark_connector.dialing.credentials import Token
 from emubus.spark_connector.errors import Code, ConnectorError
-from emubus.spark_connector.wire import ClientSecret, Credential, Endpoint, SasKey, SasToken, TokenProvider, credentials
-from emubus.spark_connector.wire.credentials import Token
+from emubus.spark_connector.wire import ClientSecret, Credential, Endpoint, SasKey, SasToken, TokenProvider
 
 NOW_S = 1767225600 - 3600
 SECRET = "geheim"

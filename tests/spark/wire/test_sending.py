@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.broker.description import EntityStatus, QueueDescription
 from emubus.broker.errors import Condition
+from emubus.broker.model.descriptions import EntityStatus, QueueDescription
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.wire import Connection, Sender, sender
 from emubus.testing import EmubusServer

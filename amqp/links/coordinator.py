@@ -1,0 +1,155 @@
+"""Transactions on the wire: the coordinator's link, and what an AMQP session may reach within them [wire 8].
+
+Knows declare and discharge, and the rule of cross-entity transactions: on an AMQP session whose coordinator link came
+before any entity link, the first entity is the one through which messages for others leave. Knows how many transactions
+a connection may have open; what is in one, the broker collects. A coordinator link owns what was declared over it: when
+it goes, all that is open is rolled back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from ...broker.address import parse_address
+from ...broker.entities.transactions import TransactionRef
+from ...broker.errors import BrokerError, Condition
+from ...codec.values import Described
+from ..limits import Limits
+from ..nodes.claims import Claims
+from ..nodes.requests import read_request
+from ..wire.deliveries import Done, Host, Inflow
+from ..wire.engine import Pointer
+from .ports import BrokerPort
+from .transaction_states import DECLARED, declared
+
+_SUBSCRIPTIONS: Final = "/subscriptions/"
+
+
+@dataclass(slots=True)
+class Scope:
+    """What one AMQP session may reach: `via` is the address of its first entity if it is `cross_entity`."""
+
+    cross_entity: bool
+    via: str | None = None
+
+    def check(self, address: str) -> None:
+        """Refuse a receiver on a second top-level entity, even while no transaction is open."""
+        if self.via is not None and _top_level(address) != _top_level(self.via):
+            raise BrokerError(
+                Condition.NOT_ALLOWED,
+                "Local transactions cannot span multiple top-level entities such as queue or topic. Receivers of this "
+                f"AMQP session can be opened on '{_top_level(self.via)}' only, not on '{_top_level(address)}'.",
+            )
+
+    def enter(self, address: str) -> None:
+        """An entity link was opened."""
+        if self.cross_entity and self.via is None:
+            self.via = address
+
+
+def _top_level(address: str) -> str:
+    return parse_address(address).key.partition(_SUBSCRIPTIONS)[0]
+
+
+class CoordinatorHost(Host, Protocol):
+    """What a coordinator link needs of its connection besides."""
+
+    broker: BrokerPort
+    limits: Limits
+    claims: Claims
+    log: Any
+    """The connection's logger."""
+
+
+class CoordinatorLink(Inflow):
+    """A client's link to the coordinator: each delivery declares a transaction or discharges one."""
+
+    __slots__ = ("_host", "_scope")
+
+    def __init__(self, host: CoordinatorHost, pointer: Pointer, scope: Scope) -> None:
+        self._host = host
+        self._scope = scope
+        limits = host.limits
+        super().__init__(
+            host, pointer, self._received, bytes_max=limits.request_bytes_max, credit=limits.request_credit
+        )
+
+    def _received(self, data: bytes, batch: bool, done: Done) -> None:
+        del batch
+        serial = self._host.serial  # of this delivery, as long as `receive` runs
+        try:
+            body = read_request(data).body
+            do = _COMMANDS.get(body.descriptor) if isinstance(body, Described) else None
+            if do is None or not isinstance(body, Described):
+                raise BrokerError(Condition.NOT_IMPLEMENTED, "A coordinator takes declare and discharge only.")
+            fields = body.value if isinstance(body.value, list) else []
+            do(self, [*fields, None, None], serial, done)
+        except BrokerError as error:
+            self._refused(done, error)
+
+    def _refused(self, done: Done, error: BrokerError) -> None:
+        self._host.log.warning("transaction command refused", reason=str(error))
+        done(error)
+
+    def _declare(self, fields: list[object], serial: int, done: Done) -> None:
+        if fields[0] is not None:
+            raise BrokerError(Condition.NOT_IMPLEMENTED, "Global transactions are not supported.")
+        self._check_limits()
+        self._via()  # which may be gone
+        ref = self._host.broker.transactions.declare(self, self._via, connection=self._host)
+        self.answers[serial] = (DECLARED, declared(ref.id))
+        done(None)
+
+    def _check_limits(self) -> None:
+        """BrokerError if the connection, or all of them, have too many open transactions.
+
+        SDKs declare before they put any token, so that can't be refused; but without a valid claim it is for few.
+        """
+        host = self._host
+        limits, transactions = host.limits, host.broker.transactions
+        if host.claims.any_valid():
+            own_max, all_max, advice = limits.transactions_per_connection_max, limits.transactions_max, ""
+        else:
+            own_max, all_max = limits.unclaimed_transactions_per_connection_max, limits.unclaimed_transactions_max
+            advice = " Put a token (or log in with SASL PLAIN) to open more."
+        if transactions.open_count_of(host) >= own_max:
+            text = f"This connection has {own_max} open transactions already, which is the most that it may have."
+            raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text + advice)
+        if transactions.open_count() >= all_max:
+            text = f"There are {all_max} open transactions already; one must end before another can begin."
+            raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text + advice)
+
+    def _via(self) -> Any:
+        """The first entity of the AMQP session, None as long as there is none; BrokerError if it is gone."""
+        return None if self._scope.via is None else self._host.broker.find(self._scope.via)[0]
+
+    def _discharge(self, fields: list[object], serial: int, done: Done) -> None:
+        del serial
+        transaction, fail = fields[:2]
+        if not isinstance(transaction, bytes):
+            raise BrokerError(Condition.INVALID_FIELD, "A discharge must name its transaction by a binary id.")
+
+        def discharged(error: BrokerError | None) -> None:
+            if error is None:
+                done(None)
+            else:
+                self._refused(done, error)
+
+        ref = TransactionRef(self._host, transaction)
+        self._host.broker.transactions.discharge(ref, fail=fail is True, done=discharged)
+
+    def gone(self) -> None:
+        """Whatever is open is rolled back."""
+        super().gone()
+        self._host.broker.transactions.leave(self)
+
+
+_Command = Callable[[CoordinatorLink, list[object], int, Done], None]
+_COMMANDS: Final[Mapping[object, _Command]] = {
+    0x31: CoordinatorLink._declare,
+    0x32: CoordinatorLink._discharge,
+    "amqp:declare:list": CoordinatorLink._declare,
+    "amqp:discharge:list": CoordinatorLink._discharge,
+}

@@ -1,0 +1,147 @@
+"""Links on which clients receive the messages of one message session [wire 6].
+
+Knows the session filter in both of its encodings, that the answer to the attach waits until the broker has a session
+to give (before that there is no frame at all), and what becomes of the link when the session is lost. From the grant on
+it is an outgoing link like others. A link owns its wait, then its handle, and ends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from ...broker.errors import BrokerError, Condition
+from ...broker.partition.requests import ReceiveMode
+from ...codec.values import Described, Long, Symbol, encode_map
+from ..wire.deliveries import Done
+from ..wire.engine import AttachRequest, Pointer, accept_link, close_link
+from .outgoing import OutgoingHost, OutgoingLink
+from .ports import SessionConsumerPort, SessionWaitPort
+
+SESSION_FILTER: Final = "com.microsoft:session-filter"
+TIMEOUT_PROPERTY: Final = "com.microsoft:timeout"
+LOCKED_UNTIL_PROPERTY: Final = "com.microsoft:locked-until-utc"
+_TICKS_AT_UNIX_EPOCH: Final = 621_355_968_000_000_000
+_TICKS_PER_MS: Final = 10_000
+
+
+class MessageSessionHost(OutgoingHost, Protocol):
+    """What these links need of their connection besides."""
+
+    def detach(self, pointer: Pointer, error: BrokerError) -> None:
+        """Close or refuse a link from our side."""
+        ...
+
+    def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
+        """An attach that was held has been answered."""
+        ...
+
+
+def dotnet_ticks(at: int) -> int:
+    """An instant (Unix ms) as .NET counts: 100 ns since the year 1."""
+    return _TICKS_AT_UNIX_EPOCH + at * _TICKS_PER_MS
+
+
+def wanted_session(request: AttachRequest) -> str | None:
+    """The name in the filter, None for the next session that is available; BrokerError for anything else."""
+    value = request.filter.get(SESSION_FILTER)
+    if isinstance(value, Described):  # Go
+        value = value.value
+    if value is not None and not isinstance(value, str):
+        raise BrokerError(Condition.INVALID_FIELD, f"The filter '{SESSION_FILTER}' must be a string or null.")
+    return value if value is None else str.__str__(value)
+
+
+def granted_filter(asked: Mapping[str, object], session_id: str) -> bytes:
+    """The filter that is in force: the name of the session that the client got, in the client's own encoding."""
+    form = asked.get(SESSION_FILTER)
+    value = Described(form.descriptor, session_id) if isinstance(form, Described) else session_id
+    return encode_map({Symbol(SESSION_FILTER): value})
+
+
+class MessageSessionLink(OutgoingLink):
+    """A client's receiver link for a message session. `ask` begins the wait, `gone` ends it."""
+
+    __slots__ = ("_ended", "_loss", "_refusal", "_request", "_session_host", "_wait")
+
+    def __init__(self, host: MessageSessionHost, pointer: Pointer, request: AttachRequest) -> None:
+        super().__init__(host, pointer, presettled=request.settled_by_sender)
+        self._session_host = host
+        self._request = request
+        self._wait: SessionWaitPort | None = None
+        self._refusal: BrokerError | None = None
+        self._loss: BrokerError | None = None
+        self._ended = False
+
+    def ask(self) -> None:
+        """Wait for the session; BrokerError if that is refused at once."""
+        request, limits = self._request, self._session_host.limits
+        timeout_ms = request.properties.get(TIMEOUT_PROPERTY)
+        if not isinstance(timeout_ms, int) or isinstance(timeout_ms, bool):
+            timeout_ms = limits.session_wait_ms_max
+        wait = self._session_host.broker.accept_session(
+            request.address,
+            wanted_session(request),
+            mode=ReceiveMode.RECEIVE_AND_DELETE if self.presettled else ReceiveMode.PEEK_LOCK,
+            timeout_ms=max(0, min(timeout_ms, limits.session_wait_ms_max)),
+            granted=self._granted_session,
+            refused=self._refused,
+            detached=self.lose,
+        )
+        if self._refusal is not None:
+            raise self._refusal
+        if self._consumer is None:
+            self._wait = wait
+
+    def _granted_session(self, consumer: SessionConsumerPort) -> None:
+        self._wait = None
+        if self._ended:
+            consumer.close()
+            return
+        try:
+            request = self._request
+            consumer.deliver = self.deliver
+            accept_link(
+                self.pointer,
+                request.message_bytes_max,
+                encode_map({Symbol(LOCKED_UNTIL_PROPERTY): Long(dotnet_ticks(consumer.locked_until_at))}),
+                granted_filter(request.filter, consumer.session_id),
+            )
+            self.start(consumer)
+            self._session_host.accepted_late(self.pointer, request)
+        except Exception as error:
+            self._session_host.crash(error)
+
+    def _refused(self, error: BrokerError) -> None:
+        self._wait = None
+        self._refusal = error
+        self._session_host.detach(self.pointer, error)
+
+    def lose(self, error: BrokerError) -> None:
+        """The session isn't ours any more: say so, and to all that is still settled until the client has heard it."""
+        if self._ended or self._loss is not None:
+            return
+        self._loss = error
+        self._release()
+        close_link(self.pointer, error)
+        self._session_host.schedule_flush()
+
+    def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
+        """As for other links; nothing can be settled once the session is lost."""
+        if self._loss is None:
+            super().disposed(token, state, delivery, done)
+        elif done is not None:
+            done(self._loss)
+
+    def linger(self) -> bool:
+        """Settle what was delivered, with the answer of a session that is given back."""
+        self._ended = True
+        return super().linger() or self._loss is not None
+
+    def gone(self) -> None:
+        """Wait no more, or give the session back."""
+        self._ended = True
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            wait.cancel()
+        super().gone()

@@ -1,0 +1,1 @@
+"""The nodes that answer requests: `$cbs` and `$management`."""

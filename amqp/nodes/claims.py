@@ -1,0 +1,133 @@
+"""What one connection may do: the claims that it has, and what happens when they expire.
+
+Knows the claims that came by tokens or a key, how many a connection may have, and which expires next [wire 1.7, 2].
+Does not know what a token is (`broker.access` does) and how a link ends: it tells its owner to look. Owned by its
+connection, which calls `close`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...broker import service_errors
+from ...broker.access import Access, Claim, Right
+from ...broker.address import parse_address
+from ...broker.clock import Clock, Timer
+
+PATH_LENGTH_MAX: Final = 1_024
+"""Characters of the longest path on which anything but a claim on the namespace can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a link needs: one of several `rights` on an address."""
+
+    address: str
+    rights: tuple[Right, ...]
+    path: str = field(init=False)
+    """The entity path of the address, in the form that is compared."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", parse_address(self.address).key)
+
+
+class Claims:
+    """`expired()` is called when a claim has expired, by the broker's clock. Without verification all is allowed."""
+
+    def __init__(self, access: Access, clock: Clock, claims_max: int, expired: Callable[[], None]) -> None:
+        self._access = access
+        self._clock = clock
+        self._claims_max = claims_max
+        self._expired = expired
+        self._by_path: dict[str, Claim] = {}
+        self.were_shown = not access.verify
+        """Whether the client has ever shown a valid token or key; always without verification."""
+        self._timer: Timer | None = None
+        self._timer_at = 0
+
+    def claim_of(self, token: str, audience: str) -> Claim:
+        """What a token opens; BrokerError if that is nothing."""
+        return self._access.put_token(token, audience, self._clock.now_ms())
+
+    def show_key(self, name: str, key: str) -> None:
+        """Keep what a key opens; BrokerError if it is none of ours."""
+        self.keep(self._access.claim_of_key(name, key))
+
+    def require(self, need: Need) -> None:
+        """BrokerError with the service's sentence unless one of the rights is there.
+
+        Costs as much as the path of the address is deep, however many claims there are.
+        """
+        if not self._access.verify:
+            return
+        now = self._clock.now_ms()
+        claim = self._longest(need.path, now)
+        claims = () if claim is None else (claim,)
+        *others, last = need.rights
+        if not any(self._access.claims_allow(claims, need.address, right, now) for right in others):
+            self._access.require(claims, need.address, last, now)
+
+    def _longest(self, path: str, now: int) -> Claim | None:
+        """The claim on the longest path at or above a compared path; expired ones do not count."""
+        claims, above = self._by_path, path if len(path) <= PATH_LENGTH_MAX else ""
+        while True:
+            claim = claims.get(above)
+            if claim is not None and claim.covers(path) and (claim.expires_at is None or now < claim.expires_at):
+                return claim
+            if not above:
+                return None
+            above = above.rpartition("/")[0]
+
+    def any_valid(self) -> bool:
+        """Whether the client has shown any valid claim; without verification every client counts as if it had."""
+        now = self._clock.now_ms()
+        return not self._access.verify or any(
+            claim.expires_at is None or now < claim.expires_at for claim in self._by_path.values()
+        )
+
+    def close(self) -> None:
+        """The connection is over; nothing here holds it any longer."""
+        self._by_path.clear()
+        self._expired = _nothing
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def keep(self, claim: Claim) -> None:
+        """Keep a claim in the place of an older one on the same path; BrokerError if there are too many."""
+        if not self._access.verify:
+            return  # all is allowed without it
+        if claim.path not in self._by_path and len(self._by_path) >= self._claims_max:
+            raise service_errors.tokens_exceeded(self._claims_max)
+        self._by_path[claim.path] = claim
+        self.were_shown = True
+        if claim.expires_at is not None:
+            self._arm(claim.expires_at)
+
+    def _arm(self, ends_at: int) -> None:
+        """Have a timer for the claim that expires next; one that comes too early is no harm."""
+        if self._timer is not None and self._timer_at <= ends_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = ends_at
+        self._timer = self._clock.call_at(self._timer_at, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._clock.now_ms()
+        left = {
+            path: claim for path, claim in self._by_path.items() if claim.expires_at is None or now < claim.expires_at
+        }
+        gone = len(left) < len(self._by_path)
+        self._by_path = left
+        ends = [claim.expires_at for claim in left.values() if claim.expires_at is not None]
+        if ends:
+            self._arm(min(ends))
+        if gone:
+            self._expired()
+
+
+def _nothing() -> None:
+    """Nobody is left to look."""

@@ -1,0 +1,135 @@
+"""The `$management` operations on messages [wire 7.2].
+
+Knows what each one's body holds and the exact types of what comes back. Does not know how it is done: each is one of
+the broker's verbs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ...broker.errors import BrokerError, Condition
+from ...broker.ids import token_to_uuid
+from ...broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
+from ...broker.partition.requests import ReceiveMode
+from ...codec.values import Int, encode, encode_array
+from .operations import NO_CONTENT, Body, Context, Result, encoded_fields, encoded_list
+
+_TIMESTAMP, _LONG = 0x83, 0x81
+_PER_MESSAGE_BYTES: Final = 64  # what a peeked message costs besides its own bytes, at most
+_REPLY_OVERHEAD_BYTES: Final = 1024
+_PEEK_BYTES_MAX: Final = 256 * 1024  # one message may be larger (P23)
+_PEEK_COUNT_MAX: Final = 5_000
+PEEK_PARTITION: Final = "emubus:partition-id"
+"""Ours: look at this partition only, and end where it ends."""
+_END_OF_TIME: Final = 253_402_300_799_999
+
+
+async def renew_lock(context: Context, body: Body) -> Result:
+    """New ends for locks, in the order of their tokens."""
+    ends = await context.broker.renew_locks(context.address, body.lock_tokens())
+    return Result(body=encoded_fields({"expirations": encode_array(_TIMESTAMP, ends)}))
+
+
+async def peek(context: Context, body: Body) -> Result:
+    """Messages as they are; as many as fit."""
+    count = body.count("message-count")
+    first = body.integer("from-sequence-number", 0)
+    budget = min(context.reply_bytes_max, _PEEK_BYTES_MAX) - _REPLY_OVERHEAD_BYTES
+    messages = await context.broker.peek(
+        context.address,
+        first,
+        min(count, _PEEK_COUNT_MAX),
+        max(1, budget),
+        body.session_id(),
+        body.integer_or_none(PEEK_PARTITION),
+    )
+    rows: list[bytes] = []
+    for message in messages:
+        budget -= len(message) + _PER_MESSAGE_BYTES
+        if rows and budget < 0:
+            break
+        rows.append(encoded_fields({"message": encode(message)}))
+    if not rows:
+        return Result(NO_CONTENT, description="There are no messages to peek.")
+    return Result(body=encoded_fields({"messages": encoded_list(rows)}))
+
+
+async def schedule(context: Context, body: Body) -> Result:
+    """Keep messages until the times in them. What else the maps hold is in the messages, too."""
+    broker, messages = context.broker, body.messages("messages")
+    if context.transaction is None:
+        numbers = await broker.schedule(context.address, messages)
+    else:
+        numbers = await broker.transactional_schedule(context.transaction, context.address, messages)
+    return Result(body=encoded_fields({"sequence-numbers": encode_array(_LONG, numbers)}))
+
+
+async def cancel_scheduled(context: Context, body: Body) -> Result:
+    """Remove messages that were to come later."""
+    broker, numbers = context.broker, body.integers("sequence-numbers")
+    if context.transaction is None:
+        await broker.cancel_scheduled(context.address, numbers)
+    else:
+        await broker.transactional_cancel(context.transaction, context.address, numbers)
+    return Result()
+
+
+async def update_disposition(context: Context, body: Body) -> Result:
+    """Settle by lock token."""
+    name = body.text("disposition-status")
+    make = _DISPOSITIONS.get(name.lower())
+    if make is None:
+        raise BrokerError(
+            Condition.ARGUMENT_ERROR,
+            f"The field 'disposition-status' is '{name}'; it must be one of {', '.join(sorted(_DISPOSITIONS))}.",
+        )
+    tokens, outcome = body.lock_tokens(), make(body)
+    if context.transaction is None:
+        await context.broker.settle(context.address, tokens, outcome)
+    else:
+        for token in tokens:
+            context.broker.transactional_settle(context.transaction, context.address, token, outcome)
+    return Result()
+
+
+def _suspended(body: Body) -> Outcome:
+    return DeadLetter(
+        body.text_or_none("deadletter-reason"),
+        body.text_or_none("deadletter-description"),
+        body.changes("properties-to-modify"),
+    )
+
+
+_DISPOSITIONS: Final[Mapping[str, Callable[[Body], Outcome]]] = {
+    "completed": lambda _: Complete(),
+    "abandoned": lambda body: Abandon(body.changes("properties-to-modify")),
+    "defered": lambda body: Defer(body.changes("properties-to-modify")),
+    "deferred": lambda body: Defer(body.changes("properties-to-modify")),
+    "suspended": _suspended,
+}
+
+
+async def receive_by_sequence_number(context: Context, body: Body) -> Result:
+    """Deferred messages, all or none."""
+    mode = ReceiveMode.RECEIVE_AND_DELETE if body.integer("receiver-settle-mode", 1) == 0 else ReceiveMode.PEEK_LOCK
+    numbers = body.integers("sequence-numbers")
+    rows: list[bytes] = []
+    for each in await context.broker.receive_by_sequence_number(context.address, numbers, mode, body.session_id()):
+        fields = {"message": encode(each.payload)}
+        if mode is ReceiveMode.PEEK_LOCK:
+            fields["lock-token"] = encode(token_to_uuid(each.token))
+        rows.append(encoded_fields(fields))
+    return Result(body=encoded_fields({"messages": encoded_list(rows)}))
+
+
+async def batch_delete(context: Context, body: Body) -> Result:
+    """Delete the oldest messages; how many it were, also when it were none."""
+    count, before_at = body.count("message-count"), body.integer("enqueued-time-utc", _END_OF_TIME)
+    deleted = await context.broker.delete_messages(context.address, count, before_at, body.session_id())
+    encoded = encoded_fields({"message-count": encode(Int(deleted))})
+    if deleted:
+        return Result(body=encoded)
+    # JavaScript takes a 204 for an error unless it says so [wire 7.2].
+    return Result(NO_CONTENT, encoded, "There are no messages to delete.", Condition.MESSAGE_NOT_FOUND.value)

@@ -1,0 +1,45 @@
+"""The `$management` operations on partitions: what emubus adds to the service's, for clients that read by ranges.
+
+Their names begin with `emubus:`; a client finds out by asking, for any other broker answers that it doesn't know them.
+Knows what each one's body holds and the exact types of what comes back. Does not know how messages are kept.
+"""
+
+from __future__ import annotations
+
+from ...codec.values import Int, encode
+from .operations import Body, Context, Result, encoded_fields, encoded_list
+
+
+async def get_partitions(context: Context, body: Body) -> Result:
+    """Where each partition of the entity or sub-queue begins and ends, and which can't be reached now."""
+    del body
+    rows: list[bytes] = []
+    unavailable: list[bytes] = []
+    for index, extent in enumerate(await context.broker.extents(context.address)):
+        if extent is None:
+            unavailable.append(encode(Int(index)))
+            continue
+        rows.append(
+            encoded_fields(
+                {
+                    "partition-id": encode(Int(extent.partition_id)),
+                    "first-sequence-number": encode(extent.first_sequence_number),
+                    "next-sequence-number": encode(extent.next_sequence_number),
+                    "message-count": encode(extent.message_count),
+                }
+            )
+        )
+    return Result(
+        body=encoded_fields({"partitions": encoded_list(rows), "unavailable-partitions": encoded_list(unavailable)})
+    )
+
+
+async def delete_messages_before(context: Context, body: Body) -> Result:
+    """Delete available messages of one partition below a sequence number; how many, also when it were none."""
+    deleted = await context.broker.delete_before(
+        context.address,
+        body.integer("partition-id"),
+        body.integer("sequence-number-before"),
+        body.count("message-count"),
+    )
+    return Result(body=encoded_fields({"message-count": encode(Int(deleted))}))

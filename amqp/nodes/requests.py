@@ -1,0 +1,296 @@
+"""Request and response over a pair of links, as `$cbs` and `$management` nodes do it [wire 3].
+
+Knows how a request is read, which link its response goes to and how a response is written; keeps responses until the
+client gives credit. Does not know any operation: a node is made with a function that answers. Nodes are owned by
+their connection, one per address; links with the same name and opposite roles are normal.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from ...broker.entities.transactions import TransactionRef
+from ...broker.errors import BrokerError, Condition
+from ...broker.partition.requests import Delivery
+from ...codec.values import Described, Uint, decode, encode, encode_map, list_from_items, malformed
+from ..limits import Limits
+from ..quotas import Held, Kept
+from ..wire.deliveries import Done, Host, Inflow, Outflow, link_credit
+from ..wire.engine import Pointer, session_of
+
+_SECTION_BY_SYMBOL: Final = {
+    "amqp:header:list": 0x70,
+    "amqp:delivery-annotations:map": 0x71,
+    "amqp:message-annotations:map": 0x72,
+    "amqp:properties:list": 0x73,
+    "amqp:application-properties:map": 0x74,
+    "amqp:data:binary": 0x75,
+    "amqp:amqp-value:*": 0x77,
+}
+_PROPERTIES, _APPLICATION_PROPERTIES, _DATA, _VALUE = 0x73, 0x74, 0x75, 0x77
+_MESSAGE_ID, _REPLY_TO, _CORRELATION_ID = 0, 4, 5
+
+# A header with an explicit delivery-count: .NET and Java look at it unasked [wire 0, rule 7].
+_HEADER: Final = b"\x00\x53\x70" + list_from_items(5, b"\x40\x40\x40\x40" + encode(Uint(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request: `message_id` and `reply_to` in the types that the client used; `transaction` is the one it is in."""
+
+    message_id: object = None
+    reply_to: object = None
+    properties: Mapping[str, object] = field(default_factory=dict[str, object])
+    body: object = None
+    transaction: TransactionRef | None = None
+
+    def text(self, key: str) -> str | None:
+        """An application property that is a text, else None."""
+        value = self.properties.get(key)
+        return str.__str__(value) if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Application properties, and a body that is already encoded as an AMQP value."""
+
+    properties: Mapping[str, object]
+    body: bytes = b"\x40"
+
+
+Answer = Callable[[Request, int], Awaitable[Response | None]]
+"""Answers a request, or lets it be without an answer; the number is how many bytes the response may have."""
+
+
+def read_request(data: bytes) -> Request:
+    """Take a request apart; BrokerError(DECODE_ERROR) if it isn't a message."""
+    sections: dict[int, object] = {}
+    position = 0
+    while position < len(data):
+        section, position = decode(data, position)
+        if not isinstance(section, Described):
+            raise malformed(position, "a message section must be described")
+        descriptor = section.descriptor
+        code = _SECTION_BY_SYMBOL.get(descriptor) if isinstance(descriptor, str) else descriptor
+        if isinstance(code, int):
+            sections[code] = section.value
+    fields = sections.get(_PROPERTIES)
+    values: list[object] = fields if isinstance(fields, list) else []
+    values = values + [None] * 6
+    properties = sections.get(_APPLICATION_PROPERTIES)
+    return Request(
+        message_id=values[_MESSAGE_ID],
+        reply_to=values[_REPLY_TO],
+        properties=properties if isinstance(properties, dict) else {},
+        body=sections.get(_VALUE, sections.get(_DATA)),
+    )
+
+
+def write_response(request: Request, response: Response) -> bytes:
+    """The encoded response; its correlation-id has the very type of the request's message-id [wire 0, rule 9]."""
+    fields = b"\x40" * _CORRELATION_ID + encode(request.message_id)
+    return b"".join(
+        (
+            _HEADER,
+            b"\x00\x53\x73" + list_from_items(_CORRELATION_ID + 1, fields),
+            b"\x00\x53\x74" + encode_map(response.properties),
+            b"\x00\x53\x77" + response.body,
+        )
+    )
+
+
+class RequestHost(Host, Protocol):
+    """What these links need of their connection besides."""
+
+    limits: Limits
+    kept: Held
+
+    def run(self, work: Awaitable[None]) -> None:
+        """Run work to its end; whatever it raises closes the connection."""
+        ...
+
+    def confirm(self) -> None:
+        """Have the outcomes that there are written before whatever is sent from now on."""
+        ...
+
+    def detach(self, pointer: Pointer, error: BrokerError) -> None:
+        """Close a link from our side."""
+        ...
+
+
+class Node:
+    """One `$cbs` or `$management` node of one connection."""
+
+    def __init__(self, host: RequestHost, answer: Answer) -> None:
+        self._host = host
+        self._answer = answer
+        self._replies: list[ReplyLink] = []
+
+    def interpose(self, wrap: Callable[[Answer], Answer]) -> None:
+        """Let something stand between the node and what answers (`faults`)."""
+        self._answer = wrap(self._answer)
+
+    def add_requester(self, pointer: Pointer) -> RequestLink:
+        """A link for requests."""
+        return RequestLink(self._host, pointer, self)
+
+    def add_replier(
+        self, pointer: Pointer, name: str, target: str | None, *, presettled: bool, bytes_max: int
+    ) -> ReplyLink:
+        """A link for responses; `bytes_max` as the client said, 0 if it didn't."""
+        limit = self._host.limits.reply_bytes_max
+        link = ReplyLink(self._host, pointer, self, name, target, presettled=presettled)
+        link.bytes_max = min(bytes_max or limit, limit)
+        self._replies.append(link)
+        return link
+
+    def remove(self, link: ReplyLink) -> None:
+        """A response link is gone."""
+        self._replies.remove(link)
+
+    def received(self, session: Pointer, data: bytes, done: Done, transaction: TransactionRef | None = None) -> None:
+        """Answer a request that came on a link of `session`; `done` goes out with the response."""
+        try:
+            request = replace(read_request(data), transaction=transaction)
+        except BrokerError as error:
+            done(error)
+            return
+        self._host.run(self._respond(request, session, done))
+
+    async def _respond(self, request: Request, session: Pointer, done: Done) -> None:
+        link = self._link_for(request, session)
+        bytes_max = link.bytes_max if link is not None else self._host.limits.reply_bytes_max
+        response = await self._answer(request, bytes_max)
+        done(None)
+        # uAMQP's C library takes a response that comes before the request's outcome for a failure.
+        self._host.confirm()
+        link = self._link_for(request, session)  # links may have come and gone meanwhile
+        if link is not None and response is not None:
+            link.reply(write_response(request, response))
+
+    def _link_for(self, request: Request, session: Pointer) -> ReplyLink | None:
+        """Reply-to names a link's target or the link; Python names none, it has only one."""
+        links = [link for link in self._replies if link.session == session] or self._replies
+        named = [link for link in links if request.reply_to in (link.target, link.name)]
+        found = named or links
+        return found[-1] if found else None
+
+
+class RequestLink(Inflow):
+    """A client's link for requests to a node."""
+
+    __slots__ = ("_node", "_session")
+
+    def __init__(self, host: RequestHost, pointer: Pointer, node: Node) -> None:
+        self._node = node
+        self._session = session_of(pointer)
+        limits = host.limits
+        super().__init__(
+            host,
+            pointer,
+            self._received,
+            bytes_max=limits.request_bytes_max,
+            credit=limits.request_credit,
+        )
+
+    def _received(self, data: bytes, batch: bool, done: Done) -> None:
+        del batch
+        self._node.received(self._session, data, done)
+
+    def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
+        """A request within a transaction: whether its operation can be, the node says."""
+        del batch
+        self._node.received(self._session, data, done, TransactionRef(self.host, transaction))
+
+
+class ReplyLink(Outflow):
+    """A client's link for responses of a node. Never sends more than the client gave credit for [wire 3]."""
+
+    __slots__ = (
+        "_counted_bytes",
+        "_host",
+        "_node",
+        "_number",
+        "_waiting",
+        "_waiting_bytes",
+        "bytes_max",
+        "name",
+        "session",
+        "target",
+    )
+
+    def __init__(
+        self, host: RequestHost, pointer: Pointer, node: Node, name: str, target: str | None, *, presettled: bool
+    ) -> None:
+        super().__init__(host, pointer, presettled=presettled)
+        self.name = name
+        self.target = target
+        self.session = session_of(pointer)
+        self.bytes_max = 0
+        self._host = host
+        self._node = node
+        self._number = 0
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._counted_bytes = 0
+
+    def reply(self, data: bytes) -> None:
+        """Send now, or as soon as there is credit; with too much waiting for credit the link is closed."""
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
+        self._send_waiting()
+        if not self._waiting:
+            return
+        try:
+            if len(self._waiting) > self._host.limits.replies_max:
+                text = (
+                    f"{len(self._waiting)} responses of {self._waiting_bytes} bytes in all wait for credit on the link."
+                )
+                raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text)
+            self._count()
+        except BrokerError as error:
+            self._host.detach(self.pointer, error)
+
+    def _count(self) -> None:
+        """Let the connection know what waits; BrokerError if that is too much."""
+        counted, self._counted_bytes = self._counted_bytes, self._waiting_bytes
+        if counted != self._waiting_bytes:
+            self._host.kept.change(Kept.REPLIES, self._waiting_bytes - counted)
+
+    def on_flow(self) -> None:
+        """Credit: send what waits, and answer a flow that asks."""
+        asked, self.asked = self.asked, False
+        self.credit = link_credit(self.pointer)
+        self._send_waiting()
+        if asked and self.wants_drain():
+            self.give_back()
+        elif asked:
+            self.show_state()
+
+    def _send_waiting(self) -> None:
+        while self._waiting and self.credit > 0:
+            self._number += 1
+            tag = self._number.to_bytes(4, "big")
+            data = self._waiting.popleft()
+            self._waiting_bytes -= len(data)
+            self.transfer([Delivery(tag, data, 0)])
+            self.host.schedule_flush()
+        if self._waiting_bytes < self._counted_bytes:
+            self._count()
+
+    def disposed(self, token: bytes, state: int, delivery: Any, done: Done | None) -> None:
+        """Clients settle responses as they like: confirm, nothing depends on it."""
+        del token, state, delivery
+        if done is not None:
+            done(None)
+
+    def gone(self) -> None:
+        """Responses that wait are not wanted any more."""
+        super().gone()
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._count()
+        self._node.remove(self)

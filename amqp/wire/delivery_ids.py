@@ -1,0 +1,166 @@
+"""Delivery-ids of clients that send from several threads without a lock, put into the order that Proton insists on.
+
+The Python SDK's threads, of which `AutoLockRenewer` has some, take the next delivery-id of an AMQP session and send
+with it at the same moment: an id comes twice and the next one never, or two come in the wrong order. The service does
+not mind; Proton closes the connection. So such transfers get the id that Proton expects, and dispositions about them
+the id that the client knows. The same befalls what follows a transfer that Proton does not see (`handles`).
+
+Knows the numbers of transfers and dispositions on the channels of one connection. Does not know links and what is
+sent. Owned by a `FrameReader`, which makes it when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...broker.errors import BrokerError
+from ...codec.sections import open_items
+from ...codec.values import decode, list_from_items, skip
+
+BEGIN, TRANSFER, DISPOSITION = 0x11, 0x14, 0x15
+_ID_MASK: Final = 0xFFFF_FFFF
+_RECEIVER: Final = (0x41, 0x56)
+"""How a disposition that says something about the client's deliveries begins: with the role `receiver`, true."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """What came on one channel. `shown` has the client's id of each delivery that Proton knows by another one."""
+
+    expected: int | None = None
+    shown: dict[int, int] = field(default_factory=dict[int, int])
+    unfinished: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+    """By handle: the client's id and Proton's of the delivery that is under way."""
+
+
+class DeliveryIds:
+    """Feed it all that a client sends, and all that is written to it once there `is_renumbering`."""
+
+    __slots__ = ("_sessions",)
+
+    def __init__(self) -> None:
+        self._sessions: dict[int | None, _Session] = {}
+
+    @property
+    def is_renumbering(self) -> bool:
+        """Whether Proton knows any delivery by another id than the client."""
+        return any(session.shown for session in self._sessions.values())
+
+    def incoming(self, piece: bytes) -> bytes:
+        """Whole frames of the client, with consecutive delivery-ids."""
+        out: list[bytes] = []
+        done = 0
+        for channel, code, start, stop in _frames(piece):
+            if code == BEGIN:
+                self._sessions[channel] = _Session()
+            elif code == TRANSFER and channel in self._sessions:
+                frame = _renumbered(self._sessions[channel], piece[start:stop])
+                if frame is not None:
+                    out += (piece[done:start], frame)
+                    done = stop
+        return b"".join((*out, piece[done:])) if out else piece
+
+    def left_out(self, frame: bytes) -> None:
+        """A transfer of the client that Proton won't see, and whose id it will expect of the next one."""
+        try:
+            fields, _ = decode(frame, 4 * frame[4] + 3)
+        except BrokerError:
+            return
+        number = fields[1] if isinstance(fields, list) and len(fields) > 1 else None
+        session = self._sessions.setdefault(int.from_bytes(frame[6:8], "big"), _Session())
+        if session.expected is None and isinstance(number, int):
+            session.expected = int(number)
+
+    def outgoing(self, output: bytes, client_channel: Callable[[int], int | None]) -> bytes:
+        """Proton's whole frames, with the ids that the client knows; it has the session of our channel on another."""
+        out: list[bytes] = []
+        done = 8 if output.startswith(b"AMQP") else 0
+        header, output = output[:done], output[done:]
+        done = 0
+        for channel, code, start, stop in _frames(output):
+            session = self._sessions.get(client_channel(channel)) if code == DISPOSITION else None
+            if session is not None and session.shown and output[_role_at(output, start)] in _RECEIVER:
+                out += (output[done:start], *_told(session, output[start:stop]))
+                done = stop
+        return b"".join((header, *out, output[done:]))
+
+
+def _frames(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Channel, performative's code, start and end of each frame that holds one in its usual form."""
+    pos, end = 0, len(data)
+    while end - pos >= 8:
+        stop = pos + int.from_bytes(data[pos : pos + 4], "big")
+        if stop < pos + 8 or stop > end:
+            return  # Proton will say what is wrong
+        if stop - pos > 11 and data[pos + 4 : pos + 6] == b"\x02\x00" and data[pos + 8 : pos + 10] == b"\x00\x53":
+            yield int.from_bytes(data[pos + 6 : pos + 8], "big"), data[pos + 10], pos, stop
+        pos = stop
+
+
+def _role_at(data: bytes, start: int) -> int:
+    return open_items(data, start + 8)[1]
+
+
+def _renumbered(session: _Session, frame: bytes) -> bytes | None:
+    """A transfer with the id that Proton expects; None if it may stay as it is, or is none."""
+    try:
+        fields, behind = decode(frame, 11)
+        count, pos = open_items(frame, 8)
+    except (BrokerError, IndexError):
+        return None
+    if not isinstance(fields, list):
+        return None
+    handle, number, _, _, settled, more = (*fields, *[None] * 6)[:6]
+    if not isinstance(handle, int):
+        return None
+    going_on = session.unfinished.get(handle)
+    if going_on is not None:
+        known, ours = going_on
+        if not more:
+            del session.unfinished[handle]
+        if number != known:  # mostly because it need not be said again
+            return None
+    elif isinstance(number, int):
+        known, ours = int(number), int(number) if session.expected is None else session.expected
+        session.expected = (ours + 1) & _ID_MASK
+        if more:
+            session.unfinished[handle] = known, ours
+        if ours != known and not settled:
+            session.shown[ours] = known
+    else:
+        return None
+    if ours == known:
+        return None
+    start = skip(frame, pos)
+    items = frame[pos:start] + _uint(ours) + frame[skip(frame, start) : behind]
+    return _frame(frame, list_from_items(count, items) + frame[behind:])
+
+
+def _told(session: _Session, frame: bytes) -> Iterator[bytes]:
+    """A disposition of ours in the client's ids, as many frames as that takes."""
+    count, pos = open_items(frame, 8)
+    fields, _ = decode(frame, 11)
+    _, first, last, settled = (*fields, None, None)[:4] if isinstance(fields, list) else [None] * 4
+    last = first if last is None else last
+    assert isinstance(first, int)
+    assert isinstance(last, int)
+    rest = frame[skip(frame, pos, min(count, 3)) :]
+    ids = [(first + offset) & _ID_MASK for offset in range(((last - first) & _ID_MASK) + 1)]
+    known = [(session.shown.pop(each, each) if settled else session.shown.get(each, each)) for each in ids]
+    start = 0
+    for index in range(1, len(known) + 1):
+        if index == len(known) or known[index] != (known[index - 1] + 1) & _ID_MASK:
+            items = b"\x41" + _uint(known[start]) + _uint(known[index - 1]) + rest
+            yield _frame(frame, list_from_items(max(count, 3), items))
+            start = index
+
+
+def _uint(value: int) -> bytes:
+    return b"\x70" + value.to_bytes(4, "big")
+
+
+def _frame(like: bytes, body: bytes) -> bytes:
+    """A frame on the channel of another, with its performative's code."""
+    return (len(body) + 11).to_bytes(4, "big") + like[4:11] + body

@@ -1,0 +1,159 @@
+"""Answers to flows that Proton doesn't give: the state of a link.
+
+A client that drains while its last message is on the way asks for credit that is used up when the question arrives.
+Proton then has nothing to give back and says nothing; .NET waits a minute for the flow, JavaScript closes the link
+[wire 5.6]. A client that asks for a link's state with `echo` gets none from Proton, either. So those flows are
+written here: Proton is made to write one for the AMQP session, whose counters only it knows, and the link's part is
+put into it.
+
+Knows under which channel and handle Proton attached our links, learnt from its own frames. Does not know why a link
+drains. Owned by a connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...broker.errors import BrokerError
+from ...codec.values import Described, Uint, decode, encode_list
+from .deliveries import LinkState
+from .delivery_ids import DeliveryIds
+from .engine import Pointer
+from .frames import AMQP_HEADER, ATTACH, BEGIN, FLOW, write_frame
+
+_SESSION_FIELDS = 4  # of a flow: next-incoming-id to outgoing-window [AMQP 2.7.4]
+
+
+@dataclass(slots=True)
+class _Attached:
+    session: Pointer
+    name: str
+    receives: bool
+    handle: int = -1
+
+
+class Drains:
+    """Feed it what is opened and what is written; it gives `answer` to flows, to a drain when nothing is left to
+    write."""
+
+    def __init__(self) -> None:
+        self._by_client_channel: dict[int, Pointer] = {}
+        self._client_channels: dict[Pointer, int] = {}
+        self._channels: dict[Pointer, int] = {}
+        self._links: dict[Pointer, _Attached] = {}
+        self._sessions: dict[int, Pointer] = {}  # by Proton's channel
+        self._unnamed: dict[tuple[Pointer, str, bool], _Attached] = {}
+
+    # ---- what is there
+
+    def began(self, client_channel: int, session: Pointer) -> None:
+        """The client began an AMQP session on its channel."""
+        self._by_client_channel[client_channel] = session
+        self._client_channels[session] = client_channel
+
+    def session_on(self, client_channel: int) -> Pointer | None:
+        """The session that the client has on a channel."""
+        return self._by_client_channel.get(client_channel)
+
+    def ended(self, session: Pointer) -> None:
+        """The session is over; its links have been told of by themselves."""
+        ours = self._channels.pop(session, None)
+        if ours is not None and self._sessions.get(ours) == session:
+            del self._sessions[ours]
+        channel = self._client_channels.pop(session, None)
+        if channel is not None:
+            del self._by_client_channel[channel]
+
+    def attached(self, link: Pointer, session: Pointer, name: str, *, sends: bool) -> None:
+        """A link was opened; its attach is in the next output."""
+        self._links[link] = entry = _Attached(session, name, receives=sends)
+        self._unnamed[session, name, sends] = entry
+
+    def detached(self, link: Pointer) -> None:
+        """A link is over."""
+        self._links.pop(link, None)
+
+    def is_curious(self) -> bool:
+        """Whether something was opened whose numbers are still to be learnt."""
+        return bool(self._unnamed) or len(self._channels) != len(self._by_client_channel)
+
+    def look(self, output: bytes) -> None:
+        """Learn the numbers in Proton's output."""
+        if not self.is_curious():
+            return
+        for channel, code, start, stop in _frames(output):
+            if code == BEGIN:
+                client_channel = _fields(output[start:stop])[0]
+                if isinstance(client_channel, int) and client_channel in self._by_client_channel:
+                    session = self._by_client_channel[client_channel]
+                    self._channels[session] = channel
+                    self._sessions[channel] = session
+            elif code == ATTACH:
+                self._name(channel, _fields(output[start:stop]))
+        self._unnamed.clear()
+
+    def _name(self, channel: int, fields: list[object]) -> None:
+        name, handle, receives = fields[:3]
+        session = self._sessions.get(channel)
+        if session is not None and isinstance(name, str) and isinstance(handle, int):
+            entry = self._unnamed.get((session, name, receives is True))
+            if entry is not None:
+                entry.handle = handle
+
+    # ---- answers
+
+    def answer(
+        self, output: bytes, states: Sequence[tuple[Pointer, LinkState]], ids: DeliveryIds | None = None
+    ) -> bytes:
+        """`output` with the states of links in the place of their sessions' flows.
+
+        With `ids`, what it says of deliveries is said of the ids that the client knows them by.
+        """
+        if ids is not None and ids.is_renumbering:
+            output = ids.outgoing(output, self._client_channel)
+        if not states:
+            return output
+        wanted: dict[int, list[tuple[int, LinkState]]] = {}
+        for link, state in states:
+            entry = self._links.get(link)
+            if entry is not None and entry.handle >= 0:
+                wanted.setdefault(self._channels[entry.session], []).append((entry.handle, state))
+        pieces: list[bytes] = []
+        done = 0
+        for channel, code, start, stop in _frames(output):
+            if code == FLOW and channel in wanted:
+                fields = _fields(output[start:stop])
+                if any(field is not None for field in fields[_SESSION_FIELDS:]):
+                    continue  # it is a link's already
+                pieces.append(output[done : start - 8])
+                done = stop
+                for handle, state in wanted.pop(channel):
+                    count, credit, available, drain = state
+                    known = None if available is None else Uint(available)
+                    of_link = [Uint(handle), Uint(count), Uint(credit), known, drain, False]
+                    pieces.append(write_frame(channel, FLOW, encode_list([*fields[:_SESSION_FIELDS], *of_link])))
+        return b"".join((*pieces, output[done:]))
+
+    def _client_channel(self, channel: int) -> int | None:
+        return self._client_channels.get(self._sessions.get(channel))
+
+
+def _frames(output: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Channel, performative's code, start and end of each body; Proton's own output, so sizes are right."""
+    pos = len(AMQP_HEADER) if output.startswith(AMQP_HEADER) else 0
+    while len(output) - pos >= 8:
+        stop = pos + int.from_bytes(output[pos : pos + 4], "big")
+        if stop - pos > 10:
+            yield int.from_bytes(output[pos + 6 : pos + 8], "big"), output[pos + 10], pos + 8, stop
+        pos = stop
+
+
+def _fields(body: bytes) -> list[object]:
+    """The fields of a performative, with nulls for the first ones if they are missing."""
+    try:
+        value, _ = decode(body)
+    except BrokerError:  # what a client's terminus held came back in ours and is malformed
+        return [None] * _SESSION_FIELDS
+    fields = value.value if isinstance(value, Described) and isinstance(value.value, list) else []
+    return fields + [None] * (_SESSION_FIELDS - len(fields))

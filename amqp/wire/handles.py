@@ -1,0 +1,193 @@
+"""Which handles a client has attached, so that frames on other handles get the answer of the standard [AMQP 2.6, 2.7].
+
+Proton closes the whole connection for a frame on a handle that is not attached and for a link name that is attached
+already, and takes a second attach on a handle without a word. So this is decided before Proton sees the frame:
+
+* a handle that was never attached ends the AMQP session with `amqp:session:unattached-handle`;
+* what comes after the client's own detach is left out, as the service does: it was on its way, or is a second detach;
+* an attach with a name that the client has attached in the same role steals the link [AMQP 2.6.1];
+* an attach on a handle in use, or without its mandatory fields, ends the AMQP session.
+
+Knows the client's channels, handles and names. Does not know links and AMQP sessions of Proton: the reader of frames
+asks for a ruling, the connection carries it out. Owned by a `FrameReader`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from ...broker.errors import BrokerError, Condition
+from ...codec.values import Uint
+
+LATE_HANDLES_MAX: Final = 256
+"""Detached handles of one AMQP session that are remembered; on those before them a frame ends the session."""
+
+Spot = tuple[bytes, int]
+"""The client's channel, as its two bytes in a frame, and a handle on it."""
+
+
+class Ruling(Enum):
+    """What is to be done with a frame."""
+
+    PASS = auto()
+    """Proton may have it."""
+    LEAVE_OUT = auto()
+    """It came too late: nobody hears of it."""
+    SUSPEND = auto()
+    """A detach of the link at `victim` that does not close: the answer must not close either."""
+    STEAL = auto()
+    """An attach that takes the name of the link at `victim`, which is to be closed before."""
+    EXPEL = auto()
+    """The link at `victim` is to be closed because of the frame, which Proton must not have."""
+    REFUSE = auto()
+    """The AMQP session is to be ended."""
+
+
+@dataclass(slots=True)
+class _Channel:
+    """An AMQP session's handles: the attached with name and role (true: the client receives)."""
+
+    attached: dict[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])
+    late: dict[int, bool] = field(default_factory=dict[int, bool])
+    """The detached, oldest first, and whether we were first, so that the client's own detach is still to come."""
+    refused: bool = False
+
+
+class Handles:
+    """The handles of one connection. `refusals` has the errors of rulings that close something, in order."""
+
+    __slots__ = ("_channels", "_spots", "refusals", "sending", "victim")
+
+    def __init__(self) -> None:
+        self.sending: set[bytes] = set()
+        """Channel and encoded handle of every link on which the client sends: how its transfers may begin."""
+        self.refusals: deque[BrokerError] = deque()
+        self.victim: Spot = (b"", 0)
+        self._channels: dict[bytes, _Channel] = {}
+        self._spots: dict[tuple[str, bool], Spot] = {}
+
+    # ---- AMQP sessions
+
+    def begin(self, channel: bytes) -> None:
+        """The client begins an AMQP session."""
+        self.end(channel)
+        self._channels[channel] = _Channel()
+
+    def end(self, channel: bytes) -> None:
+        """The client ends one, with all its links."""
+        state = self._channels.pop(channel, None)
+        if state is not None:
+            for handle in list(state.attached):
+                self._take(state, (channel, handle))
+
+    def is_refused(self, channel: bytes) -> bool:
+        """Whether we have ended the AMQP session: until the client's end nothing else counts [AMQP 2.5.4]."""
+        state = self._channels.get(channel)
+        return state is not None and state.refused
+
+    # ---- links
+
+    def attach(self, channel: bytes, fields: Sequence[object]) -> Ruling:
+        """Rule on an attach."""
+        state = self._channels.get(channel)
+        if state is None:
+            return Ruling.PASS
+        name, handle, role = (*fields, None, None, None)[:3]
+        if not (isinstance(name, str) and isinstance(handle, Uint) and isinstance(role, bool)):
+            text = "An attach must have a name (string), a handle (uint) and a role (boolean)."
+            return self._refuse(channel, Condition.INVALID_FIELD, text)
+        if handle in state.attached or state.late.get(handle, False):
+            text = f"An attach of link '{name}' came on handle {handle}, which is in use."
+            return self._refuse(channel, Condition.HANDLE_IN_USE, text)
+        victim = self._spots.get((name, role))
+        if victim is not None:
+            self._close(victim, Condition.STOLEN, f"The link '{name}' was attached again, on handle {handle}.")
+        state.late.pop(handle, None)
+        state.attached[handle] = name, role
+        self._spots[name, role] = channel, handle
+        if not role:
+            self.sending.update(_transfer_heads(channel, handle))
+        return Ruling.PASS if victim is None else Ruling.STEAL
+
+    def detach(self, channel: bytes, fields: Sequence[object]) -> Ruling:
+        """Rule on a detach."""
+        state = self._channels.get(channel)
+        if state is None:
+            return Ruling.PASS
+        handle, closed = (*fields, None, None)[:2]
+        if isinstance(handle, Uint) and handle in state.late:
+            state.late[handle] = False
+            return Ruling.LEAVE_OUT
+        ruling = self._find(channel, handle, "detach")
+        if ruling is Ruling.PASS and isinstance(handle, Uint):
+            self.victim = channel, handle
+            self._take(state, self.victim)
+            return Ruling.PASS if closed is True else Ruling.SUSPEND
+        return ruling
+
+    def flow(self, channel: bytes, handle: object) -> Ruling:
+        """Rule on a flow for a link."""
+        return self._find(channel, handle, "flow")
+
+    def transfer(self, channel: bytes, handle: object) -> Ruling:
+        """Rule on a transfer."""
+        ruling = self._find(channel, handle, "transfer")
+        state = self._channels.get(channel)
+        if ruling is Ruling.PASS and state is not None and isinstance(handle, Uint):
+            name, receives = state.attached[handle]
+            if receives:
+                text = f"A transfer came on the link '{name}', on which the client receives."
+                self._close((channel, handle), Condition.NOT_ALLOWED, text)
+                return Ruling.EXPEL
+        return ruling
+
+    def _find(self, channel: bytes, handle: object, what: str) -> Ruling:
+        state = self._channels.get(channel)
+        if state is None:
+            return Ruling.PASS  # Proton says that there is no such AMQP session
+        if isinstance(handle, Uint):
+            if handle in state.attached:
+                return Ruling.PASS
+            if handle in state.late:
+                return Ruling.LEAVE_OUT
+            text = f"A {what} came on handle {handle}, which is not attached."
+            return self._refuse(channel, Condition.UNATTACHED_HANDLE, text)
+        return self._refuse(channel, Condition.INVALID_FIELD, f"A {what} must have a handle (uint).")
+
+    def _refuse(self, channel: bytes, condition: Condition, text: str) -> Ruling:
+        self.begin(channel)
+        self._channels[channel].refused = True
+        self.refusals.append(BrokerError(condition, text))
+        return Ruling.REFUSE
+
+    def _close(self, spot: Spot, condition: Condition, text: str) -> None:
+        self.victim = spot
+        self.refusals.append(BrokerError(condition, text))
+        state = self._channels[spot[0]]
+        self._take(state, spot)
+        state.late[spot[1]] = True
+
+    def _take(self, state: _Channel, spot: Spot) -> None:
+        """The handle is not attached any more."""
+        channel, handle = spot
+        name, receives = state.attached.pop(handle)
+        del self._spots[name, receives]
+        if not receives:
+            self.sending.difference_update(_transfer_heads(channel, handle))
+        state.late.pop(handle, None)
+        state.late[handle] = False
+        if len(state.late) > LATE_HANDLES_MAX:
+            del state.late[next(iter(state.late))]
+
+
+def _transfer_heads(channel: bytes, handle: int) -> tuple[bytes, ...]:
+    """The channel and each encoding of the handle."""
+    wide = channel + b"\x70" + handle.to_bytes(4, "big")
+    if handle > 0xFF:
+        return (wide,)
+    small = channel + bytes((0x52, handle))
+    return (wide, small) if handle else (wide, small, channel + b"\x43")

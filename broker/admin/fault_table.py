@@ -1,0 +1,147 @@
+"""Faults that are made on purpose: what kinds there are, what each can strike, and which one strikes now.
+
+Knows one table of kinds, and the faults that are set: for an entity or all, for so many times or until cleared, always
+or with a probability. Does not know how a fault is done: faces do (`amqp/faults.py`). Owned by the composition root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ..address import parse_address
+from ..errors import BrokerError, Condition
+from ..ids import chance
+
+FAULTS_MAX: Final = 1_000
+
+
+class FaultKind(StrEnum):
+    """What goes wrong."""
+
+    SERVER_BUSY = "server-busy"  # refused with a condition that clients try again on; nothing is done
+    DROPPED_LINK = "dropped-link"  # the link is detached; nothing is done
+    DROPPED_CONNECTION = "dropped-connection"  # the connection is cut without a word; nothing is done
+    LOST_LOCK = "lost-lock"  # the lock is over, as if its time were: the message is available again
+    DELAYED_CONFIRMATION = "delayed-confirmation"  # it is done at once, and told after a while
+    MISSING_CONFIRMATION = "missing-confirmation"  # it is done, and never told
+
+
+class FaultOperation(StrEnum):
+    """What a client does that a fault can strike."""
+
+    ATTACH = "attach"
+    SEND = "send"
+    RECEIVE = "receive"  # giving credit for messages
+    SETTLE = "settle"
+    RENEW = "renew"  # a lock of a message or of a message session
+    REQUEST = "request"  # any other to the management node: peek, schedule, session state, rules, …
+
+
+_ALL: Final = tuple(FaultOperation)
+_CONFIRMED: Final = (FaultOperation.SEND, FaultOperation.SETTLE, FaultOperation.RENEW, FaultOperation.REQUEST)
+STRIKES: Final[Mapping[FaultKind, tuple[FaultOperation, ...]]] = {
+    FaultKind.SERVER_BUSY: _ALL,
+    FaultKind.DROPPED_LINK: _ALL,
+    FaultKind.DROPPED_CONNECTION: _ALL,
+    FaultKind.LOST_LOCK: (FaultOperation.SETTLE, FaultOperation.RENEW),
+    FaultKind.DELAYED_CONFIRMATION: _CONFIRMED,
+    FaultKind.MISSING_CONFIRMATION: _CONFIRMED,
+}
+"""The one table: what each kind can strike."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """A fault that is set: for `left` more times, or with None until it is cleared."""
+
+    number: int
+    kind: FaultKind
+    entity: str | None = None
+    operations: Collection[FaultOperation] = ()
+    left: int | None = None
+    probability: float = 1.0
+    delay_ms: int = 0
+    hit_count: int = 0
+
+    def covers(self, address: str) -> bool:
+        """Whether a link to `address` is meant: to the entity, its sub-queues or its management node."""
+        return self.entity is None or parse_address(address).key == parse_address(self.entity).key
+
+
+class FaultTable:
+    """The faults that are set. `changed()` hears when the first is set and when the last has gone."""
+
+    def __init__(self, changed: Callable[[], None], draw: Callable[[], float] = chance) -> None:
+        self._changed = changed
+        self._draw = draw
+        self._faults: dict[int, Fault] = {}
+        self._last_number = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no fault is set."""
+        return not self._faults
+
+    def list(self) -> list[Fault]:
+        """All faults that are set, the oldest first."""
+        return list(self._faults.values())
+
+    def add(
+        self,
+        kind: FaultKind,
+        *,
+        entity: str | None = None,
+        operations: Collection[FaultOperation] = (),
+        count: int | None = None,
+        probability: float = 1.0,
+        delay_ms: int = 0,
+    ) -> Fault:
+        """Set a fault for `count` times, None until it is cleared; without `operations` for all that it can strike.
+
+        BrokerError: argument-error for an operation that the kind can't strike, resource-limit-exceeded.
+        """
+        impossible = [each.value for each in operations if each not in STRIKES[kind]]
+        if impossible:
+            allowed = ", ".join(STRIKES[kind])
+            raise BrokerError(
+                Condition.ARGUMENT_ERROR, f"A fault of kind {kind} can strike {allowed}, not {', '.join(impossible)}."
+            )
+        if len(self._faults) >= FAULTS_MAX:
+            raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, f"At most {FAULTS_MAX} faults can be set at a time.")
+        self._last_number += 1
+        fault = Fault(self._last_number, kind, entity, tuple(operations) or STRIKES[kind], count, probability, delay_ms)
+        self._faults[fault.number] = fault
+        if len(self._faults) == 1:
+            self._changed()
+        return fault
+
+    def remove(self, number: int) -> bool:
+        """Clear a fault; False if there is none of that number."""
+        if self._faults.pop(number, None) is None:
+            return False
+        if not self._faults:
+            self._changed()
+        return True
+
+    def clear(self) -> int:
+        """Clear all faults; how many it were."""
+        count = len(self._faults)
+        self._faults.clear()
+        if count:
+            self._changed()
+        return count
+
+    def strike(self, address: str, operation: FaultOperation) -> Fault | None:
+        """The fault that strikes an operation on a link to `address`, if any does; it counts."""
+        for fault in self._faults.values():
+            if operation in fault.operations and fault.covers(address) and self._draw() < fault.probability:
+                fault.hit_count += 1
+                if fault.left is not None:
+                    fault.left -= 1
+                    if fault.left <= 0:
+                        self.remove(fault.number)
+                return fault
+        return None

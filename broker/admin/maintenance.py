@@ -1,0 +1,124 @@
+"""What is done to a namespace as a whole, or to an entity with all that is in it: empty it, begin anew, copy it.
+
+An entity is emptied by giving its description a new queue id, in one change of the catalog: what was there is gone at
+one moment in all partitions, also what was under way to and from it, and its rows are cleared like those of a deleted
+entity. Sequence numbers go on where they were. Does not know who asks for it. Owned by the `Broker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...storage import StoreError
+from .. import service_errors
+from ..entities.entity import Entity
+from ..errors import BrokerError, Condition
+from ..model.catalog import Description
+from ..model.descriptions import SubscriptionDescription, TopicDescription
+from ..partition.requests import Continue
+from .data_folder import CATALOG_FOLDER, STORE_FOLDER
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What was copied, and when (Unix ms)."""
+
+    taken_at: int
+    entity_count: int
+    message_count: int
+
+
+class Upkeep:
+    """Empties, begins anew and copies `broker`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def purge(self, path: str | None) -> int:
+        """Remove all messages and session states of an entity, of a topic's subscriptions, too; with None of all.
+
+        How many messages it were. BrokerError: not-found, server-busy (P17).
+        """
+        broker = self._broker
+        doomed = _topics_first(broker.entities()) if path is None else self._with_subscriptions(broker.find(path)[0])
+        message_count = sum(sum(entity.message_counts()) for entity in doomed)
+        made: list[Description] = [entity.description for entity in doomed]
+        for entity, before in broker.administration.exchange(doomed, made, _detached("was emptied")):
+            if before is not None:
+                for new, old in zip(entity.partitions, before.partitions, strict=True):
+                    new.submit(Continue(old))  # behind all that was submitted before
+        return message_count
+
+    def reset(self) -> int:
+        """Have the entities that the broker was started with, as they were described, without messages.
+
+        How many messages were removed. BrokerError: server-busy (P17).
+        """
+        topology = self._broker.topology
+        made: list[Description] = [*topology.queues, *topology.topics, *topology.subscriptions]
+        doomed = _topics_first(self._broker.entities())
+        message_count = sum(sum(entity.message_counts()) for entity in doomed)
+        self._broker.administration.exchange(doomed, made, _detached("was begun anew"))
+        return message_count
+
+    def start_over(self) -> int:
+        """As `reset`, and no messaging store is out any more, and the clock shows the machine's time.
+
+        Time comes back before the new entities are made, which therefore know no instant that is still to come.
+        """
+        for worker in self._broker.workers:
+            self._broker.end_outage(worker.index)
+        self._broker.clock.reset()
+        return self.reset()
+
+    async def copy_to(self, folder: Path) -> Copied:
+        """Copy the namespace into a folder, as the stores of a data folder, as it is between two batches; what it is.
+
+        Commands that come meanwhile wait, so that each transaction and each fan-out is whole. Locks are not part of it.
+        BrokerError: server-busy if a store is out or can't be copied.
+        """
+        broker = self._broker
+        for worker in broker.workers:
+            if worker.outage is not None:
+                raise service_errors.store_unavailable(worker.index, f"it is {worker.outage.kind.value}")
+        loop = asyncio.get_running_loop()
+        async with AsyncExitStack() as turns:
+            for worker in broker.workers:
+                await turns.enter_async_context(worker.turn)
+            if broker.away is not None:
+                raise broker.away
+            entities = list(broker.entities())
+            message_count = sum(sum(entity.message_counts()) for entity in entities)
+            copied = Copied(broker.clock.now_ms(), len(entities), message_count)
+            try:
+                broker.catalog.copy_to(folder / CATALOG_FOLDER)()  # here: nobody changes it meanwhile
+                copies = [worker.copy_to(folder / STORE_FOLDER.format(worker.index)) for worker in broker.workers]
+                done = [loop.run_in_executor(broker.pool, copy) for copy in copies]
+                results = await asyncio.gather(*done, return_exceptions=True)  # no turn ends before its copy
+                for result in results:
+                    if isinstance(result, BaseException):
+                        raise result
+            except StoreError as error:
+                raise BrokerError(Condition.SERVER_BUSY, f"The namespace could not be copied: {error}") from error
+        return copied
+
+    def _with_subscriptions(self, entity: Entity) -> Sequence[Entity]:
+        if isinstance(entity.description, TopicDescription):
+            return [entity, *self._broker.fan_out_of(entity.path).entities()]
+        return [entity]
+
+
+def _topics_first(entities: Iterable[Entity]) -> Sequence[Entity]:
+    return sorted(entities, key=lambda each: isinstance(each.description, SubscriptionDescription))
+
+
+def _detached(what: str) -> BrokerError:
+    return BrokerError(Condition.DETACH_FORCED, f"The entity {what}; attach again.")

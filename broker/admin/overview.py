@@ -1,0 +1,275 @@
+"""Looking at a namespace without touching it: entities, their partitions (P31), messages, and where one would go (P32).
+
+Knows what is counted where, and how messages are read without a lock and without counting as use. Refuses to change
+anything, and to know how it is shown. A view over a `Broker`, made when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from ...storage import StoreError
+from ..address import SubQueue
+from ..broker import Broker
+from ..entities.entity import Entity, EntityPartition
+from ..entities.router import partition_for_key
+from ..errors import BrokerError, Condition
+from ..model.catalog import KINDS, Description
+from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from ..partition.records import HOMES, MESSAGES, OUTBOXES, PARTITION_SHIFT, STATE, STATE_KEY, Counters, message_key
+from ..partition.requests import Peek
+
+HEALTHY = "available"
+KIND_NAMES: Mapping[type[Description], str] = {
+    QueueDescription: "queue",
+    TopicDescription: "topic",
+    SubscriptionDescription: "subscription",
+}
+HOME_NAMES = tuple(home.name.lower().replace("_", "-") for home in HOMES)
+SHOWN_HOMES = tuple(home for home in HOMES if home not in OUTBOXES)
+ALL_STATES_MAX = 1 << 24
+
+assert set(KIND_NAMES) == set(KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """One partition: what it holds, and how its messaging store is ("available", or the kind of its outage).
+
+    The figures are None while the store can't be reached. `first_sequence_number` is the lowest that is there (None:
+    empty), `next_sequence_number` the next that will be given. Instants are Unix ms; None: not used since the start.
+    """
+
+    partition_id: int
+    store: int
+    health: str
+    messages: Mapping[str, int] | None
+    size_bytes: int | None
+    locked_count: int | None
+    first_sequence_number: int | None
+    next_sequence_number: int | None
+    last_activity_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityReport:
+    """An entity at a glance; `is_limited` says that some partition can't be reached and is not in the figures."""
+
+    path: str
+    kind: str
+    status: str
+    is_partitioned: bool
+    partition_count: int
+    requires_session: bool
+    is_limited: bool
+    messages: Mapping[str, int]
+    size_bytes: int
+    size_bytes_max: int
+    locked_count: int
+    link_count: int
+    last_activity_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a message would go: `key` is the one in force and `key_source` what it is, both None without a key.
+
+    Without a key `partition_id` is None: the partitions take turns.
+    """
+
+    key: str | None
+    key_source: str | None
+    partition_count: int
+    partition_id: int | None
+    store: int | None
+    is_available: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A message that was looked at: `encoded` as a client gets it; `locked_until_at` (Unix ms) if it is locked."""
+
+    partition_id: int
+    sequence_number: int
+    encoded: bytes
+    locked_until_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Messages; the next page begins at `next_sequence_number` (None: that was the last)."""
+
+    messages: list[Seen]
+    next_sequence_number: int | None
+
+
+class Inspection:
+    """What there is to see of `broker`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def entity(self, path: str) -> Entity:
+        """The entity of a path; BrokerError (not-found)."""
+        found = self._broker.entity(path)
+        return self._broker.find(path)[0] if found is None else found
+
+    def report(self, entity: Entity) -> EntityReport:
+        """An entity at a glance."""
+        totals = entity.totals_now()
+        partitions = [place.worker.partition(entity.queue_id) for place in entity.partitions]
+        used = [each for each in partitions if each is not None]
+        description = entity.description
+        return EntityReport(
+            path=entity.path,
+            kind=KIND_NAMES[type(description)],
+            status=description.status.value,
+            is_partitioned=entity.partitioned,
+            partition_count=len(entity.partitions),
+            requires_session=entity.requires_session,
+            is_limited=totals.is_limited,
+            messages=dict(zip(HOME_NAMES, totals.messages, strict=True)),
+            size_bytes=totals.bytes_used,
+            size_bytes_max=sum(place.size_bytes_max for place in entity.partitions),
+            locked_count=sum(each.locked_count() for each in used),
+            link_count=len(entity.attached),
+            last_activity_at=max((each.state.last_activity_at for each in used), default=0) or None,
+        )
+
+    def partitions(self, entity: Entity) -> list[PartitionReport]:
+        """Every partition of an entity (P31)."""
+        return [self._partition(place) for place in entity.partitions]
+
+    def _partition(self, place: EntityPartition) -> PartitionReport:
+        worker = place.worker
+        health = HEALTHY if worker.outage is None else worker.outage.kind.value
+        away = PartitionReport(place.index, worker.index, health, *(None,) * 6)
+        if not worker.available:
+            return away
+        base = place.index << PARTITION_SHIFT if place.partitioned else 0
+        partition = worker.partition(place.queue_id)
+        try:
+            counters = worker.counters(place.queue_id)
+            first = _first_number(place, counters)
+        except StoreError:
+            return away
+        return PartitionReport(
+            place.index,
+            worker.index,
+            health,
+            dict(zip(HOME_NAMES, counters.messages, strict=True)),
+            counters.bytes_used,
+            0 if partition is None else partition.locked_count(),
+            first,
+            base | counters.next_counter,
+            None if partition is None else partition.state.last_activity_at or None,
+        )
+
+    def counted(self) -> Iterator[tuple[EntityPartition, Counters]]:
+        """The partitions that ever held a message, with what they count, store after store; not those out of reach."""
+        entities = {entity.queue_id: entity for entity in self._broker.entities()}
+        for worker in self._broker.workers:
+            if not worker.available:
+                continue
+            try:
+                with worker.look() as view:
+                    rows = view.scan(STATE, b"", b"\xff" * (STATE_KEY.size + 1), ALL_STATES_MAX)
+            except StoreError:
+                continue
+            for key, row in rows:
+                entity = entities.get(STATE_KEY.unpack(key)[0])
+                if entity is not None:
+                    place = next((each for each in entity.partitions if each.worker is worker), None)
+                    if place is not None:
+                        yield place, Counters.unpack(row)
+
+    def route(self, entity: Entity, *, session_id: str | None, partition_key: str | None, **more: str | None) -> Route:
+        """Where a message would go (P32) with these properties, or with `message_id`, or with a `key`.
+
+        BrokerError: not-allowed where session id and partition key differ (P9), or nothing is sent to the entity.
+        """
+        description = entity.description
+        if isinstance(description, SubscriptionDescription):
+            raise BrokerError(Condition.NOT_ALLOWED, f"Messages are sent to the topic, not to '{entity.path}'.")
+        candidates = {"key": more.get("key"), "session-id": session_id, "partition-key": partition_key}
+        if session_id is not None and partition_key is not None and session_id != partition_key:
+            raise BrokerError(
+                Condition.NOT_ALLOWED, f"SessionId '{session_id}' and PartitionKey '{partition_key}' differ (P9)."
+            )
+        if description.requires_duplicate_detection:
+            candidates["message-id"] = more.get("message_id")
+        source, key = next(((name, key) for name, key in candidates.items() if key is not None), (None, None))
+        count = len(entity.partitions)
+        if key is None and count > 1:
+            available = any(place.worker.available for place in entity.partitions)
+            return Route(None, None, count, None, None, available)
+        place = entity.partitions[0 if key is None else partition_for_key(key, count)]
+        return Route(key, source, count, place.index, place.worker.index, place.worker.available)
+
+    async def messages(
+        self,
+        entity: Entity,
+        sub_queue: SubQueue,
+        *,
+        first: int,
+        count: int,
+        bytes_max: int,
+        session_id: str | None = None,
+        partition_id: int | None = None,
+    ) -> Page:
+        """Up to `count` messages of about `bytes_max` bytes from sequence number `first` on, partition by partition.
+
+        Partitions that can't be reached are passed over. BrokerError: not-found for a `partition_id`.
+        """
+        if partition_id is not None and partition_id >= len(entity.partitions):
+            raise BrokerError(
+                Condition.NOT_FOUND,
+                f"'{entity.path}' has no partition {partition_id}: it has {len(entity.partitions)}, counted from 0.",
+            )
+        found: list[Seen] = []
+        for place in entity.partitions:
+            if partition_id not in (None, place.index) or not place.worker.available:
+                continue
+            if entity.partitioned and first >> PARTITION_SHIFT > place.index:
+                continue
+            start = first
+            while True:  # an answer may be short for want of bytes: only an empty one is the end
+                ask = partial(_ask, sub_queue, start, count - len(found), bytes_max, session_id)
+                rows: list[tuple[int, bytes]] = await place.request(ask)
+                if not rows:
+                    break
+                found += (self._seen(place, *row) for row in rows)
+                bytes_max -= sum(len(encoded) for _, encoded in rows)
+                start = rows[-1][0] + 1
+                if len(found) >= count or bytes_max <= 0:
+                    return Page(found, start)
+        return Page(found, None)
+
+    def _seen(self, place: EntityPartition, number: int, encoded: bytes) -> Seen:
+        partition = place.worker.partition(place.queue_id)
+        lock = None if partition is None else partition.state.locks.by_number.get(number)
+        return Seen(place.index, number, encoded, None if lock is None else lock.until_at)
+
+
+def _ask(
+    sub_queue: SubQueue,
+    first: int,
+    count: int,
+    bytes_max: int,
+    session_id: str | None,
+    reply: Callable[[list[tuple[int, bytes]] | BrokerError], None],
+) -> Peek:
+    return Peek(sub_queue, first, count, bytes_max, session_id, reply, is_use=False)
+
+
+def _first_number(place: EntityPartition, counters: Counters) -> int | None:
+    """The lowest sequence number of a partition. Raises StoreError."""
+    firsts: list[int] = []
+    with place.worker.look() as view:
+        for home in SHOWN_HOMES:
+            if counters.messages[home]:
+                start, stop = message_key(place.queue_id, home, 0), message_key(place.queue_id, home + 1, 0)
+                firsts += (int.from_bytes(key[-8:], "big") for key, _ in view.scan(MESSAGES, start, stop, 1))
+    return min(firsts, default=None)

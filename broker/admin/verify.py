@@ -1,0 +1,299 @@
+"""The check of a data folder: are the stores sound, and do the rows in them agree with each other?
+
+Knows how the tables of a messaging store relate: a batch is stored whole or not at all, so each row implies others.
+Finds everything for which a server refuses the folder (`FolderView.verify`); leaves the stores' own structure to
+`storage`. Reads everything, writes nothing, and needs the folder to itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...storage import FolderLock, FolderState, Manifest, StoreError, StoreReader, check_store, read_into_memory
+from ..message.message import parse_stored
+from ..model.catalog import CATALOG_TABLES, Catalog, CatalogError, Description, Entry, path_of
+from ..partition.records import (
+    COUNTER_MASK,
+    DUE,
+    DUE_KEY,
+    DUPLICATES,
+    HEAD_BYTES,
+    HOMES,
+    INSTANT,
+    KEY,
+    MESSAGES,
+    RECORD_VERSION,
+    SESSION_HEADS,
+    SESSION_MESSAGE_KEY,
+    SESSION_MESSAGES,
+    SESSION_NUMBER_KEY,
+    SESSION_STATE,
+    SESSION_VALUE,
+    SESSIONS,
+    STATE,
+    STATE_KEY,
+    Counters,
+    Due,
+    Home,
+    Record,
+    due_key,
+    record_version,
+    session_number,
+    unpack_head,
+)
+from .data_folder import CATALOG_FOLDER, REMEDIES, FolderView, part_names
+
+Message = tuple[int, int]
+
+
+@dataclass(slots=True)
+class QueueTotals:
+    """What a queue holds over all stores: messages per home, bytes, and how many partitions have rows."""
+
+    messages: list[int] = field(default_factory=lambda: [0] * len(HOMES))
+    bytes_used: int = 0
+    partitions: int = 0
+
+
+@dataclass(slots=True)
+class FolderReport:
+    """The result: `problems` in words (empty: sound), totals per queue name, how many stores there are."""
+
+    folder: Path
+    store_count: int = 0
+    problems: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    queues: dict[str, QueueTotals] = field(default_factory=dict[str, QueueTotals])
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def lines(self) -> Iterator[str]:
+        """The report for people, line by line."""
+        yield f"{self.folder}: {self.store_count} messaging stores, {len(self.queues)} entities"
+        for name, totals in sorted(self.queues.items()):
+            counts = ", ".join(
+                f"{count} {home.name.lower().replace('_', '-')}"
+                for home, count in zip(HOMES, totals.messages, strict=True)
+                if count
+            )
+            yield f"  {name}: {counts or 'empty'} ({totals.bytes_used} bytes in {totals.partitions} partitions)"
+        yield from (f"  {note}" for note in self.notes)
+        for problem in self.problems:
+            yield f"  PROBLEM: {problem}"
+        if not self.sound:
+            yield f"To use it again: {REMEDIES}"
+        yield "sound" if self.sound else f"{len(self.problems)} problems"
+
+
+def check_data_folder(folder: Path) -> FolderReport:
+    """Check every store of a data folder and the counters of every queue. StoreError: a server has it open."""
+    lock = FolderLock(folder, reading=True)
+    try:
+        report = FolderReport(folder)
+        _check(FolderView(folder), report)
+        return report
+    finally:
+        lock.release()
+
+
+def _check(view: FolderView, report: FolderReport) -> None:
+    try:
+        view.refuse_foreign()
+        manifest = view.manifest()
+        if not view.entries():
+            report.problems.append("is not a data folder of emubus: it is empty")
+            return
+        report.notes += _notes(view, manifest)
+        report.problems += view.verify(manifest)
+        if manifest is not None and manifest.state in (FolderState.MAKING, FolderState.EMPTYING):
+            return
+        names = [CATALOG_FOLDER, *view.stores()]
+        report.store_count = len(names) - 1
+        if not report.problems:
+            for name in names:
+                report.problems += (f"{name}: {problem}" for problem in check_store(view.part_path(name)).problems)
+        if not report.problems:
+            _check_rows(view, names[1:], report)
+    except StoreError as error:
+        report.problems.append(error.reason)
+    except CatalogError as error:
+        report.problems.append(str(error))
+
+
+def problems_of_parts(folder: Path, store_count: int) -> list[str]:
+    """What is wrong with the stores of a snapshot: their files, and the rows in them, a sentence each."""
+    report = FolderReport(folder)
+    names = part_names(store_count)
+    try:
+        for name in names:
+            report.problems += (f"{name}: {problem}" for problem in check_store(folder / name).problems)
+        if not report.problems:
+            _check_rows(FolderView(folder), names[1:], report)
+    except StoreError as error:
+        report.problems.append(f"{error.store.name if error.store else folder}: {error.reason}")
+    except CatalogError as error:
+        report.problems.append(str(error))
+    return report.problems
+
+
+def _notes(view: FolderView, manifest: Manifest | None) -> Iterator[str]:
+    """What the next start will do before it uses the folder."""
+    if view.is_restoring:
+        yield "a restore was cut short when all of it was there: the next start finishes it, this is what it will find"
+    if manifest is None or manifest.state is FolderState.UPGRADING:
+        yield "an older release of emubus made it: the next start upgrades it"
+    elif manifest.state in (FolderState.MAKING, FolderState.EMPTYING):
+        yield "its making was cut short, and it holds nothing: the next start makes it anew"
+
+
+def _check_rows(view: FolderView, stores: list[str], report: FolderReport) -> None:
+    catalog = Catalog(read_into_memory(view.part_path(CATALOG_FOLDER), CATALOG_TABLES))
+    entries = {entry.queue_id: entry for entry in catalog.entries()}
+    catalog.close()
+    for entry in entries.values():
+        report.queues[path_of(entry.description)] = QueueTotals()
+    for name in stores:
+        with StoreReader(view.part_path(name)) as reader:
+            rows = _Rows(reader)
+            try:
+                _check_partition_rows(name, rows, entries, report)
+            except (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+                report.problems.append(_unreadable(name, *rows.at, error))
+
+
+def _unreadable(place: str, table: str, key: bytes, error: Exception) -> str:
+    return f"{place}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: {error!s:.200})"
+
+
+class _Rows:
+    """The rows of a store; `at` is the one that was looked at last, by table and key."""
+
+    def __init__(self, reader: StoreReader) -> None:
+        self._reader = reader
+        self.at = ("", b"")
+
+    def of(self, table: str) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of a table in key order."""
+        for row in self._reader.rows(table):
+            self.at = (table, row[0])
+            yield row
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What one messaging store has; a message is named by its queue id and sequence number."""
+
+    totals: dict[int, QueueTotals] = field(default_factory=dict[int, QueueTotals])
+    highest: dict[int, int] = field(default_factory=dict[int, int])  # sequence number, without the partition
+    active: set[Message] = field(default_factory=set[Message])
+    due: set[bytes] = field(default_factory=set[bytes])  # the rows of `due` that there must be for messages
+    unreadable: list[Message] = field(default_factory=list[Message])
+
+    def saw(self, queue_id: int, number: int) -> None:
+        """There is a row of this sequence number."""
+        self.highest[queue_id] = max(number & COUNTER_MASK, self.highest.get(queue_id, 0))
+
+
+def _contents(rows: _Rows) -> _Contents:
+    contents = _Contents()
+    for key, record in rows.of(MESSAGES):
+        queue_id, home, number = KEY.unpack(key)
+        if len(record) < HEAD_BYTES or record_version(record) != RECORD_VERSION:
+            contents.unreadable.append((queue_id, number))
+            continue
+        stored = parse_stored(Record.unpack(record).stored)
+        contents.saw(queue_id, number)
+        totals = contents.totals.setdefault(queue_id, QueueTotals())
+        totals.messages[home] += 1
+        totals.bytes_used += len(record)
+        if home == Home.ACTIVE:
+            contents.active.add((queue_id, number))
+            expires_at = unpack_head(record)[5]
+            if expires_at:
+                contents.due.add(due_key(expires_at, queue_id, Due.EXPIRE, number))
+        elif home == Home.SCHEDULED:
+            at = stored.scheduled_enqueue_at
+            contents.due.add(due_key(unpack_head(record)[4] if at is None else at, queue_id, Due.ACTIVATE, number))
+    return contents
+
+
+def _check_partition_rows(place: str, rows: _Rows, entries: dict[int, Entry], report: FolderReport) -> None:
+    contents = _contents(rows)
+    for queue_id, number in contents.unreadable:
+        report.problems.append(f"{place}: message {number} of queue id {queue_id} has an unknown record version")
+    problems = [*_due_problems(rows, contents, entries), *_session_problems(rows, contents, entries)]
+    report.problems += (f"{place}: {count} {what}" for what, count in problems if count)
+    states = {STATE_KEY.unpack(key)[0]: Counters.unpack(row) for key, row in rows.of(STATE)}
+    for queue_id in sorted(states.keys() | contents.totals.keys() | contents.highest.keys()):
+        name = path_of(entries[queue_id].description) if queue_id in entries else str(queue_id)
+        totals = contents.totals.get(queue_id, QueueTotals())
+        counters = states.get(queue_id)
+        if counters is None:
+            report.problems.append(f"{place}: queue '{name}' has messages but no counters")
+            continue
+        if (counters.messages, counters.bytes_used) != (totals.messages, totals.bytes_used):
+            report.problems.append(
+                f"{place}: queue '{name}' counts {counters.messages} messages and "
+                f"{counters.bytes_used} bytes but holds {totals.messages} and {totals.bytes_used}"
+            )
+        highest = contents.highest.get(queue_id, 0)
+        if highest >= counters.next_counter:
+            report.problems.append(
+                f"{place}: queue '{name}' has sequence number {highest} and would give out {counters.next_counter} next"
+            )
+        known = report.queues.get(name) if queue_id in entries else None
+        if known is not None:
+            known.messages = [a + b for a, b in zip(known.messages, totals.messages, strict=True)]
+            known.bytes_used += totals.bytes_used
+            known.partitions += 1
+
+
+def _due_problems(rows: _Rows, contents: _Contents, entries: dict[int, Entry]) -> Iterator[tuple[str, int]]:
+    """What does not agree between `due`, the messages and the remembered message ids, and how often."""
+    due = [key for key, _ in rows.of(DUE)]
+    of_messages = {key for key in due if DUE_KEY.unpack(key)[2] != Due.FORGET}
+    forgets = {key for key in due if DUE_KEY.unpack(key)[2] == Due.FORGET}
+    yield f"messages with a time have no row in '{DUE}'", len(contents.due - of_messages)
+    stray = [key for key in of_messages - contents.due if DUE_KEY.unpack(key)[1] in entries]  # the others go in time
+    yield f"rows of '{DUE}' belong to no message", len(stray)
+    remembered = {
+        due_key(INSTANT.unpack(row)[0], queue_id, Due.FORGET, number)
+        for key, row in rows.of(DUPLICATES)
+        for queue_id, number in (SESSION_NUMBER_KEY.unpack(key),)
+    }
+    yield "remembered message ids would never be forgotten", len(remembered - forgets)
+
+
+def _session_problems(rows: _Rows, contents: _Contents, entries: dict[int, Entry]) -> Iterator[tuple[str, int]]:
+    """What does not agree between message sessions and their messages, and how often."""
+    with_sessions = {queue_id for queue_id, each in entries.items() if _requires_session(each.description)}
+    firsts: dict[Message, int] = {}  # by queue id and session number
+    members: set[Message] = set()
+    for key, _ in rows.of(SESSION_MESSAGES):
+        queue_id, session, number = SESSION_MESSAGE_KEY.unpack(key)
+        contents.saw(queue_id, number)
+        firsts.setdefault((queue_id, session), number)
+        members.add((queue_id, number))
+    expected = {message for message in contents.active if message[0] in with_sessions}
+    yield "rows of sessions point to no active message", len(members - contents.active)
+    yield "active messages are in no message session", len(expected - members)
+    heads: dict[Message, int] = {}
+    for key, name in rows.of(SESSION_HEADS):
+        queue_id, number = SESSION_NUMBER_KEY.unpack(key)
+        contents.saw(queue_id, number)
+        heads.setdefault((queue_id, session_number(name.decode())), number)
+    unreachable = sum(1 for session, first in firsts.items() if heads.get(session, first + 1) > first)
+    yield "message sessions with messages can't be found", unreachable
+    named = {(STATE_KEY.unpack(key[:4])[0], SESSION_VALUE.unpack_from(row)[0]) for key, row in rows.of(SESSIONS)}
+    states = {SESSION_NUMBER_KEY.unpack(key) for key, _ in rows.of(SESSION_STATE)}
+    yield "message sessions have no name", len((firsts.keys() | states) - named)
+
+
+def _requires_session(description: Description) -> bool:
+    return bool(getattr(description, "requires_session", False))

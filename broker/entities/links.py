@@ -1,0 +1,337 @@
+"""What a link holds of an entity: a way in, a way out, or a message session.
+
+Knows credit as demand, and how a session is waited for. Does not know frames (`amqp/`) and to decide about messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from .. import service_errors
+from ..address import SubQueue
+from ..clock import Clock, Timer
+from ..errors import BrokerError, Condition
+from ..outcomes import Outcome, Release
+from ..partition.requests import (
+    AcceptSession,
+    Command,
+    Delivery,
+    Done,
+    ReceiveMode,
+    ReleaseSession,
+    SessionGrant,
+    Take,
+    TakeFromSession,
+    Taken,
+)
+from .dispatcher import Demand
+from .entity import Entity
+
+SESSION_TAKE_MAX = 256
+
+Deliver = Callable[[Sequence[Delivery]], None]
+Detached = Callable[[BrokerError], None]
+
+
+class Sender:
+    """A link's way into a queue or topic."""
+
+    def __init__(self, entity: Entity, message_bytes_max: int, batch_bytes_max: int, detached: Detached) -> None:
+        self.entity = entity
+        self.entity_path = entity.path
+        self.message_bytes_max = message_bytes_max
+        self.batch_bytes_max = batch_bytes_max
+        self._detached = detached
+        entity.attached.add(detached)
+
+    def send(self, data: bytes, *, batch: bool, done: Done) -> None:
+        """Store one delivery: `data` is the whole payload, an envelope of messages when `batch`.
+
+        `done(None)` comes after the commit; `done(BrokerError)` says why nothing was stored.
+        """
+        error = self.size_refusal(data, batch=batch)
+        if error is not None:
+            done(error)
+        else:
+            self.entity.send(data, batch=batch, done=done)
+
+    def size_refusal(self, data: bytes, *, batch: bool) -> BrokerError | None:
+        """The error for a delivery over the limit, or None."""
+        size_bytes_max = self.batch_bytes_max if batch else self.message_bytes_max
+        return service_errors.too_large(len(data), size_bytes_max) if len(data) > size_bytes_max else None
+
+    def close(self) -> None:
+        """The link is gone; what it sent is still stored."""
+        self.entity.attached.discard(self._detached)
+
+
+class Consumer:
+    """A link's way out of a sub-queue of a queue or subscription."""
+
+    def __init__(
+        self,
+        entity: Entity,
+        sub_queue: SubQueue,
+        mode: ReceiveMode,
+        clock: Clock,
+        deliver: Deliver,
+        detached: Detached,
+    ) -> None:
+        self.entity = entity
+        self._clock = clock
+        self.address = f"{entity.path}/{sub_queue.value}" if sub_queue else entity.path
+        self._sub_queue = sub_queue
+        self._dispatcher = entity.dispatchers[sub_queue]
+        self._detached = detached
+
+        def take(count: int, reply: Callable[[Taken], None]) -> Command:
+            return Take(sub_queue, count, mode, reply)
+
+        def give_back(_: int, deliveries: Sequence[Delivery]) -> None:
+            # Those that it had asked to be removed are gone.
+            if mode is ReceiveMode.PEEK_LOCK:
+                for delivery in deliveries:
+                    entity.settle(delivery.token, Release(), None)
+
+        self._demand = Demand(take, deliver, give_back)
+        entity.attached.add(detached)
+
+    def set_credit(self, count: int) -> None:
+        """From now on at most `count` more messages may be handed over (absolute, not added)."""
+        if not _may_receive(self, count, self._clock):
+            return
+        self._dispatcher.set_demand(self._demand, count)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it wants messages that it has not got."""
+        return self._demand.wanted > 0
+
+    def refuse(self, error: BrokerError) -> None:
+        """Have the link detached because of `error`, unless it has gone meanwhile."""
+        if self._detached in self.entity.attached:
+            self._detached(error)
+
+    def drain(self, drained: Callable[[], None]) -> None:
+        """Hand over what is available within the credit, then call `drained()`; the credit is 0 then."""
+        self._dispatcher.drain(self._demand, drained)
+
+    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
+        """End the lock `token` with `outcome`; `done` hears of it after the commit."""
+        self.entity.settle(token, outcome, done, self._sub_queue)
+
+    def close(self) -> None:
+        """The link is gone. Locks stay until they expire [wire 5.8]."""
+        self._dispatcher.close(self._demand)
+        self.entity.receives.leave(self)
+        self.entity.attached.discard(self._detached)
+
+
+class SessionConsumer:
+    """A link's way out of one message session; made by `SessionWait` when the session is granted.
+
+    `detached` is called with session-lock-lost when the holding ends by time, or when the entity goes away.
+    """
+
+    def __init__(
+        self, entity: Entity, grant: SessionGrant, mode: ReceiveMode, clock: Clock, detached: Detached
+    ) -> None:
+        self.entity = entity
+        self._clock = clock
+        self.address = entity.path
+        self.session_id = grant.session_id
+        self.locked_until_at = grant.until_at
+        self.deliver: Deliver = _deliver_nothing  # set by the link before it gives credit
+        self._mode = mode
+        self._grant = grant
+        self._place = entity.partitions[grant.partition_index]
+        self._detached = detached
+        self._wanted = 0
+        self._asking = False
+        self._more = True
+        self._closed = False
+        self._drained: Callable[[], None] | None = None
+        entity.attached.add(self.lost)
+
+    def set_credit(self, count: int) -> None:
+        """From now on at most `count` more messages may be handed over (absolute, not added)."""
+        if not _may_receive(self, count, self._clock):
+            return
+        self._wanted = count
+        self._ask()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it wants messages that it has not got."""
+        return self._wanted > 0
+
+    def refuse(self, error: BrokerError) -> None:
+        """Give the session back and have the link detached because of `error`, unless it has gone meanwhile."""
+        if not self._closed:
+            self._place.submit(ReleaseSession(self._grant.grant))
+            self.lost(error)
+
+    def drain(self, drained: Callable[[], None]) -> None:
+        """Hand over what is available within the credit, then call `drained()`; the credit is 0 then."""
+        self._drained = drained
+        self._ask()
+
+    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
+        """End the lock `token` with `outcome`; `done` hears of it after the commit."""
+        self.entity.settle(token, outcome, done)
+
+    def close(self) -> None:
+        """The link is gone: the session is free at once, nothing is counted [wire 6.4]."""
+        if not self._closed:
+            self._closed = True
+            self.entity.receives.leave(self)
+            self.entity.attached.discard(self.lost)
+            self._place.submit(ReleaseSession(self._grant.grant))
+
+    def announce(self, argument: None) -> None:
+        """The session has messages (again)."""
+        del argument
+        self._more = True
+        self._ask()
+
+    def lost(self, error: BrokerError) -> None:
+        """The holding has ended, and not by `close`."""
+        if not self._closed:
+            self._closed = True
+            self.entity.receives.leave(self)
+            self.entity.attached.discard(self.lost)
+            self._detached(error)
+
+    def _ask(self) -> None:
+        if self._asking or self._closed:
+            return
+        if self._wanted > 0 and self._more:
+            self._asking = True
+            self._more = False
+            count = min(self._wanted, SESSION_TAKE_MAX)
+            self._place.submit(TakeFromSession(self._grant.grant, count, self._mode, self._taken))
+        elif self._drained is not None:
+            drained, self._drained = self._drained, None
+            self._wanted = 0
+            drained()
+
+    def _taken(self, taken: Taken) -> None:
+        self._asking = False
+        self._more = self._more or taken.more
+        if taken.deliveries and not self._closed:  # of a closed one they go back with the session
+            self._wanted = max(0, self._wanted - len(taken.deliveries))
+            self.deliver(taken.deliveries)
+        self._ask()
+
+
+class SessionWait:
+    """A receiver that waits for a message session: a named one (at once or not at all), or the next that is idle.
+
+    Exactly one of `granted(SessionConsumer)` and `refused(BrokerError)` is called, unless `cancel` comes first.
+    """
+
+    def __init__(
+        self,
+        entity: Entity,
+        session_id: str | None,
+        mode: ReceiveMode,
+        timeout_ms: int,
+        clock: Clock,
+        granted: Callable[[SessionConsumer], None],
+        refused: Callable[[BrokerError], None],
+        detached: Detached,
+    ) -> None:
+        self._entity = entity
+        self._session_id = session_id
+        self._mode = mode
+        self._granted = granted
+        self._refused = refused
+        self._detached = detached
+        self._consumer: SessionConsumer | None = None
+        self._over = False
+        self._demand: Demand | None = None
+        self._timer: Timer | None = None
+        self._clock = clock
+        entity.received_at = clock.now_ms()
+        entity.attached.add(self._refuse)
+        if session_id is None:
+            self._timer = clock.call_at(clock.now_ms() + timeout_ms, self._time_out)
+            self._demand = Demand(self._accept, self._deliver, self._give_back)
+            entity.session_dispatcher.set_demand(self._demand, 1)
+        else:
+            entity.partitions[entity.place_of_session(session_id)].submit(self._accept(1, self._answered))
+
+    def cancel(self) -> None:
+        """The receiver has gone; a session that is granted all the same goes back at once."""
+        self._end()
+
+    def _accept(self, count: int, reply: Callable[[Taken], None]) -> Command:
+        del count
+        return AcceptSession(self._session_id, self._announce, self._lost, reply)
+
+    def _answered(self, taken: Taken) -> None:
+        if taken.error is not None:
+            self._refuse(taken.error)
+        elif self._over:
+            self._give_back(0, taken.deliveries)
+        else:
+            self._deliver(taken.deliveries)
+
+    def _deliver(self, grants: Sequence[SessionGrant]) -> None:
+        self._end()
+        self._consumer = SessionConsumer(self._entity, grants[0], self._mode, self._clock, self._detached)
+        self._granted(self._consumer)
+
+    def _give_back(self, index: int, grants: Sequence[SessionGrant]) -> None:
+        del index
+        for grant in grants:
+            self._entity.partitions[grant.partition_index].submit(ReleaseSession(grant.grant))
+
+    def _time_out(self) -> None:
+        self._refuse(
+            BrokerError(
+                Condition.TIMEOUT,
+                "The operation did not complete within the allotted time: no message session became available.",
+            )
+        )
+
+    def _refuse(self, error: BrokerError) -> None:
+        if not self._over:
+            self._end()
+            self._refused(error)
+
+    def _end(self) -> None:
+        self._over = True
+        self._entity.attached.discard(self._refuse)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._demand is not None:
+            self._entity.session_dispatcher.close(self._demand)
+
+    def _announce(self, argument: None) -> None:
+        if self._consumer is not None:
+            self._consumer.announce(argument)
+
+    def _lost(self, error: BrokerError) -> None:
+        if self._consumer is not None:
+            self._consumer.lost(error)
+
+
+def _may_receive(consumer: Consumer | SessionConsumer, count: int, clock: Clock) -> bool:
+    """Account for new credit; False if too many receivers wait: the consumer hears of it in the next turn."""
+    entity = consumer.entity
+    if not count:
+        entity.receives.leave(consumer)
+        return True
+    entity.received_at = clock.now_ms()
+    if entity.receives.enter(consumer):
+        return True
+    error = service_errors.too_many_receives(entity.path, entity.receives.count_max or 0)
+    asyncio.get_running_loop().call_soon(consumer.refuse, error)
+    return False
+
+
+def _deliver_nothing(deliveries: Sequence[Delivery]) -> None:
+    """What a session's consumer does before its link has said where deliveries go."""
+    raise AssertionError(f"{len(deliveries)} deliveries before there was credit")

@@ -1,0 +1,79 @@
+"""Which partition a message belongs to (P7 to P12): pure functions, and a counter for messages without a key.
+
+Knows keys and partition counts. Does not know stores and their health.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+from .. import service_errors
+from ..message.message import Message
+
+
+def partition_for_key(key: str, partition_count: int) -> int:
+    """The partition (0 … partition_count - 1) of `key`: always the same, on every machine and after every restart."""
+    return zlib.crc32(key.encode("utf-8", "surrogatepass")) % partition_count
+
+
+def key_of(message: Message, *, duplicate_detection: bool) -> str | None:
+    """The partition key in force: SessionId, else PartitionKey, else (with duplicate detection) MessageId, else none.
+
+    Raises BrokerError (amqp:not-allowed) where SessionId and PartitionKey are both set and differ (P8, P9).
+    """
+    session_id = message.session_id
+    if session_id is not None:
+        partition_key = message.partition_key
+        if partition_key is not None and partition_key != session_id:
+            raise service_errors.key_mismatch(session_id, partition_key)
+        return session_id
+    return kept_key_of(message, duplicate_detection=duplicate_detection)
+
+
+def kept_key_of(message: Message, *, duplicate_detection: bool) -> str | None:
+    """The partition key in force of a message that the broker has taken: as `key_of`, but it never raises.
+
+    The action of a rule may give a copy a SessionId that differs from its PartitionKey. The rule that both are the same
+    is one for senders (P9); in the broker the SessionId is the key (P8).
+    """
+    session_id = message.session_id
+    if session_id is not None:
+        return session_id
+    partition_key = message.partition_key
+    if partition_key is not None:
+        return partition_key
+    return message.message_id if duplicate_detection else None
+
+
+class Router:
+    """Assigns the messages of one entity to its partitions."""
+
+    def __init__(self, partition_count: int) -> None:
+        self.partition_count = partition_count
+        self._next = 0
+
+    def place(self, key: str) -> int:
+        """The partition of a key."""
+        return partition_for_key(key, self.partition_count) if self.partition_count > 1 else 0
+
+    def route_keyed(self, messages: Sequence[Message], *, duplicate_detection: bool) -> int | None:
+        """The partition that the key of a delivery chooses, or None without a key; a batch goes to one whole (P12).
+
+        Raises BrokerError (amqp:not-allowed) for keys that contradict each other.
+        """
+        key = key_of(messages[0], duplicate_detection=duplicate_detection)
+        for message in messages[1:]:
+            if key_of(message, duplicate_detection=duplicate_detection) != key:
+                if self.partition_count > 1:
+                    raise service_errors.mixed_keys()
+                break
+        if self.partition_count == 1:
+            return 0
+        return None if key is None else partition_for_key(key, self.partition_count)
+
+    def next(self) -> int:
+        """The partition whose turn it is (P11)."""
+        index = self._next
+        self._next = (index + 1) % self.partition_count
+        return index

@@ -1,0 +1,157 @@
+"""Scheduling and cancelling messages of an entity with several partitions: all of them, or none.
+
+Knows which partition each message belongs to, and how a request that touches several stores becomes one commit
+(docs/decisions/0002). Does not know rows; partitions decide (`arrivals.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from .. import service_errors
+from ..errors import BrokerError, Condition, UnknownOutcomeError
+from ..message.message import Message
+from ..partition.requests import CancelScheduled, Commit, Examine, Operation, Reserve, Schedule, Transfer
+from .entity import Entity, EntityPartition, is_known_refusal
+from .several_partitions import grouped, show_that_stores_commit
+
+
+async def schedule(entity: Entity, messages: Sequence[Message]) -> tuple[list[int], EntityPartition | None]:
+    """Store messages until their times, all or none; their sequence numbers, in order.
+
+    With them the partition that holds those for other partitions until these have them, None if all are where they
+    belong. Messages without a key go to one partition together, whichever takes them.
+    """
+    groups: dict[int | None, list[int]] = {}
+    for position, message in enumerate(messages):
+        index, keyed = entity.route([message])
+        groups.setdefault(index if keyed else None, []).append(position)
+    try:
+        if len(groups) == 1:
+            return await _schedule_together(entity, messages, *groups), None
+        return await _schedule_apart(entity, messages, groups)
+    except BrokerError as error:
+        raise entity.reported(error) from None
+
+
+async def cancel(entity: Entity, numbers: Sequence[int]) -> None:
+    """Remove scheduled messages; BrokerError (message-not-found) if any is not there (any more), and none is removed.
+
+    Each store shows that it has the messages and that it commits, before any removes them. One that fails after that
+    leaves its messages scheduled: the error is an UnknownOutcomeError if others have removed theirs.
+    """
+    places = {number: entity.place_of_number(number) for number in numbers}
+    missing = [number for number, place in places.items() if place is None]
+    groups = grouped((place, number) for number, place in places.items() if place is not None)
+    if len(groups) > 1 or missing:
+        for place, group in groups.items():
+            if await _refuses(place, group):
+                missing += [number for number in group if await _refuses(place, [number])]
+    if missing:
+        raise service_errors.scheduled_not_found(sorted(missing, key=list(places).index))
+    if len(groups) > 1:
+        await show_that_stores_commit(groups)
+    removed = 0
+    for place, group in groups.items():
+        try:
+            await place.request(partial(CancelScheduled, group))
+        except BrokerError as error:
+            if len(groups) == 1 or not (removed or isinstance(error, UnknownOutcomeError)):
+                raise
+            text = f"{removed} of {len(places)} scheduled messages are cancelled; a store failed then. Peek the rest."
+            raise UnknownOutcomeError(error.condition, text) from error
+        removed += len(group)
+
+
+async def _refuses(place: EntityPartition, numbers: Sequence[int]) -> bool:
+    """Whether a partition lacks any of these scheduled messages. BrokerError if it can't be asked."""
+    try:
+        await place.request(partial(Examine, CancelScheduled(numbers, _ignore)))
+    except BrokerError as error:
+        if error.condition is not Condition.MESSAGE_NOT_FOUND:
+            raise
+        return True
+    return False
+
+
+async def _schedule_together(entity: Entity, messages: Sequence[Message], index: int | None) -> list[int]:
+    """Messages of one partition; without a key (None) any that takes them (P13)."""
+    return await _first_that_takes(entity, index, lambda place: place.request(partial(Schedule, messages)))
+
+
+async def _schedule_apart(
+    entity: Entity, messages: Sequence[Message], groups: dict[int | None, list[int]]
+) -> tuple[list[int], EntityPartition | None]:
+    """Messages of several partitions: each gives numbers, one commits all messages and hands on those of others."""
+    numbers: dict[int, int] = {}
+    for index, positions in groups.items():
+        asked = Schedule([messages[position] for position in positions], _ignore)
+        given = await _first_that_takes(entity, index, partial(_reserve, asked))
+        numbers.update(zip(positions, given, strict=True))
+    for left in range(len(entity.partitions) - 1, -1, -1):
+        try:
+            return await _commit_apart(entity, messages, [numbers[position] for position in range(len(messages))])
+        except BrokerError as error:
+            free = groups.get(None, ())
+            if not left or 0 not in free or not is_known_refusal(error):
+                raise
+            # The store that gave the numbers of those without a key failed after that: another one takes them (P13).
+            asked = Schedule([messages[position] for position in free], _ignore)
+            given = await _first_that_takes(entity, None, partial(_reserve, asked))
+            numbers.update(zip(free, given, strict=True))
+    raise AssertionError("an entity has a partition")
+
+
+async def _commit_apart(
+    entity: Entity, messages: Sequence[Message], in_order: list[int]
+) -> tuple[list[int], EntityPartition]:
+    """Messages that have their numbers: the partition of the first one commits all."""
+    numbers = dict(enumerate(in_order))
+    home = entity.place_of_number(in_order[0])
+    assert home is not None
+    own = [position for position, number in numbers.items() if entity.place_of_number(number) is home]
+    own_numbers = [numbers[position] for position in own]
+    operations: list[tuple[EntityPartition, Operation]] = [
+        (home, Schedule([messages[position] for position in own], _ignore, own_numbers))
+    ]
+    operations += (
+        (home, Transfer(messages[position], "", number)) for position, number in numbers.items() if position not in own
+    )
+    try:
+        await home.request(partial(Commit, operations))
+    except UnknownOutcomeError as unknown:
+        try:
+            is_stored = not await _refuses(home, own_numbers)
+        except BrokerError:
+            raise unknown from None
+        if not is_stored:
+            raise service_errors.store_unavailable(home.worker.index, "its disk failed") from None
+    return in_order, home
+
+
+async def _reserve(asked: Schedule, place: EntityPartition) -> list[int]:
+    """Sequence numbers of a partition that has room for the messages."""
+    await place.request(partial(Examine, asked))
+    numbers: list[int] = await place.request(partial(Reserve, len(asked.messages)))
+    return numbers
+
+
+async def _first_that_takes(
+    entity: Entity, index: int | None, ask: Callable[[EntityPartition], Awaitable[list[int]]]
+) -> list[int]:
+    """The answer of the partition `index`, or with None that of the first that neither is out nor full."""
+    count = len(entity.partitions)
+    tried = entity.next_index() if index is None else index
+    for left in range(count - 1 if index is None else 0, -1, -1):
+        try:
+            return await ask(entity.partitions[tried])
+        except BrokerError as error:
+            if left == 0 or not is_known_refusal(error):
+                raise
+        tried = (tried + 1) % count
+    raise AssertionError("an entity has a partition")
+
+
+def _ignore(result: object) -> None:
+    """Operations of a commit are answered together."""

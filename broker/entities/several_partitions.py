@@ -1,0 +1,154 @@
+"""Requests about messages of several partitions, by lock token or sequence number: settle, receive, renew.
+
+Knows how a request that touches several stores does all of it or nothing (docs/decisions/0002). Does not know rows;
+partitions decide (`settlements.py`, `deliveries.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from .. import service_errors
+from ..address import SubQueue
+from ..errors import BrokerError, Condition, UnknownOutcomeError
+from ..ids import partition_index_of
+from ..outcomes import Complete, Outcome, Release
+from ..partition.requests import Commit, Delivery, Examine, ReceiveMode, Renew, Reserve, Settle, TakeDeferred
+from .entity import Entity, EntityPartition
+
+T = TypeVar("T")
+Groups = dict[EntityPartition, list[T]]
+
+
+async def settle(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes], outcome: Outcome) -> None:
+    """End locks of messages of a sub-queue, all or none; BrokerError (message-lock-lost) if any is over.
+
+    Each store shows that it has the locks and that it commits, before any ends. One that fails after that leaves its
+    locks as they are: the error is an UnknownOutcomeError if others have ended theirs.
+    """
+    groups = _by_token(entity, dict.fromkeys(tokens))
+    if len(groups) > 1:
+        for place, group in groups.items():
+            for token in group:
+                await place.request(partial(Examine, Settle(token, outcome, None, sub_queue)))
+        await show_that_stores_commit(groups)
+    settled_count = 0
+    for place, group in groups.items():
+        try:
+            await _end(place, sub_queue, group, outcome)
+        except BrokerError as error:
+            if len(groups) == 1 or not (settled_count or isinstance(error, UnknownOutcomeError)):
+                raise
+            raise _cut(settled_count, len(tokens), place.worker.index) from error
+        settled_count += len(group)
+
+
+async def renew(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes]) -> list[int]:
+    """Renew locks of messages of a sub-queue: their new ends (Unix ms) in order, or BrokerError (message-lock-lost)."""
+    ends: dict[bytes, int] = {}
+    for place, group in _by_token(entity, tokens).items():
+        answer: list[int] = await place.request(partial(Renew, sub_queue, group))
+        ends.update(zip(group, answer, strict=True))
+    return [ends[token] for token in tokens]
+
+
+async def take_deferred(
+    entity: Entity, sub_queue: SubQueue, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None
+) -> list[Delivery]:
+    """The deferred messages with these sequence numbers; BrokerError (message-not-found) if any is missing.
+
+    Messages of several partitions that are to be removed are locked first, so that all of them can be given back.
+    """
+    places = [entity.place_of_number(number) for number in numbers]
+    groups = grouped((place, number) for place, number in zip(places, numbers, strict=True) if place is not None)
+    if None in places:
+        raise service_errors.deferred_not_found()
+    mode_of_each = mode if len(groups) == 1 else ReceiveMode.PEEK_LOCK
+    found: Groups[Delivery] = {}
+    try:
+        for place, group in groups.items():
+            ask = partial(TakeDeferred, sub_queue, group, mode_of_each, session_id)
+            found[place] = await place.request(ask)
+        if mode is not mode_of_each:
+            await _remove(found, sub_queue, session_id)
+    except BrokerError:
+        for place, deliveries in found.items():
+            for delivery in deliveries:
+                place.submit(Settle(delivery.token, Release(), None))
+        raise
+    order = {number: position for position, number in enumerate(numbers)}
+    taken = [delivery for deliveries in found.values() for delivery in deliveries]
+    return sorted(taken, key=lambda delivery: order[delivery.sequence_number])
+
+
+async def _remove(found: Groups[Delivery], sub_queue: SubQueue, session_id: str | None) -> None:
+    """Remove messages that are locked; BrokerError if none is removed.
+
+    If a store fails after others have removed theirs, the receiver gets all messages, since the others have no copy of
+    theirs; the rest is removed as soon as its store commits.
+    """
+    await show_that_stores_commit(found)
+    is_begun = False
+    for place, deliveries in found.items():
+        try:
+            await _remove_from(place, deliveries, sub_queue, session_id)
+        except BrokerError:
+            if not is_begun:
+                raise
+            for delivery in deliveries:
+                place.submit(Settle(delivery.token, Complete(), None))
+        is_begun = True
+
+
+async def _remove_from(
+    place: EntityPartition, deliveries: Sequence[Delivery], sub_queue: SubQueue, session_id: str | None
+) -> None:
+    """Remove locked messages of one partition; if it is not known whether they are removed, those that are there."""
+    try:
+        await _end(place, sub_queue, [delivery.token for delivery in deliveries], Complete())
+    except UnknownOutcomeError:
+        numbers = [delivery.sequence_number for delivery in deliveries]
+        try:
+            ask = partial(TakeDeferred, sub_queue, numbers, ReceiveMode.RECEIVE_AND_DELETE, session_id)
+            await place.request(ask)
+        except BrokerError as error:
+            if error.condition is not Condition.MESSAGE_NOT_FOUND:
+                raise
+
+
+async def show_that_stores_commit(places: Iterable[EntityPartition]) -> None:
+    """Have each store commit something that changes nothing; BrokerError (server-busy) if one does not."""
+    for place in places:
+        await place.request(partial(Reserve, 0))
+
+
+def _cut(settled_count: int, count: int, store_index: int) -> UnknownOutcomeError:
+    text = (
+        f"{settled_count} of {count} messages are settled for certain; messaging store {store_index} failed then. "
+        "Settle each again: the lock of one that is settled is lost."
+    )
+    return UnknownOutcomeError(Condition.SERVER_BUSY, text)
+
+
+async def _end(place: EntityPartition, sub_queue: SubQueue, tokens: Sequence[bytes], outcome: Outcome) -> None:
+    """End locks of one partition in one commit."""
+    operations = [(place, Settle(token, outcome, None, sub_queue)) for token in tokens]
+    await place.request(partial(Commit, operations))
+
+
+def _by_token(entity: Entity, tokens: Iterable[bytes]) -> Groups[bytes]:
+    """Lock tokens by partition; a token that was never given out here is answered as a lost lock."""
+    pairs = [(partition_index_of(token), token) for token in tokens]
+    if any(index >= len(entity.partitions) for index, _ in pairs):
+        raise service_errors.lock_lost()
+    return grouped((entity.partitions[index], token) for index, token in pairs)
+
+
+def grouped(pairs: Iterable[tuple[EntityPartition, T]]) -> Groups[T]:
+    """What belongs to each partition, in order."""
+    groups: Groups[T] = {}
+    for place, item in pairs:
+        groups.setdefault(place, []).append(item)
+    return groups

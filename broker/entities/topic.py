@@ -1,0 +1,131 @@
+"""Topics at run time: which subscriptions there are, and which of them get a message.
+
+Knows the subscriptions' partitions and the index of their rules. Refuses to evaluate rules (`rules/`) and to store
+copies (`arrivals.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..message.message import Message
+from ..model.descriptions import (
+    CorrelationFilter,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from ..partition.rows import ByteTotal
+from ..partition.state import Copy, PartitionRef
+from ..rules import MessageContext, RuleIndex
+from .entity import Description, Entity
+from .router import kept_key_of, partition_for_key
+
+REASON_FILTER = "FilterException"
+
+
+CountedFilter = type[SqlFilter] | type[CorrelationFilter]
+
+
+def rules_of(description: Description) -> Sequence[RuleDescription]:
+    """The rules of a subscription; none of another entity."""
+    return description.rules if isinstance(description, SubscriptionDescription) else ()
+
+
+def count_filters(description: Description, kind: CountedFilter) -> int:
+    """How many rules of a subscription have a filter of that kind."""
+    return sum(type(rule.filter) is kind for rule in rules_of(description))
+
+
+class TopicFanOut:
+    """How a topic's messages find its subscriptions; the index is shared by all partitions of the topic."""
+
+    def __init__(self, topic: Entity) -> None:
+        self._topic = topic
+        topic.totals = [ByteTotal() for _ in topic.partitions]
+        self._index = RuleIndex()
+        self._entities: dict[str, Entity] = {}
+        self._copies_max: int | None = None  # None: to be counted anew
+
+    def add(self, subscription: Entity) -> None:
+        """A subscription is there: it gets the messages that come from now on."""
+        description = subscription.description
+        assert isinstance(description, SubscriptionDescription)
+        key = description.name.lower()
+        self._entities[key] = subscription
+        subscription.totals = self._topic.totals
+        self._index.put_subscription(key, description.rules)
+        self._copies_max = None
+
+    def change_rules(self, subscription: Entity, rules: Sequence[RuleDescription]) -> None:
+        """The rules of a subscription are others now."""
+        description = subscription.description
+        assert isinstance(description, SubscriptionDescription)
+        self._index.change_subscription(description.name.lower(), rules)
+        self._copies_max = None
+
+    def remove(self, subscription: Entity) -> None:
+        """A subscription is gone."""
+        description = subscription.description
+        assert isinstance(description, SubscriptionDescription)
+        key = description.name.lower()
+        self._entities.pop(key, None)
+        subscription.totals = ()
+        for place in subscription.partitions:
+            partition = place.worker.partition(place.queue_id)
+            if partition is not None:
+                partition.state.rows.leave_total()
+        for total in self._topic.totals:
+            total.forget(subscription.queue_id)
+        self._index.remove_subscription(key)
+        self._copies_max = None
+
+    @property
+    def copies_max(self) -> int:
+        """How many copies of one message there may be: one per subscription, and one more per rule with an action."""
+        if self._copies_max is None:
+            rules = (rule for entity in self._entities.values() for rule in rules_of(entity.description))
+            self._copies_max = len(self._entities) + sum(rule.action is not None for rule in rules)
+        return self._copies_max
+
+    def filter_count(self, kind: CountedFilter) -> int:
+        """How many rules of all subscriptions have a filter of that kind."""
+        return sum(count_filters(entity.description, kind) for entity in self._entities.values())
+
+    def entities(self) -> list[Entity]:
+        """All subscriptions."""
+        return list(self._entities.values())
+
+    # ---- what partitions ask (`state.FanOut`)
+
+    def copies(self, message: Message, partition_index: int, now: int) -> list[Copy]:
+        """The copies of a message that the topic took."""
+        context = MessageContext(message, enqueued_at=now)
+        found: list[Copy] = []
+        for match in self._index.matches(context):
+            entity = self._entities[match.subscription]
+            ref = entity.partitions[partition_index]
+            if match.error is not None:
+                description = entity.description
+                assert isinstance(description, SubscriptionDescription)
+                if description.dead_letter_on_filter_exceptions:
+                    found.append(Copy(ref, message, (REASON_FILTER, str(match.error))))
+            for each in match.copies:
+                goes_to = partition_index if each is message else self._place_of_changed(each, partition_index)
+                found.append(Copy(ref, each, goes_to=None if goes_to == partition_index else goes_to))
+        return found
+
+    def _place_of_changed(self, copy: Message, partition_index: int) -> int:
+        """The partition of a copy that an action made: that of the key that it has now; without one it stays."""
+        topic = self._topic
+        if not topic.partitioned:
+            return partition_index
+        description = topic.description
+        assert isinstance(description, TopicDescription)
+        key = kept_key_of(copy, duplicate_detection=description.requires_duplicate_detection)
+        return partition_index if key is None else partition_for_key(key, len(topic.partitions))
+
+    def subscriptions(self, partition_index: int) -> list[PartitionRef]:
+        """The partitions of all subscriptions beside the topic's partition of that index."""
+        return [entity.partitions[partition_index] for entity in self._entities.values()]

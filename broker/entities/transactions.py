@@ -1,0 +1,451 @@
+"""Transactions: work that is collected, and committed as one command to one messaging store (P25 to P29).
+
+Knows which operations may be in a transaction together, and what ends it: commit, rollback, its owner's
+departure, time. Nothing is stored before the commit; a rollback forgets. A transaction belongs to the connection that
+declared it: for others its id is unknown. Knows nothing of the wire. Owned by the `Broker`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from .. import service_errors
+from ..address import SubQueue
+from ..clock import Clock, Timer
+from ..errors import BrokerError, Condition, UnknownOutcomeError
+from ..ids import new_transaction_id, partition_index_of
+from ..message.message import Message, parse_sent, split_batch
+from ..outcomes import Abandon, Outcome
+from ..partition.requests import (
+    CancelScheduled,
+    Command,
+    Commit,
+    Done,
+    Examine,
+    Operation,
+    Reserve,
+    Schedule,
+    Send,
+    SetSessionState,
+    Settle,
+    Transfer,
+)
+from .entity import Entity, EntityPartition
+from .router import key_of, partition_for_key
+from .topic import TopicFanOut
+
+TIMEOUT_MS = 120_000  # from the declaration [wire 8]
+
+FindVia = Callable[[], Entity | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRef:
+    """How a client names a transaction: the connection that the client speaks on, and the id that the client gives."""
+
+    connection: object
+    id: bytes
+
+
+class Transaction:
+    """Collected work. `place` is the partition that commits it; `via` the entity whose outbox serves other entities.
+
+    `find_via` is asked for that with every piece of work until there is one: JMS clients declare a transaction before
+    they open any link to an entity.
+    """
+
+    def __init__(self, ref: TransactionRef, owner: object, find_via: FindVia, timer: Timer) -> None:
+        self.ref = ref
+        self.owner = owner
+        self.find_via = find_via
+        self.via: Entity | None = None
+        self.timer = timer
+        self.place: EntityPartition | None = None
+        self.key: str | None = None
+        self.operations: list[tuple[EntityPartition, Operation]] = []
+        self.tokens: set[bytes] = set()
+        self.cancelled: set[int] = set()  # sequence numbers of scheduled messages, in the partition that commits
+        self.let_go: list[tuple[EntityPartition, bytes]] = []  # locks that their receivers won't settle again
+        self.on_commit: list[Callable[[], None]] = []
+        self.failure: BrokerError | None = None  # an operation was refused: nothing of the rest may be committed
+
+
+class Transactions:
+    """The open transactions of a broker; `operations_max` bounds each."""
+
+    def __init__(self, clock: Clock, operations_max: int) -> None:
+        self._clock = clock
+        self._operations_max = operations_max
+        self._open: dict[bytes, Transaction] = {}
+        self._count_of: Counter[object] = Counter()  # by connection
+
+    def declare(self, owner: object, via: FindVia = lambda: None, *, connection: object = None) -> TransactionRef:
+        """Begin a transaction of `connection` that ends with `owner` at the latest; its id has 16 bytes.
+
+        `via()` is the entity through which messages for others leave, or None as long as there is none.
+        """
+        ref = TransactionRef(connection, new_transaction_id())
+        timer = self._clock.call_at(self._clock.now_ms() + TIMEOUT_MS, lambda: self._roll_back(ref.id))
+        self._open[ref.id] = Transaction(ref, owner, via, timer)
+        self._count_of[connection] += 1
+        return ref
+
+    def discharge(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
+        """End a transaction; `done(None)` when its work is durable, or forgotten if `fail`."""
+        try:
+            transaction = self._named(ref)
+        except BrokerError as error:
+            done(error)
+            return
+        gone = next((place.entity.gone for place, _ in transaction.operations if place.entity.gone is not None), None)
+        failure = transaction.failure or gone
+        if fail or failure is not None:
+            self._roll_back(ref.id)
+            done(None if fail else _rolled_back(failure))
+            return
+        self._forget(ref.id)
+        if not transaction.operations:
+            done(None)
+            return
+
+        def committed(error: BrokerError | None) -> None:
+            if error is not None:
+                _abandon(transaction.let_go)
+            else:
+                for call in transaction.on_commit:
+                    call()
+            done(_rolled_back(error))
+
+        cancelled = transaction.cancelled
+        operations = [(place, _without_cancelled(each, cancelled)) for place, each in transaction.operations]
+        operations[0][0].submit(Commit(operations, committed))
+
+    def leave(self, owner: object) -> None:
+        """The owner is gone: roll back everything that it left open."""
+        for transaction_id in [key for key, each in self._open.items() if each.owner is owner]:
+            self._roll_back(transaction_id)
+
+    def close(self) -> None:
+        """Roll back everything."""
+        for transaction_id in list(self._open):
+            self._roll_back(transaction_id)
+
+    def open_count(self) -> int:
+        """How many transactions are open."""
+        return len(self._open)
+
+    def open_count_of(self, connection: object) -> int:
+        """How many of them `connection` has declared."""
+        return self._count_of[connection]
+
+    # ---- work
+
+    @contextmanager
+    def working(self, ref: TransactionRef) -> Iterator[Transaction]:
+        """Add work to a transaction. What is refused dooms it: some clients don't look at the answer [wire 8]."""
+        transaction = self._find(ref)
+        try:
+            yield transaction
+        except BrokerError as error:
+            transaction.failure = transaction.failure or error
+            raise
+
+    def send(self, ref: TransactionRef, entity: Entity, data: bytes, *, batch: bool) -> None:
+        """Add a send; BrokerError if it can't be part of the transaction."""
+        with self.working(ref) as transaction:
+            messages = entity.parse(data, batch=batch)
+            if transaction.via is not None and not _same_top_level(transaction.via, entity):
+                for message in messages:
+                    self._transfer(transaction, message, entity.path)
+            else:
+                place = self._place_for(transaction, entity, messages)
+                self._add(transaction, place, Send(messages, _ignore))
+
+    async def schedule(self, ref: TransactionRef, entity: Entity, messages: Sequence[Message]) -> list[int]:
+        """Add messages to be scheduled; the sequence numbers that they will have."""
+        with self.working(ref) as transaction:
+            place = self._place_for(transaction, entity, messages)
+            numbers: list[int] = await place.request(partial(Reserve, len(messages)))
+            self._add(self._find(ref), place, Schedule(messages, _ignore, numbers))
+        return numbers
+
+    async def cancel(self, ref: TransactionRef, entity: Entity, numbers: Sequence[int]) -> None:
+        """Add the removal of scheduled messages; BrokerError (message-not-found) if one isn't there.
+
+        A message that the transaction itself has scheduled is taken out of the transaction.
+        """
+        with self.working(ref) as transaction:
+            places = {entity.place_of_number(number) for number in numbers}
+            place = places.pop()
+            if place is None or not transaction.cancelled.isdisjoint(numbers):
+                raise service_errors.scheduled_not_found(numbers)
+            if places:
+                raise service_errors.transaction_spans_partitions()
+            self._bind_reachable(transaction, place)
+            own = _scheduled_by(transaction, place)
+            stored = [number for number in dict.fromkeys(numbers) if number not in own]
+            if stored:
+                operation = CancelScheduled(stored, _ignore)
+                await place.request(partial(Examine, operation))
+                transaction = self._find(ref)
+                if not transaction.cancelled.isdisjoint(numbers):  # by a request that came meanwhile
+                    raise service_errors.scheduled_not_found(numbers)
+                self._add(transaction, place, operation)
+            transaction.cancelled.update(numbers)
+
+    async def set_state(self, ref: TransactionRef, entity: Entity, session_id: str, state: bytes | None) -> None:
+        """Add a new state of a held message session; BrokerError (session-lock-lost)."""
+        with self.working(ref) as transaction:
+            place = entity.partitions[entity.place_of_session(session_id)]
+            self._bind_reachable(transaction, place)
+            operation = SetSessionState(session_id, state, _ignore)
+            await place.request(partial(Examine, operation))
+            self._add(self._find(ref), place, operation)
+
+    def settle(
+        self,
+        ref: TransactionRef,
+        entity: Entity,
+        sub_queue: SubQueue,
+        token: bytes,
+        outcome: Outcome,
+        *,
+        settled: bool = False,
+        on_commit: Callable[[], None] | None = None,
+    ) -> None:
+        """Add a settlement; BrokerError if the lock is lost or the message is of another partition.
+
+        A commit calls `on_commit()`. A rollback leaves the message locked, for its receiver to settle it again
+        [wire 8]. But a receiver that has `settled` the delivery, as JMS clients do at once and others may do after the
+        answer, can't settle it again: a rollback then abandons the message [AMQP 4.4.2].
+        """
+        with self.working(ref) as transaction:
+            if settled and token in transaction.tokens:
+                place = entity.partitions[partition_index_of(token)]
+            else:
+                place = self._add_settlement(transaction, entity, Settle(token, outcome, None, sub_queue))
+            if settled:
+                transaction.let_go.append((place, token))
+            if on_commit is not None:
+                transaction.on_commit.append(on_commit)
+
+    def _add_settlement(self, transaction: Transaction, entity: Entity, operation: Settle) -> EntityPartition:
+        token = operation.token
+        index = partition_index_of(token)
+        if index >= len(entity.partitions) or token in transaction.tokens:
+            raise service_errors.lock_lost()
+        place = entity.partitions[index]
+        partition = place.worker.partition(entity.queue_id)
+        error = (
+            service_errors.lock_lost()
+            if partition is None
+            else partition.settle_refusal(operation, self._clock.now_ms())
+        )
+        if error is not None:
+            raise error
+        self._bind_reachable(transaction, place)
+        self._add(transaction, place, operation)
+        transaction.tokens.add(token)
+        return place
+
+    def transfer(
+        self,
+        ref: TransactionRef | None,
+        via: Entity,
+        data: bytes,
+        destination: str,
+        done: Done,
+        *,
+        batch: bool = False,
+    ) -> None:
+        """Send a delivery through `via` to `destination`, as part of a transaction or (with None) by itself."""
+        try:
+            messages = [parse_sent(each, via.bounds) for each in (split_batch(data) if batch else [data])]
+            if ref is None:
+                place = via.partitions[via.route(messages)[0]]
+                operations: list[tuple[EntityPartition, Operation]] = [
+                    (place, Transfer(message, destination)) for message in messages
+                ]
+                command: Command = Commit(operations, done)
+                place.submit(command)
+                return
+            with self.working(ref) as transaction:
+                transaction.via = transaction.via or via
+                if not _same_top_level(transaction.via, via):
+                    raise service_errors.transaction_spans_entities()
+                for message in messages:
+                    self._transfer(transaction, message, destination)
+        except BrokerError as error:
+            done(error)
+        else:
+            done(None)
+
+    # ---- helpers
+
+    def _named(self, ref: TransactionRef) -> Transaction:
+        """The open transaction that the connection of `ref` has declared; for other connections there is none."""
+        transaction = self._open.get(ref.id)
+        if transaction is None or transaction.ref.connection is not ref.connection:
+            raise _unknown(ref.id)
+        return transaction
+
+    def _find(self, ref: TransactionRef) -> Transaction:
+        transaction = self._named(ref)
+        transaction.via = transaction.via or transaction.find_via()
+        return transaction
+
+    def _forget(self, transaction_id: bytes) -> None:
+        transaction = self._open.pop(transaction_id, None)
+        if transaction is not None:
+            transaction.timer.cancel()
+            connection = transaction.ref.connection
+            self._count_of[connection] -= 1
+            if not self._count_of[connection]:
+                del self._count_of[connection]
+
+    def _roll_back(self, transaction_id: bytes) -> None:
+        transaction = self._open.get(transaction_id)
+        self._forget(transaction_id)
+        if transaction is not None:
+            _abandon(transaction.let_go)
+
+    def _add(self, transaction: Transaction, place: EntityPartition, operation: Operation) -> None:
+        count = _message_count(operation)
+        held = sum(_message_count(each) for _, each in transaction.operations)
+        if held + count > self._operations_max:
+            raise service_errors.transaction_too_large(self._operations_max)
+        transaction.operations.append((place, operation))
+
+    def _transfer(self, transaction: Transaction, message: Message, destination: str) -> None:
+        """A message for another entity leaves through the outbox of the partition that commits."""
+        via = transaction.via
+        assert via is not None
+        place = transaction.place
+        if place is None:
+            key = message.via_partition_key or key_of(message, duplicate_detection=True)
+            if via.partitioned and key is None:
+                raise _key_needed(via)
+            place = via.partitions[partition_for_key(key or "", len(via.partitions))]
+            self._bind(transaction, place)
+        elif not _same_top_level(place.entity, via):
+            raise service_errors.transaction_spans_entities()
+        else:
+            place = via.partitions[place.index]
+        self._add(transaction, place, Transfer(message, destination))
+
+    def _place_for(self, transaction: Transaction, entity: Entity, messages: Sequence[Message]) -> EntityPartition:
+        """The partition that takes messages of a transaction (P26 to P28)."""
+        if not entity.partitioned:
+            place = entity.partitions[0]
+            self._bind(transaction, place)
+            return place
+        needs_session = _is_session_aware(entity)
+        for message in messages:
+            if needs_session and message.session_id is None:
+                raise service_errors.session_id_missing()
+            key = key_of(message, duplicate_detection=True)
+            if key is None:
+                raise _key_needed(entity)
+            if transaction.key is not None and key != transaction.key:
+                raise BrokerError(
+                    Condition.NOT_ALLOWED,
+                    f"All messages of a transaction on the partitioned entity '{entity.path}' must have the same "
+                    f"partition key; this one has '{key}', the others '{transaction.key}'.",
+                )
+            transaction.key = key
+        place = entity.partitions[partition_for_key(transaction.key or "", len(entity.partitions))]
+        self._bind(transaction, place)
+        return place
+
+    def _bind(self, transaction: Transaction, place: EntityPartition) -> None:
+        """Make sure that everything is in one partition of one top-level entity."""
+        bound = transaction.place
+        if bound is None:
+            transaction.place = place
+        elif not _same_top_level(bound.entity, place.entity):
+            raise service_errors.transaction_spans_entities()
+        elif bound.worker is not place.worker or bound.index != place.index:
+            raise service_errors.transaction_spans_partitions()
+
+    def _bind_reachable(self, transaction: Transaction, place: EntityPartition) -> None:
+        """As `_bind`, for work that can't leave through another entity."""
+        if transaction.via is not None and not _same_top_level(transaction.via, place.entity):
+            raise service_errors.transaction_spans_entities()
+        self._bind(transaction, place)
+
+
+def _message_count(operation: Operation) -> int:
+    match operation:
+        case Send() | Schedule():
+            return len(operation.messages)
+        case CancelScheduled():
+            return len(operation.numbers)
+        case Settle() | SetSessionState() | Transfer():
+            return 1
+
+
+def _scheduled_by(transaction: Transaction, place: EntityPartition) -> set[int]:
+    """The sequence numbers of the messages that the transaction itself has scheduled in a partition."""
+    return {
+        number
+        for where, operation in transaction.operations
+        if where is place and isinstance(operation, Schedule)
+        for number in operation.numbers
+    }
+
+
+def _without_cancelled(operation: Operation, cancelled: set[int]) -> Operation:
+    """An operation without the messages that its own transaction has scheduled and cancelled."""
+    if not isinstance(operation, Schedule) or cancelled.isdisjoint(operation.numbers):
+        return operation
+    pairs = zip(operation.messages, operation.numbers, strict=True)
+    left = [(message, number) for message, number in pairs if number not in cancelled]
+    return Schedule([message for message, _ in left], operation.reply, [number for _, number in left])
+
+
+def _is_session_aware(entity: Entity) -> bool:
+    """Whether a queue, or a subscription of a topic, requires message sessions (P28)."""
+    if isinstance(entity.fan_out, TopicFanOut):
+        return any(each.requires_session for each in entity.fan_out.entities())
+    return entity.requires_session
+
+
+def _ignore(result: object) -> None:
+    """Operations of a transaction are answered together."""
+
+
+def _abandon(locks: Sequence[tuple[EntityPartition, bytes]]) -> None:
+    """Let others have what the receivers have let go of."""
+    for place, token in locks:
+        place.submit(Settle(token, Abandon(), None))
+
+
+def _same_top_level(one: Entity, other: Entity) -> bool:
+    return one.top_level_key == other.top_level_key
+
+
+def _key_needed(entity: Entity) -> BrokerError:
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        f"A message sent to the partitioned entity '{entity.path}' within a transaction needs a SessionId, a "
+        "PartitionKey or a MessageId.",
+    )
+
+
+def _unknown(transaction_id: bytes) -> BrokerError:
+    return service_errors.transaction_over(transaction_id, TIMEOUT_MS // 1000)
+
+
+def _rolled_back(error: BrokerError | None) -> BrokerError | None:
+    if error is None:
+        return None
+    if isinstance(error, UnknownOutcomeError):
+        return UnknownOutcomeError(
+            error.condition, f"Whether the transaction was committed is not known: {error.description}"
+        )
+    text = f"The transaction was rolled back: {error.description}"
+    return BrokerError(Condition.TRANSACTION_ROLLBACK, text)

@@ -1,0 +1,136 @@
+"""What is too large in a message that a client sends: its keys, one property, all properties [wire 10.13].
+
+Knows the bounds, and where in the encoded sections each of them applies. Sections that are small enough are not looked
+into: no message of a few hundred bytes pays for this. Must not depend on queues and storage. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ...codec.sections import APPLICATION_PROPERTIES, BODY, FOOTER, MESSAGE_ANNOTATIONS, PROPERTIES, open_items
+from ...codec.values import decode, encode, skip
+from .. import service_errors
+from ..errors import BrokerError, Condition
+from ..model.profiles import LIMITS, Limits, Profile
+
+IDENTIFIER_CHARS_MAX: Final = LIMITS[Profile.STANDARD].key_length_max
+"""Longest message id, session id and partition key of the service, in characters (a binary message id: in bytes)."""
+
+_KEYS: Final = {0: "message-id", 10: "group-id"}  # by their positions in the properties list [AMQP 3.2.4]
+_TEXTS: Final = b"\xa1\xa3\xb1\xb3"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBounds:
+    """The bounds of one profile: bytes of all properties together and of one, characters of a key, times forwarded."""
+
+    properties_bytes_max: int
+    property_bytes_max: int
+    key_length_max: int
+    forward_hops_max: int
+
+    def need_a_look(self, data: bytes, at: list[int]) -> bool:
+        """Whether a message may exceed a bound; `at` comes from `sections.locate`. Cheap, and False for most."""
+        length_max = self.key_length_max
+        return (
+            at[PROPERTIES + 7] - at[PROPERTIES] > length_max
+            or at[MESSAGE_ANNOTATIONS + 7] - at[MESSAGE_ANNOTATIONS] > length_max
+            or len(data) > self.property_bytes_max
+            or len(data) > self.properties_bytes_max
+        )
+
+
+def bounds_of(limits: Limits) -> MessageBounds:
+    """The bounds of a profile's messages."""
+    return MessageBounds(
+        limits.properties_bytes_max, limits.property_bytes_max, limits.key_length_max, limits.forward_hops_max
+    )
+
+
+STANDARD_BOUNDS: Final = bounds_of(LIMITS[Profile.STANDARD])
+
+
+def check_bounds(data: bytes, at: list[int], keys: Mapping[str, str | None], bounds: MessageBounds) -> None:
+    """Raise BrokerError unless a message, its sections where `at` says, is within `bounds`; `keys` are annotations.
+
+    ARGUMENT_OUT_OF_RANGE for a key that is too long, INTERNAL_ERROR for properties that are too large: the condition
+    and text of the service.
+    """
+    for name, key in keys.items():
+        if key is not None and len(key) > bounds.key_length_max:
+            raise _too_long(name, len(key), bounds.key_length_max)
+    for position, start, stop in _fields(data, at):
+        if position in _KEYS and stop - start > bounds.key_length_max:
+            value, _ = decode(data, start)
+            if isinstance(value, str | bytes) and len(value) > bounds.key_length_max:
+                raise _too_long(_KEYS[position], len(value), bounds.key_length_max)
+    check_properties(data, at, bounds)
+
+
+def check_properties(data: bytes, at: list[int], bounds: MessageBounds) -> None:
+    """Raise BrokerError (INTERNAL_ERROR) if one property of a message is too large, or all of them together.
+
+    All together are the sections before the body [SB: service-bus-quotas].
+    """
+    size_bytes = len(data) - sum(at[rank + 7] - at[rank] for rank in (BODY, FOOTER))
+    if size_bytes > bounds.properties_bytes_max:
+        raise service_errors.properties_too_large(
+            "All properties of the message", size_bytes, bounds.properties_bytes_max
+        )
+    if size_bytes <= bounds.property_bytes_max:
+        return
+    for position, start, stop in _fields(data, at):
+        _check_property(f"Field {position} of the message's properties", data, start, stop, bounds)
+    for name, start, stop in _application_properties(data, at):
+        _check_property(f"The application property {name}", data, start, stop, bounds)
+
+
+def changes_refusal(changes: Mapping[str, object], bounds: MessageBounds) -> BrokerError | None:
+    """Why application properties can't be added to a message, or None; what it has already is not counted."""
+    total_bytes = 0
+    for name, value in changes.items():
+        size_bytes = len(value.encode()) if isinstance(value, str) else len(encode(value))
+        total_bytes += size_bytes
+        if size_bytes > bounds.property_bytes_max:
+            what = f"The application property '{name:.60}'"
+            return service_errors.properties_too_large(what, size_bytes, bounds.property_bytes_max)
+    if total_bytes > bounds.properties_bytes_max:
+        return service_errors.properties_too_large("All changed properties", total_bytes, bounds.properties_bytes_max)
+    return None
+
+
+def _check_property(name: str, data: bytes, start: int, stop: int, bounds: MessageBounds) -> None:
+    kind = data[start] >> 4  # fixed widths have one byte of constructor, others their size too
+    size_bytes = stop - start - {0xA: 2, 0xC: 2, 0xE: 2, 0xB: 5, 0xD: 5, 0xF: 5}.get(kind, 1)
+    if size_bytes > bounds.property_bytes_max:
+        raise service_errors.properties_too_large(name, size_bytes, bounds.property_bytes_max)
+
+
+def _fields(data: bytes, at: list[int]) -> Iterator[tuple[int, int, int]]:
+    """The fields of the properties section: position, and where the value begins and ends."""
+    if at[PROPERTIES + 7]:
+        count, pos = open_items(data, at[PROPERTIES])
+        for position in range(count):
+            start, pos = pos, skip(data, pos)
+            yield position, start, pos
+
+
+def _application_properties(data: bytes, at: list[int]) -> Iterator[tuple[str, int, int]]:
+    """The application properties: name, and where the value begins and ends."""
+    if at[APPLICATION_PROPERTIES + 7]:
+        count, pos = open_items(data, at[APPLICATION_PROPERTIES])
+        for _ in range(count >> 1):
+            start = skip(data, pos)
+            key = data[pos + (2 if data[pos] < 0xB0 else 5) : start] if data[pos] in _TEXTS else b""
+            pos = skip(data, start)
+            yield f"'{key.decode(errors='replace'):.60}'", start, pos
+
+
+def _too_long(name: str, length: int, length_max: int) -> BrokerError:
+    return BrokerError(
+        Condition.ARGUMENT_OUT_OF_RANGE,
+        f"The {name} of the message has {length} characters; it must not have more than {length_max}.",
+    )

@@ -1,0 +1,71 @@
+"""The header section of a message: what a sender writes there, and what receivers get [AMQP 3.2.1].
+
+Knows the five fields and their bytes. A field that the sender left out stays null, as the service leaves it; the
+delivery count is the broker's. Must not depend on queues, clocks and storage. Pure.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from ...codec.values import Described, Ubyte, Uint, decode, malformed
+
+_CACHED_MAX: Final = 1024
+_CACHED_BYTES_MAX: Final = 40  # keeps the cache small; a header as clients write it takes 5 to 25 bytes
+_BOOLEANS: Final = {None: b"\x40", True: b"\x41", False: b"\x42"}
+
+
+class Header(NamedTuple):
+    """The sender's fields; None for one that it left out."""
+
+    durable: bool | None = None
+    priority: int | None = None
+    ttl_ms: int | None = None
+    first_acquirer: bool | None = None
+
+
+NO_HEADER: Final = Header()
+
+
+def read_header(section: bytes) -> Header:
+    """Return what the sender wrote into a header section. Raises BrokerError(DECODE_ERROR)."""
+    return _read_cached(section) if len(section) <= _CACHED_BYTES_MAX else _read(section)
+
+
+def _read(section: bytes) -> Header:
+    described, _ = decode(section)
+    fields = described.value if isinstance(described, Described) else None
+    if not isinstance(fields, list):
+        raise malformed(0, "a header that is no list")
+    durable, priority, ttl_ms, first_acquirer = (*fields[:4], None, None, None, None)[:4]
+    if not (
+        isinstance(durable, bool | None)
+        and isinstance(priority, Ubyte | None)
+        and isinstance(ttl_ms, Uint | None)
+        and isinstance(first_acquirer, bool | None)
+    ):
+        raise malformed(0, "a header field of the wrong type")
+    return Header(
+        durable, None if priority is None else int(priority), None if ttl_ms is None else int(ttl_ms), first_acquirer
+    )
+
+
+@lru_cache(_CACHED_MAX)  # a queue has one default time to live, and senders write the same few headers
+def header_start(header: Header, ttl_ms: int | None) -> bytes:
+    """Return a header section as it is delivered, up to the delivery count (a five-byte uint, appended later).
+
+    `ttl_ms` stands in the place of the sender's.
+    """
+    fields = b"".join(
+        (
+            _BOOLEANS[header.durable],
+            b"\x40" if header.priority is None else bytes((0x50, header.priority)),
+            b"\x40" if ttl_ms is None else b"\x70" + ttl_ms.to_bytes(4, "big"),
+            _BOOLEANS[header.first_acquirer],
+        )
+    )
+    return b"\x00\x53\x70\xc0" + bytes((len(fields) + 6, 5)) + fields
+
+
+_read_cached = lru_cache(_CACHED_MAX)(_read)

@@ -1,0 +1,417 @@
+"""The namespace on disk: which entities there are, under which ids, and how many messaging stores it has.
+
+Knows the rows of the catalog store and how a start-up topology is merged into them: new entities are created, changed
+ones updated, entities that the topology no longer names stay with their messages. Does not know partitions and
+messages. Owned by the `Broker`.
+
+Tables: `entities`: kind letter · lower-case path (a hash of it if it is long) → JSON {id, description, created_at, …};
+`namespace`: name → value; `deleted`: queue id (u32) → JSON {stores}: entities whose rows are still being removed.
+
+A commit that fails is answered with an error, and may have been stored nevertheless. So its rows are written anew, as
+they were, at once or before the next change: what clients were told is what a restart finds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from ...storage import Store, StoreError
+from .. import service_errors
+from .descriptions import (
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    TopicDescription,
+    Topology,
+    entity_key,
+    is_same,
+    with_instants,
+)
+
+ENTITIES = "entities"
+NAMESPACE = "namespace"
+DELETED = "deleted"
+CATALOG_TABLES = (ENTITIES, NAMESPACE, DELETED)
+
+Description = QueueDescription | TopicDescription | SubscriptionDescription
+KINDS: dict[type[Description], str] = {QueueDescription: "q", TopicDescription: "t", SubscriptionDescription: "u"}
+CLASSES: dict[str, type[Description]] = {kind: cls for cls, kind in KINDS.items()}  # "t" before "u": topics first
+
+_NEXT_ID = b"next_queue_id"
+_STORE_COUNT = b"store_count"
+_CREATED_AT = b"created_at"
+_COMMIT_BYTES = 1 << 20
+_ROWS_MAX = 10_000_000
+_LAST_KEY = b"\xff" * 512  # behind all keys
+_PATH_BYTES_MAX = 510  # a key has 511 at most; longer paths (there are such outside ASCII) are hashed
+
+Row = tuple[str, bytes]  # table and key
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entity in the catalog: the id that its rows carry, and its description.
+
+    The instants are Unix ms. None is an instant that older data does not know, or that has not come; when the entity
+    was last used is as of the last stop (`Administration.accessed_at` knows more).
+    """
+
+    queue_id: int
+    description: Description
+    created_at: int | None = None
+    updated_at: int | None = None
+    accessed_at: int | None = None
+
+
+class CatalogError(Exception):
+    """The data folder and what is asked of it contradict each other; the text names both."""
+
+
+class UnreadableRowError(CatalogError):
+    """A row that a start needs can't be read: the text names the store's folder, the table and the row."""
+
+    def __init__(self, place: str, table: str, key: bytes, error: Exception) -> None:
+        super().__init__(
+            f"{place}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: {error!s:.200}); "
+            "put a copy of the whole data folder back, name another folder with --data, or start with --fresh, which "
+            "deletes this folder's entities and messages (its snapshots stay and can be restored)"
+        )
+
+
+def other_store_count(known: int, wanted: int) -> CatalogError:
+    """A namespace can't be opened with another number of messaging stores than it was made with."""
+    return CatalogError(
+        f"the data folder was made with {known} messaging stores and the profile asks for {wanted}; "
+        "the number is fixed when a namespace is created: use another profile or another folder"
+    )
+
+
+def stored_store_count(rows: Callable[[str], Iterable[tuple[bytes, bytes]]]) -> int | None:
+    """The number of messaging stores in the rows of a catalog's tables; None before its first start. ValueError."""
+    for key, value in rows(NAMESPACE):
+        if key == _STORE_COUNT:
+            return int(value)
+    return None
+
+
+def path_of(description: Description) -> str:
+    """The entity path: the name, or topic/Subscriptions/name."""
+    return description.path if isinstance(description, SubscriptionDescription) else description.name
+
+
+class Catalog:
+    """The entities of a namespace, in memory and in `store`; every change is on disk before it is in memory."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._entries: dict[str, Entry] = {}
+        self._doubtful: dict[Row, str] = {}  # rows of failed commits that are still to be put right, with their paths
+        self._rule_texts: dict[str, dict[int, tuple[RuleDescription, str]]] = {}  # JSON by path and id of the rule
+        self._next_id = 1
+        self.store_count: int | None = None  # of the namespace; None before its first start
+        self.created_at: int | None = None  # the namespace's first start (Unix ms), where that is known
+        self.deleted: dict[int, list[int]] = {}
+        with store.view() as view:
+            for table in CATALOG_TABLES:
+                for key, value in view.scan(table, b"", _LAST_KEY, _ROWS_MAX):
+                    try:
+                        self._read_row(table, key, value)
+                    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                        raise UnreadableRowError("namespace", table, key, error) from error
+
+    def _read_row(self, table: str, key: bytes, value: bytes) -> None:
+        if table == ENTITIES:
+            row = json.loads(value)
+            description = CLASSES[chr(key[0])].from_json(row["description"])
+            entry = Entry(_number(row["id"]), description, *(row.get(name) for name in _INSTANTS))
+            self._entries[entity_key(path_of(entry.description))] = entry
+        elif table == DELETED:
+            self.deleted[int.from_bytes(key, "big")] = [_number(each) for each in json.loads(value)["stores"]]
+        elif key == _NEXT_ID:
+            self._next_id = int(value)
+        elif key == _STORE_COUNT:
+            self.store_count = int(value)
+        elif key == _CREATED_AT:
+            self.created_at = int(value)
+
+    def fix_store_count(self, count: int, now: int) -> None:
+        """Remember the number of messaging stores at the first start; CatalogError if it is another one now."""
+        if self.store_count is None:
+            self._write({(NAMESPACE, _STORE_COUNT): str(count).encode(), (NAMESPACE, _CREATED_AT): str(now).encode()})
+            self.store_count, self.created_at = count, now
+        elif self.store_count != count:
+            raise other_store_count(self.store_count, count)
+
+    def entries(self) -> Iterator[Entry]:
+        """All entities: queues and topics by name, then subscriptions by path."""
+        order = sorted(
+            self._entries.items(), key=lambda item: (isinstance(item[1].description, SubscriptionDescription), item[0])
+        )
+        return iter([entry for _, entry in order])
+
+    def entry(self, path: str) -> Entry | None:
+        """The entity of that path in any case."""
+        return self._entries.get(entity_key(path))
+
+    def merge(self, topology: Topology, now: int) -> None:
+        """Create and update what `topology` names; CatalogError (and no change) if it flips what can't change (P1).
+
+        Rules that are new were created at `now` (Unix ms). Raises StoreError.
+        """
+        wanted: list[Description] = [*topology.queues, *topology.topics, *topology.subscriptions]
+        for each in wanted:
+            self._refuse_flips(each)
+        self._put([self._as_known(each, now) for each in wanted], now)
+
+    def create(self, description: Description, now: int) -> Entry:
+        """Add an entity, whose path must be free; BrokerError (server-busy). Blocks for one commit.
+
+        Its rules were created at `now` (Unix ms).
+        """
+        assert self.entry(path_of(description)) is None
+        return self.update(description, now)
+
+    def update(self, description: Description, now: int) -> Entry:
+        """Replace the description of an entity; BrokerError (server-busy). Blocks for one commit.
+
+        Rules that are new were created at `now` (Unix ms).
+        """
+        try:
+            self._put([self._as_known(description, now)], now)
+        except StoreError as error:
+            raise service_errors.namespace_unavailable(str(error)) from error
+        return self._entries[entity_key(path_of(description))]
+
+    def delete(self, paths: list[str], stores: dict[int, list[int]]) -> None:
+        """Remove entities at once, all of them or none; `stores` says for each queue id where rows must follow.
+
+        BrokerError (server-busy). Blocks for one commit.
+        """
+        changes: dict[Row, bytes | None] = {
+            (ENTITIES, _row_key(self._entries[entity_key(path)].description)): None for path in paths
+        }
+        changes |= {_deleted_row(each): json.dumps({"stores": places}).encode() for each, places in stores.items()}
+        try:
+            self._write(changes, paths)
+        except StoreError as error:
+            raise service_errors.namespace_unavailable(str(error)) from error
+        for path in paths:
+            del self._entries[entity_key(path)]
+            self._rule_texts.pop(entity_key(path), None)
+        self.deleted |= stores
+
+    def exchange(
+        self, gone: Sequence[str], stores: Mapping[int, list[int]], made: Sequence[Description], now: int
+    ) -> list[Entry]:
+        """Remove entities, as `delete` does, and create others at once, which may have the same paths; their entries.
+
+        All of it or nothing: BrokerError (server-busy). Blocks for one commit.
+        """
+        before = {entity_key(path): self._entries[entity_key(path)] for path in gone}
+        changes: dict[Row, bytes | None] = {(ENTITIES, _row_key(each.description)): None for each in before.values()}
+        changes |= {_deleted_row(each): json.dumps({"stores": places}).encode() for each, places in stores.items()}
+        entries: dict[str, Entry] = {}
+        for number, wanted in enumerate(made, self._next_id):
+            path = entity_key(path_of(wanted))
+            known = before.get(path)
+            own_name: dict[str, Any] = {"name": wanted.name}
+            entries[path] = (
+                replace(known, queue_id=number)
+                if known is not None and is_same(known.description, wanted)
+                else Entry(number, replace(self._as_known(wanted, now), **own_name), created_at=now, updated_at=now)
+            )
+            changes[ENTITIES, _row_key(entries[path].description)] = self._row(entries[path])
+        next_id = self._next_id + len(entries)
+        changes[NAMESPACE, _NEXT_ID] = str(next_id).encode()
+        try:
+            self._write(changes, [*before, *entries])
+        except StoreError as error:
+            raise service_errors.namespace_unavailable(str(error)) from error
+        self._next_id = next_id
+        for path in before:
+            del self._entries[path]
+            if path not in entries:
+                self._rule_texts.pop(path, None)
+        self._entries |= entries
+        self.deleted |= stores
+        return list(entries.values())
+
+    def copy_to(self, folder: Path) -> Callable[[], None]:
+        """Get ready to copy the catalog's store (see `storage.Store.copy_to`)."""
+        return self._store.copy_to(folder)
+
+    def forget_deleted(self, queue_id: int) -> None:
+        """All rows of a deleted entity are gone; BrokerError (server-busy)."""
+        try:
+            self._write({_deleted_row(queue_id): None})
+        except StoreError as error:
+            raise service_errors.namespace_unavailable(str(error)) from error
+        self.deleted.pop(queue_id, None)
+
+    def remember_access(self, instants: Mapping[str, int]) -> None:
+        """Keep when entities, by path, were last used (Unix ms). Raises StoreError."""
+        found = ((entity_key(path), self.entry(path), at) for path, at in instants.items())
+        entries = {key: replace(entry, accessed_at=at) for key, entry, at in found if entry is not None}
+        if entries:
+            self._write(
+                {(ENTITIES, _row_key(entry.description)): self._row(entry) for entry in entries.values()}, entries
+            )
+            self._entries |= entries
+
+    def close(self) -> None:
+        """Close the catalog's store."""
+        self._store.close()
+
+    # ---- descriptions
+
+    def _refuse_flips(self, wanted: Description) -> None:
+        known = self.entry(path_of(wanted))
+        if known is None:
+            return
+        path = path_of(wanted)
+        if type(known.description) is not type(wanted):
+            raise CatalogError(
+                f"'{path}' is of another kind in the data folder than in the configuration; {_FLIP_REMEDIES}"
+            )
+        for field, name in FIXED_FIELDS.items():
+            before, after = getattr(known.description, field, None), getattr(wanted, field, None)
+            if before != after:
+                raise CatalogError(
+                    f"'{path}': {name} is {json.dumps(before)} in the data folder and {json.dumps(after)} in the "
+                    f"configuration; it is chosen when an entity is created and can't be changed: {_FLIP_REMEDIES}"
+                )
+
+    def _as_known(self, description: Description, now: int) -> Description:
+        """The description with what stays of an entity that is there: its name, and when its rules were created."""
+        known = self.entry(path_of(description))
+        if known is not None:
+            same_name: dict[str, Any] = {"name": known.description.name}
+            description = replace(description, **same_name)
+        if isinstance(description, SubscriptionDescription):
+            before = () if known is None else getattr(known.description, "rules", ())
+            description = replace(description, rules=with_instants(description.rules, before, now))
+        return description
+
+    # ---- rows
+
+    def _put(self, descriptions: Iterable[Description], now: int) -> None:
+        """Write the rows of new and changed entities."""
+        changes: dict[Row, bytes | None] = {}
+        entries: dict[str, Entry] = {}
+        next_id = self._next_id
+        for description in descriptions:
+            path = entity_key(path_of(description))
+            known = self._entries.get(path)
+            if known is not None and is_same(known.description, description):
+                continue
+            if known is None:
+                entry = Entry(next_id, description, created_at=now, updated_at=now)
+                next_id += 1
+            else:
+                entry = replace(known, description=description, updated_at=now)
+            entries[path] = entry
+            changes[ENTITIES, _row_key(description)] = self._row(entry)
+        if entries:
+            changes[NAMESPACE, _NEXT_ID] = str(next_id).encode()
+            self._write(changes, entries)
+            self._next_id = next_id
+            self._entries |= entries
+
+    def _write(self, changes: dict[Row, bytes | None], paths: Iterable[str] = ()) -> None:
+        """Store rows (None: delete), all of them or none; `paths` are those of the entities among them."""
+        try:
+            self._put_right()
+            self._commit(changes)
+        except StoreError:
+            of_keys = {_path_bytes(path): path for path in paths}
+            self._doubtful |= {row: of_keys.get(row[1][1:], "") for row in changes}
+            try:
+                self._put_right()
+            except StoreError as error:
+                log.error("the namespace may be stored otherwise than it is", cause=str(error))
+            raise
+
+    def _put_right(self) -> None:
+        """Write the rows that a failed commit may have changed as they were."""
+        if self._doubtful:
+            self._commit({row: self._known_row(row, path) for row, path in self._doubtful.items()})
+            self._doubtful.clear()
+
+    def _known_row(self, row: Row, path: str) -> bytes | None:
+        table, key = row
+        if table == ENTITIES:
+            entry = self.entry(path)
+            return self._row(entry) if entry is not None and _row_key(entry.description) == key else None
+        if table == DELETED:
+            stores = self.deleted.get(int.from_bytes(key, "big"))
+            return None if stores is None else json.dumps({"stores": stores}).encode()
+        value = {_NEXT_ID: self._next_id, _STORE_COUNT: self.store_count, _CREATED_AT: self.created_at}[key]
+        return None if value is None else str(value).encode()
+
+    def _row(self, entry: Entry) -> bytes:
+        """The value of an entity's row; the JSON of rules that stay is made once, not with each change beside them."""
+        description = entry.description
+        instants = {name: getattr(entry, name) for name in _INSTANTS}
+        if not isinstance(description, SubscriptionDescription):
+            return json.dumps({"id": entry.queue_id, "description": description.to_json(), **instants}).encode()
+        path = entity_key(description.path)
+        before = self._rule_texts.get(path, {})
+        texts = {id(rule): before.get(id(rule)) or (rule, json.dumps(rule.to_json())) for rule in description.rules}
+        self._rule_texts[path] = texts
+        own = replace(description, rules=()).to_json()
+        del own["rules"]
+        rules = ", ".join(text for _, text in texts.values())
+        head, rest = json.dumps({"id": entry.queue_id, **instants}), json.dumps(own)
+        return f'{head[:-1]}, "description": {rest[:-1]}, "rules": [{rules}]}}}}'.encode()
+
+    def _commit(self, changes: dict[Row, bytes | None]) -> None:
+        with self._store.begin(_COMMIT_BYTES + sum(len(value or b"") for value in changes.values())) as batch:
+            for (table, key), value in changes.items():
+                if value is None:
+                    batch.delete(table, key)
+                else:
+                    batch.put(table, key, value)
+            batch.commit()
+
+
+_FLIP_REMEDIES = (
+    "keep the old value in the configuration, delete the entity before the next start, or start with --fresh, which "
+    "deletes all entities and messages of the data folder"
+)
+
+FIXED_FIELDS = {
+    "enable_partitioning": "EnablePartitioning",
+    "requires_session": "RequiresSession",
+    "requires_duplicate_detection": "RequiresDuplicateDetection",
+}
+
+
+_INSTANTS = ("created_at", "updated_at", "accessed_at")  # of an `Entry`, in its order
+
+
+def _number(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is not a number")
+    return value
+
+
+def _row_key(description: Description) -> bytes:
+    return KINDS[type(description)].encode() + _path_bytes(path_of(description))
+
+
+def _path_bytes(path: str) -> bytes:
+    encoded = entity_key(path).encode()
+    return encoded if len(encoded) <= _PATH_BYTES_MAX else hashlib.blake2b(encoded, digest_size=32).hexdigest().encode()
+
+
+def _deleted_row(queue_id: int) -> Row:
+    return DELETED, queue_id.to_bytes(4, "big")

@@ -1,0 +1,490 @@
+"""How messages get into a partition: sent, scheduled, forwarded, published; and how they leave for other entities.
+
+Knows duplicates, schedules, hops and the copies that a topic makes for its subscriptions, all within the partition's
+store (R4). Works on the state of one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .. import service_errors
+from ..address import SubQueue
+from ..errors import BrokerError
+from ..message.message import Message, parse_stored
+from ..model.descriptions import SubscriptionDescription, TopicDescription
+from .ready_queue import Reader
+from .records import (
+    DUE,
+    DUPLICATES,
+    FORWARDED,
+    FORWARDED_KEY,
+    INSTANT,
+    MESSAGES,
+    NO_ENQUEUED_NUMBER,
+    NUMBER,
+    OUTBOXES,
+    PARTITION_SHIFT,
+    SCHEDULED_NOTE,
+    Due,
+    Home,
+    Record,
+    due_key,
+    duplicate_hash,
+    message_key,
+    session_number_key,
+)
+from .requests import (
+    CancelScheduled,
+    Delivered,
+    FallDue,
+    Forwarded,
+    ReadOutbox,
+    Redirect,
+    Reserve,
+    Schedule,
+    Send,
+    Step,
+    Transfer,
+    Undeliverable,
+)
+from .sessions import MessageSessions
+from .state import PartitionRef, PartitionState
+
+REASON_NO_SESSION = (
+    "Session id is null.",
+    "Session enabled entity doesn't allow a message whose session identifier is null.",
+)
+
+
+def too_many_hops(hops_max: int) -> tuple[str, str]:
+    """Reason and description of a message that has been forwarded as often as is allowed."""
+    return (
+        "MaxTransferHopCountExceeded",
+        "The maximum number of allowed hops when forwarding between queues has been exceeded. "
+        f"This value is set to {hops_max}.",
+    )
+
+
+class Arrivals:
+    """Send, schedule, cancel, forward, publish. `sibling` opens another partition of the same store."""
+
+    def __init__(
+        self,
+        state: PartitionState,
+        sessions: MessageSessions | None,
+        sibling: Callable[[PartitionRef, Reader], Arrivals],
+    ) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._sibling = sibling
+
+    # ---- commands
+
+    def send(self, command: Send, now: int, view: Reader, step: Step) -> None:
+        """Store a delivery, or nothing of it."""
+        error = self.refusal(command.messages, now, view)
+        if error is None:
+            numbers = self.take_in(command.messages, now, view, step)
+            if command.placed is not None:
+                step.effects.append((command.placed, numbers))
+        refused = command.done if error is None or command.elsewhere is None else command.elsewhere
+        step.effects.append((refused, error))
+
+    def refusal(self, messages: Sequence[Message], now: int, view: Reader) -> BrokerError | None:
+        """Why these messages can't be stored now, or None.
+
+        A topic may be exceeded by the copies of one delivery, which is counted once.
+        """
+        del now
+        state = self._state
+        size_bytes = sum(message.size_bytes for message in messages)
+        used = state.bytes_used(view)
+        size_bytes_max = state.ref.size_bytes_max
+        if used + size_bytes <= size_bytes_max:
+            return None
+        kind = "Queue" if state.ref.fan_out is None else "Topic"
+        return service_errors.entity_full(kind, state.ref.name_in_errors, used, size_bytes_max)
+
+    def take_in(
+        self, messages: Sequence[Message], now: int, view: Reader, step: Step, fresh: set[int] | None = None
+    ) -> list[int | None]:
+        """Store messages that `refusal` had nothing against; their numbers in order, None for duplicates.
+
+        `fresh` as for `take_scheduled`.
+        """
+        self._state.last_activity_at = now
+        fresh = set() if fresh is None else fresh
+        numbers: list[int | None] = []
+        for message in messages:
+            if self._is_duplicate(message, now, view, step, fresh):
+                numbers.append(None)
+                continue
+            at = message.scheduled_enqueue_at
+            if at is not None and at > now:
+                number = self._state.rows.new_number()
+                self._schedule(message, number, at, now, step)
+            else:
+                number = self.place(message, 0, now, view, step)
+            numbers.append(number)
+        return numbers
+
+    def schedule(self, command: Schedule, now: int, view: Reader, step: Step) -> None:
+        """Store messages until their times; their numbers are the answer."""
+        error = self.refusal(command.messages, now, view)
+        step.effects.append((command.reply, error or self.take_scheduled(command.messages, now, view, step)))
+
+    def take_scheduled(
+        self,
+        messages: Sequence[Message],
+        now: int,
+        view: Reader,
+        step: Step,
+        numbers: Sequence[int] = (),
+        fresh: set[int] | None = None,
+    ) -> list[int]:
+        """Store messages that `refusal` had nothing against until their times; duplicates get a number for nothing.
+
+        `numbers` are theirs if they were reserved before; `fresh` has the identities that this command has stored so
+        far, which the view does not show.
+        """
+        self._state.last_activity_at = now
+        fresh = set() if fresh is None else fresh
+        taken = list(numbers) or [self._state.rows.new_number() for _ in messages]
+        step.touched[self._state.queue_id] = self._state.counters
+        for message, number in zip(messages, taken, strict=True):
+            if not self._is_duplicate(message, now, view, step, fresh):
+                at = message.scheduled_enqueue_at
+                self._schedule(message, number, now if at is None else at, now, step)
+        return taken
+
+    def reserve(self, command: Reserve, now: int, view: Reader, step: Step) -> None:
+        """Give out sequence numbers for messages that a transaction, or another partition's commit, will schedule."""
+        del now, view
+        step.touched[self._state.queue_id] = self._state.counters
+        step.effects.append((command.reply, [self._state.rows.new_number() for _ in range(command.count)]))
+
+    def cancel(self, command: CancelScheduled, now: int, view: Reader, step: Step) -> None:
+        """Remove scheduled messages, all or none."""
+        del now
+        error = self.cancel_refusal(command.numbers, view)
+        if error is None:
+            self.take_off(command.numbers, view, step)
+        step.effects.append((command.reply, error))
+
+    def cancel_refusal(self, numbers: Sequence[int], view: Reader) -> BrokerError | None:
+        """Why these scheduled messages can't all be removed, or None."""
+        missing = [number for number in numbers if self._scheduled_row(number, view) is None]
+        return service_errors.scheduled_not_found(missing) if missing else None
+
+    def take_off(self, numbers: Sequence[int], view: Reader, step: Step) -> None:
+        """Remove scheduled messages that `cancel_refusal` had nothing against."""
+        rows = self._state.rows
+        for number in dict.fromkeys(numbers):
+            row = self._scheduled_row(number, view)
+            assert row is not None
+            record = Record.unpack(row)
+            at = parse_stored(record.stored).scheduled_enqueue_at
+            rows.remove(Home.SCHEDULED, number, len(row), 0, step)
+            rows.remove_due(record.enqueued_at if at is None else at, Due.ACTIVATE, number, step)
+
+    def _scheduled_row(self, number: int, view: Reader) -> bytes | None:
+        return view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
+
+    def forwarded(self, command: Forwarded, now: int, view: Reader, step: Step) -> None:
+        """Take messages from another entity's outbox; those that came before are dropped."""
+        key = FORWARDED_KEY.pack(self._state.queue_id, command.source_id, command.source_index)
+        known = view.get(FORWARDED, key)
+        highest = 0 if known is None else NUMBER.unpack(known)[0]
+        fresh = [(number, record) for number, record in command.records if number > highest]
+        messages = [parse_stored(record.stored) for _, record in fresh]
+        error = self.refusal(messages, now, view) if fresh and not command.same_entity else None
+        if error is not None or not fresh:
+            step.effects.append((command.reply, error))
+            return
+        seen: set[int] = set()
+        for (number, record), message in zip(fresh, messages, strict=True):
+            highest = number
+            if record.note == SCHEDULED_NOTE:
+                self.take_scheduled([message], now, view, step, [record.enqueued_number], seen)
+            elif command.same_entity:
+                record.turn = 0
+                self._put(record, self._state.rows.new_number(), message, view, step)
+            elif not self._is_duplicate(message, now, view, step, seen):
+                self.place(message, record.enqueued_number, now, view, step, record.hops + 1, record.note)
+        step.changes.append((FORWARDED, key, NUMBER.pack(highest)))
+        step.touched[self._state.queue_id] = self._state.counters
+        self._state.last_activity_at = now
+        step.effects.append((command.reply, None))
+
+    def fall_due(self, command: FallDue, now: int, view: Reader, step: Step) -> None:
+        """Expire, activate and forget what these rows of `due` name."""
+        for due_at, code, number in command.rows:
+            what = Due(code)
+            if what is Due.EXPIRE:
+                self._expire(due_at, number, view, step)
+                continue
+            self._state.rows.remove_due(due_at, what, number, step)
+            step.touched[self._state.queue_id] = self._state.counters
+            if what is Due.ACTIVATE:
+                self._activate(number, now, view, step)
+            else:
+                key = session_number_key(self._state.queue_id, number)
+                row = view.get(DUPLICATES, key)
+                if row is not None and INSTANT.unpack(row)[0] <= now:
+                    step.changes.append((DUPLICATES, key, None))
+        if self._sessions is not None:
+            self._sessions.tidy(view, step)
+
+    # ---- placing
+
+    def place(
+        self,
+        message: Message,
+        enqueued_number: int,
+        now: int,
+        view: Reader,
+        step: Step,
+        hops: int = 0,
+        note: str = "",
+        goes_to: int | None = None,
+    ) -> int:
+        """A message becomes active in this entity: in its line, its session, its outbox, or its subscriptions.
+
+        With `goes_to` it is a copy for that other partition of the subscription. The answer is its sequence number
+        here; for a topic the number that its copies show as their enqueued sequence number.
+        """
+        state = self._state
+        description = state.ref.description
+        if isinstance(description, TopicDescription):
+            return self._publish(message, enqueued_number, description.default_ttl_ms, now, view, step, hops, note)
+        ttl_ms = _least(message.ttl_ms, description.default_ttl_ms)
+        expires_at = 0 if ttl_ms is None else now + ttl_ms
+        number = state.rows.new_number()
+        stored = message.stored(now, None if ttl_ms is None else expires_at)
+        record = Record(stored, now, expires_at, enqueued_number or number, 0, hops, note)
+        self._put(record, number, message, view, step, goes_to)
+        return number
+
+    def _put(
+        self, record: Record, number: int, message: Message, view: Reader, step: Step, goes_to: int | None = None
+    ) -> None:
+        """Give the message of `record` a home here: in the outbox, a session or the line."""
+        state = self._state
+        description = state.receivable
+        if description.forward_to is not None or goes_to is not None:
+            record.turn = state.turn_of(message) if goes_to is None else goes_to
+            if description.forward_to is not None and record.enqueued_number == NO_ENQUEUED_NUMBER:
+                record.enqueued_number = number
+            self._to_outbox(record, number, step, forwards=description.forward_to is not None)
+        elif description.requires_session:
+            name = message.session_id
+            if name is None or self._sessions is None:
+                self._bury(record, REASON_NO_SESSION, step)
+            else:
+                self._sessions.add_message(name, number, view, step)
+                state.put_active(record, number, step)
+        else:
+            row = state.put_active(record, number, step)
+            state.main.append(number, row)
+            state.announce_line(state.main, step)
+
+    def bury_copy(self, message: Message, enqueued_number: int, reason: tuple[str, str], now: int, step: Step) -> None:
+        """A copy on which the subscription's rules failed goes to its dead-letter queue."""
+        record = Record(message.stored(now, None), now, 0, enqueued_number)
+        self._bury(record, reason, step)
+
+    def transfer(self, operation: Transfer, now: int, step: Step) -> None:
+        """Keep a message of a transaction in the outbox for another entity."""
+        if operation.number is not None:
+            self._to_schedule_elsewhere(operation.message, operation.number, now, step)
+            return
+        ttl_ms = operation.message.ttl_ms
+        stored = operation.message.stored(now, None if ttl_ms is None else now + ttl_ms)
+        number = self._state.rows.new_number()
+        record = Record(stored, now, 0, number, 0, 0, operation.destination, self._state.turn_of(operation.message))
+        self._state.rows.put(Home.TRANSFER_OUTBOX, number, record.pack(), step)
+        step.effects.append((self._state.ref.announce_outbox, None))
+
+    def _to_schedule_elsewhere(self, message: Message, number: int, now: int, step: Step) -> None:
+        at = now if message.scheduled_enqueue_at is None else message.scheduled_enqueue_at
+        stored = message.stored(at, None if message.ttl_ms is None else at + message.ttl_ms)
+        record = Record(stored, now, 0, number, 0, 0, SCHEDULED_NOTE, number >> PARTITION_SHIFT)
+        self._state.rows.put(Home.TRANSFER_OUTBOX, self._state.rows.new_number(), record.pack(), step)
+        step.effects.append((self._state.ref.announce_outbox, None))
+
+    def _publish(
+        self,
+        message: Message,
+        enqueued_number: int,
+        default_ttl_ms: int | None,
+        now: int,
+        view: Reader,
+        step: Step,
+        hops: int,
+        note: str,
+    ) -> int:
+        state = self._state
+        fan_out = state.ref.fan_out
+        assert fan_out is not None
+        enqueued_number = enqueued_number if enqueued_number > 0 else state.rows.new_number()
+        step.touched[state.queue_id] = state.counters
+        for copy in fan_out.copies(message, state.index, now):
+            target = self._sibling(copy.ref, view)
+            if copy.error is not None:
+                target.bury_copy(copy.message, enqueued_number, copy.error, now, step)
+                continue
+            copy.message.ttl_ms = _least(copy.message.ttl_ms, default_ttl_ms)
+            target.place(copy.message, enqueued_number, now, view, step, hops, note, copy.goes_to)
+        return enqueued_number
+
+    def _schedule(self, message: Message, number: int, at: int, now: int, step: Step) -> None:
+        state = self._state
+        # The time to live begins at activation; the stored form keeps it, the record does not expire before.
+        stored = message.stored(at, None if message.ttl_ms is None else at + message.ttl_ms)
+        state.rows.put(Home.SCHEDULED, number, Record(stored, now, 0, number).pack(), step)
+        state.rows.put_due(at, Due.ACTIVATE, number, step)
+
+    def _activate(self, number: int, now: int, view: Reader, step: Step) -> None:
+        row = view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
+        if row is None:
+            return
+        self._state.rows.remove(Home.SCHEDULED, number, len(row), 0, step)
+        self.place(parse_stored(Record.unpack(row).stored), 0, now, view, step)
+
+    def _expire(self, due_at: int, number: int, view: Reader, step: Step) -> None:
+        state = self._state
+        row = view.get(MESSAGES, message_key(state.queue_id, Home.ACTIVE, number))
+        if row is None:
+            step.changes.append((DUE, due_key(due_at, state.queue_id, Due.EXPIRE, number), None))
+            step.touched[state.queue_id] = state.counters
+        elif number not in state.locks.by_number:  # a locked one may still be completed; the end of its lock decides
+            session = 0
+            if self._sessions is None:
+                state.main.remove(number)
+            else:
+                name = parse_stored(Record.unpack(row).stored).session_id
+                if name is not None:
+                    session = self._sessions.number_of(name, view)
+                    self._sessions.left(name)
+            state.expire(number, row, session, step)
+
+    def would_be_dropped(self, message: Message, now: int, view: Reader, fresh: set[int]) -> bool:
+        """Whether a message is a duplicate: of what is remembered, or of those before it, whose hashes are `fresh`."""
+        number = self._identity(message)
+        if number is None:
+            return False
+        if number in fresh:
+            return True
+        fresh.add(number)
+        return self._is_remembered(number, now, view)
+
+    def _identity(self, message: Message) -> int | None:
+        """By what duplicates of a message are told, if anything."""
+        state = self._state
+        description = state.ref.description
+        if isinstance(description, SubscriptionDescription) or not description.requires_duplicate_detection:
+            return None
+        message_id = message.message_id
+        if message_id is None:
+            return None
+        key_text = (message.session_id or message.partition_key or "") if state.ref.partitioned else ""
+        return duplicate_hash(f"{message_id}\0{key_text}")
+
+    def _is_remembered(self, number: int, now: int, view: Reader) -> bool:
+        row = view.get(DUPLICATES, session_number_key(self._state.queue_id, number))
+        return row is not None and bool(INSTANT.unpack(row)[0] > now)
+
+    def _is_duplicate(self, message: Message, now: int, view: Reader, step: Step, fresh: set[int]) -> bool:
+        number = self._identity(message)
+        if number is None:
+            return False
+        if number in fresh:
+            return True
+        fresh.add(number)
+        if self._is_remembered(number, now, view):
+            return True
+        state = self._state
+        description = state.ref.description
+        assert not isinstance(description, SubscriptionDescription)
+        key = session_number_key(state.queue_id, number)
+        until = now + description.duplicate_window_ms
+        step.changes.append((DUPLICATES, key, INSTANT.pack(until)))
+        state.rows.put_due(until, Due.FORGET, number, step)
+        step.touched[state.queue_id] = state.counters
+        return False
+
+    def _bury(self, record: Record, reason: tuple[str, str], step: Step) -> None:
+        properties = {"DeadLetterReason": reason[0], "DeadLetterErrorDescription": reason[1]}
+        self._state.bury(record, properties, step)
+
+    # ---- the outboxes
+
+    def _to_outbox(self, record: Record, number: int, step: Step, *, forwards: bool) -> None:
+        hops_max = self._state.ref.bounds.forward_hops_max
+        if forwards and record.hops >= hops_max:
+            self._bury(record, too_many_hops(hops_max), step)
+            return
+        self._state.rows.put(Home.OUTBOX, number, record.pack(), step)
+        step.effects.append((self._state.ref.announce_outbox, None))
+
+    def read_outbox(self, command: ReadOutbox, now: int, view: Reader, step: Step) -> None:
+        """Show what waits to go elsewhere, in the order of the numbers."""
+        del now
+        queue_id = self._state.queue_id
+        rows: list[tuple[int, int, Record]] = []
+        for home in OUTBOXES:
+            if self._state.counters.messages[home]:
+                start, stop = message_key(queue_id, home, command.after + 1), message_key(queue_id, home + 1, 0)
+                found = view.scan(MESSAGES, start, stop, command.count)
+                rows += ((home, int.from_bytes(key[-8:], "big"), Record.unpack(row)) for key, row in found)
+        rows.sort(key=lambda row: row[1])
+        step.effects.append((command.reply, rows[: command.count]))
+
+    def delivered(self, command: Delivered, now: int, view: Reader, step: Step) -> None:
+        """What arrived elsewhere is forgotten here."""
+        del now
+        for home, number in command.rows:
+            row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
+            if row is not None:
+                self._state.rows.remove(Home(home), number, len(row), 0, step)
+        step.effects.append((command.reply, None))
+
+    def redirect(self, command: Redirect, now: int, view: Reader, step: Step) -> None:
+        """What was not stored in one partition of the target is for another, under a number that none has seen."""
+        del now
+        rows = self._state.rows
+        for home, number, turn in command.rows:
+            row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
+            if row is not None:
+                record = Record.unpack(row)
+                record.turn = turn
+                rows.remove(Home(home), number, len(row), 0, step)
+                rows.put(Home(home), rows.new_number(), record.pack(), step)
+        step.effects.append((command.reply, None))
+
+    def undeliverable(self, command: Undeliverable, now: int, view: Reader, step: Step) -> None:
+        """What can't go elsewhere is dead-lettered here, or becomes active here."""
+        state = self._state
+        home = Home(command.home)
+        row = view.get(MESSAGES, message_key(state.queue_id, home, command.number))
+        if row is not None:
+            record = Record.unpack(row)
+            state.rows.remove(home, command.number, len(row), 0, step)
+            if command.reason is None:
+                self.place(parse_stored(record.stored), record.enqueued_number, now, view, step, record.hops)
+            else:
+                transfer = home is Home.TRANSFER_OUTBOX
+                sub_queue = SubQueue.TRANSFER_DEAD_LETTER if transfer else SubQueue.DEAD_LETTER
+                record.note = record.note if home is Home.OUTBOX else ""  # it has not been forwarded
+                properties = {"DeadLetterReason": command.reason, "DeadLetterErrorDescription": command.description}
+                if home is Home.DEAD_LETTER_OUTBOX:
+                    properties = {}  # it keeps the reason for which it was dead-lettered
+                state.bury(record, properties, step, sub_queue, forward=False)
+        step.effects.append((command.reply, None))
+
+
+def _least(first_ms: int | None, second_ms: int | None) -> int | None:
+    if first_ms is None:
+        return second_ms
+    return first_ms if second_ms is None else min(first_ms, second_ms)

@@ -1,0 +1,339 @@
+"""One partition of an entity: the pure state machine that decides everything about its messages (R2).
+
+Commands come in, changes for the store and effects for the world come out; what is stored is seen only through the
+view that is handed in. The concerns are in modules of their own (`arrivals`, `deliveries`, `settlements`, `sessions`)
+on one shared `state`; this one joins them and knows transactions. Does not know clocks (`now` is an argument),
+sockets, other stores and how a batch is committed. Owned by the `Worker` of its messaging store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .. import service_errors
+from ..errors import BrokerError
+from ..message.message import Message, without_dead_letter_reason
+from ..model.descriptions import TopicDescription
+from .enqueue import Arrivals
+from .ready_queue import Reader, WindowBudget
+from .receive import Deliveries
+from .records import (
+    DUPLICATES,
+    FORWARDED,
+    HOMES,
+    MESSAGES,
+    SESSION_HEADS,
+    SESSION_MESSAGES,
+    SESSION_STATE,
+    SESSIONS,
+    STATE,
+    STATE_KEY,
+    Counters,
+    Home,
+    Record,
+    message_key,
+)
+from .requests import (
+    AcceptSession,
+    CancelScheduled,
+    Clear,
+    Command,
+    Commit,
+    Continue,
+    DeleteMessages,
+    Delivered,
+    Examine,
+    ExpireLocks,
+    FallDue,
+    Forwarded,
+    GetSessionState,
+    ListSessions,
+    Measure,
+    Operation,
+    Peek,
+    ReadOutbox,
+    Redirect,
+    ReleaseSession,
+    Renew,
+    RenewSession,
+    Reserve,
+    Resubmit,
+    Schedule,
+    Send,
+    SetSessionState,
+    Settle,
+    Step,
+    Take,
+    TakeDeferred,
+    TakeFromSession,
+    Transfer,
+    Undeliverable,
+)
+from .sessions import MessageSessions
+from .settle import Settlements
+from .state import PartitionRef, PartitionState
+
+PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUPLICATES, FORWARDED)
+
+
+class Partition:
+    """The partition that `ref` names, as `view` (the committed rows) has it; `budget` bounds its read-ahead.
+
+    `sibling(ref, view)` opens another partition of the same store, for the copies that a topic makes.
+
+    Invariants (`check_invariants`): those of lines, locks and sessions; a locked number is in no line; the counters
+    equal the rows in the store, and the total of a topic the counters of all of it.
+    """
+
+    def __init__(
+        self,
+        ref: PartitionRef,
+        view: Reader,
+        budget: WindowBudget,
+        sibling: Callable[[PartitionRef, Reader], Partition],
+    ) -> None:
+        self.state = PartitionState(ref, view, budget)
+        self._sibling = sibling
+        description = ref.description
+        with_sessions = not isinstance(description, TopicDescription) and description.requires_session
+        self._settlements = Settlements(self.state, with_sessions)
+        self._sessions = MessageSessions(self.state, self._settlements) if with_sessions else None
+        self._deliveries = Deliveries(self.state, self._sessions)
+        self.arrivals = Arrivals(self.state, self._sessions, lambda other, at: sibling(other, at).arrivals)
+        self._handlers: dict[type, Callable[..., None]] = {
+            Send: self.arrivals.send,
+            Schedule: self.arrivals.schedule,
+            Reserve: self.arrivals.reserve,
+            CancelScheduled: self.arrivals.cancel,
+            Forwarded: self.arrivals.forwarded,
+            FallDue: self.arrivals.fall_due,
+            ReadOutbox: self.arrivals.read_outbox,
+            Delivered: self.arrivals.delivered,
+            Redirect: self.arrivals.redirect,
+            Undeliverable: self.arrivals.undeliverable,
+            Take: self._deliveries.take,
+            TakeFromSession: self._deliveries.take_from_session,
+            TakeDeferred: self._deliveries.take_deferred,
+            Peek: self._deliveries.peek,
+            Measure: self._deliveries.measure,
+            DeleteMessages: self._deliveries.delete,
+            Settle: self._settlements.settle,
+            Renew: self._settlements.renew,
+            ExpireLocks: self._expire_locks,
+            Resubmit: self._resubmit,
+            Commit: self._commit,
+            Examine: self._examine,
+            Continue: self._continue,
+            Clear: self._clear,
+        }
+        if self._sessions is not None:
+            self._handlers |= {
+                AcceptSession: self._sessions.accept,
+                ReleaseSession: self._sessions.release,
+                RenewSession: self._sessions.renew,
+                SetSessionState: self._sessions.set_state,
+                GetSessionState: self._sessions.get_state,
+                ListSessions: self._sessions.list,
+            }
+
+    # ---- what the worker calls
+
+    def apply(self, command: Command, now: int, view: Reader, step: Step) -> None:
+        """Add to `step` what `command` means at the instant `now` (Unix ms); memory is as if it were committed.
+
+        When the batch that the command is part of is over, `keep` or `roll_back` follows.
+        """
+        self._handlers[type(command)](command, now, view, step)
+
+    def keep(self) -> None:
+        """The batch is committed, or had nothing to store."""
+        self.state.locks.keep()
+        if self._sessions is not None:
+            self._sessions.keep()
+
+    def roll_back(self, view: Reader) -> None:
+        """Nothing of the batch is stored: memory is as `view` (the committed rows) has it, locks as before."""
+        self.state.roll_back(view)
+        if self._sessions is not None:
+            self._sessions.roll_back()
+
+    @property
+    def counters(self) -> Counters:
+        """What the partition counts."""
+        return self.state.counters
+
+    def next_lock_end(self) -> int | None:
+        """When the earliest lock of a message or a session ends (Unix ms), if there is any."""
+        lock = self.state.locks.first()
+        session_end = None if self._sessions is None else self._sessions.next_end()
+        if lock is None:
+            return session_end
+        return lock.until_at if session_end is None else min(lock.until_at, session_end)
+
+    def locked_count(self) -> int:
+        """How many messages are locked now."""
+        return len(self.state.locks)
+
+    def close(self) -> None:
+        """Forget everything that is only in memory; the partition object is of no use afterwards."""
+        for line in self.state.lines.values():
+            line.close()
+        self.state.rows.leave_total()
+
+    def lose_sessions(self) -> None:
+        """The memory of this partition is dropped while the broker goes on: tell the holders of its sessions."""
+        if self._sessions is not None:
+            self._sessions.lose_all()
+
+    def announce_held(self) -> None:
+        """Tell the holders of sessions that these may have messages."""
+        if self._sessions is not None:
+            self._sessions.announce_held()
+
+    def described_anew(self) -> None:
+        """The entity's description changed; locks keep the ends that they have."""
+        self.state.locks.sort()
+
+    def check_invariants(self, view: Reader) -> None:
+        """Assert the invariants of the class docstring against the committed rows in `view`."""
+        state = self.state
+        state.locks.check_invariants()
+        for line in state.lines.values():
+            line.check_invariants()
+        if self._sessions is not None:
+            self._sessions.check_invariants()
+        bytes_used = 0
+        for home in HOMES:
+            start, stop = message_key(state.queue_id, home, 0), message_key(state.queue_id, home + 1, 0)
+            rows = view.scan(MESSAGES, start, stop, 1 << 30)
+            assert len(rows) == self.counters.messages[home], (home, len(rows), self.counters.messages)
+            bytes_used += sum(len(row) for _, row in rows)
+        assert bytes_used == self.counters.bytes_used
+        total = state.rows.total
+        if state.ref.fan_out is not None and total is not None and total.bytes_used is not None:
+            known, total.bytes_used = total.bytes_used, None
+            assert known == state.bytes_used(view)
+
+    # ---- what belongs to no single concern
+
+    def _expire_locks(self, command: ExpireLocks, now: int, view: Reader, step: Step) -> None:
+        self._settlements.expire_locks(command, now, view, step)
+        if self._sessions is not None:
+            self._sessions.expire(now, view, step)
+
+    def _resubmit(self, command: Resubmit, now: int, view: Reader, step: Step) -> None:
+        target = self if command.target.queue_id == self.state.queue_id else self._sibling(command.target, view)
+        answer: dict[int, BrokerError | None] = {}
+        accepted: list[Message] = []
+        fresh: set[int] = set()
+        for number in dict.fromkeys(command.numbers):
+            found = self._deliveries.dead_lettered(number, view)
+            if isinstance(found, BrokerError):
+                answer[number] = found
+                continue
+            message = without_dead_letter_reason(found.message)
+            if target.arrivals.would_be_dropped(message, now, view, fresh):
+                answer[number] = service_errors.would_be_dropped(number, message.message_id or "")
+                continue
+            answer[number] = target.arrivals.refusal([*accepted, message], now, view)
+            if answer[number] is None:
+                accepted.append(message)
+                self._deliveries.take_out(found, step)
+        if accepted:
+            self.state.last_activity_at = now
+            target.arrivals.take_in(accepted, now, view, step)
+        step.effects.append((command.reply, answer))
+
+    def _commit(self, command: Commit, now: int, view: Reader, step: Step) -> None:
+        """A transaction: look at every operation first, then do all of them (P29)."""
+        by_partition: dict[int, tuple[Partition, list[Operation]]] = {}
+        for ref, operation in command.operations:
+            partition = self if ref.queue_id == self.state.queue_id else self._sibling(ref, view)
+            by_partition.setdefault(ref.queue_id, (partition, []))[1].append(operation)
+        for partition, operations in by_partition.values():
+            error = partition.commit_refusal(operations, now, view)
+            if error is not None:
+                step.effects.append((command.reply, error))
+                return
+        for partition, operations in by_partition.values():
+            partition.commit(operations, now, view, step)
+        step.effects.append((command.reply, None))
+
+    def _examine(self, command: Examine, now: int, view: Reader, step: Step) -> None:
+        step.effects.append((command.reply, self.commit_refusal([command.operation], now, view)))
+
+    def commit(self, operations: Sequence[Operation], now: int, view: Reader, step: Step) -> None:
+        """Do operations that `commit_refusal` had nothing against."""
+        sent = [message for each in operations if isinstance(each, Send) for message in each.messages]
+        fresh: set[int] = set()  # of all of them: each sees the duplicates among the others
+        self.arrivals.take_in(sent, now, view, step, fresh)
+        for operation in operations:
+            match operation:
+                case Schedule():
+                    self.arrivals.take_scheduled(operation.messages, now, view, step, operation.numbers, fresh)
+                case Transfer():
+                    self.arrivals.transfer(operation, now, step)
+                case Settle():
+                    lock = self.state.locks.by_token[operation.token]
+                    self._settlements.end(lock, operation.outcome, now, view, step)
+                case CancelScheduled():
+                    self.arrivals.take_off(operation.numbers, view, step)
+                case SetSessionState():
+                    assert self._sessions is not None
+                    self._sessions.keep_state(operation.session_id, operation.state, now, step)
+                case Send():
+                    pass
+
+    def commit_refusal(self, operations: Sequence[Operation], now: int, view: Reader) -> BrokerError | None:
+        """Why these operations can't all be done now, or None."""
+        messages: list[Message] = []
+        for operation in operations:
+            error: BrokerError | None = None
+            match operation:
+                case Send() | Schedule():
+                    messages += operation.messages
+                case Transfer():
+                    if operation.number is None:  # else its own partition has said that it has room
+                        messages.append(operation.message)
+                case Settle():
+                    error = self.settle_refusal(operation, now)
+                case CancelScheduled():
+                    error = self.arrivals.cancel_refusal(operation.numbers, view)
+                case SetSessionState():
+                    assert self._sessions is not None
+                    error = self._sessions.state_refusal(operation.session_id, now)
+            if error is not None:
+                return error
+        return self.arrivals.refusal(messages, now, view) if messages else None
+
+    def settle_refusal(self, operation: Settle, now: int) -> BrokerError | None:
+        """Why a lock can't be ended so now, or None."""
+        return self._settlements.refusal(operation, now)
+
+    def _continue(self, command: Continue, now: int, view: Reader, step: Step) -> None:
+        del now
+        counters = self.state.counters
+        source = self._sibling(command.source, view).counters
+        counters.next_counter = max(counters.next_counter, source.next_counter)
+        step.touched[self.state.queue_id] = counters
+        step.changes.append((STATE, STATE_KEY.pack(self.state.queue_id), counters.pack()))
+
+    def _clear(self, command: Clear, now: int, view: Reader, step: Step) -> None:
+        del now
+        state = self.state
+        queue_id = state.queue_id
+        rows = view.scan(MESSAGES, message_key(queue_id, 0, 0), message_key(queue_id + 1, 0, 0), command.limit)
+        for key, row in rows:
+            number = int.from_bytes(key[-8:], "big")
+            state.rows.remove(Home(key[4]), number, len(row), Record.unpack(row).expires_at, step)
+        left = command.limit - len(rows)
+        for table in PREFIXED_TABLES:
+            if left <= 0:
+                break
+            others = view.scan(table, STATE_KEY.pack(queue_id), STATE_KEY.pack(queue_id + 1), left)
+            step.changes.extend((table, key, None) for key, _ in others)
+            left -= len(others)
+        if left > 0:
+            step.changes.append((STATE, STATE_KEY.pack(queue_id), None))
+            step.touched.pop(queue_id, None)
+        step.effects.append((command.reply, left <= 0))

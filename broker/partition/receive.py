@@ -1,0 +1,339 @@
+"""How messages leave a partition towards receivers: taken, taken from a session, taken by number, peeked, deleted.
+
+Knows locks in the making and what a delivery looks like. Works on the state of one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .. import service_errors
+from ..address import SubQueue
+from ..errors import BrokerError
+from ..ids import new_lock_token
+from ..message.message import Message, delivery_bytes, parse_stored
+from ..model.descriptions import SubscriptionDescription
+from .locks import Lock, Place
+from .ready_queue import Reader
+from .records import MESSAGES, Home, Record, message_key, unpack_head
+from .requests import (
+    DeleteMessages,
+    Delivery,
+    Extent,
+    Measure,
+    Peek,
+    ReceiveMode,
+    Step,
+    Take,
+    TakeDeferred,
+    TakeFromSession,
+    Taken,
+)
+from .sessions import HeldSession, MessageSessions
+from .state import PartitionState
+
+TAKE_BYTES_MAX = 4 << 20  # one answer to a receiver; more is asked for again
+SCAN_ROWS_MAX = 500
+STATES = {
+    Home.DEFERRED: 1,
+    Home.DEAD_LETTER_DEFERRED: 1,
+    Home.TRANSFER_DEAD_LETTER_DEFERRED: 1,
+    Home.SCHEDULED: 2,
+}
+PEEK_HOMES = {
+    SubQueue.ACTIVE: (Home.ACTIVE, Home.DEFERRED, Home.SCHEDULED),
+    SubQueue.DEAD_LETTER: (Home.DEAD_LETTER, Home.DEAD_LETTER_DEFERRED),
+    SubQueue.TRANSFER_DEAD_LETTER: (Home.TRANSFER_DEAD_LETTER, Home.TRANSFER_DEAD_LETTER_DEFERRED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    """A dead-lettered message that nobody has locked; `size_bytes` is that of its row."""
+
+    number: int
+    home: Home
+    size_bytes: int
+    message: Message
+
+
+class Deliveries:
+    """Take, peek, delete."""
+
+    def __init__(self, state: PartitionState, sessions: MessageSessions | None) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._of_subscription = isinstance(state.ref.description, SubscriptionDescription)
+
+    def take(self, command: Take, now: int, view: Reader, step: Step) -> None:
+        """Hand over what is available in a sub-queue."""
+        state = self._state
+        line = state.lines[command.sub_queue]
+        deliveries: list[Delivery] = []
+        bytes_left = TAKE_BYTES_MAX
+        average_bytes = state.average_bytes()
+        while len(deliveries) < command.count and bytes_left > 0:
+            found = line.next(view, average_bytes)
+            if found is None:
+                break
+            number, row = found
+            expires_at = unpack_head(row)[5]
+            if expires_at and expires_at <= now:
+                state.expire(number, row, 0, step)
+                continue
+            deliveries.append(self._hand_over(line, line.home, number, row, command.mode, now, step))
+            bytes_left -= len(row)
+        more = line.has_more()
+        if not more:
+            line.announced = False
+        if deliveries:
+            state.last_activity_at = now
+        step.effects.append((command.reply, Taken(deliveries, more)))
+
+    def take_from_session(self, command: TakeFromSession, now: int, view: Reader, step: Step) -> None:
+        """Hand over the next messages of a held session."""
+        assert self._sessions is not None
+        held = self._sessions.held(command.grant)
+        if held is None or held.until_at <= now:
+            step.effects.append((command.reply, Taken([], False, service_errors.session_lock_lost())))
+            return
+        deliveries: list[Delivery] = []
+        bytes_left = TAKE_BYTES_MAX
+        while len(deliveries) < command.count and bytes_left > 0:
+            found = held.line.next(view)
+            if found is None:
+                break
+            number, row = found
+            if number in self._state.locks.by_number:
+                continue  # it is in this receiver's hands already
+            expires_at = unpack_head(row)[5]
+            if expires_at and expires_at <= now:
+                self._state.expire(number, row, held.number, step)
+                continue
+            deliveries.append(self._hand_over(held.line, Home.ACTIVE, number, row, command.mode, now, step, held))
+            bytes_left -= len(row)
+        self._state.last_activity_at = now
+        step.effects.append((command.reply, Taken(deliveries, held.line.has_more())))
+
+    def take_deferred(self, command: TakeDeferred, now: int, view: Reader, step: Step) -> None:
+        """Hand over deferred messages by number: all of them or none."""
+        state = self._state
+        line = state.lines[command.sub_queue]
+        held: HeldSession | None = None
+        if self._sessions is not None and command.sub_queue is SubQueue.ACTIVE:
+            name = command.session_id
+            if name is None:  # Go doesn't tell: it is the session of the messages
+                name = self._session_of_deferred(command.sequence_numbers, view)
+            held = None if name is None else self._sessions.held_by_name(name, now)
+            if held is None:
+                step.effects.append((command.reply, service_errors.session_lock_lost()))
+                return
+        found: list[tuple[int, bytes]] = []
+        for number in dict.fromkeys(command.sequence_numbers):  # a message that is asked for twice is locked once
+            row = view.get(MESSAGES, message_key(state.queue_id, line.deferred_home, number))
+            if row is None or number in state.locks.by_number or (held is not None and not _is_of(row, held.name)):
+                step.effects.append((command.reply, service_errors.deferred_not_found()))
+                return
+            found.append((number, row))
+        deliveries = [
+            self._hand_over(line, line.deferred_home, number, row, command.mode, now, step, held)
+            for number, row in found
+        ]
+        step.effects.append((command.reply, deliveries))
+
+    def peek(self, command: Peek, now: int, view: Reader, step: Step) -> None:
+        """Show messages in the order of their numbers, whatever their home."""
+        if command.is_use:
+            self._state.last_activity_at = now  # looking counts as use [wire 10.8]
+        answer: list[tuple[int, bytes]] = []
+        bytes_left = command.bytes_max
+        for number, home, row in self._rows(command, view):
+            if command.session_id is not None and not _is_of(row, command.session_id):
+                continue
+            payload = self._payload(number, home, Record.unpack(row), None, None, STATES.get(home, 0))
+            bytes_left -= len(payload)
+            if answer and bytes_left < 0:
+                break
+            answer.append((number, payload))
+            if len(answer) == command.count:
+                break
+        step.effects.append((command.reply, answer))
+
+    def measure(self, command: Measure, now: int, view: Reader, step: Step) -> None:
+        """Tell where a sub-queue begins and ends."""
+        del now
+        state = self._state
+        homes = [home for home in PEEK_HOMES[command.sub_queue] if state.counters.messages[home]]
+        found = [next(self._home_rows(home, 0, view, 1), None) for home in homes]
+        firsts = [each[0] for each in found if each is not None]
+        following = state.rows.next_number()
+        count = sum(state.counters.messages[home] for home in homes if home is not Home.SCHEDULED)
+        extent = Extent(state.partition_id or 0, min(firsts, default=following), following, count)
+        step.effects.append((command.reply, extent))
+
+    def delete(self, command: DeleteMessages, now: int, view: Reader, step: Step) -> None:
+        """Delete the oldest available messages that were enqueued before an instant."""
+        del now
+        state = self._state
+        line = state.lines[command.sub_queue]
+        deleted = 0
+        for number, row in self._home_rows(line.home, 0, view):
+            if deleted == command.count or number >= command.before_number:
+                break
+            record = Record.unpack(row)
+            if number in state.locks.by_number or record.enqueued_at >= command.before_at:
+                continue
+            if command.session_id is not None and not _is_of(row, command.session_id):
+                continue
+            session = self._session_left(record, view) if line.home is Home.ACTIVE else 0
+            line.remove(number)
+            state.remove(line.home, number, len(row), record.expires_at, session, step)
+            deleted += 1
+        if self._sessions is not None:
+            self._sessions.tidy(view, step)
+        step.effects.append((command.reply, deleted))
+
+    def dead_lettered(self, number: int, view: Reader) -> DeadLettered | BrokerError:
+        """The message of that number in the dead-letter queue, unless a receiver has it."""
+        state = self._state
+        line = state.lines[SubQueue.DEAD_LETTER]
+        for home in (line.home, line.deferred_home):
+            row = view.get(MESSAGES, message_key(state.queue_id, home, number))
+            if row is not None:
+                if number in state.locks.by_number:
+                    return service_errors.dead_letter_locked(number)
+                return DeadLettered(number, home, len(row), parse_stored(Record.unpack(row).stored))
+        return service_errors.dead_letter_not_found(number)
+
+    def take_out(self, found: DeadLettered, step: Step) -> None:
+        """Remove what `dead_lettered` found."""
+        line = self._state.lines[SubQueue.DEAD_LETTER]
+        if found.home is line.home:
+            line.remove(found.number)
+        self._state.remove(found.home, found.number, found.size_bytes, 0, 0, step)
+
+    # ---- helpers
+
+    def _session_of_deferred(self, numbers: Sequence[int], view: Reader) -> str | None:
+        for number in numbers:
+            row = view.get(MESSAGES, message_key(self._state.queue_id, Home.DEFERRED, number))
+            if row is not None:
+                return parse_stored(Record.unpack(row).stored).session_id
+        return None
+
+    def _hand_over(
+        self,
+        line: Place,
+        home: Home,
+        number: int,
+        row: bytes,
+        mode: ReceiveMode,
+        now: int,
+        step: Step,
+        held: HeldSession | None = None,
+    ) -> Delivery:
+        state = self._state
+        record = Record.unpack(row)
+        token = new_lock_token(self._state.index)
+        session = 0 if held is None else held.number
+        until_at: int | None = None
+        if mode is ReceiveMode.PEEK_LOCK:
+            until_at = now + state.receivable.lock_duration_ms if held is None else held.until_at
+            state.locks.add(
+                Lock(
+                    token,
+                    number,
+                    home,
+                    line,
+                    until_at,
+                    record.delivery_count,
+                    record.expires_at,
+                    len(row),
+                    held,
+                    session,
+                )
+            )
+        else:
+            state.remove(home, number, len(row), record.expires_at, session, step)
+        by_number = home is not line.home
+        lock_token = None if until_at is None else token
+        deleted = mode is ReceiveMode.RECEIVE_AND_DELETE
+        payload = self._payload(number, home, record, until_at, lock_token, 1 if by_number else None, deleted=deleted)
+        return Delivery(token, payload, number)
+
+    def _payload(
+        self,
+        number: int,
+        home: Home,
+        record: Record,
+        until_at: int | None,
+        lock_token: bytes | None,
+        state: int | None,
+        *,
+        deleted: bool = False,
+    ) -> bytes:
+        source = record.note or None
+        came = record.hops or self._of_subscription  # from a queue or topic, where it had another number
+        return delivery_bytes(
+            record.stored,
+            sequence_number=number,
+            enqueued_at=record.enqueued_at,
+            delivery_count=record.delivery_count,
+            locked_until_at=until_at,
+            state=state,
+            partition_id=self._state.partition_id,
+            enqueue_sequence_number=record.enqueued_number if came and record.enqueued_number >= 0 else None,
+            dead_letter_source=source if home is not Home.TRANSFER_OUTBOX else None,
+            lock_token=lock_token,
+            deleted=deleted,
+        )
+
+    def _rows(self, command: Peek, view: Reader) -> Iterator[tuple[int, Home, bytes]]:
+        """The rows of all homes of a sub-queue in the order of their numbers."""
+        first = max(0, command.from_sequence_number)
+        sources = {
+            home: self._home_rows(home, first, view, min(SCAN_ROWS_MAX, command.count))
+            for home in PEEK_HOMES[command.sub_queue]
+            if self._state.counters.messages[home]
+        }
+        heads = {home: found for home, source in sources.items() if (found := next(source, None)) is not None}
+        while heads:
+            home = min(heads, key=lambda each: heads[each][0])
+            number, row = heads[home]
+            yield number, home, row
+            following = next(sources[home], None)
+            if following is None:
+                del heads[home]
+            else:
+                heads[home] = following
+
+    def _home_rows(
+        self, home: Home, first: int, view: Reader, at_once: int = SCAN_ROWS_MAX
+    ) -> Iterator[tuple[int, bytes]]:
+        queue_id = self._state.queue_id
+        stop = message_key(queue_id, home + 1, 0)
+        # Large messages are read a few at a time: a page of them must not fill the memory.
+        limit = max(1, min(at_once, TAKE_BYTES_MAX // max(1, self._state.average_bytes())))
+        while True:
+            rows = view.scan(MESSAGES, message_key(queue_id, home, first), stop, limit)
+            for key, row in rows:
+                number = int.from_bytes(key[-8:], "big")
+                yield number, row
+                first = number + 1
+            if len(rows) < limit:
+                return
+
+    def _session_left(self, record: Record, view: Reader) -> int:
+        """The number of the session that a message leaves by being deleted, 0 without."""
+        if self._sessions is None:
+            return 0
+        name = parse_stored(record.stored).session_id
+        if name is None:
+            return 0
+        self._sessions.left(name)
+        return self._sessions.number_of(name, view)
+
+
+def _is_of(row: bytes, session_id: str) -> bool:
+    return parse_stored(Record.unpack(row).stored).session_id == session_id

@@ -1,0 +1,531 @@
+"""Message sessions of one partition: who holds which, what is in them, what waits to be accepted.
+
+Knows session names, their numbers, the order of their messages and their state. A session has one holder at a time;
+idle sessions are accepted in the order of their oldest messages. Of the idle ones only a window is in memory (R7).
+Works on the state of one partition; time comes in as an argument. A batch that the store does not take changes no
+holding: how to undo its changes is recorded until the commit.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection
+from functools import partial
+from itertools import count
+
+from sortedcontainers import SortedDict
+
+from .. import service_errors
+from ..address import SubQueue
+from ..errors import BrokerError
+from .locks import Lock
+from .ready_queue import Reader
+from .records import (
+    MESSAGES,
+    NUMBER,
+    SESSION_HEADS,
+    SESSION_MESSAGE_KEY,
+    SESSION_MESSAGES,
+    SESSION_STATE,
+    SESSION_VALUE,
+    SESSIONS,
+    STATE_KEY,
+    Home,
+    message_key,
+    session_key,
+    session_message_key,
+    session_number,
+    session_number_key,
+)
+from .requests import (
+    AcceptSession,
+    GetSessionState,
+    ListSessions,
+    ReleaseSession,
+    RenewSession,
+    SessionGrant,
+    SetSessionState,
+    Step,
+    Taken,
+)
+from .settle import Settlements
+from .state import PartitionState
+
+IDLE_WINDOW_MAX = 1024  # idle sessions known in memory
+NAMES_CACHED_MAX = 10_000
+NUMBERS_READ_MAX = 64  # of a session's messages, ahead of demand
+LIST_ROWS_MAX = 1 << 20
+
+# Of the process, not of a partition: who held a session when its partition was reopened still knows the grant, and
+# must not reach the session that another one holds since.
+_grants = count(1)
+
+
+class SessionLine:
+    """The active messages of one session, in order; a session's own `Line`."""
+
+    def __init__(self, queue_id: int, session: int, announce: Callable[[None], None]) -> None:
+        self.home = Home.ACTIVE
+        self.deferred_home = Home.DEFERRED
+        self.sub_queue = SubQueue.ACTIVE
+        self.announced = False
+        self._announce = announce
+        self._queue_id = queue_id
+        self._session = session
+        self._ahead: deque[int] = deque()
+        self._returned: list[int] = []
+        self._next_read = 0
+        self.more_in_store = True
+
+    def announce(self, sub_queue: SubQueue) -> None:
+        """Tell the holder that there are messages."""
+        del sub_queue
+        self._announce(None)
+
+    def give_back(self, number: int) -> None:
+        """A message that was taken is available again, at its old place."""
+        if number < self._next_read:  # else it is read from the store
+            heapq.heappush(self._returned, number)
+
+    def restart(self) -> None:
+        """Forget what was read; those who read pass over messages that are in the holder's hands."""
+        self._ahead.clear()
+        self._returned.clear()
+        self._next_read = 0
+        self.more_in_store = True
+
+    def has_more(self) -> bool:
+        """Whether `next` may still find something."""
+        return bool(self._ahead or self._returned or self.more_in_store)
+
+    def next(self, view: Reader) -> tuple[int, bytes] | None:
+        """Take the next message off the line: (sequence number, row), or None when there is none."""
+        while True:
+            if not self._ahead and self.more_in_store:
+                self._read_ahead(view)
+            if self._returned and (not self._ahead or self._returned[0] < self._ahead[0]):
+                number = heapq.heappop(self._returned)
+            elif self._ahead:
+                number = self._ahead.popleft()
+            else:
+                return None
+            row = view.get(MESSAGES, message_key(self._queue_id, Home.ACTIVE, number))
+            if row is not None:
+                return number, row
+
+    def _read_ahead(self, view: Reader) -> None:
+        rows = view.scan(
+            SESSION_MESSAGES,
+            session_message_key(self._queue_id, self._session, self._next_read),
+            session_message_key(self._queue_id, self._session + 1, 0),
+            NUMBERS_READ_MAX,
+        )
+        self._ahead.extend(int.from_bytes(key[-8:], "big") for key, _ in rows)
+        if rows:
+            self._next_read = self._ahead[-1] + 1
+        self.more_in_store = len(rows) == NUMBERS_READ_MAX
+
+
+class HeldSession:
+    """A session in the hands of a receiver."""
+
+    def __init__(self, command: AcceptSession, name: str, number: int, grant: int, until_at: int, line: SessionLine):
+        self.name = name
+        self.number = number
+        self.grant = grant
+        self.until_at = until_at
+        self.turn = grant  # holdings that end at the same instant end in this order
+        self.line = line
+        self.head: int | None = None  # the number of its row in `session_heads`, if it had messages
+        self.taken: dict[int, Lock] = {}
+        self.announce: Callable[[None], None] = command.announce
+        self.lost = command.lost
+
+
+def _end_at(held: HeldSession, until_at: int, turn: int) -> None:
+    held.until_at, held.turn = until_at, turn
+
+
+class MessageSessions:
+    """All message sessions of a partition.
+
+    Invariants: a held session is not among the idle ones in memory; every session that is not held and has active
+    messages has at least one row in `session_heads`, and is in the window unless it lies beyond it.
+    """
+
+    def __init__(self, state: PartitionState, settlements: Settlements) -> None:
+        self._state = state
+        self._settlements = settlements
+        self._held: OrderedDict[str, HeldSession] = OrderedDict()  # by end, as renewals move to the end
+        self._by_grant: dict[int, HeldSession] = {}
+        self._numbers: OrderedDict[str, int] = OrderedDict()
+        self._idle: dict[int, str] = SortedDict()  # by number
+        self._idle_of: dict[str, int] = {}
+        self._more_idle = True
+        self._next_idle = 0
+        self._announced = True
+        self._thinned: set[str] = set()  # sessions that messages left by themselves, in the command under way
+        self._undo: list[Callable[[], None]] = []  # the changes of the batch under way to holdings
+
+    # ---- batches end
+
+    def keep(self) -> None:
+        """The batch is committed."""
+        self._undo.clear()
+
+    def roll_back(self) -> None:
+        """The batch is not stored: sessions are held as before it, and the idle ones are read again."""
+        while self._undo:
+            self._undo.pop()()
+        self._held = OrderedDict(sorted(self._held.items(), key=lambda item: (item[1].until_at, item[1].turn)))
+        for held in self._held.values():
+            held.line.restart()
+            held.taken = dict(sorted(held.taken.items(), key=lambda item: item[1].turn))
+        self._numbers.clear()
+        self._idle.clear()
+        self._idle_of.clear()
+        self._more_idle = True
+        self._next_idle = 0
+        self._announced = True  # the worker announces them anew
+        self._thinned.clear()
+
+    def announce_held(self) -> None:
+        """Have every holder ask for messages."""
+        for held in list(self._held.values()):
+            held.announce(None)
+
+    # ---- messages come and go
+
+    def add_message(self, name: str, number: int, view: Reader, step: Step) -> int:
+        """An active message joined the session `name`; the session's number."""
+        session = self._number(name, view, step, create=True)
+        assert session is not None
+        key = session_message_key(self._state.queue_id, session, number)
+        held = self._held.get(name)
+        if held is not None:
+            held.line.more_in_store = True
+            if held.head is None:  # after a crash nobody holds it, and it must be found
+                self._undo.append(partial(setattr, held, "head", None))
+                held.head = number
+                self._put_head(name, number, step)
+            step.effects.append((held.announce, None))
+        elif name not in self._idle_of and self._first_message(session, view) is None:
+            self._add_head(name, number, step)
+        step.changes.append((SESSION_MESSAGES, key, b""))
+        return session
+
+    def number_of(self, name: str, view: Reader) -> int:
+        """The number of a session that has (had) messages; 0 if it is unknown."""
+        return self._number(name, view, None, create=False) or 0
+
+    def left(self, name: str) -> None:
+        """A message left the session `name` by itself, not through a receiver; `tidy` follows in the same command."""
+        self._thinned.add(name)
+
+    def tidy(self, view: Reader, step: Step) -> None:
+        """Put right which message is the first of the idle sessions that messages left; forget those without any."""
+        names, self._thinned = self._thinned, set()
+        gone: dict[int, set[int]] = {}
+        come: dict[int, int] = {}
+        for table, key, value in step.changes if names else ():
+            if table == SESSION_MESSAGES:
+                _, session, number = SESSION_MESSAGE_KEY.unpack(key)
+                if value is None:
+                    gone.setdefault(session, set()).add(number)
+                else:
+                    come[session] = min(number, come.get(session, number))
+        for name in sorted(names - self._held.keys()):  # of held ones the end of the holding sees to it
+            session = session_number(name)
+            before = self._first_message(session, view)
+            left = [self._first_message(session, view, gone.get(session, frozenset())), come.get(session)]
+            first = min((number for number in left if number is not None), default=None)
+            known = self._idle_of.get(name)
+            for stale in {before, known}:
+                if stale is not None and stale != first:
+                    self._remove_head(stale, step)
+            if first is None:
+                self._drop_idle(name)
+                self._forget_name(name, view, step)
+            elif first != before or known not in (None, first):
+                self._drop_idle(name)
+                self._add_head(name, first, step)
+
+    def held(self, grant: int) -> HeldSession | None:
+        """The holding of that number, if it goes on."""
+        return self._by_grant.get(grant)
+
+    def held_by_name(self, name: str, now: int) -> HeldSession | None:
+        """The holding of the session `name`, if there is one."""
+        held = self._held.get(name)
+        return None if held is None or held.until_at <= now else held
+
+    # ---- commands
+
+    def accept(self, command: AcceptSession, now: int, view: Reader, step: Step) -> None:
+        """Give a session to a receiver."""
+        if command.session_id is None:
+            found = self._next_head(view, step)
+            name = None if found is None else found
+        else:
+            name = command.session_id
+            if name in self._held:
+                error = service_errors.session_cannot_be_locked(name)
+                step.effects.append((command.reply, Taken([], False, error)))
+                return
+        grants: list[SessionGrant] = []
+        if name is not None:
+            grants.append(self._hold(command, name, now, view, step))
+        more = bool(self._idle) or self._more_idle
+        if not more:
+            self._announced = False
+        step.effects.append((command.reply, Taken(grants, more)))
+
+    def release(self, command: ReleaseSession, now: int, view: Reader, step: Step) -> None:
+        """The receiver gives the session back; nothing is counted."""
+        held = self._by_grant.get(command.grant)
+        if held is not None:
+            self._end(held, now, view, step, counted=False)
+
+    def renew(self, command: RenewSession, now: int, view: Reader, step: Step) -> None:
+        """Start the lock duration of a session anew."""
+        del view
+        held = self.held_by_name(command.session_id, now)
+        if held is None:
+            step.effects.append((command.reply, service_errors.session_lock_lost()))
+            return
+        self._undo.append(partial(_end_at, held, held.until_at, held.turn))
+        held.turn = next(_grants)
+        held.until_at = now + self._state.receivable.lock_duration_ms
+        self._held.move_to_end(held.name)
+        step.effects.append((command.reply, held.until_at))
+
+    def set_state(self, command: SetSessionState, now: int, view: Reader, step: Step) -> None:
+        """Keep the application's bytes for a session."""
+        del view
+        error = self.state_refusal(command.session_id, now)
+        if error is None:
+            self.keep_state(command.session_id, command.state, now, step)
+        step.effects.append((command.reply, error))
+
+    def state_refusal(self, session_id: str, now: int) -> BrokerError | None:
+        """Why the state of a session can't be set now, or None."""
+        return service_errors.session_lock_lost() if self.held_by_name(session_id, now) is None else None
+
+    def keep_state(self, session_id: str, state: bytes | None, now: int, step: Step) -> None:
+        """Keep a state that `state_refusal` had nothing against."""
+        held = self._held[session_id]
+        queue_id = self._state.queue_id
+        # No bytes are no state: Go clears it so, and expects none back.
+        step.changes.append((SESSION_STATE, session_number_key(queue_id, held.number), state or None))
+        value = SESSION_VALUE.pack(held.number, now)
+        step.changes.append((SESSIONS, session_key(queue_id, held.name), value + held.name.encode()))
+        step.touched[queue_id] = self._state.counters
+
+    def get_state(self, command: GetSessionState, now: int, view: Reader, step: Step) -> None:
+        """The application's bytes of a session."""
+        held = self.held_by_name(command.session_id, now)
+        answer: bytes | BrokerError | None
+        if held is None:
+            answer = service_errors.session_lock_lost()
+        else:
+            answer = view.get(SESSION_STATE, session_number_key(self._state.queue_id, held.number))
+        step.effects.append((command.reply, answer))
+
+    def list(self, command: ListSessions, now: int, view: Reader, step: Step) -> None:
+        """Names of sessions, in the order of their keys."""
+        del now
+        queue_id = self._state.queue_id
+        names: list[str] = []
+        start, stop = STATE_KEY.pack(queue_id), STATE_KEY.pack(queue_id + 1)
+        for _, row in view.scan(SESSIONS, start, stop, LIST_ROWS_MAX):
+            session, changed_at = SESSION_VALUE.unpack_from(row)
+            name = row[SESSION_VALUE.size :].decode()
+            if command.updated_after is not None:
+                wanted = changed_at > command.updated_after
+            else:
+                has_state = view.get(SESSION_STATE, session_number_key(queue_id, session)) is not None
+                wanted = has_state or self._first_message(session, view) is not None
+            if wanted:
+                names.append(name)
+        step.effects.append((command.reply, names))
+
+    # ---- time
+
+    def next_end(self) -> int | None:
+        """When the next holding ends (Unix ms)."""
+        for held in self._held.values():
+            return held.until_at
+        return None
+
+    def expire(self, now: int, view: Reader, step: Step) -> None:
+        """End the holdings whose time is over; what they had in hand counts as delivered."""
+        while self._held:
+            held = next(iter(self._held.values()))
+            if held.until_at > now:
+                return
+            self._end(held, now, view, step, counted=True)
+            step.effects.append((held.lost, service_errors.session_lock_lost()))
+
+    def lose_all(self) -> None:
+        """Every holding has ended, and its receiver is told."""
+        for held in self._held.values():
+            held.lost(service_errors.session_lock_lost())
+
+    def check_invariants(self) -> None:
+        """Assert what the class docstring promises about memory."""
+        assert {held.grant for held in self._held.values()} == set(self._by_grant)
+        assert not set(self._held) & set(self._idle_of)
+        assert {name: number for number, name in self._idle.items()} == self._idle_of
+
+    # ---- helpers
+
+    def _hold(self, command: AcceptSession, name: str, now: int, view: Reader, step: Step) -> SessionGrant:
+        session = session_number(name)  # its row is written with a message or a state, not before
+        until_at = now + self._state.receivable.lock_duration_ms
+        line = SessionLine(self._state.queue_id, session, command.announce)
+        held = HeldSession(command, name, session, next(_grants), until_at, line)
+        held.head = self._first_message(session, view)
+        known = self._drop_idle(name)
+        if known is not None and known != held.head:  # left by a crash in the middle of a holding
+            self._remove_head(known, step)
+        if held.head is not None:
+            key = session_number_key(self._state.queue_id, held.head)
+            if view.get(SESSION_HEADS, key) is None:
+                self._put_head(name, held.head, step)
+        self._undo.append(partial(self._take_back, held))
+        self._give(held)
+        self._state.last_activity_at = now
+        return SessionGrant(name, held.grant, self._state.index, until_at)
+
+    def _end(self, held: HeldSession, now: int, view: Reader, step: Step, *, counted: bool) -> None:
+        start = len(step.changes)
+        for lock in list(held.taken.values()):
+            self._settlements.release(lock, now, view, step, counted=counted)
+        self._undo.append(partial(self._give, held))
+        self._take_back(held)
+        # Those that have just been dead-lettered or have expired are still in the view.
+        gone = {int.from_bytes(key[-8:], "big") for table, key, _ in step.changes[start:] if table == SESSION_MESSAGES}
+        first = self._first_message(held.number, view, gone)
+        if held.head is not None and held.head != first:
+            self._remove_head(held.head, step)
+        if first is not None:
+            self._add_head(held.name, first, step)
+        else:
+            self._forget_name(held.name, view, step)
+
+    def _give(self, held: HeldSession) -> None:
+        self._held[held.name] = held
+        self._by_grant[held.grant] = held
+
+    def _take_back(self, held: HeldSession) -> None:
+        del self._held[held.name]
+        del self._by_grant[held.grant]
+
+    def _forget_name(self, name: str, view: Reader, step: Step) -> None:
+        """A session without messages and without holder is remembered for its state only."""
+        queue_id = self._state.queue_id
+        key = session_key(queue_id, name)
+        if view.get(SESSION_STATE, session_number_key(queue_id, session_number(name))) is None and view.get(
+            SESSIONS, key
+        ):
+            step.changes.append((SESSIONS, key, None))
+            step.touched[queue_id] = self._state.counters
+            self._numbers.pop(name, None)
+
+    def _number(self, name: str, view: Reader, step: Step | None, *, create: bool) -> int | None:
+        number = self._numbers.get(name)
+        if number is not None:
+            self._numbers.move_to_end(name)
+            return number
+        key = session_key(self._state.queue_id, name)
+        row = view.get(SESSIONS, key)
+        if row is not None:
+            number = SESSION_VALUE.unpack_from(row)[0]
+        elif create and step is not None:
+            number = session_number(name)
+            step.changes.append((SESSIONS, key, SESSION_VALUE.pack(number, 0) + name.encode()))
+            step.touched[self._state.queue_id] = self._state.counters
+        else:
+            return None
+        self._numbers[name] = number
+        if len(self._numbers) > NAMES_CACHED_MAX:
+            self._numbers.popitem(last=False)
+        return number
+
+    def _first_message(self, session: int, view: Reader, gone: Collection[int] = ()) -> int | None:
+        """The number of the session's first message in `view` that is not among those that are `gone` since."""
+        queue_id = self._state.queue_id
+        start, stop = session_message_key(queue_id, session, 0), session_message_key(queue_id, session + 1, 0)
+        for key, _ in view.scan(SESSION_MESSAGES, start, stop, len(gone) + 1):
+            number = int.from_bytes(key[-8:], "big")
+            if number not in gone:
+                return number
+        return None
+
+    def _put_head(self, name: str, number: int, step: Step) -> None:
+        key = session_number_key(self._state.queue_id, number)
+        step.changes.append((SESSION_HEADS, key, name.encode()))
+        step.touched[self._state.queue_id] = self._state.counters
+
+    def _remove_head(self, number: int, step: Step) -> None:
+        step.changes.append((SESSION_HEADS, session_number_key(self._state.queue_id, number), None))
+        step.touched[self._state.queue_id] = self._state.counters
+
+    def _add_head(self, name: str, number: int, step: Step) -> None:
+        """An idle session has `number` for its first message."""
+        self._put_head(name, number, step)
+        if number < self._next_idle or (not self._more_idle and len(self._idle) < IDLE_WINDOW_MAX):
+            self._idle[number] = name
+            self._idle_of[name] = number
+            self._next_idle = max(self._next_idle, number + 1)
+        else:
+            self._more_idle = True
+        if not self._announced:
+            self._announced = True
+            step.effects.append((self._state.ref.announce_session, None))
+
+    def _drop_idle(self, name: str) -> int | None:
+        """Take a session off the idle ones in memory; the number that it had there."""
+        number = self._idle_of.pop(name, None)
+        if number is not None:
+            del self._idle[number]
+        return number
+
+    def _next_head(self, view: Reader, step: Step) -> str | None:
+        """The idle session with the oldest message; rows of `session_heads` are put right on the way."""
+        while True:
+            while self._more_idle and (not self._idle or next(iter(self._idle)) >= self._next_idle):
+                self._read_heads(view, step)
+            if not self._idle:
+                return None
+            number = next(iter(self._idle))
+            name = self._idle[number]
+            first = self._first_message(session_number(name), view)
+            if first == number:
+                return name  # the row stays while it is true, for the case of a crash; the holding's end replaces it
+            self._drop_idle(name)
+            self._remove_head(number, step)
+            if first is None:
+                self._forget_name(name, view, step)
+            else:  # its older messages went without being received
+                self._put_head(name, first, step)
+                self._idle[first] = name
+                self._idle_of[name] = first
+
+    def _read_heads(self, view: Reader, step: Step) -> None:
+        queue_id = self._state.queue_id
+        start, stop = session_number_key(queue_id, self._next_idle), session_number_key(queue_id + 1, 0)
+        rows = view.scan(SESSION_HEADS, start, stop, IDLE_WINDOW_MAX)
+        for key, encoded in rows:
+            number, name = NUMBER.unpack(key[-8:])[0], encoded.decode()
+            held = self._held.get(name)
+            known = self._idle_of.get(name) if held is None else held.head
+            if held is None and known is None:
+                self._idle[number] = name
+                self._idle_of[name] = number
+            elif number != known:  # left by a crash; the session has another row
+                self._remove_head(number, step)
+        if rows:
+            self._next_idle = NUMBER.unpack(rows[-1][0][-8:])[0] + 1
+        self._more_idle = len(rows) == IDLE_WINDOW_MAX

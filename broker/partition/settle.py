@@ -1,0 +1,178 @@
+"""How a lock ends: settled by its receiver, or by time. What becomes of the message then.
+
+Knows outcomes, delivery counts and the delivery limit. Works on the state of one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .. import service_errors
+from ..address import SubQueue
+from ..errors import BrokerError
+from ..message.bounds import changes_refusal
+from ..message.message import with_application_properties
+from ..outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
+from .locks import Lock
+from .ready_queue import Reader
+from .records import MESSAGES, Home, Record, message_key
+from .requests import ExpireLocks, Renew, Settle, Step
+from .state import PartitionState
+
+MAIN_HOMES = (Home.ACTIVE, Home.DEFERRED)  # of the entity itself, not of a dead-letter queue
+REASON_DELIVERY_COUNT = "MaxDeliveryCountExceeded"
+
+
+class Settlements:
+    """Settle, renew, expire."""
+
+    def __init__(self, state: PartitionState, sessions: bool) -> None:
+        self._state = state
+        self._sessions = sessions
+
+    def settle(self, command: Settle, now: int, view: Reader, step: Step) -> None:
+        """End one lock as its receiver wants it."""
+        error = self.refusal(command, now)
+        if error is None:
+            self.end(self._state.locks.by_token[command.token], command.outcome, now, view, step)
+        if command.done is not None:
+            step.effects.append((command.done, error))
+
+    def refusal(self, command: Settle, now: int) -> BrokerError | None:
+        """Why this lock can't be ended so now, or None."""
+        lock = self._state.locks.find(command.token, now)
+        if lock is None:
+            return (
+                service_errors.session_lock_lost()
+                if self._locks_sessions(command.sub_queue)
+                else service_errors.lock_lost()
+            )
+        if isinstance(command.outcome, DeadLetter) and lock.home not in MAIN_HOMES:
+            return service_errors.dead_letter_of_dead_letter()
+        changes = _changes(command.outcome)
+        return changes_refusal(changes, self._state.ref.bounds) if changes else None
+
+    def end(self, lock: Lock, outcome: Outcome, now: int, view: Reader, step: Step) -> None:
+        """End a lock that `refusal` had nothing against."""
+        state = self._state
+        state.last_activity_at = now
+        state.locks.remove(lock)
+        if isinstance(outcome, Complete):
+            state.remove(lock.home, lock.number, lock.size_bytes, lock.expires_at, lock.session, step)
+            return
+        row = view.get(MESSAGES, message_key(state.queue_id, lock.home, lock.number))
+        if row is None:  # the entity is being deleted
+            return
+        match outcome:
+            case Release():
+                self._back_to_line(lock, row, now, step)
+            case Abandon(properties):
+                self.attempt_failed(lock, _modified(row, properties), len(row), now, step)
+            case Defer(properties):
+                self._defer(lock, _modified(row, properties), len(row), step)
+            case DeadLetter():
+                state.dead_letter(lock.home, lock.number, row, _changes(outcome), step, lock.session)
+
+    def attempt_failed(self, lock: Lock, row: bytes, old_bytes: int, now: int, step: Step) -> None:
+        """A delivery attempt ended without success: count it, then back to its place or to the dead-letter queue.
+
+        A dead letter keeps the count that it had when it was dead-lettered, as in the service.
+        """
+        state = self._state
+        record = Record.unpack(row)
+        counted = lock.home in MAIN_HOMES
+        record.delivery_count = lock.delivery_count + counted
+        row = record.pack()
+        state.rows.replace(lock.home, lock.number, row, old_bytes, step)
+        limit = state.receivable.max_delivery_count
+        if counted and record.delivery_count >= limit:
+            text = f"Message could not be consumed after {limit} delivery attempts."
+            reason = {"DeadLetterReason": REASON_DELIVERY_COUNT, "DeadLetterErrorDescription": text}
+            state.dead_letter(lock.home, lock.number, row, reason, step, lock.session)
+        else:
+            self._back_to_line(lock, row, now, step)
+
+    def release(self, lock: Lock, now: int, view: Reader, step: Step, *, counted: bool) -> None:
+        """A lock ends by other means than a settlement: by time (`counted`), or with its session."""
+        self._state.locks.remove(lock)
+        row = view.get(MESSAGES, message_key(self._state.queue_id, lock.home, lock.number))
+        if row is None:
+            return
+        if counted:
+            self.attempt_failed(lock, row, len(row), now, step)
+        else:
+            self._back_to_line(lock, row, now, step)
+
+    def renew(self, command: Renew, now: int, view: Reader, step: Step) -> None:
+        """Start lock durations anew, of all tokens or of none."""
+        del view
+        locks = self._state.locks
+        found = [locks.find(token, now) for token in command.tokens]
+        valid = [lock for lock in found if lock is not None]
+        if self._locks_sessions(command.sub_queue) or any(lock.holding is not None for lock in valid):
+            step.effects.append((command.reply, service_errors.renew_in_session()))
+            return
+        if len(valid) != len(found):
+            step.effects.append((command.reply, service_errors.lock_lost()))
+            return
+        until_at = now + self._state.receivable.lock_duration_ms
+        for lock in valid:
+            locks.renew(lock, until_at)
+        step.effects.append((command.reply, [until_at] * len(valid)))
+
+    def expire_locks(self, command: ExpireLocks, now: int, view: Reader, step: Step) -> None:
+        """End the locks outside sessions whose time is over."""
+        del command
+        while (lock := self._state.locks.first()) is not None and lock.until_at <= now:
+            self.release(lock, now, view, step, counted=True)
+
+    def _locks_sessions(self, sub_queue: SubQueue) -> bool:
+        """Whether receivers of a sub-queue lock message sessions; dead letters are locked one by one."""
+        return self._sessions and sub_queue is SubQueue.ACTIVE
+
+    def _back_to_line(self, lock: Lock, row: bytes, now: int, step: Step) -> None:
+        if lock.home is not lock.line.home:
+            return  # deferred messages stay deferred
+        expires_at = Record.unpack(row).expires_at
+        if expires_at and expires_at <= now:
+            self._state.expire(lock.number, row, lock.session, step)
+            return
+        lock.line.give_back(lock.number)
+        if lock.holding is None:
+            self._state.announce_line(lock.line, step)
+        else:
+            step.effects.append((lock.holding.announce, None))
+
+    def _defer(self, lock: Lock, row: bytes, old_bytes: int, step: Step) -> None:
+        """Put a message among the deferred ones. The delivery counts, but a deferral alone never dead-letters."""
+        state = self._state
+        home = lock.line.deferred_home
+        if lock.home in MAIN_HOMES:
+            record = Record.unpack(row)
+            record.delivery_count = lock.delivery_count + 1
+            row = record.pack()
+        if lock.home is home:
+            state.rows.replace(home, lock.number, row, old_bytes, step)
+            return
+        # Deferred messages don't expire: the row in `due` goes with the active one.
+        state.remove(lock.home, lock.number, old_bytes, lock.expires_at, lock.session, step)
+        state.rows.put(home, lock.number, row, step)
+
+
+def _changes(outcome: Outcome) -> Mapping[str, object]:
+    """The application properties that an outcome adds or replaces."""
+    match outcome:
+        case Abandon(properties) | Defer(properties):
+            return properties
+        case DeadLetter(reason, description, properties):
+            reasons = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
+            return {**properties, **{name: text for name, text in reasons.items() if text is not None}}
+    return {}
+
+
+def _modified(row: bytes, properties: Mapping[str, object]) -> bytes:
+    if not properties:
+        return row
+    record = Record.unpack(row)
+    record.stored = with_application_properties(record.stored, properties)
+    return record.pack()

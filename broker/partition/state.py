@@ -1,0 +1,271 @@
+"""What one partition is made of, and the moves that every concern shares: lines, locks, rows, dead-lettering, expiry.
+
+Knows where a message may be and how it gets from one home to another within the partition (R4). Does not know
+commands; the concerns built on it do (`arrivals`, `deliveries`, `settlements`, `sessions`). Owned by a `Partition`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..address import SubQueue
+from ..message.bounds import MessageBounds
+from ..message.message import Message, parse_stored, with_application_properties
+from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from .locks import Locks, Place
+from .ready_queue import Line, Reader, WindowBudget
+from .records import (
+    PARTITION_SHIFT,
+    SESSION_MESSAGES,
+    STATE,
+    STATE_KEY,
+    TURNS,
+    Counters,
+    Due,
+    Home,
+    Record,
+    session_message_key,
+)
+from .requests import Step
+from .rows import ByteTotal, Rows
+
+REASON_EXPIRED = "TTLExpiredException"
+TEXT_EXPIRED = "The message expired and was dead lettered."
+
+Receivable = QueueDescription | SubscriptionDescription
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A message for one subscription: the subscription's partition, and the message as its rules made it.
+
+    The partition `ref` is in the topic's messaging store. With `error` the rules failed on the message, and the copy is
+    for the dead-letter queue.
+    """
+
+    ref: PartitionRef
+    message: Message
+    error: tuple[str, str] | None = None
+    goes_to: int | None = None  # the partition of the subscription that its new key names, if that is another one
+
+
+class FanOut(Protocol):
+    """Which subscriptions get a message; the partitions of all are in the same messaging store (R4)."""
+
+    @property
+    def copies_max(self) -> int:
+        """How many copies of one message there may be."""
+        ...
+
+    def copies(self, message: Message, partition_index: int, now: int) -> list[Copy]:
+        """The copies of a message that a topic took."""
+        ...
+
+    def subscriptions(self, partition_index: int) -> list[PartitionRef]:
+        """The partitions of all subscriptions beside the topic's partition of that index."""
+        ...
+
+
+class PartitionRef(Protocol):
+    """One partition of an entity, as it is known before its memory exists."""
+
+    queue_id: int
+    index: int
+    partitioned: bool
+    size_bytes_max: int
+
+    @property
+    def description(self) -> Receivable | TopicDescription:
+        """What the entity is now."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """The entity path."""
+        ...
+
+    @property
+    def bounds(self) -> MessageBounds:
+        """What is too large in a message, and how often it may be forwarded."""
+        ...
+
+    @property
+    def name_in_errors(self) -> str:
+        """How the service's brokers call the entity."""
+        ...
+
+    @property
+    def fan_out(self) -> FanOut | None:
+        """How a topic finds the subscriptions of a message; None for entities that keep their messages."""
+        ...
+
+    @property
+    def total(self) -> ByteTotal | None:
+        """What a topic and its subscriptions hold beside each other in this store; None for queues."""
+        ...
+
+    def announce(self, sub_queue: SubQueue) -> None:
+        """An effect: messages became available in a line of this partition that was said to be empty."""
+        ...
+
+    def announce_session(self, argument: None) -> None:
+        """An effect: a message session that nobody holds has messages."""
+        ...
+
+    def announce_outbox(self, argument: None) -> None:
+        """An effect: messages wait in an outbox."""
+        ...
+
+
+class PartitionState:
+    """Rows, lines and locks of the partition that `ref` names, as the committed rows in `view` have it."""
+
+    def __init__(self, ref: PartitionRef, view: Reader, budget: WindowBudget) -> None:
+        self.ref = ref
+        self.queue_id = ref.queue_id
+        self.index = ref.index
+        self.partition_id = ref.index if ref.partitioned else None
+        number_base = ref.index << PARTITION_SHIFT if ref.partitioned else 0
+        counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(ref.queue_id)))
+        self.rows = Rows(ref.queue_id, number_base, counters, ref.total)
+        self.locks = Locks()
+        self.last_activity_at = 0
+        self._next_turn = ref.index  # the partitions of a source begin with different ones of the target
+        self.lines = {
+            sub_queue: Line(
+                sub_queue,
+                home,
+                ref.queue_id,
+                budget,
+                ref.announce,
+                self.locks.by_number,
+                more_in_store=counters.messages[home] > 0,
+            )
+            for sub_queue, home in (
+                (SubQueue.ACTIVE, Home.ACTIVE),
+                (SubQueue.DEAD_LETTER, Home.DEAD_LETTER),
+                (SubQueue.TRANSFER_DEAD_LETTER, Home.TRANSFER_DEAD_LETTER),
+            )
+        }
+        self.main = self.lines[SubQueue.ACTIVE]
+
+    @property
+    def counters(self) -> Counters:
+        """What the partition counts."""
+        return self.rows.counters
+
+    def roll_back(self, view: Reader) -> None:
+        """A batch is not stored: lines and counters are as `view` (the committed rows) has them, locks as before."""
+        counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(self.queue_id)))
+        self.rows.restart(counters)
+        self.locks.roll_back()
+        for line in self.lines.values():
+            line.restart(more_in_store=counters.messages[line.home] > 0)
+
+    @property
+    def receivable(self) -> Receivable:
+        """The description of an entity that can be received from."""
+        description = self.ref.description
+        assert not isinstance(description, TopicDescription)
+        return description
+
+    def bytes_used(self, view: Reader) -> int:
+        """What counts for the size of the entity: of a topic, what its subscriptions hold beside it, too."""
+        own, fan_out, total = self.counters.bytes_used, self.ref.fan_out, self.rows.total
+        if fan_out is None or total is None:
+            return own
+        if total.bytes_used is None:
+            total.bytes_used = own
+            for ref in fan_out.subscriptions(self.index):
+                counters = total.open.get(ref.queue_id)
+                if counters is None:
+                    counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(ref.queue_id)))
+                total.bytes_used += counters.bytes_used
+        return total.bytes_used
+
+    def announce_line(self, line: Place, step: Step) -> None:
+        """Say once that a line has messages; its dispatcher says when it wants to hear it again."""
+        if not line.announced:
+            line.announced = True
+            step.effects.append((line.announce, line.sub_queue))
+
+    def turn_of(self, message: Message) -> int:
+        """Which partition of another entity a message is for if it has no key there: each in turn."""
+        if message.session_id is not None or message.partition_key is not None:
+            return self.index
+        turn = self._next_turn % TURNS
+        self._next_turn = turn + 1
+        return turn
+
+    # ---- moves
+
+    def remove(self, home: Home, number: int, size_bytes: int, expires_at: int, session: int, step: Step) -> None:
+        """A message leaves its home for good or for another one; `session` is its session's number or 0."""
+        self.rows.remove(home, number, size_bytes, expires_at, step)
+        if session and home is Home.ACTIVE:
+            key = session_message_key(self.queue_id, session, number)
+            step.changes.append((SESSION_MESSAGES, key, None))
+
+    def dead_letter(
+        self,
+        home: Home,
+        number: int,
+        row: bytes,
+        properties: Mapping[str, object],
+        step: Step,
+        session: int = 0,
+    ) -> None:
+        """Move a message to the dead-letter queue, under a new number so that its order is the order of arrival."""
+        record = Record.unpack(row)
+        self.remove(home, number, len(row), record.expires_at, session, step)
+        self.bury(record, properties, step)
+
+    def bury(
+        self,
+        record: Record,
+        properties: Mapping[str, object],
+        step: Step,
+        sub_queue: SubQueue = SubQueue.DEAD_LETTER,
+        *,
+        forward: bool = True,
+    ) -> None:
+        """Put a message that has no home here into the dead-letter queue, or on its way to where those go."""
+        record.expires_at = 0
+        record.stored = with_application_properties(record.stored, properties)
+        number = self.rows.new_number()
+        description = self.ref.description
+        target = None if isinstance(description, TopicDescription) else description.forward_dead_letters_to
+        if forward and target is not None and sub_queue is SubQueue.DEAD_LETTER:
+            record.note = self.ref.path
+            record.turn = self.turn_of(parse_stored(record.stored))
+            self.rows.put(Home.DEAD_LETTER_OUTBOX, number, record.pack(), step)
+            step.effects.append((self.ref.announce_outbox, None))
+            return
+        line = self.lines[sub_queue]
+        row = record.pack()
+        self.rows.put(line.home, number, row, step)
+        line.append(number, row)
+        self.announce_line(line, step)
+
+    def expire(self, number: int, row: bytes, session: int, step: Step) -> None:
+        """The time to live of an active message is over."""
+        if self.receivable.dead_letter_on_expiration:
+            reason = {"DeadLetterReason": REASON_EXPIRED, "DeadLetterErrorDescription": TEXT_EXPIRED}
+            self.dead_letter(Home.ACTIVE, number, row, reason, step, session)
+        else:
+            self.remove(Home.ACTIVE, number, len(row), Record.unpack(row).expires_at, session, step)
+
+    def put_active(self, record: Record, number: int, step: Step) -> bytes:
+        """Store a message as active under `number`, with its expiry; its row. The line is the caller's business."""
+        row = record.pack()
+        self.rows.put(Home.ACTIVE, number, row, step)
+        if record.expires_at:
+            self.rows.put_due(record.expires_at, Due.EXPIRE, number, step)
+        return row
+
+    def average_bytes(self) -> int:
+        """The usual size of a row here."""
+        stored = sum(self.counters.messages)
+        return self.counters.bytes_used // stored if stored else 1

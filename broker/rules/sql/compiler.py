@@ -1,0 +1,357 @@
+"""SQL from `syntax` to closures: what every part of a filter or an expression means [wire 10.9].
+
+Knows scopes, parameters, three-valued logic, and which parts of a filter are the same for every message. What `values`
+says about operators is taken as it is. AND and OR take their operands from left to right and stop as soon as the result
+is settled; a comparison, LIKE and arithmetic always take all of theirs. Nesting is limited, so that neither compiling
+nor evaluating comes near the limit of Python's stack.
+
+A compiler object lives for one filter or one statement; the closures are immutable.
+"""
+
+from __future__ import annotations
+
+import operator
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from ...ids import new_tracking_id
+from ...model.descriptions import PropertyValue
+from ..compiled import CompiledFilter, Equality, Space, Test, all_of
+from ..context import MessageContext
+from ..errors import FilterError, FilterException
+from ..names import system_property, unknown_system_property
+from ..values import ARITHMETIC, COMPARISONS, Truth, Value, compare, equality_key, from_description, keys_decide, negate
+from . import syntax
+from .grammar import parse_filter
+from .patterns import Pattern, like_pattern
+
+NESTING_MAX: Final = 100
+"""How deep parentheses, functions and NOT may lie in each other, where they mean something."""
+
+Read = Callable[[MessageContext], Value]
+_NO_MESSAGE: Final = cast(MessageContext, None)  # what constants are evaluated with: they do not look
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A closure; whether it is the same for every message, and whether it is sure not to raise if one can be read."""
+
+    evaluate: Callable[[MessageContext], Any]
+    is_constant: bool
+    is_safe: bool
+
+
+def _of(evaluate: Callable[[MessageContext], Any], parts: list[Compiled], *, is_safe: bool = True) -> Compiled:
+    """What is computed from `parts`; once and for all if they are all constant."""
+    is_safe = is_safe and all(part.is_safe for part in parts)
+    if all(part.is_constant for part in parts):
+        try:
+            value = evaluate(_NO_MESSAGE)
+        except FilterException:
+            return Compiled(evaluate, False, False)  # it is to fail when a message comes, not before
+        return Compiled(lambda _: value, True, True)
+    return Compiled(evaluate, False, is_safe)
+
+
+class Compiler:
+    """Compiles the parts of one filter or statement; afterwards, `system_names` and `reads_user` tell what it reads."""
+
+    def __init__(self, parameters: Mapping[str, PropertyValue]) -> None:
+        self._parameters = {name.lstrip("@").lower(): value for name, value in parameters.items()}
+        self._depth = 0
+        self.system_names: set[str] = set()
+        self.reads_user = False
+
+    def compile(self, node: syntax.Predicate | syntax.Expression) -> Compiled:
+        """The closure of a node: a truth for a predicate, a value for an expression. FilterError."""
+        if self._depth >= NESTING_MAX:
+            raise FilterError(f"the expression is nested deeper than {NESTING_MAX} levels")
+        self._depth += 1
+        compiled = _COMPILERS[type(node)](self, node)
+        self._depth -= 1
+        return compiled
+
+    # ------------------------------------------------------------ expressions
+
+    def _constant(self, node: syntax.Constant) -> Compiled:
+        value = node.value
+        if type(value) is int and value >= 2**63:
+            raise FilterError(
+                f"'{value}' does not fit a 64-bit integer", line=node.line, column=node.column, token=str(value)
+            )
+        return Compiled(lambda _: value, True, True)
+
+    def _parameter(self, node: syntax.Parameter) -> Compiled:
+        place: dict[str, Any] = {"line": node.line, "column": node.column, "token": f"@{node.name}"}
+        if node.name.lower() not in self._parameters:
+            raise FilterError(f"the parameter @{node.name:.80} has no value", **place)
+        try:
+            value = from_description(self._parameters[node.name.lower()])
+        except ValueError as error:
+            raise FilterError(f"the parameter @{node.name:.80}: {error}", **place) from None
+        return Compiled(lambda _: value, True, True)
+
+    def _system_name(self, node: syntax.SystemName) -> Compiled:
+        name = node.name
+        self.system_names.add(name)
+        return Compiled(lambda context: context.system(name), False, True)
+
+    def _user_name(self, node: syntax.UserName) -> Compiled:
+        key = node.name.lower()
+        self.reads_user = True
+        return Compiled(lambda context: context.folded().get(key), False, True)
+
+    def _new_id(self, _node: syntax.NewId) -> Compiled:
+        return Compiled(lambda _: uuid.UUID(new_tracking_id()), False, True)
+
+    def _property_call(self, node: syntax.PropertyCall) -> Compiled:
+        argument = self.compile(node.argument)
+        if argument.is_constant:
+            name = argument.evaluate(_NO_MESSAGE)
+            known = named(name) if type(name) is str else syntax.Constant(None)
+            if isinstance(known, str):
+                raise FilterError(known, line=node.line, column=node.column, token=str(name))
+            return self.compile(known)
+        read = argument.evaluate
+
+        def evaluate(context: MessageContext) -> Value:
+            name = read(context)
+            if type(name) is not str:
+                return None
+            known = named(name)
+            if isinstance(known, str):
+                raise FilterException(f"property(): {known}")
+            if isinstance(known, syntax.SystemName):
+                return context.system(known.name)
+            return context.folded().get(known.name.lower())
+
+        return Compiled(evaluate, False, False)
+
+    def _signed(self, node: syntax.Signed) -> Compiled:
+        operand = self.compile(node.operand)
+        read = operand.evaluate
+        if node.negative:
+            return _of(lambda context: negate(read(context)), [operand])
+        return _of(lambda context: negate(negate(read(context))), [operand])  # UNKNOWN unless it is a number
+
+    def _chain(self, node: syntax.Chain) -> Compiled:
+        first = self.compile(node.first)
+        rest = [self.compile(operand) for _, operand in node.rest]
+        start = first.evaluate
+        steps = [(ARITHMETIC[sign], operand.evaluate) for (sign, _), operand in zip(node.rest, rest, strict=True)]
+
+        def evaluate(context: MessageContext) -> Value:
+            value: Value = start(context)
+            for apply, read in steps:
+                value = apply(value, read(context))
+            return value
+
+        # Division may meet a zero; a sum may become a string that is too long.
+        return _of(evaluate, [first, *rest], is_safe=all(sign in "-*" for sign, _ in node.rest))
+
+    # ------------------------------------------------------------ predicates
+
+    def _comparison(self, node: syntax.Comparison) -> Compiled:
+        left, right = self.compile(node.left), self.compile(node.right)
+        test = COMPARISONS[node.operator]
+        first, second = left.evaluate, right.evaluate
+        if right.is_constant and not left.is_constant:
+            value = second(_NO_MESSAGE)
+            if type(value) is str:
+                return Compiled(_compare_with_text(test, first, value), False, left.is_safe)
+        return _of(lambda context: compare(test, first(context), second(context)), [left, right])
+
+    def _is_null(self, node: syntax.IsNull) -> Compiled:
+        read = self.compile(node.property).evaluate
+        return Compiled(lambda context: read(context) is None, False, True)
+
+    def _exists(self, node: syntax.Exists) -> Compiled:
+        self.compile(node.property)
+        if isinstance(node.property, syntax.SystemName):
+            name = node.property.name
+            return Compiled(lambda context: context.system(name) is not None, False, True)
+        key = node.property.name.lower()
+        return Compiled(lambda context: key in context.folded(), False, True)
+
+    def _is_in(self, node: syntax.In) -> Compiled:
+        left = self.compile(node.left)
+        items = [self.compile(item) for item in node.items]
+        read, reads = left.evaluate, [item.evaluate for item in items]
+
+        def evaluate(context: MessageContext) -> Truth:
+            value = read(context)
+            if value is None:
+                return None
+            truth: Truth = False
+            for read_item in reads:
+                each = compare(operator.eq, value, read_item(context))
+                if each:
+                    return True
+                if each is None:
+                    truth = None
+            return truth
+
+        return _of(evaluate, [left, *items])
+
+    def _like(self, node: syntax.Like) -> Compiled:
+        left, pattern = self.compile(node.left), self.compile(node.pattern)
+        escape = self.compile(node.escape) if node.escape is not None else Compiled(lambda _: None, True, True)
+        has_escape = node.escape is not None
+        read, read_pattern, read_escape = left.evaluate, pattern.evaluate, escape.evaluate
+        if pattern.is_constant and escape.is_constant:
+            ready = _constant_pattern(node, read_pattern(_NO_MESSAGE), read_escape(_NO_MESSAGE))
+            if ready is None:
+                return _of(lambda context: _nothing(read(context)), [left])
+            return _of(lambda context: _matches(ready, read(context)), [left])
+
+        def evaluate(context: MessageContext) -> Truth:
+            value, text, character = read(context), read_pattern(context), read_escape(context)
+            if type(value) is not str or type(text) is not str or (has_escape and type(character) is not str):
+                return None
+            try:
+                return _matches(like_pattern(text, character), value)
+            except ValueError as error:
+                raise FilterException(f"LIKE: {error}") from None
+
+        return _of(evaluate, [left, pattern, escape], is_safe=False)
+
+    def _negation(self, node: syntax.Not) -> Compiled:
+        operand = self.compile(node.operand)
+        test = operand.evaluate
+
+        def evaluate(context: MessageContext) -> Truth:
+            truth = test(context)
+            return None if truth is None else not truth
+
+        return _of(evaluate, [operand])
+
+    def _all(self, node: syntax.All) -> Compiled:
+        parts = [self.compile(item) for item in node.items]
+        return _of(all_of([part.evaluate for part in parts]), parts)
+
+    def _any(self, node: syntax.AnyOf) -> Compiled:
+        parts = [self.compile(item) for item in node.items]
+        tests = [part.evaluate for part in parts]
+
+        def evaluate(context: MessageContext) -> Truth:
+            truth: Truth = False
+            for test in tests:
+                each = test(context)
+                if each:
+                    return True
+                if each is None:
+                    truth = None
+            return truth
+
+        return _of(evaluate, parts)
+
+
+_COMPILERS: Final[Mapping[type, Callable[[Compiler, Any], Compiled]]] = {
+    syntax.Constant: Compiler._constant,
+    syntax.Parameter: Compiler._parameter,
+    syntax.SystemName: Compiler._system_name,
+    syntax.UserName: Compiler._user_name,
+    syntax.NewId: Compiler._new_id,
+    syntax.PropertyCall: Compiler._property_call,
+    syntax.Signed: Compiler._signed,
+    syntax.Chain: Compiler._chain,
+    syntax.Comparison: Compiler._comparison,
+    syntax.IsNull: Compiler._is_null,
+    syntax.Exists: Compiler._exists,
+    syntax.In: Compiler._is_in,
+    syntax.Like: Compiler._like,
+    syntax.Not: Compiler._negation,
+    syntax.All: Compiler._all,
+    syntax.AnyOf: Compiler._any,
+}
+
+
+def named(text: str) -> syntax.Property | str:
+    """What the argument of `property()` means, with or without scope; a str tells that it is no system property."""
+    scope, dot, name = text.partition(".")
+    if not dot or scope.lower() not in ("sys", "user"):
+        return syntax.UserName(text)
+    if scope.lower() == "user":
+        return syntax.UserName(name)
+    known = system_property(name)
+    return unknown_system_property(name) if known is None else syntax.SystemName(known.name, 0, 0)
+
+
+def _compare_with_text(test: Callable[[Any, Any], bool], read: Read, text: str) -> Test:
+    def evaluate(context: MessageContext) -> Truth:
+        value = read(context)
+        return test(value, text) if type(value) is str else None
+
+    return evaluate
+
+
+def _constant_pattern(node: syntax.Like, pattern: Value, escape: Value) -> Pattern | None:
+    """The pattern, None if it is NULL (or its escape is). FilterError for any other that is none."""
+    if pattern is None or (node.escape is not None and escape is None):
+        return None
+    problem = "the pattern of LIKE must be a string" if type(pattern) is not str else ""
+    problem = problem or ("the ESCAPE of LIKE must be a string" if type(escape) not in (str, type(None)) else "")
+    if not problem:
+        try:
+            return like_pattern(cast(str, pattern), cast("str | None", escape))
+        except ValueError as error:
+            problem = str(error)
+    raise FilterError(problem, line=node.line, column=node.column, token="LIKE")
+
+
+def _matches(pattern: Pattern, value: Value) -> Truth:
+    return pattern.matches(value) if isinstance(value, str) else None
+
+
+def _nothing(_value: Value) -> Truth:
+    return None
+
+
+# ---------------------------------------------------------------- whole filters
+
+
+def compile_sql(text: str, parameters: Mapping[str, PropertyValue]) -> CompiledFilter:
+    """A SQL filter, ready. FilterError."""
+    predicate = parse_filter(text)
+    compiler = Compiler(parameters)
+    items = predicate.items if isinstance(predicate, syntax.All) else (predicate,)
+    try:
+        parts = [compiler.compile(item) for item in items]
+    except FilterError as error:
+        raise FilterError(
+            f"SQL filter: {error.problem}", line=error.line, column=error.column, token=error.token
+        ) from None
+    conditions = tuple(part.evaluate for part in parts)
+    test = all_of(conditions)
+    if all(part.is_constant for part in parts):
+        return CompiledFilter(test, test(_NO_MESSAGE) is True)
+    return CompiledFilter(
+        test,
+        conditions=conditions,
+        equalities=_equalities(compiler, items) if all(part.is_safe for part in parts) else (),
+        system_names=frozenset(compiler.system_names),
+        reads_user=compiler.reads_user,
+    )
+
+
+def _equalities(compiler: Compiler, items: tuple[syntax.Predicate, ...]) -> tuple[Equality, ...]:
+    """The operands of an AND that compare a property with a constant."""
+    found = []
+    for position, item in enumerate(items):
+        match item:
+            case syntax.Comparison("=", syntax.SystemName() | syntax.UserName() as name, other):
+                pass
+            case syntax.Comparison("=", other, syntax.SystemName() | syntax.UserName() as name):
+                pass
+            case _:
+                continue
+        value = compiler.compile(other)
+        expected: Value = value.evaluate(_NO_MESSAGE) if value.is_constant else None
+        if expected is None:
+            continue
+        is_system = isinstance(name, syntax.SystemName)
+        space, key = (Space.SYSTEM, name.name) if is_system else (Space.FOLDED, name.name.lower())
+        found.append(Equality(space, key, equality_key(expected), position if keys_decide(expected) else None))
+    return tuple(found)

@@ -1,0 +1,52 @@
+"""How much a command may write: what the worker of a messaging store goes by to make room and to end a batch.
+
+Knows which commands bring messages, and that a topic makes a copy for every subscription. Does not know what a
+command means (`partition.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..partition.requests import Command, Commit, Forwarded, Resubmit, Schedule, Send, Transfer
+from ..partition.state import PartitionRef
+
+COMMAND_BYTES: Final = 512  # allowance for what a command writes beside the messages that it brings, and per copy
+RESUBMITTED_BYTES: Final = 4096  # assumed for a message that is known by its number only
+
+
+def written_bytes_max(ref: PartitionRef, command: Command) -> tuple[int, int]:
+    """Bytes that `command` to the partition `ref` writes: if no message is copied, and with every copy."""
+    kind = type(command)
+    if kind is Send or kind is Schedule:
+        message_count, size_bytes = len(command.messages), 0  # type: ignore[union-attr]
+        for message in command.messages:  # type: ignore[union-attr]
+            size_bytes += message.size_bytes
+    elif isinstance(command, Forwarded):
+        message_count = len(command.records)
+        size_bytes = sum(len(record.stored) for _, record in command.records)
+    elif isinstance(command, Commit):
+        return _of_transaction(command)
+    elif isinstance(command, Resubmit):
+        ref = command.target
+        message_count = len(command.numbers)
+        size_bytes = RESUBMITTED_BYTES * message_count
+    else:
+        return COMMAND_BYTES, COMMAND_BYTES
+    own_bytes = COMMAND_BYTES + size_bytes
+    fan_out = ref.fan_out
+    if fan_out is None:
+        return own_bytes, own_bytes
+    return own_bytes, own_bytes + fan_out.copies_max * (size_bytes + COMMAND_BYTES * message_count)
+
+
+def _of_transaction(command: Commit) -> tuple[int, int]:
+    own_bytes = with_copies_bytes = COMMAND_BYTES
+    for ref, operation in command.operations:
+        if isinstance(operation, Transfer):
+            size_bytes = with_copies = operation.message.size_bytes + COMMAND_BYTES
+        else:
+            size_bytes, with_copies = written_bytes_max(ref, operation)
+        own_bytes += size_bytes
+        with_copies_bytes += with_copies
+    return own_bytes, with_copies_bytes

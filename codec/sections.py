@@ -1,0 +1,248 @@
+"""Where the sections of an encoded message lie, and how to put a new piece into one of them [AMQP 3.2].
+
+Knows the order, the descriptors and the outer shape of the sections, and splices lists and maps so that every item
+that is not replaced keeps its very bytes. Does not know what any field or annotation means: `message` does.
+Every function is pure. What is wrong with a peer's bytes comes out as `BrokerError(Condition.DECODE_ERROR)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from .values import Symbol, Ulong, decode, encode, list_from_items, malformed, map_from_items, skip
+
+HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, BODY, FOOTER = range(7)
+"""Ranks of the sections: their order in a message [AMQP 3.2]."""
+
+_LIST, _MAP, _BINARY, _ANY, _TEXT = b"\x45\xc0\xd0", b"\xc1\xd1", b"\xa0\xb0", bytes(range(256)), b"\xa1\xa3\xb1\xb3"
+
+# descriptor code: (rank, symbolic descriptor, constructors of its value, may be repeated)
+_SECTIONS: Final = {
+    0x70: (HEADER, "amqp:header:list", _LIST, False),
+    0x71: (DELIVERY_ANNOTATIONS, "amqp:delivery-annotations:map", _MAP, False),
+    0x72: (MESSAGE_ANNOTATIONS, "amqp:message-annotations:map", _MAP, False),
+    0x73: (PROPERTIES, "amqp:properties:list", _LIST, False),
+    0x74: (APPLICATION_PROPERTIES, "amqp:application-properties:map", _MAP, False),
+    0x75: (BODY, "amqp:data:binary", _BINARY, True),
+    0x76: (BODY, "amqp:amqp-sequence:list", _LIST, True),
+    0x77: (BODY, "amqp:amqp-value:*", _ANY, False),
+    0x78: (FOOTER, "amqp:footer:map", _MAP, False),
+}
+_DATA, _VALUE = 0x75, 0x77
+_EMPTY: Final = (b"\xa0\0", b"\xb0\0\0\0\0")  # binaries
+_CODE_BY_SYMBOL: Final = {symbol: code for code, (_, symbol, _, _) in _SECTIONS.items()}
+
+# The first four bytes of a section in its usual form: (rank, code, bytes of its size; -1 = skip the value)
+_HEADS: Final = {
+    bytes((0, 0x53, code, constructor)): (
+        rank,
+        code,
+        -1 if code == 0x77 else {0x4: 0, 0xD: 4, 0xB: 4}.get(constructor >> 4, 1),
+    )
+    for code, (rank, _, constructors, _) in _SECTIONS.items()
+    for constructor in constructors
+}
+_head = _HEADS.get
+_u32 = int.from_bytes
+
+
+def locate(data: bytes, *, mixed: bool = False) -> list[int] | None:
+    """Return 14 offsets: where each of the 7 ranks begins (0-6) and where it ends (7-13; 0 when it is not there).
+
+    Knows the form in which every usual encoder writes: sections in order, descriptors as small ulongs. None for
+    whatever is not in that form; `canonical` then brings it there or raises. All body sections together make one
+    span; with `mixed` they may be of several kinds. Raises IndexError or BrokerError(DECODE_ERROR) for data that is
+    cut off.
+    """
+    at = [0] * 14
+    pos, end, last_rank, last_code = 0, len(data), -1, 0
+    while pos < end:
+        head = _head(data[pos : pos + 4])
+        if head is None:
+            return None
+        rank, code, width = head
+        if rank > last_rank:
+            at[rank] = pos
+            last_rank = rank
+        elif rank != BODY or last_rank != BODY or (code == _VALUE if code == last_code else not mixed):
+            return None
+        last_code = code
+        if width == 1:
+            pos += 5 + data[pos + 4]
+        elif width == 4:
+            pos += 8 + _u32(data[pos + 4 : pos + 8], "big")
+        elif width == 0:
+            pos += 4
+        else:
+            pos = skip(data, pos + 3)
+        at[rank + 7] = pos
+    if pos != end:
+        raise malformed(end, f"the last section should end at {pos}")
+    return at
+
+
+def canonical(data: bytes) -> bytes:
+    """Return the message with its sections in order and their descriptors as small ulongs, values as they came.
+
+    A section that is null is left out: some encoders write one for what is not set. Raises BrokerError(DECODE_ERROR),
+    also for a section that comes twice, for a described value that is no section, and for two kinds of body. An empty
+    data section beside another body is none: some senders write one whatever the body is.
+    """
+    values: dict[int, list[bytes]] = {}
+    pos, end = 0, len(data)
+    while pos < end:
+        code, value_pos = _descriptor(data, pos)
+        _, symbol, constructors, repeatable = _SECTIONS[code]
+        if value_pos < end and data[value_pos] == 0x40 and code != _VALUE:
+            pos = value_pos + 1
+            continue
+        if value_pos >= end or data[value_pos] not in constructors:
+            raise malformed(value_pos, f"not the value of a section {symbol}")
+        if code in values and not repeatable:
+            raise malformed(pos, f"a second section {symbol}")
+        stop = skip(data, value_pos)
+        values.setdefault(code, []).append(data[value_pos:stop])
+        pos = stop
+    bodies = [
+        code for code in values if _SECTIONS[code][0] == BODY and any(value not in _EMPTY for value in values[code])
+    ]
+    if len(bodies) > 1:
+        raise malformed(0, "a message with more than one kind of body")
+    return b"".join(bytes((0, 0x53, code)) + value for code in sorted(values) for value in values[code])
+
+
+def _descriptor(data: bytes, pos: int) -> tuple[int, int]:
+    """Return the code of the section that begins at `pos` and the offset of its value."""
+    if data[pos] != 0:
+        raise malformed(pos, f"a section begins with 0x00, not with 0x{data[pos]:02x}")
+    descriptor, value_pos = decode(data, pos + 1)
+    if isinstance(descriptor, Symbol):
+        code = _CODE_BY_SYMBOL.get(descriptor)
+    else:
+        code = int(descriptor) if isinstance(descriptor, Ulong) and descriptor in _SECTIONS else None
+    if code is None:
+        raise malformed(pos + 1, f"{descriptor!r:.60} describes no section of a message")
+    return code, value_pos
+
+
+def data_sections(data: bytes) -> list[bytes]:
+    """Return what the data sections of a message hold, ignoring its other sections.
+
+    Raises BrokerError(DECODE_ERROR).
+    """
+    found: list[bytes] = []
+    pos, end = 0, len(data)
+    while pos < end:
+        code, value_pos = (_DATA, pos + 3) if data.startswith(b"\x00\x53\x75", pos) else _descriptor(data, pos)
+        pos = skip(data, value_pos)
+        if code == _DATA:
+            constructor = data[value_pos]
+            if constructor not in _BINARY:
+                raise malformed(value_pos, "a data section that holds no binary")
+            found.append(data[value_pos + (2 if constructor == _BINARY[0] else 5) : pos])
+    return found
+
+
+def open_items(data: bytes, start: int) -> tuple[int, int]:
+    """Return the number of items of the list or map in the section at `start`, and the offset of the first.
+
+    `data` and `start` come from `locate`. Raises IndexError for a count that is cut off.
+    """
+    constructor = data[start + 3]
+    if constructor < 0xC0:
+        return 0, start + 4
+    if constructor < 0xD0:
+        return data[start + 5], start + 6
+    return _u32(data[start + 8 : start + 12], "big"), start + 12
+
+
+def check_items(data: bytes, start: int, stop: int) -> None:
+    """Raise BrokerError(DECODE_ERROR) unless the items of the section from `start` to `stop` fill it exactly."""
+    count, pos = open_items(data, start)
+    if skip(data, pos, count) != stop or (count & 1 and data[start + 3] in _MAP):
+        raise malformed(start, f"{count} items do not fill the section, which ends at {stop}")
+
+
+def list_with_fields(data: bytes, start: int, stop: int, first: int, value: bytes, default: bytes) -> bytes:
+    """Return the list section from `start` to `stop` with new bytes for two fields, without descriptor.
+
+    Field number `first` becomes `value`; the one behind it becomes `default` if it is null or not there. Fields that
+    are missing before them become null; all others keep their bytes. `start == stop` stands for an empty list.
+    """
+    count, pos = open_items(data, start) if start < stop else (0, start)
+    if count <= first:
+        nulls = b"\x40" * (first - count)
+        return list_from_items(first + 2, data[pos:stop] + nulls + value + default)
+    before = skip(data, pos, first)
+    behind = skip(data, before)
+    if count == first + 1:
+        count, value = count + 1, value + default
+    elif data[behind] == 0x40:
+        behind, value = behind + 1, value + default
+    return list_from_items(count, data[pos:before] + value + data[behind:stop])
+
+
+def list_with(data: bytes, start: int, stop: int, values: Mapping[int, bytes]) -> bytes:
+    """Return the list section from `start` to `stop` with new bytes at some positions, without descriptor.
+
+    Fields that are missing before them become null; all others keep their bytes. `start == stop` stands for an empty
+    list.
+    """
+    count, pos = open_items(data, start) if start < stop else (0, start)
+    items: list[bytes] = []
+    for _ in range(count):
+        next_pos = skip(data, pos)
+        items.append(data[pos:next_pos])
+        pos = next_pos
+    items += [b"\x40"] * (max(values, default=-1) + 1 - count)
+    for position, value in values.items():
+        items[position] = value
+    return list_from_items(len(items), b"".join(items))
+
+
+def with_sections(data: bytes, at: list[int], sections: Mapping[int, bytes]) -> bytes:
+    """Return the message with the sections of some ranks replaced or added; `at` comes from `locate`."""
+    return b"".join(
+        sections[rank] if rank in sections else data[at[rank] : at[rank + 7]] if at[rank + 7] else b""
+        for rank in range(HEADER, FOOTER + 1)
+    )
+
+
+def map_with_entries(
+    data: bytes,
+    start: int,
+    stop: int,
+    changes: Mapping[str, object],
+    removed: Collection[str] = (),
+    *,
+    symbols: bool = False,
+) -> bytes:
+    """Return the map section from `start` to `stop`, entries of `changes` replaced or appended, without descriptor.
+
+    Other entries keep their bytes and all their order, but for those whose keys are in `removed`. New keys are
+    strings, or `symbols`. `start == stop` stands for an empty map. Raises TypeError or ValueError for a value that
+    AMQP cannot hold.
+    """
+    values = {key.encode(): encode(value) for key, value in changes.items()}
+    missing = dict.fromkeys(values)
+    gone = {key.encode() for key in removed}
+    pieces: list[bytes] = []
+    count, pos = open_items(data, start) if start < stop else (0, start)
+    kept_count = count
+    for _ in range(count // 2):
+        value_pos = skip(data, pos)
+        next_pos = skip(data, value_pos)
+        key = data[pos + (2 if data[pos] < 0xB0 else 5) : value_pos]
+        is_text = data[pos] in _TEXT
+        if is_text and key in values:
+            missing.pop(key, None)
+            pieces += (data[pos:value_pos], values[key])
+        elif is_text and key in gone:
+            kept_count -= 2
+        else:
+            pieces.append(data[pos:next_pos])
+        pos = next_pos
+    write = Symbol if symbols else str
+    pieces += (encode(write(key.decode())) + values[key] for key in missing)
+    return map_from_items(kept_count + 2 * len(missing), b"".join(pieces))

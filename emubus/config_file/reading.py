@@ -1,0 +1,511 @@
+"""Config.json: the file of Microsoft's emulator, with what it lacks, read into descriptions.
+
+Knows the file's schema (one table per kind of object), how its values are spelt, and what must hold across entities:
+names are unique, forwarding leads somewhere, quotas hold. Does not know where the file lies and what a running
+namespace looks like. The first thing that is wrong is a `ConfigFileError` with file, line, path, value and what is
+allowed; nothing is repaired or left out in silence.
+
+Property names are taken in any case, as the original takes them; unknown ones are errors, because a misspelt
+property that is ignored is found out much later.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+from ..broker.access import Right, SharedKey
+from ..broker.address import strip_authority
+from ..broker.durations import parse_duration, parse_limit
+from ..broker.model.descriptions import (
+    DEFAULT_RULES,
+    AuthorizationRule,
+    CorrelationFilter,
+    EntityStatus,
+    FalseFilter,
+    Filter,
+    PropertyValue,
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+    Topology,
+    TrueFilter,
+    entity_key,
+)
+from ..broker.model.profiles import (
+    KIB,
+    Limits,
+    Partitioning,
+    Violation,
+    forwards_to_itself,
+    size_mb_from_client,
+    validate_queue,
+    validate_rule,
+    validate_subscription,
+    validate_topic,
+)
+from ..broker.rules import FilterError, compile_action, compile_filter
+from .json_text import JsonTextError, Node, parse_json
+
+_T = TypeVar("_T")
+
+LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
+
+
+class ConfigFileError(Exception):
+    """The file cannot be used; the text says where and why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileConfig:
+    """What a Config.json says; `keys` are the namespace's authorisation rules, empty if it has none."""
+
+    topology: Topology
+    keys: tuple[SharedKey, ...] = ()
+
+
+def read_config_file(path: Path, limits: Limits) -> FileConfig:
+    """Read and check a file against a profile's limits; ConfigFileError if it cannot be read or used."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigFileError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+    return parse_config(text, limits, file=str(path))
+
+
+def parse_config(text: str, limits: Limits, file: str = "Config.json") -> FileConfig:
+    """As `read_config_file`, for a text that has been read already; `file` is how errors name it."""
+    try:
+        root = parse_json(text)
+    except JsonTextError as error:
+        raise ConfigFileError(f"{file}:{error.line}:{error.column}: is not JSON: {error}") from error
+    return _Reader(limits).root(_Cursor(root, "$", file))
+
+
+# ---------------------------------------------------------------- a value and where it is
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    node: Node
+    path: str
+    file: str
+
+    def fail(self, message: str) -> NoReturn:
+        raise ConfigFileError(f"{self.file}:{self.node.line}: {self.path} {message}")
+
+    def mistyped(self, expected: str) -> NoReturn:
+        value = self.node.value
+        self.fail(f"is {_shown(value)}; it must be {expected}")
+
+    def members(self, known: Collection[str], required: Iterable[str] = ()) -> dict[str, _Cursor]:
+        """The members of an object under their proper names; null counts as absent."""
+        members = self.node.value
+        if not isinstance(members, dict):
+            self.mistyped("an object")
+        proper = {name.lower(): name for name in known}
+        found: dict[str, _Cursor] = {}
+        for written, node in members.items():
+            child = _Cursor(node, f"{self.path}.{written}", self.file)
+            name = proper.get(written.lower())
+            if name is None:
+                child.fail(f"is not a known property{_suggestion(written, known)}")
+            if name in found:
+                child.fail("is here for the second time")
+            if node.value is not None:
+                found[name] = child
+        for name in required:
+            if name not in found:
+                self.fail(f"has no {name}; it is required")
+        return found
+
+    def entries(self) -> dict[str, _Cursor]:
+        """The members of an object whose names are the user's."""
+        members = self.node.value
+        if not isinstance(members, dict):
+            self.mistyped("an object")
+        return {name: _Cursor(node, f"{self.path}.{name}", self.file) for name, node in members.items()}
+
+    def items(self) -> list[_Cursor]:
+        items = self.node.value
+        if not isinstance(items, list):
+            self.mistyped("an array")
+        return [_Cursor(node, f"{self.path}[{index}]", self.file) for index, node in enumerate(items)]
+
+    def text(self) -> str:
+        value = self.node.value
+        if not isinstance(value, str):
+            self.mistyped("a text")
+        return value
+
+    def optional_text(self) -> str | None:
+        """A text, with "" as None: Microsoft's samples write what is not set that way."""
+        return self.text() or None
+
+    def boolean(self) -> bool:
+        value = self.node.value
+        if not isinstance(value, bool):
+            self.mistyped("true or false")
+        return value
+
+    def integer(self) -> int:
+        value = self.node.value
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.mistyped("a whole number")
+        return value
+
+    def kilobytes(self) -> int:
+        """A number of KiB, in bytes."""
+        return self.integer() * KIB
+
+    def duration(self) -> int:
+        return self._parsed(parse_duration)
+
+    def limit(self) -> int | None:
+        return self._parsed(parse_limit)
+
+    def choice(self, *allowed: str) -> str:
+        """One of some texts, in any case; returned as it is in `allowed`."""
+        text = self.text()
+        chosen = {each.lower(): each for each in allowed}.get(text.lower())
+        if chosen is None:
+            self.fail(f"is {_shown(text)}; allowed is {', '.join(allowed)}{_suggestion(text, allowed)}")
+        return chosen
+
+    def status(self) -> EntityStatus:
+        return EntityStatus(self.choice(*EntityStatus))
+
+    def property_value(self) -> PropertyValue:
+        value = self.node.value
+        if isinstance(value, dict | list):
+            self.mistyped("a text, a number, true or false")
+        return value
+
+    def _parsed(self, parse: Callable[[str], _T]) -> _T:
+        value = self.node.value
+        if not isinstance(value, str):
+            self.mistyped('an ISO 8601 duration such as "PT1M"')
+        try:
+            parsed = parse(value)
+        except ValueError as error:
+            self.fail(str(error))
+        return parsed
+
+
+def _shown(value: object) -> str:
+    """A JSON value as the file spells it, cut to a length that an error message can bear."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "an array"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _suggestion(written: str, known: Iterable[str]) -> str:
+    proper = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(written.lower(), proper, n=1)
+    return f"; did you mean {proper[close[0]]}?" if close else ""
+
+
+# ---------------------------------------------------------------- the schema
+
+_Properties = Mapping[str, tuple[str, Callable[[_Cursor], object]]]
+"""Property name: the field of the description, and how the value is read."""
+
+_COMMON: Final[_Properties] = {
+    "AutoDeleteOnIdle": ("auto_delete_on_idle_ms", _Cursor.limit),
+    "DefaultMessageTimeToLive": ("default_ttl_ms", _Cursor.limit),
+    "EnableBatchedOperations": ("enable_batched_operations", _Cursor.boolean),
+    "Status": ("status", _Cursor.status),
+    "UserMetadata": ("user_metadata", _Cursor.optional_text),
+}
+_STORED: Final[_Properties] = {
+    "DuplicateDetectionHistoryTimeWindow": ("duplicate_window_ms", _Cursor.duration),
+    "EnablePartitioning": ("enable_partitioning", _Cursor.boolean),
+    "MaxMessageSizeInKilobytes": ("max_message_bytes", _Cursor.kilobytes),
+    "MaxSizeInMegabytes": ("max_size_mb", _Cursor.integer),
+    "RequiresDuplicateDetection": ("requires_duplicate_detection", _Cursor.boolean),
+}
+_RECEIVED: Final[_Properties] = {
+    "DeadLetteringOnMessageExpiration": ("dead_letter_on_expiration", _Cursor.boolean),
+    "ForwardDeadLetteredMessagesTo": ("forward_dead_letters_to", _Cursor.optional_text),
+    "ForwardTo": ("forward_to", _Cursor.optional_text),
+    "LockDuration": ("lock_duration_ms", _Cursor.duration),
+    "MaxDeliveryCount": ("max_delivery_count", _Cursor.integer),
+    "RequiresSession": ("requires_session", _Cursor.boolean),
+}
+QUEUE_PROPERTIES: Final[_Properties] = {**_COMMON, **_STORED, **_RECEIVED}
+TOPIC_PROPERTIES: Final[_Properties] = {
+    **_COMMON,
+    **_STORED,
+    "SupportOrdering": ("support_ordering", _Cursor.boolean),
+}
+SUBSCRIPTION_PROPERTIES: Final[_Properties] = {
+    **_COMMON,
+    **_RECEIVED,
+    "DeadLetteringOnFilterEvaluationExceptions": ("dead_letter_on_filter_exceptions", _Cursor.boolean),
+}
+CORRELATION_PROPERTIES: Final[Mapping[str, str]] = {
+    "ContentType": "content_type",
+    "CorrelationId": "correlation_id",
+    "Label": "label",
+    "MessageId": "message_id",
+    "ReplyTo": "reply_to",
+    "ReplyToSessionId": "reply_to_session_id",
+    "SessionId": "session_id",
+    "To": "to",
+}
+FILTER_TYPES: Final = ("Correlation", "Sql", "True", "False")
+_FILTER_TYPE_SPELLINGS: Final = (*FILTER_TYPES, *(f"{kind}Filter" for kind in FILTER_TYPES))
+# Written by generators of the file, without meaning even for the cloud.
+_IDLE: Final = ("RequiresPreprocessing", "CompatibilityLevel")
+
+_NAMESPACE_NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?", re.ASCII)
+_Members = Mapping[str, _Cursor]
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Walks the file once from top to bottom; what needs all entities is checked at the end."""
+
+    limits: Limits
+    keys: list[SharedKey] = field(default_factory=list[SharedKey])
+    forwards: list[_Cursor] = field(default_factory=list[_Cursor])
+
+    def root(self, cursor: _Cursor) -> FileConfig:
+        root = cursor.members(("UserConfig", "$schema"), required=["UserConfig"])
+        user = root["UserConfig"].members(("Namespaces", "Logging"), required=["Namespaces"])
+        if "Logging" in user:
+            logging = user["Logging"].members(["Type"])
+            if "Type" in logging:
+                logging["Type"].choice(*LOGGING_TYPES)
+        namespaces = user["Namespaces"].items()
+        if len(namespaces) != 1:
+            user["Namespaces"].fail(
+                f"has {len(namespaces)} namespaces; it must have one: "
+                "start one server per namespace, each with its ports and its data folder"
+            )
+        topology = self.namespace(namespaces[0])
+        return FileConfig(topology, tuple(self.keys))
+
+    def namespace(self, cursor: _Cursor) -> Topology:
+        members = cursor.members(("Name", "Queues", "Topics", "AuthorizationRules"), required=["Name"])
+        name = members["Name"].text()
+        if not _NAMESPACE_NAME.fullmatch(name):
+            members["Name"].fail(
+                f"is {_shown(name)}; allowed is 1 to 50 letters, digits and -, beginning with a letter"
+            )
+        self.keys += [each.shared_key(None) for each in self.authorization_rules(members)]
+        queue_cursors = _items(members, "Queues")
+        topic_cursors = _items(members, "Topics")
+        queues = tuple(self.queue(each) for each in queue_cursors)
+        topics = tuple(self.topic(each) for each in topic_cursors)
+        topology = Topology(
+            name,
+            queues,
+            tuple(topic for topic, _ in topics),
+            tuple(subscription for _, subscriptions in topics for subscription in subscriptions),
+        )
+        entities: list[QueueDescription | TopicDescription] = [*topology.queues, *topology.topics]
+        _unique([*queue_cursors, *topic_cursors], [each.name for each in entities], "queue or topic")
+        self.at_most(cursor, len(entities), self.limits.entities_max, "queues and topics")
+        partitioned = sum(each.enable_partitioning for each in entities)
+        self.at_most(cursor, partitioned, self.limits.partitioned_entities_max, "partitioned entities")
+        self.check_forwards({entity_key(each.name) for each in entities})
+        return topology
+
+    def queue(self, cursor: _Cursor) -> QueueDescription:
+        members = cursor.members(("Name", "Properties"), required=["Name"])
+        name = members["Name"].text()
+        properties = self.properties(members, QUEUE_PROPERTIES, with_keys=True)
+        values = {**self.store_defaults(), **self.receive_defaults(), **self.values(properties, QUEUE_PROPERTIES)}
+        keys = self.authorization_rules(properties)
+        queue = QueueDescription(name, **self.sized(values), authorization_rules=keys)
+        violations = validate_queue(queue, self.limits) + forwards_to_itself(queue, name)
+        _refuse(violations, cursor, {**members, **properties}, self.limits)
+        return queue
+
+    def topic(self, cursor: _Cursor) -> tuple[TopicDescription, list[SubscriptionDescription]]:
+        members = cursor.members(("Name", "Properties", "Subscriptions"), required=["Name"])
+        name = members["Name"].text()
+        properties = self.properties(members, TOPIC_PROPERTIES, with_keys=True)
+        values = {**self.store_defaults(), **self.values(properties, TOPIC_PROPERTIES)}
+        keys = self.authorization_rules(properties)
+        topic = TopicDescription(name, **self.sized(values), authorization_rules=keys)
+        _refuse(validate_topic(topic, self.limits), cursor, {**members, **properties}, self.limits)
+        cursors = _items(members, "Subscriptions")
+        subscriptions = [self.subscription(each, name) for each in cursors]
+        _unique(cursors, [each.name for each in subscriptions], "subscription of this topic")
+        self.at_most(cursor, len(subscriptions), self.limits.subscriptions_per_topic_max, "subscriptions")
+        filters = [rule.filter for subscription in subscriptions for rule in subscription.rules]
+        sql_count = sum(isinstance(each, SqlFilter) for each in filters)
+        self.at_most(cursor, sql_count, self.limits.sql_filters_per_topic_max, "SQL filters")
+        correlation_count = sum(isinstance(each, CorrelationFilter) for each in filters)
+        self.at_most(cursor, correlation_count, self.limits.correlation_filters_per_topic_max, "correlation filters")
+        return topic, subscriptions
+
+    def subscription(self, cursor: _Cursor, topic_name: str) -> SubscriptionDescription:
+        members = cursor.members(("Name", "Properties", "Rules"), required=["Name"])
+        properties = self.properties(members, SUBSCRIPTION_PROPERTIES)
+        values = {**self.receive_defaults(), **self.values(properties, SUBSCRIPTION_PROPERTIES)}
+        cursors = _items(members, "Rules")
+        rules = tuple(self.rule(each) for each in cursors)
+        _unique(cursors, [rule.name for rule in rules], "rule of this subscription")
+        # An empty list is what generators write when no rule was asked for: Microsoft's emulator adds $Default then.
+        subscription = SubscriptionDescription(
+            topic_name, members["Name"].text(), rules=rules or DEFAULT_RULES, **values
+        )
+        violations = validate_subscription(subscription, self.limits)
+        violations += forwards_to_itself(subscription, subscription.path)
+        _refuse(violations, cursor, {**members, **properties}, self.limits)
+        return subscription
+
+    def rule(self, cursor: _Cursor) -> RuleDescription:
+        members = cursor.members(("Name", "Properties"), required=["Name", "Properties"])
+        known = ("FilterType", "CorrelationFilter", "SqlFilter", "Action")
+        properties = members["Properties"].members(known, required=["FilterType"])
+        places = {**members, **properties}
+        action = None
+        if "Action" in properties:
+            parts = properties["Action"].members(("SqlExpression", *_IDLE), required=["SqlExpression"])
+            places["Action"] = parts["SqlExpression"]
+            action = parts["SqlExpression"].optional_text()
+        rule = RuleDescription(members["Name"].text(), self.filter(members["Properties"], places), action)
+        _refuse(validate_rule(rule, self.limits), cursor, places, self.limits)
+        try:
+            compile_filter(rule.filter)
+        except FilterError as error:
+            places.get("SqlExpression", cursor).fail(f"can't be used: {error.description}")
+        try:
+            if action is not None:
+                compile_action(action, statements_max=self.limits.action_statements_max)
+        except FilterError as error:
+            places["Action"].fail(f"can't be used: {error.description}")
+        return rule
+
+    def filter(self, cursor: _Cursor, places: dict[str, _Cursor]) -> Filter:
+        """The filter of a rule; `places` learns where a SQL expression stands."""
+        kind = places["FilterType"].choice(*_FILTER_TYPE_SPELLINGS).removesuffix("Filter")
+        if kind in ("True", "False"):
+            return TrueFilter() if kind == "True" else FalseFilter()
+        name = f"{kind}Filter"
+        if name not in places:
+            cursor.fail(f"has no {name}; it is required, as FilterType is {kind}")
+        if kind == "Sql":
+            parts = places[name].members(("SqlExpression", *_IDLE), required=["SqlExpression"])
+            places["SqlExpression"] = parts["SqlExpression"]
+            return SqlFilter(parts["SqlExpression"].text())
+        parts = places[name].members((*CORRELATION_PROPERTIES, "Properties", *_IDLE))
+        values: dict[str, Any] = {
+            CORRELATION_PROPERTIES[each]: part.text() for each, part in parts.items() if each in CORRELATION_PROPERTIES
+        }
+        if "Properties" in parts:
+            entries = parts["Properties"].entries()
+            values["properties"] = {each: part.property_value() for each, part in entries.items()}
+        return CorrelationFilter(**values)
+
+    # ------------------------------------------------------------ parts of entities
+
+    def properties(self, members: _Members, known: _Properties, *, with_keys: bool = False) -> _Members:
+        """The members of `Properties`; `with_keys` it may hold authorisation rules."""
+        if "Properties" not in members:
+            return {}
+        names = (*known, "AuthorizationRules") if with_keys else tuple(known)
+        return members["Properties"].members(names)
+
+    def values(self, properties: _Members, known: _Properties) -> dict[str, Any]:
+        """The fields of a description that the file sets."""
+        values: dict[str, Any] = {}
+        for name, cursor in properties.items():
+            if name in known:
+                target, read = known[name]
+                values[target] = read(cursor)
+                if name in ("ForwardTo", "ForwardDeadLetteredMessagesTo") and values[target] is not None:
+                    self.forwards.append(cursor)
+        return values
+
+    def store_defaults(self) -> dict[str, Any]:
+        defaults = self.limits.defaults
+        return {
+            "default_ttl_ms": defaults.ttl_ms,
+            "duplicate_window_ms": defaults.duplicate_window_ms,
+            "enable_partitioning": self.limits.partitioning is Partitioning.ALWAYS,
+            "max_size_mb": defaults.max_size_mb,
+        }
+
+    def receive_defaults(self) -> dict[str, Any]:
+        defaults = self.limits.defaults
+        return {
+            "default_ttl_ms": defaults.ttl_ms,
+            "lock_duration_ms": defaults.lock_duration_ms,
+            "max_delivery_count": defaults.max_delivery_count,
+        }
+
+    def sized(self, values: dict[str, Any]) -> dict[str, Any]:
+        size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], self.limits)
+        return {**values, "max_size_mb": size_mb}
+
+    def authorization_rules(self, members: _Members) -> tuple[AuthorizationRule, ...]:
+        """The authorisation rules of the namespace or an entity; Manage brings the other rights with it."""
+        found: list[AuthorizationRule] = []
+        known = ("KeyName", "Rights", "PrimaryKey", "SecondaryKey")
+        for cursor in _items(members, "AuthorizationRules"):
+            parts = cursor.members(known, required=["KeyName", "Rights", "PrimaryKey"])
+            rights = frozenset(Right(each.choice(*Right)) for each in parts["Rights"].items())
+            if not rights:
+                parts["Rights"].fail(f"is empty; allowed is any of {', '.join(Right)}")
+            for each in ("KeyName", "PrimaryKey"):
+                if not parts[each].text():
+                    parts[each].fail("is empty")
+            secondary = parts["SecondaryKey"].optional_text() if "SecondaryKey" in parts else None
+            name, key = parts["KeyName"].text(), parts["PrimaryKey"].text()
+            if any(known_rule.key_name == name for known_rule in found):
+                parts["KeyName"].fail(f"is {_shown(name)}; there is another rule of that name")
+            granted = Right if Right.MANAGE in rights else sorted(rights)
+            found.append(AuthorizationRule(name, tuple(granted), key, secondary or ""))
+        return tuple(found)
+
+    # ------------------------------------------------------------ checks across entities
+
+    def at_most(self, cursor: _Cursor, count: int, count_max: int | None, what: str) -> None:
+        if count_max is not None and count > count_max:
+            cursor.fail(f"has {count} {what}; allowed is at most {count_max} (profile {self.limits.profile})")
+
+    def check_forwards(self, names: Collection[str]) -> None:
+        for cursor in self.forwards:
+            target = cursor.text()
+            key = entity_key(strip_authority(target))
+            if key not in names:
+                cursor.fail(f"is {_shown(target)}; there is no queue or topic of that name{_suggestion(key, names)}")
+
+
+def _items(members: _Members, name: str) -> list[_Cursor]:
+    return members[name].items() if name in members else []
+
+
+def _unique(cursors: Iterable[_Cursor], names: Iterable[str], what: str) -> None:
+    seen: dict[str, _Cursor] = {}
+    for cursor, name in zip(cursors, names, strict=True):
+        first = seen.setdefault(entity_key(name), cursor)
+        if first is not cursor:
+            cursor.fail(
+                f"is named {_shown(name)}; line {first.node.line} has another {what} of that name "
+                "(upper and lower case are the same)"
+            )
+
+
+def _refuse(violations: Iterable[Violation], cursor: _Cursor, places: _Members, limits: Limits) -> None:
+    """Fail with the first violation, at the place of the property if the file has it."""
+    for violation in violations:
+        place = places.get(violation.property)
+        if place is None:
+            place = _Cursor(cursor.node, f"{cursor.path}.{violation.property}", cursor.file)
+        place.fail(f"is {violation.value}; allowed is {violation.allowed} (profile {limits.profile})")

@@ -1,0 +1,1 @@
+"""The test kit's parts; `emubus.testing` is what tests import."""

@@ -1,0 +1,113 @@
+"""The pytest plugin: fixtures that give each test an emubus to itself, found by pytest once emubus is installed.
+
+Knows pytest's options and the order of things: one server per test process, started when the first test asks for it,
+and made new before and after each test that uses it. Does not know how that is done (`testing.py`, `remote.py`), and
+imports it only then: whoever has emubus installed and no test that needs it shall not notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from .verbs import Emubus, ManualClock
+
+_SETTINGS: Final = {
+    "config": "Config.json with the entities that every test starts with; default: one queue named queue.1",
+    "profile": "whose limits and defaults hold: standard, premium, ms-emulator, relaxed; default: standard",
+    "url": "an emubus that runs already, such as http://localhost:5300, for the tests alone: they empty it",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Each setting is an option of the command line, which comes first, and of the configuration file."""
+    group = parser.getgroup("emubus", "emubus, a local stand-in for Azure Service Bus")
+    for name, meaning in _SETTINGS.items():
+        group.addoption(f"--emubus-{name}", metavar=name.upper(), default=None, help=meaning)
+        parser.addini(f"emubus_{name}", meaning, type="string", default="")
+
+
+@pytest.fixture(scope="session")
+def emubus_server(request: pytest.FixtureRequest) -> Iterator[Emubus]:
+    """The emubus of this test process, as the tests that use it leave it; `emubus` is the one for most tests."""
+    with _running(request.config) as running:
+        yield running
+
+
+@pytest.fixture
+def emubus(emubus_server: Emubus) -> Iterator[Emubus]:
+    """An emubus with the entities of the configuration and no messages, no outages, no faults, and real time.
+
+    What the test does to it is undone after the test.
+    """
+    emubus_server.reset()
+    yield emubus_server
+    emubus_server.reset()
+
+
+@pytest.fixture
+def servicebus_connection_string(emubus: Emubus) -> str:
+    """What a Service Bus SDK wants to know to connect to `emubus`."""
+    return emubus.connection_string
+
+
+@pytest.fixture
+def emubus_clock(emubus: Emubus) -> ManualClock:
+    """The clock of `emubus`, which stands still until the test moves it with `advance`."""
+    from .verbs import ManualClock
+
+    return ManualClock(emubus)
+
+
+@contextmanager
+def _running(config: pytest.Config) -> Iterator[Emubus]:
+    url, profile = _setting(config, "url"), _setting(config, "profile")
+    config_file = _config_file(config)
+    if url:
+        _refuse_beside_url(config, config_file, profile)
+        from .remote import RemoteEmubus
+
+        yield RemoteEmubus(url)
+        return
+    from ..config import ConfigError
+    from ..testing import server_like
+
+    try:
+        server = server_like(config_file, profile or None)
+    except ConfigError as error:
+        pytest.fail(f"emubus can't start: {error}", pytrace=False)
+    with server:
+        yield server
+
+
+def _setting(config: pytest.Config, name: str) -> str:
+    text: str | None = config.getoption(f"emubus_{name}")
+    return str(config.getini(f"emubus_{name}")) if text is None else text
+
+
+def _config_file(config: pytest.Config) -> Path | None:
+    """A path on the command line starts where pytest does, one in the configuration file where that is."""
+    asked: str | None = config.getoption("emubus_config")
+    if asked is not None:
+        return config.invocation_params.dir / asked if asked else None
+    base = config.rootpath if config.inipath is None else config.inipath.parent
+    written = str(config.getini("emubus_config"))
+    return base / written if written else None
+
+
+def _refuse_beside_url(config: pytest.Config, config_file: Path | None, profile: str) -> None:
+    for name, value in (("config", config_file), ("profile", profile)):
+        if value:
+            pytest.fail(f"emubus_{name} is {value}, but the emubus at emubus_url has its own", pytrace=False)
+    worker_count = getattr(config, "workerinput", {}).get("workercount", 1)
+    if worker_count > 1:
+        pytest.fail(
+            f"emubus_url names one emubus, and {worker_count} test processes would empty it under each other's hands: "
+            "leave it out, so that each starts its own, or run them with -n 1",
+            pytrace=False,
+        )

@@ -1,0 +1,297 @@
+"""A client of an emubus that runs elsewhere, in a container or as a process: the verbs of tests, over HTTP.
+
+Knows the control API below `/emubus/v1`, and Atom XML for entities, which it makes from the server's own tables.
+Does not know where the server comes from and when it ends. Keeps nothing between two calls, not even a connection,
+so that it may be used from any thread.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from defusedxml.ElementTree import fromstring
+
+from ..broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, sign
+from ..broker.admin.fault_table import Fault, FaultKind, FaultOperation
+from ..broker.admin.overview import Route
+from ..broker.errors import BrokerError, Condition
+from ..broker.model.catalog import Description, path_of
+from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from ..broker.stores.outage import OutageKind
+from ..web.atom.asking import entity_entry, named_entry, rule_entry
+from ..web.atom.feeds import ENTRY_TYPE
+from ..web.atom.markup import ATOM
+from ..web.control import ROOT
+from ..web.services import Snapshot
+from .verbs import PeekedMessage, in_ms
+
+CALL_TIMEOUT_S: Final = 30.0
+PAGE_MESSAGES: Final = 250
+DEFAULT_PORT: Final = 80
+# The server's clock may be moved, but not beyond the year 3000: until then the token is good.
+TOKEN_EXPIRY: Final = "32503680000"
+ANY_VERSION: Final = {"If-Match": "*"}
+
+_CONDITIONS: Final[Mapping[int, Condition]] = {
+    400: Condition.ARGUMENT_ERROR,
+    401: Condition.UNAUTHORIZED_ACCESS,
+    403: Condition.RESOURCE_LIMIT_EXCEEDED,
+    404: Condition.NOT_FOUND,
+    409: Condition.ENTITY_ALREADY_EXISTS,
+    503: Condition.SERVER_BUSY,
+}
+"""What a status means. Several conditions share one, so that this is the nearest; the description is exact."""
+
+_SUPPORT: Final = re.compile(r"^SubCode=\d+\. | TrackingId:.*", re.DOTALL)
+"""What the management API puts around its sentences for those who support the service."""
+
+
+class RemoteEmubus:
+    """The emubus at `url`, such as `http://localhost:5300`; any of its ports will do.
+
+    `key` is for one that runs with `--auth sas`, and needs the Manage right. What it refuses is a BrokerError,
+    ConnectionError that nothing answers there, ValueError a URL that is none.
+    """
+
+    def __init__(self, url: str, *, key_name: str = DEFAULT_KEY_NAME, key: str = DEFAULT_KEY) -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise ValueError(f"the URL of an emubus is {url!r}; it must look like http://localhost:5300")
+        self.url = url.rstrip("/")
+        self._host = parts.hostname
+        self._port = parts.port or DEFAULT_PORT
+        self._key_name = key_name
+        self._key = key
+
+    # ---- where it is
+
+    @property
+    def connection_string(self) -> str:
+        """What a Service Bus SDK wants to know: its clients for data and for administration alike."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return (
+            f"Endpoint=sb://{host}:{self._port};SharedAccessKeyName={self._key_name};SharedAccessKey={self._key};"
+            "UseDevelopmentEmulator=true;"
+        )
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether it answers that it works; False also if nothing answers."""
+        try:
+            return self._send("GET", "/health")[0] == 200
+        except ConnectionError:
+            return False
+
+    # ---- entities
+
+    def create(self, description: Description) -> None:
+        """Create a queue, topic or subscription."""
+        self._put(path_of(description), entity_entry(description), {})
+        if isinstance(description, SubscriptionDescription):
+            self._set_rules(description)
+
+    def create_queue(self, queue: QueueDescription | str) -> None:
+        """Create a queue; of one that is only named the profile decides the rest, as it does for clients."""
+        if isinstance(queue, str):
+            self._put(queue, named_entry(QueueDescription), {})
+        else:
+            self.create(queue)
+
+    def create_topic(self, topic: TopicDescription | str) -> None:
+        """Create a topic, in the same way."""
+        if isinstance(topic, str):
+            self._put(topic, named_entry(TopicDescription), {})
+        else:
+            self.create(topic)
+
+    def create_subscription(self, subscription: SubscriptionDescription) -> None:
+        """Create a subscription of a topic, with its rules; without any it gets everything."""
+        self.create(subscription)
+
+    def update(self, description: Description) -> None:
+        """Change an entity's properties, but not what is chosen at creation."""
+        self._put(path_of(description), entity_entry(description), ANY_VERSION)
+        if isinstance(description, SubscriptionDescription):
+            self._set_rules(description)
+
+    def delete(self, path: str) -> None:
+        """Delete an entity with everything in it."""
+        self._atom("DELETE", path)
+
+    # ---- what is in them
+
+    def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
+        """All messages of an entity, which are neither locked nor counted as used by that."""
+        found: list[PeekedMessage] = []
+        first: int | None = 0
+        while first is not None:
+            query = f"sub_queue={quote(sub_queue)}&from_sequence_number={first}&count={PAGE_MESSAGES}"
+            page = self._control("GET", f"{_entity(path)}/messages?{query}")
+            found += (PeekedMessage(**each) for each in page["messages"])
+            first = page["next_sequence_number"]
+        return found
+
+    def message_counts(self, path: str) -> dict[str, int]:
+        """How many messages an entity has, by where they are."""
+        return dict(self._control("GET", _entity(path))["messages"])
+
+    def route(self, path: str, key: str | None = None) -> Route:
+        """Where a message with a key would go: its partition, and the store of that."""
+        query = "" if key is None else f"?key={quote(key, safe='')}"
+        return Route(**self._control("GET", f"{_entity(path)}/route{query}"))
+
+    def purge(self, path: str | None = None) -> int:
+        """Remove all messages and session states of an entity, without a path of all; how many messages it were."""
+        if path is None:
+            return int(self._control("POST", "/reset", {"to": "empty"})["message_count"])
+        return int(self._control("POST", f"{_entity(path)}/purge")["message_count"])
+
+    def reset(self) -> None:
+        """As at the start: the same entities without messages, no others, no outages, no faults, the machine's time."""
+        self._control("POST", "/reset", {"to": "start"})
+
+    def snapshot(self, name: str) -> Snapshot:
+        """Keep all entities and messages as they are now."""
+        return Snapshot(**self._control("PUT", f"/snapshots/{quote(name, safe='')}"))
+
+    def restore(self, name: str) -> Snapshot:
+        """Bring all entities and messages back to what they were; clients attach again by themselves."""
+        return Snapshot(**self._control("POST", f"/snapshots/{quote(name, safe='')}/restore"))
+
+    # ---- time
+
+    def now_ms(self) -> int:
+        """What the clock shows."""
+        return int(self._control("GET", "/clock")["now_ms"])
+
+    def advance(self, by: int | timedelta) -> None:
+        """Move the clock forward, by milliseconds or a timedelta."""
+        self._control("POST", "/clock/advance", {"ms": in_ms(by)})
+
+    def freeze(self) -> None:
+        """Stop the clock; `advance` still moves it."""
+        self._control("POST", "/clock/freeze")
+
+    def thaw(self) -> None:
+        """Let the clock go on from where it stands."""
+        self._control("POST", "/clock/thaw")
+
+    # ---- what goes wrong
+
+    def begin_outage(
+        self, stores: Sequence[int], kind: OutageKind, *, delay_ms: int = 0, duration_ms: int | None = None
+    ) -> None:
+        """Let messaging stores be down, slow, failing their commits or full, for a time or until `end_outage` (P18)."""
+        asked = {"stores": list(stores), "kind": kind.value, "delay_ms": delay_ms, "duration_ms": duration_ms}
+        self._control("POST", "/outages", asked)
+
+    def end_outage(self, stores: Sequence[int]) -> None:
+        """The stores work again."""
+        for index in stores:
+            self._control("DELETE", f"/stores/{index}/outage")
+
+    def add_fault(
+        self,
+        kind: FaultKind,
+        *,
+        entity: str | None = None,
+        operations: Collection[FaultOperation] = (),
+        count: int | None = None,
+        probability: float = 1.0,
+        delay_ms: int = 0,
+    ) -> Fault:
+        """Let something go wrong when clients use an entity, or any: `count` times or until `clear_faults`."""
+        asked = {
+            "kind": kind.value,
+            "entity": entity,
+            "operations": [each.value for each in operations],
+            "count": count,
+            "probability": probability,
+            "delay_ms": delay_ms,
+        }
+        told = self._control("POST", "/faults", asked)
+        return Fault(
+            told["id"],
+            FaultKind(told["kind"]),
+            told["entity"],
+            tuple(FaultOperation(each) for each in told["operations"]),
+            told["count"],
+            told["probability"],
+            told["delay_ms"],
+            told["hit_count"],
+        )
+
+    def clear_faults(self) -> int:
+        """Let nothing go wrong any more; how many faults were set."""
+        return int(self._control("DELETE", "/faults")["cleared_count"])
+
+    def drop_connections(self, entity: str | None = None) -> int:
+        """Cut the TCP connections of all clients, or of those with a link to `entity`; how many it were."""
+        return int(self._control("POST", "/connections/drop", {"entity": entity})["dropped_count"])
+
+    def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
+        """Detach every link to `entity`, its sub-queues and its `$management` node; how many it were."""
+        asked = {"entity": entity, "condition": condition.value}
+        return int(self._control("POST", "/links/drop", asked)["dropped_count"])
+
+    # ---- over HTTP
+
+    def _set_rules(self, description: SubscriptionDescription) -> None:
+        """Let a subscription have the rules of its description and no others."""
+        path = f"{description.path}/Rules"
+        feed = fromstring(self._atom("GET", path))
+        known = {str(title.text).lower() for title in feed.iterfind(f"{{{ATOM}}}entry/{{{ATOM}}}title")}
+        for rule in description.rules:
+            self._put(f"{path}/{rule.name}", rule_entry(rule), ANY_VERSION if rule.name.lower() in known else {})
+        for name in known - {rule.name.lower() for rule in description.rules}:
+            self._atom("DELETE", f"{path}/{name}")
+
+    def _put(self, path: str, entry: bytes, headers: Mapping[str, str]) -> None:
+        self._atom("PUT", path, entry, {"Content-Type": ENTRY_TYPE, **headers})
+
+    def _atom(self, method: str, path: str, content: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
+        status, answer = self._send(method, f"/{quote(path)}", content, headers)
+        if status >= 400:
+            detail = fromstring(answer).findtext("Detail") or ""
+            raise _refusal(status, _SUPPORT.sub("", detail))
+        return answer
+
+    def _control(self, method: str, path: str, body: object = None) -> Any:
+        content, headers = b"", {}
+        if body is not None:
+            content, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        status, answer = self._send(method, ROOT + path, content, headers)
+        told = json.loads(answer)
+        if status >= 400:
+            raise _refusal(status, told["error"]["message"])
+        return told
+
+    def _send(
+        self, method: str, path: str, content: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        resource = quote(f"{self.url}/", safe="")
+        signature = quote(sign(resource, TOKEN_EXPIRY, self._key), safe="")
+        token = f"SharedAccessSignature sr={resource}&sig={signature}&se={TOKEN_EXPIRY}&skn={quote(self._key_name)}"
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=CALL_TIMEOUT_S)
+        try:
+            connection.request(method, path, content, {"Authorization": token, **(headers or {})})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise ConnectionError(f"no emubus answers at {self.url}: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+
+
+def _entity(path: str) -> str:
+    return f"/entities/{quote(path, safe='')}"
+
+
+def _refusal(status: int, description: str) -> BrokerError:
+    return BrokerError(_CONDITIONS.get(status, Condition.INTERNAL_ERROR), description)

@@ -1,0 +1,197 @@
+"""Bytes to and from a host: TCP, TLS over it, or WebSocket over either; made within a deadline, then never blocking.
+
+Knows sockets and Python's `ssl`. Does not know AMQP. A stream owns its socket. `BlockingIOError` is what all kinds
+raise when they can neither read nor write right now, and other `OSError`s mean that the connection is lost.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Protocol
+
+from ..conditions import unavailable
+from ..errors import ConnectorError
+from ..timing import monotonic_s
+from .endpoint import Endpoint
+
+
+class Stream(Protocol):
+    """A connection that carries bytes and never blocks."""
+
+    def fileno(self) -> int:
+        """For polling."""
+        ...
+
+    def recv_into(self, view: memoryview) -> int:
+        """Read; 0 is the end, BlockingIOError nothing yet."""
+        ...
+
+    def send(self, view: memoryview) -> int:
+        """Write; how many bytes were taken, BlockingIOError for none."""
+        ...
+
+    def has_kept(self) -> bool:
+        """Whether bytes may be read that polling the socket doesn't tell of."""
+        ...
+
+    def has_unsent(self) -> bool:
+        """Whether `send` has taken bytes that the socket hasn't."""
+        ...
+
+    def flush(self) -> None:
+        """Write what `has_unsent`, as far as the socket takes it."""
+        ...
+
+    def close(self) -> None:
+        """Close the socket; nothing more is written."""
+        ...
+
+
+class TcpStream:
+    """A plain socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+
+    def fileno(self) -> int:
+        """As in `Stream`."""
+        return self._sock.fileno()
+
+    def recv_into(self, view: memoryview) -> int:
+        """As in `Stream`."""
+        return self._sock.recv_into(view)
+
+    def send(self, view: memoryview) -> int:
+        """As in `Stream`."""
+        return self._sock.send(view)
+
+    def close(self) -> None:
+        """As in `Stream`."""
+        self._sock.close()
+
+    def has_kept(self) -> bool:
+        """Never: the kernel keeps everything."""
+        return False
+
+    def has_unsent(self) -> bool:
+        """Never."""
+        return False
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+
+class TlsStream:
+    """A socket under TLS."""
+
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+
+    def fileno(self) -> int:
+        """As in `Stream`."""
+        return self._sock.fileno()
+
+    def close(self) -> None:
+        """As in `Stream`."""
+        self._sock.close()
+
+    def recv_into(self, view: memoryview) -> int:
+        """As in `Stream`."""
+        try:
+            return self._sock.recv_into(view)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+
+    def send(self, view: memoryview) -> int:
+        """As in `Stream`."""
+        try:
+            return self._sock.send(view)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+
+    def has_kept(self) -> bool:
+        """The rest of a record that was read in part."""
+        return self._sock.pending() > 0
+
+    def has_unsent(self) -> bool:
+        """Never."""
+        return False
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+
+def dial(endpoint: Endpoint, deadline_s: float) -> Stream:
+    """Connect; ConnectorError(UNAVAILABLE) with host and port if that fails or lasts beyond `deadline_s`."""
+    sock = _connect(endpoint, deadline_s)
+    try:
+        if endpoint.tls:
+            sock = _under_tls(sock, endpoint, deadline_s)
+        if endpoint.transport == "amqpws":
+            from .websocket import WebSocketStream, upgrade  # wsproto is needed by those alone who use it
+
+            protocol = upgrade(sock, endpoint, deadline_s)
+            return WebSocketStream(protocol, _stream(sock))
+        return _stream(sock)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _stream(sock: socket.socket) -> Stream:
+    return TlsStream(sock) if isinstance(sock, ssl.SSLSocket) else TcpStream(sock)
+
+
+def remaining_s(deadline_s: float) -> float:
+    """How long a blocking call may last; TimeoutError once nothing is left."""
+    left_s = deadline_s - monotonic_s()
+    if left_s <= 0:
+        raise TimeoutError("timed out")
+    return left_s
+
+
+def _connect(endpoint: Endpoint, deadline_s: float) -> socket.socket:
+    error: OSError | None = None
+    try:
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as problem:
+        raise unavailable(f"the host of {endpoint.where} can't be found ({problem}): check its name") from problem
+    for family, kind, protocol, _, address in found:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(remaining_s(deadline_s))
+            sock.connect(address)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return sock
+        except OSError as problem:
+            sock.close()
+            error = problem
+    raise no_connection(endpoint, error) from error
+
+
+def _under_tls(sock: socket.socket, endpoint: Endpoint, deadline_s: float) -> ssl.SSLSocket:
+    try:
+        context = ssl.create_default_context(cafile=endpoint.ca_file)
+    except (OSError, ssl.SSLError) as problem:
+        raise unavailable(f"caFile '{endpoint.ca_file}' can't be used: {problem}", retriable=False) from problem
+    try:
+        sock.settimeout(remaining_s(deadline_s))
+        return context.wrap_socket(sock, server_hostname=endpoint.host)
+    except ssl.SSLCertVerificationError as problem:
+        raise unavailable(
+            f"the certificate of {endpoint.where} is not trusted ({problem.verify_message}): set caFile to a PEM file "
+            "with the authority that issued it",
+            retriable=False,
+        ) from problem
+    except OSError as problem:
+        raise no_connection(endpoint, problem, " under TLS") from problem
+
+
+def no_connection(endpoint: Endpoint, problem: Exception | None, how: str = "") -> ConnectorError:
+    """The error for a connection that couldn't be made."""
+    if isinstance(problem, TimeoutError):
+        return unavailable(f"no connection to {endpoint.where}{how} within {endpoint.connect_timeout_s:g} s")
+    return unavailable(f"no connection to {endpoint.where}{how}: {problem}; check host, port and tls")

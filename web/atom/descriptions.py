@@ -1,0 +1,150 @@
+"""Descriptions of queues, topics and subscriptions out of XML [http 2].
+
+Knows that elements may come in any order, which ones are ignored, what an absent one means, and that clients echo what
+they were shown. Does not know which values are allowed (`broker/model/profiles.py`). What cannot be read is an
+`HttpRefusal` with status 400 that names the element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from xml.etree.ElementTree import Element
+
+from ...broker.ids import new_shared_key
+from ...broker.model.catalog import Description
+from ...broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from ...broker.model.profiles import Limits, Partitioning, size_mb_from_client
+from .fields import FIELDS, KINDS, Field
+from .keys import keys_in
+from .parsing import bad, child, children, local_name, shown, text_of
+from .rules import rule_in
+
+_CLASSES: Final = {name: kind for kind, name in KINDS.items()}
+_BY_NAME: Final = {
+    kind: {field.name: (position, field) for position, field in enumerate(fields)} for kind, fields in FIELDS.items()
+}
+SDK_SIZE_MB: Final = 1024
+_KEPT: Final = ("max_message_bytes",)  # what clients of older api-versions don't see, they don't mean to change
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a request's description is read with: whose limits give the defaults, and the api-version."""
+
+    limits: Limits
+    version: str
+
+
+def kind_of(node: Element) -> type[Description]:
+    """The kind of entity that a description is of; HttpRefusal (400)."""
+    kind = _CLASSES.get(local_name(node))
+    if kind is None:
+        raise bad(f"The description is a '{shown(local_name(node))}'; allowed is {', '.join(_CLASSES)}.")
+    return kind
+
+
+def top_level_in(
+    node: Element, name: str, known: Description | None, reading: Reading
+) -> QueueDescription | TopicDescription:
+    """The queue or topic `name` as a client wants it; `known` is what is there, for an update."""
+    kind = kind_of(node)
+    if kind is SubscriptionDescription:
+        raise bad(f"The description is a SubscriptionDescription; '{shown(name)}' is no path of a subscription.")
+    given, late = _values(node, kind, reading.version)
+    values: dict[str, Any] = {**defaults_of(kind, reading.limits), **_stays(kind, known), **given}
+    _bring_within(values, given, reading.limits)
+    known_mb = getattr(known, "max_size_mb", None)
+    size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], reading.limits, known_mb)
+    # The service passes over an element that comes too late for it, as some versions of the Python SDK send this one
+    # [recorded]: what it would refuse in its place it takes here, without effect.
+    if "forward_to" in late and values.get("requires_session"):
+        del values["forward_to"]
+    keys = child(node, "AuthorizationRules")
+    if keys is not None:
+        values["authorization_rules"] = keys_in(keys, getattr(known, "authorization_rules", ()), new_shared_key)
+    description: QueueDescription | TopicDescription = kind(name, **{**values, "max_size_mb": size_mb})  # type: ignore[assignment]
+    return description
+
+
+def subscription_in(
+    node: Element, topic_name: str, name: str, known: Description | None, reading: Reading
+) -> SubscriptionDescription:
+    """A subscription as a client wants it, with the rule that it is made with, or the rules that it has."""
+    kind = kind_of(node)
+    if kind is not SubscriptionDescription:
+        raise bad(f"The description is a {KINDS[kind]} and not a SubscriptionDescription.")
+    given, _ = _values(node, kind, reading.version)
+    values = {**defaults_of(kind, reading.limits), **_stays(kind, known), **given}
+    _bring_within(values, given, reading.limits)
+    if isinstance(known, SubscriptionDescription):
+        values["rules"] = known.rules
+    elif (rule := child(node, "DefaultRuleDescription")) is not None:
+        values["rules"] = (rule_in(rule),)
+    return SubscriptionDescription(topic_name, name, **values)
+
+
+def _values(node: Element, kind: type[Description], version: str) -> tuple[dict[str, Any], set[str]]:
+    """The fields that a description sets, and those among them whose element came behind its place."""
+    values: dict[str, Any] = {}
+    late: set[str] = set()
+    reached = 0
+    for part in children(node):
+        position, field = _BY_NAME[kind].get(local_name(part), (reached, None))
+        if field is None or field.attribute is None or field.read is None or field.attribute in values:
+            continue
+        values[field.attribute] = _read(part, field, version)
+        if position < reached:
+            late.add(field.attribute)
+        reached = max(reached, position)
+    return values, late
+
+
+def _read(part: Element, field: Field, version: str) -> object:
+    if field.since > version:
+        raise bad(f"The element '{field.name}' is not known in api-version {version}; it came with {field.since}.")
+    assert field.read is not None
+    text = text_of(part).strip()
+    try:
+        return field.read(text)
+    except ValueError as error:
+        problem = shown(str(error)) if text else "it is empty"
+        raise bad(f"The value of '{field.name}' can't be used: {problem}.") from None
+
+
+def defaults_of(kind: type[Description], limits: Limits) -> dict[str, Any]:
+    """What the profile gives an entity whose creator says nothing."""
+    defaults = limits.defaults
+    values = {
+        "default_ttl_ms": defaults.ttl_ms,
+        "duplicate_window_ms": defaults.duplicate_window_ms,
+        "enable_partitioning": limits.partitioning is Partitioning.ALWAYS,
+        "lock_duration_ms": defaults.lock_duration_ms,
+        "max_delivery_count": defaults.max_delivery_count,
+        "max_size_mb": defaults.max_size_mb,
+    }
+    known = {field.attribute for field in FIELDS[kind]}
+    return {name: value for name, value in values.items() if name in known}
+
+
+def _bring_within(values: dict[str, Any], given: Mapping[str, object], limits: Limits) -> None:
+    """Have what SDKs say of their own accord be what a profile has at most, if that is less.
+
+    .NET and Java create queues and topics of 1024 MB, Java also without a limit of the time to live, whatever their
+    users ask for; the profile of Microsoft's emulator has 100 MB and an hour.
+    """
+    size_mb_max, ttl_ms_max = limits.max_size_mb.stop, limits.ttl_ms.stop
+    if given.get("max_size_mb") == SDK_SIZE_MB and size_mb_max is not None:
+        values["max_size_mb"] = min(SDK_SIZE_MB, size_mb_max)
+    if "default_ttl_ms" in given and given["default_ttl_ms"] is None:
+        values["default_ttl_ms"] = ttl_ms_max
+
+
+def _stays(kind: type[Description], known: Description | None) -> dict[str, Any]:
+    """What an update that does not name it leaves as it is."""
+    if type(known) is not kind:
+        return {}
+    names = [field.attribute for field in FIELDS[kind] if field.attribute is not None]
+    fixed = {field.attribute for field in FIELDS[kind] if field.is_fixed}
+    return {name: getattr(known, name) for name in names if name in fixed or name in _KEPT}

@@ -1,0 +1,315 @@
+"""The elements of each kind of description, in the service's order: one table per kind, for reading and for writing.
+
+Knows the names, the order, how values are spelt, and since which api-version an element is there [http 2, 3]. Refuses
+to know which values are allowed (`broker/model/profiles.py`) and where counts and instants come from: a `Shown`
+brings them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...broker.durations import format_duration, parse_duration, parse_limit
+from ...broker.entities.entity import Totals
+from ...broker.model.catalog import Description, Entry
+from ...broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
+from ...broker.model.profiles import KIB, Limits, aggregate_size_mb, message_bytes_max
+from ...broker.partition.records import Home
+from .keys import keys_markup
+from .markup import CONNECT, COUNTS, INSTANCE, element, instant
+
+MESSAGE_SIZE_SINCE: Final = "2021-05"
+FILTER_COUNTS_SINCE: Final = "2024-05"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is known of an entity when it is shown: what it is, what it holds, and how much the request wants to see.
+
+    `details` is False in the answers to create and update, which have no counts. `version` is the api-version, or
+    what is newer than any if the request names none.
+    """
+
+    entry: Entry
+    totals: Totals
+    accessed_at: int | None
+    limits: Limits
+    version: str
+    details: bool
+    subscription_count: int = 0
+    sql_filter_count: int = 0
+    correlation_filter_count: int = 0
+
+    @property
+    def description(self) -> Any:
+        """Of the kind that the table is for."""
+        return self.entry.description
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An element: how it is written (None: not at all), and how its text is read, if clients may set it.
+
+    `attribute` is the field of the description that a read value is for; `is_fixed` if it is chosen at creation.
+    """
+
+    name: str
+    show: Callable[[Shown], str | None]
+    attribute: str | None = None
+    read: Callable[[str], object] | None = None
+    since: str = ""
+    is_fixed: bool = False
+    is_markup: bool = False
+
+
+# ---------------------------------------------------------------- how values are spelt
+
+
+_HOST: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
+_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+def boolean(text: str) -> bool:
+    """An XML Schema boolean, in any case. ValueError."""
+    value = _BOOLEANS.get(text.lower())
+    if value is None:
+        raise ValueError(f"'{text}' is neither true nor false")
+    return value
+
+
+def whole(text: str) -> int:
+    """A whole number of a bearable length. ValueError."""
+    if len(text) > 20 or not text.lstrip("-").isdecimal() or not text.isascii():
+        raise ValueError(f"'{text[:20]}' is not a whole number")
+    return int(text)
+
+
+def _status(text: str) -> EntityStatus:
+    try:
+        return EntityStatus(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is none of {', '.join(EntityStatus)}") from None
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _plain(name: str, attribute: str, read: Callable[[str], object], *, is_fixed: bool = False) -> Field:
+    return Field(
+        name, lambda shown: _written(getattr(shown.description, attribute)), attribute, read, is_fixed=is_fixed
+    )
+
+
+def _span(name: str, attribute: str, read: Callable[[str], object] = parse_limit) -> Field:
+    return Field(name, lambda shown: format_duration(getattr(shown.description, attribute)), attribute, read)
+
+
+def _text(name: str, attribute: str) -> Field:
+    # An empty text is no text; the service would refuse the element.
+    return Field(name, lambda shown: getattr(shown.description, attribute), attribute, lambda text: text or None)
+
+
+def _address(name: str, attribute: str) -> Field:
+    return Field(name, lambda shown: getattr(shown.description, attribute), attribute, _address_in)
+
+
+def _address_in(text: str) -> str | None:
+    """Where messages are forwarded: a name, or an address, whose scheme and host the service shows in small letters.
+
+    The live tests of the JavaScript SDK expect that.
+    """
+    host = _HOST.match(text)
+    return text or None if host is None else host[0].lower() + text[host.end() :]
+
+
+def _constant(name: str, text: str) -> Field:
+    return Field(name, lambda _: text)
+
+
+def _detail(show: Callable[[Shown], str]) -> Callable[[Shown], str | None]:
+    return lambda shown: show(shown) if shown.details else None
+
+
+# ---------------------------------------------------------------- what is counted
+
+_COUNTED: Final[Mapping[str, tuple[Home, ...]]] = {
+    "ActiveMessageCount": (Home.ACTIVE, Home.DEFERRED),  # the service counts deferred messages as active
+    "DeadLetterMessageCount": (Home.DEAD_LETTER, Home.DEAD_LETTER_DEFERRED),
+    "ScheduledMessageCount": (Home.SCHEDULED,),
+    "TransferMessageCount": (Home.OUTBOX, Home.DEAD_LETTER_OUTBOX, Home.TRANSFER_OUTBOX),
+    "TransferDeadLetterMessageCount": (Home.TRANSFER_DEAD_LETTER, Home.TRANSFER_DEAD_LETTER_DEFERRED),
+}
+
+
+def _count_details(shown: Shown) -> str:
+    """The element with its prefix, which JavaScript and Python look for."""
+    messages = shown.totals.messages
+    counts = "".join(
+        element(f"d2p1:{name}", str(sum(messages[home] for home in homes))) for name, homes in _COUNTED.items()
+    )
+    return f'<CountDetails xmlns:d2p1="{COUNTS}">{counts}</CountDetails>'
+
+
+def _message_count(shown: Shown) -> str:
+    return str(sum(shown.totals.messages) if shown.details else 0)
+
+
+def _accessed_or_created(shown: Shown) -> str:
+    """When a topic or subscription was last used. Other than a queue, one that never was shows when it was created."""
+    return instant(shown.accessed_at or shown.entry.created_at)
+
+
+def _accessed_subscription(shown: Shown) -> str:
+    """As above, and the year 1 in the answer to a change, from which queues and topics leave it out [recorded]."""
+    return _accessed_or_created(shown) if shown.details else instant(None)
+
+
+# ---------------------------------------------------------------- the tables
+
+_LOCK = _span("LockDuration", "lock_duration_ms", parse_duration)
+_SIZE = Field(
+    "MaxSizeInMegabytes",
+    lambda shown: str(aggregate_size_mb(shown.description, shown.limits)),
+    "max_size_mb",
+    whole,
+)
+_DUPLICATES = _plain("RequiresDuplicateDetection", "requires_duplicate_detection", boolean, is_fixed=True)
+_SESSION = _plain("RequiresSession", "requires_session", boolean, is_fixed=True)
+_TTL = _span("DefaultMessageTimeToLive", "default_ttl_ms")
+_EXPIRATION = _plain("DeadLetteringOnMessageExpiration", "dead_letter_on_expiration", boolean)
+_WINDOW = _span("DuplicateDetectionHistoryTimeWindow", "duplicate_window_ms", parse_duration)
+_DELIVERIES = _plain("MaxDeliveryCount", "max_delivery_count", whole)
+_BATCHED = _plain("EnableBatchedOperations", "enable_batched_operations", boolean)
+_BYTES = Field("SizeInBytes", lambda shown: str(shown.totals.bytes_used if shown.details else 0))
+_MESSAGES = Field("MessageCount", _message_count)
+_ANONYMOUS = _constant("IsAnonymousAccessible", "false")
+_KEYS = Field(
+    "AuthorizationRules",
+    lambda shown: keys_markup(shown.description.authorization_rules),
+    "authorization_rules",
+    is_markup=True,
+)
+_STATUS = _plain("Status", "status", _status)
+_FORWARD = _address("ForwardTo", "forward_to")
+_METADATA = _text("UserMetadata", "user_metadata")
+_CREATED = Field("CreatedAt", lambda shown: instant(shown.entry.created_at))
+_UPDATED = Field("UpdatedAt", lambda shown: instant(shown.entry.updated_at))
+_ACCESSED = Field("AccessedAt", _detail(lambda shown: instant(shown.accessed_at)))
+_COUNTS = Field("CountDetails", _detail(_count_details), is_markup=True)
+_IDLE = _span("AutoDeleteOnIdle", "auto_delete_on_idle_ms")
+_PARTITIONED = _plain("EnablePartitioning", "enable_partitioning", boolean, is_fixed=True)
+_AVAILABILITY = Field("EntityAvailabilityStatus", lambda shown: "Limited" if shown.totals.is_limited else "Available")
+_FORWARD_DEAD = _address("ForwardDeadLetteredMessagesTo", "forward_dead_letters_to")
+_EXPRESS = _plain("EnableExpress", "enable_express", boolean)
+_MESSAGE_SIZE = Field(
+    "MaxMessageSizeInKilobytes",
+    lambda shown: str(message_bytes_max(shown.description, shown.limits) // KIB),
+    "max_message_bytes",
+    lambda text: whole(text) * KIB,
+    since=MESSAGE_SIZE_SINCE,
+)
+
+FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
+    QueueDescription: (
+        _LOCK,
+        _SIZE,
+        _DUPLICATES,
+        _SESSION,
+        _TTL,
+        _EXPIRATION,
+        _WINDOW,
+        _DELIVERIES,
+        _BATCHED,
+        _BYTES,
+        _MESSAGES,
+        _ANONYMOUS,
+        _KEYS,
+        _STATUS,
+        _FORWARD,
+        _METADATA,
+        _CREATED,
+        _UPDATED,
+        _ACCESSED,
+        Field("SupportOrdering", lambda shown: _written(not shown.description.enable_partitioning)),
+        _COUNTS,
+        _IDLE,
+        _PARTITIONED,
+        _AVAILABILITY,
+        _FORWARD_DEAD,
+        _EXPRESS,
+        _MESSAGE_SIZE,
+    ),
+    TopicDescription: (
+        _TTL,
+        _SIZE,
+        _DUPLICATES,
+        _WINDOW,
+        _BATCHED,
+        _BYTES,
+        _constant("FilteringMessagesBeforePublishing", "false"),
+        _ANONYMOUS,
+        _KEYS,
+        _STATUS,
+        _METADATA,
+        _CREATED,
+        _UPDATED,
+        Field("AccessedAt", _detail(_accessed_or_created)),
+        _plain("SupportOrdering", "support_ordering", boolean),
+        _COUNTS,
+        Field("SubscriptionCount", _detail(lambda shown: str(shown.subscription_count))),
+        Field("SqlFilterCount", _detail(lambda shown: str(shown.sql_filter_count)), since=FILTER_COUNTS_SINCE),
+        Field(
+            "CorrelationFilterCount",
+            _detail(lambda shown: str(shown.correlation_filter_count)),
+            since=FILTER_COUNTS_SINCE,
+        ),
+        _IDLE,
+        _PARTITIONED,
+        _AVAILABILITY,
+        _constant("EnableSubscriptionPartitioning", "false"),
+        _EXPRESS,
+        _MESSAGE_SIZE,
+    ),
+    SubscriptionDescription: (
+        _LOCK,
+        _SESSION,
+        _TTL,
+        _EXPIRATION,
+        _plain("DeadLetteringOnFilterEvaluationExceptions", "dead_letter_on_filter_exceptions", boolean),
+        _MESSAGES,
+        _DELIVERIES,
+        _BATCHED,
+        _STATUS,
+        _FORWARD,
+        _METADATA,
+        _CREATED,
+        _UPDATED,
+        Field("AccessedAt", _accessed_subscription),
+        _COUNTS,
+        _FORWARD_DEAD,
+        _IDLE,
+        _AVAILABILITY,
+        Field("IsClientAffine", lambda _: "false", since=MESSAGE_SIZE_SINCE),
+    ),
+}
+
+KINDS: Final[Mapping[type[Description], str]] = {
+    QueueDescription: "QueueDescription",
+    TopicDescription: "TopicDescription",
+    SubscriptionDescription: "SubscriptionDescription",
+}
+
+
+def description_markup(shown: Shown) -> str:
+    """The description element of an entity, its parts in the service's order."""
+    kind = KINDS[type(shown.entry.description)]
+    parts: list[str] = []
+    for field in FIELDS[type(shown.entry.description)]:
+        if field.since <= shown.version:
+            text = field.show(shown)
+            parts.append(text or "" if field.is_markup else element(field.name, text))
+    return f'<{kind} xmlns="{CONNECT}" xmlns:i="{INSTANCE}">{"".join(parts)}</{kind}>'

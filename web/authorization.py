@@ -1,0 +1,64 @@
+"""Who may send a request: the `Authorization` header against the keys of the namespace and of entities [http 2].
+
+Knows where the token stands, and that clients sign the address of the request or one above it. Refuses to
+know what a token is and whether tokens are verified at all: `broker.access` does.
+"""
+
+from __future__ import annotations
+
+from aiohttp import hdrs, web
+
+from ..broker.access import Claim, Right
+from ..broker.errors import BrokerError, Condition
+from .services import Services
+from .transport.connection import HttpConnection
+
+
+def may(request: web.Request, services: Services, address: str, right: Right) -> bool:
+    """Whether the request's token gives `right` on the entity at `address`; BrokerError without a valid token.
+
+    `address` may be empty (the namespace), and may have any scheme, authority and spelling.
+    """
+    access = services.access
+    if not access.verify:
+        return True
+    now = services.clock.now_ms()
+    return access.claims_allow([_claim(request, services, address, now)], address, right, now)
+
+
+def require(request: web.Request, services: Services, address: str, right: Right) -> None:
+    """As `may`, with the service's sentence as a BrokerError (unauthorized-access) in place of False."""
+    access = services.access
+    if access.verify:
+        now = services.clock.now_ms()
+        access.require([_claim(request, services, address, now)], address, right, now)
+
+
+def may_forward(request: web.Request, services: Services, address: str, header: str) -> bool:
+    """Whether the request may have messages forwarded to `address`, which takes Send there.
+
+    Clients send a token for the target in a `header` of its own; that of the request will do if it covers the target.
+    """
+    access = services.access
+    if not access.verify:
+        return True
+    now = services.clock.now_ms()
+    for token in (request.headers.get(header), request.headers.get(hdrs.AUTHORIZATION)):
+        if token is not None:
+            try:
+                claim = access.put_token(token, address, now)
+            except BrokerError:
+                continue
+            if access.claims_allow([claim], address, Right.SEND, now):
+                return True
+    return False
+
+
+def _claim(request: web.Request, services: Services, address: str, now: int) -> Claim:
+    token = request.headers.get(hdrs.AUTHORIZATION)
+    if token is None:
+        raise BrokerError(Condition.UNAUTHORIZED_ACCESS, "MissingToken: The authorization header was not found.")
+    claim = services.access.put_token(token, address, now, asked=request.rel_url.raw_path)
+    if isinstance(request.protocol, HttpConnection):
+        request.protocol.known_by(lambda: False)
+    return claim

@@ -1,0 +1,233 @@
+"""One table row per endpoint, and what all of them share: rights, reading requests, answering, errors.
+
+Knows how a request becomes values that were checked by schemas, and how results and errors become JSON. Does not know
+what any endpoint does. The routes and the OpenAPI document are made of the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+from aiohttp import hdrs, web
+
+from ...broker.access import Right
+from ...broker.errors import BrokerError, Condition
+from ..authorization import require
+from ..services import Services
+from .schema import Invalid, Schema, read, read_text
+
+ROOT: Final = "/emubus/v1"
+JSON: Final = "application/json"
+BODY_BYTES_MAX: Final = 64 << 10
+"""Of a JSON request: the largest lists some names and numbers."""
+
+# What is not in the table of the Atom part, or different here: a refusal because of the state of things is a conflict.
+STATUS: Final[Mapping[Condition, int]] = {
+    Condition.ARGUMENT_ERROR: 400,
+    Condition.ARGUMENT_OUT_OF_RANGE: 400,
+    Condition.DECODE_ERROR: 400,
+    Condition.ENTITY_ALREADY_EXISTS: 409,
+    Condition.ENTITY_DISABLED: 409,
+    Condition.MESSAGE_NOT_FOUND: 404,
+    Condition.NOT_ALLOWED: 409,
+    Condition.NOT_FOUND: 404,
+    Condition.RESOURCE_LIMIT_EXCEEDED: 409,
+    Condition.SERVER_BUSY: 503,
+    Condition.UNAUTHORIZED_ACCESS: 401,
+}
+CODES: Final[Mapping[int, str]] = {
+    400: "bad-request",
+    401: "unauthorized",
+    404: "not-found",
+    405: "method-not-allowed",
+    409: "conflict",
+    413: "too-large",
+    415: "unsupported-media-type",
+    500: "internal-error",
+    503: "unavailable",
+}
+MEANINGS: Final[Mapping[int, str]] = {
+    400: "The request is not as described here; nothing was done.",
+    401: "The token gives no Manage right on the namespace.",
+    404: "There is no such thing.",
+    405: "The path has no such method.",
+    409: "The state of things does not allow it; nothing was done.",
+    413: f"The body has more than {BODY_BYTES_MAX} bytes.",
+    415: "The body is not application/json.",
+    503: "A messaging store is out, or the namespace is being restored; nothing was done.",
+}
+
+log = structlog.get_logger(__name__)
+
+
+class Refused(Exception):  # noqa: N818 - the answer to a request
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request as endpoints see it: all values were checked, and defaults are filled in."""
+
+    services: Services
+    request: web.Request
+    path: Mapping[str, Any]
+    query: Mapping[str, Any]
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A row. `run` gives what `result` describes, or a whole response; `path` has `{names}` that `at` describes.
+
+    `takes` is the media type of a body that `run` reads for itself.
+    """
+
+    method: str
+    path: str
+    summary: str
+    run: Callable[[Call], Awaitable[object]]
+    result: Schema
+    at: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
+    query: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
+    body: Schema | None = None
+    status: int = 200
+    errors: tuple[int, ...] = ()
+    takes: str | None = None
+    gives: str = JSON
+
+    @property
+    def all_errors(self) -> tuple[int, ...]:
+        """Every status of an error that it may answer with."""
+        with_body = (413, 415) if self.body is not None or self.takes is not None else ()
+        with_path = (404,) if self.at else ()
+        return tuple(sorted({400, 401, 503, *with_body, *with_path, *self.errors}))
+
+    def handler(self, services: Services) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """What aiohttp calls."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                require(request, services, "", Right.MANAGE)
+                call = Call(services, request, self._path(request), self._query(request), await self._body(request))
+                result = await self.run(call)
+                if isinstance(result, web.StreamResponse):
+                    return result
+                return answer(result, self.status)
+            except Refused as refused:
+                return error_answer(refused.status, refused.message)
+            except Invalid as invalid:
+                return error_answer(400, str(invalid))
+            except BrokerError as error:
+                return error_answer(STATUS.get(error.condition, 500), error.description)
+
+        return handle
+
+    def _path(self, request: web.Request) -> dict[str, Any]:
+        return {name: read_text(request.match_info[name], schema, name) for name, schema in self.at.items()}
+
+    def _query(self, request: web.Request) -> dict[str, Any]:
+        for name in request.query:
+            if name not in self.query:
+                raise Invalid(f"there is no query parameter '{ascii(name)[1:-1]}' here")
+            if len(request.query.getall(name)) > 1:
+                raise Invalid(f"the query parameter '{name}' is there more than once")
+        found: dict[str, Any] = {}
+        for name, schema in self.query.items():
+            raw = request.query.get(name)
+            found[name] = schema.get("default") if raw is None else read_text(raw, schema, name)
+        return found
+
+    async def _body(self, request: web.Request) -> Mapping[str, Any]:
+        if self.takes is not None:
+            _require_type(request, self.takes)
+            return {}
+        data = await _read_body(request)
+        if self.body is None:
+            if data:
+                raise Invalid("there is no body here")
+            return {}
+        if not data and not self.body.get("required"):
+            data = b"{}"
+        else:
+            _require_type(request, JSON)
+        return dict(read(parse_json(data), self.body, "body"))
+
+
+def _require_type(request: web.Request, wanted: str) -> None:
+    if request.content_type != wanted:
+        raise Refused(415, f"The body is {request.content_type}; it must be {wanted}.")
+
+
+async def _read_body(request: web.Request) -> bytes:
+    if (request.content_length or 0) > BODY_BYTES_MAX:
+        raise _too_large()
+    data = bytearray()
+    async for chunk in request.content.iter_chunked(BODY_BYTES_MAX):
+        data += chunk
+        if len(data) > BODY_BYTES_MAX:
+            raise _too_large()
+    return bytes(data)
+
+
+def _too_large() -> Refused:
+    return Refused(413, f"The body has more than {BODY_BYTES_MAX} bytes.")
+
+
+def parse_json(data: bytes) -> object:
+    """The value in a JSON text; raises Invalid for all that is none, such as NaN."""
+    try:
+        return json.loads(data.decode(), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"the body is no JSON: {ascii(str(error))[1:-1]}") from None
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
+def answer(result: object, status: int = 200) -> web.Response:
+    """A JSON answer."""
+    body = json.dumps(result, separators=(",", ":"), allow_nan=False).encode()
+    return web.Response(body=body, status=status, content_type=JSON)
+
+
+def error_answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    """The answer to a request that failed."""
+    body = {"error": {"code": CODES.get(status, "error"), "message": message}}
+    response = answer(body, status)
+    response.headers.update(headers or {})
+    if status == 401:
+        response.headers[hdrs.WWW_AUTHENTICATE] = "SharedAccessSignature"
+    return response
+
+
+@web.middleware
+async def errors_as_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Below `ROOT`, let what the server itself refuses look like other errors, and hide what goes wrong in it."""
+    if not (request.path == ROOT or request.path.startswith(f"{ROOT}/")):
+        return await handler(request)
+    try:
+        return await handler(request)
+    except web.HTTPMethodNotAllowed as refused:
+        allowed = ", ".join(sorted(refused.allowed_methods))
+        return error_answer(405, f"{refused.method} is not allowed here; {allowed} are.", {hdrs.ALLOW: allowed})
+    except web.HTTPException as refused:
+        if refused.status < 400:
+            raise
+        return error_answer(refused.status, refused.reason or "")
+    except ConnectionError:
+        raise
+    except Exception:
+        log.exception("request failed", method=request.method, path=request.path)
+        return error_answer(500, "The server failed; its log knows why.")

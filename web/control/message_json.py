@@ -1,0 +1,205 @@
+"""A message as JSON: properties, annotations and body decoded, for people and programs that only look.
+
+Knows how AMQP types are shown where JSON has none. Does not know where the message comes from. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from ...broker.admin.overview import Seen
+from ...broker.errors import BrokerError
+from ...codec.values import Array, Described, Symbol, Timestamp, decode
+from .schema import Schema, anything, array, integer, nullable, record, text
+
+_HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE = 0x70, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77
+_HEADER_FIELDS: Final = ("durable", "priority", "ttl_ms", "first_acquirer", "delivery_count")
+_PROPERTY_FIELDS: Final = (
+    "message_id",
+    "user_id",
+    "to",
+    "subject",
+    "reply_to",
+    "correlation_id",
+    "content_type",
+    "content_encoding",
+    "absolute_expiry_time",
+    "creation_time",
+    "session_id",
+    "group_sequence",
+    "reply_to_session_id",
+)
+_STATES: Final = ("active", "deferred", "scheduled")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+NUMBER_MAX: Final = (1 << 63) - 1
+
+_NAMED: Final[Schema] = {"type": "object", "additionalProperties": True}
+
+MESSAGE: Final = record(
+    "A message. Values of AMQP types that JSON has not are objects {type, value}.",
+    {
+        "partition_id": integer("The partition that has it.", 0, 65535),
+        "sequence_number": integer("Its number.", 0, NUMBER_MAX),
+        "state": text("active, deferred or scheduled."),
+        "locked_until_at": nullable(integer("When its lock ends, if it is locked.", 0, NUMBER_MAX)),
+        "enqueued_at": nullable(integer("When it came.", -NUMBER_MAX, NUMBER_MAX)),
+        "delivery_count": integer("Delivery attempts that failed.", 0, NUMBER_MAX),
+        "size_bytes": integer("Its size as a client gets it.", 0, NUMBER_MAX),
+        "header": {**_NAMED, "description": "The other header fields that are set."},
+        "properties": {**_NAMED, "description": "The properties that are set."},
+        "application_properties": {**_NAMED, "description": "The application properties."},
+        "annotations": {**_NAMED, "description": "The message annotations."},
+        "body": record(
+            "The body: data as text if it is UTF-8, else in base64; `json` if it is JSON or an AMQP value.",
+            {
+                "kind": text("data, sequence, value, none, or malformed."),
+                "text": nullable(text("As text.", chars_max=1 << 30)),
+                "base64": nullable(text("In base64.", chars_max=1 << 30)),
+                "json": anything("As JSON."),
+            },
+        ),
+    },
+)
+MESSAGES: Final = record(
+    "Messages in the order of partitions and numbers.",
+    {
+        "messages": array("The messages.", MESSAGE),
+        "next_sequence_number": nullable(
+            integer("Where the next page begins; null if this is the last.", 0, NUMBER_MAX)
+        ),
+    },
+)
+
+
+def message_json(seen: Seen) -> dict[str, Any]:
+    """A message that was looked at, as `MESSAGE` describes it."""
+    sections: dict[int, list[object]] = {}
+    try:
+        position = 0
+        while position < len(seen.encoded):
+            section, position = decode(seen.encoded, position)
+            if isinstance(section, Described) and isinstance(section.descriptor, int):
+                sections.setdefault(int(section.descriptor), []).append(section.value)
+        body = _body(sections)
+    except BrokerError:  # the broker did not look into the body, and its sender may have sent anything
+        body = {"kind": "malformed", "text": None, "base64": _base64(seen.encoded), "json": None}
+    header = _fields(sections.get(_HEADER), _HEADER_FIELDS)
+    annotations = _map(sections.get(_ANNOTATIONS))
+    state = annotations.get("x-opt-message-state")
+    enqueued_at = annotations.get("x-opt-enqueued-time")
+    return {
+        "partition_id": seen.partition_id,
+        "sequence_number": seen.sequence_number,
+        "state": _STATES[state] if isinstance(state, int) and 0 <= state < len(_STATES) else _STATES[0],
+        "locked_until_at": seen.locked_until_at,
+        "enqueued_at": int(enqueued_at) if isinstance(enqueued_at, int) else None,
+        "delivery_count": header.pop("delivery_count", 0),
+        "size_bytes": len(seen.encoded),
+        "header": _shown_map(header),
+        "properties": _shown_map(_fields(sections.get(_PROPERTIES), _PROPERTY_FIELDS)),
+        "application_properties": _shown_map(_map(sections.get(_APPLICATION))),
+        "annotations": _shown_map(annotations),
+        "body": body,
+    }
+
+
+def _body(sections: Mapping[int, list[object]]) -> dict[str, Any]:
+    body: dict[str, Any] = {"kind": "none", "text": None, "base64": None, "json": None}
+    if _DATA in sections:
+        data = b"".join(each for each in sections[_DATA] if isinstance(each, bytes))
+        body["kind"] = "data"
+        try:
+            body["text"] = data.decode()
+            body["json"] = _json_of(body["text"])
+        except UnicodeDecodeError:
+            body["base64"] = _base64(data)
+    elif _VALUE in sections:
+        body["kind"] = "value"
+        body["json"] = shown(sections[_VALUE][0])
+        if isinstance(sections[_VALUE][0], str):
+            body["text"] = body["json"]
+    elif _SEQUENCE in sections:
+        body["kind"] = "sequence"
+        items = [item for each in sections[_SEQUENCE] for item in (each if isinstance(each, list) else [each])]
+        body["json"] = shown(items)
+    return body
+
+
+def _json_of(content: str) -> Any:
+    """The JSON in a text, None if it is none."""
+    try:
+        return _finite(json.loads(content))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _finite(value: Any) -> Any:
+    json.dumps(value, allow_nan=False)  # ValueError for what came as NaN or Infinity
+    return value
+
+
+def _fields(values: list[object] | None, names: tuple[str, ...]) -> dict[str, Any]:
+    items = values[0] if values and isinstance(values[0], list) else []
+    return {name: value for name, value in zip(names, items, strict=False) if value is not None}
+
+
+def _map(values: list[object] | None) -> dict[object, Any]:
+    return dict(values[0]) if values and isinstance(values[0], dict) else {}
+
+
+def _shown_map(values: Mapping[Any, Any]) -> dict[str, Any]:
+    return {_clean(str(key)): shown(value) for key, value in values.items()}
+
+
+def shown(value: object) -> Any:
+    """An AMQP value as JSON."""
+    match value:
+        case None | bool():
+            return value
+        case Timestamp():
+            return {"type": "timestamp", "value": _instant(int(value))}
+        case Symbol():
+            return _clean(str.__str__(value))
+        case int():
+            return int(value)
+        case float():
+            return float(value) if math.isfinite(value) else {"type": "double", "value": str(float(value))}
+        case str():
+            return _clean(str.__str__(value))
+        case uuid.UUID():
+            return {"type": "uuid", "value": str(value)}
+        case bytes():
+            kind = "binary" if type(value) is bytes else type(value).__name__.lower()
+            return {"type": kind, "value": _base64(value)}
+        case list():
+            return [shown(each) for each in value]
+        case Array():
+            return [shown(each) for each in value.values]
+        case dict():
+            return _shown_map(value)
+        case Described():
+            return {"type": "described", "descriptor": shown(value.descriptor), "value": shown(value.value)}
+        case _:
+            return {"type": type(value).__name__.lower(), "value": str(value)}
+
+
+def _instant(at: int) -> str:
+    try:
+        return (_EPOCH + timedelta(milliseconds=at)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return str(at)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _clean(content: str) -> str:
+    """Without halves of surrogate pairs, which JSON texts in UTF-8 can't hold."""
+    return content if content.isascii() else content.encode(errors="replace").decode()

@@ -1,0 +1,125 @@
+"""A message as a form describes it, for sending and for trying rules.
+
+Knows the fields and how their texts are read. Does not know what becomes of the message.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ...broker.message.builder import TTL_MS_MAX, NewMessage
+from ...codec.values import Long, Timestamp
+from .forms import Form, FormError, parse_instant, parse_span, quoted
+
+FIELDS: Final[Mapping[str, tuple[str, str]]] = {
+    "message_id": ("message-id", "MessageId"),
+    "subject": ("subject", "Subject (Label)"),
+    "correlation_id": ("correlation-id", "CorrelationId"),
+    "content_type": ("content-type", "ContentType"),
+    "to": ("to", "To"),
+    "reply_to": ("reply-to", "ReplyTo"),
+    "session_id": ("group-id", "SessionId"),
+    "reply_to_session_id": ("reply-to-group-id", "ReplyToSessionId"),
+}
+"""Fields of the properties section: by the form's name, the AMQP name and what people call it."""
+
+PROPERTIES_MAX: Final = 100
+_LONGS: Final = range(-(1 << 63), 1 << 63)
+_TRUTHS: Final = {"true": True, "false": False}
+
+
+def _long(text: str) -> object:
+    value = int(text)
+    if value not in _LONGS:
+        raise ValueError
+    return Long(value)
+
+
+PROPERTY_TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
+    "string": (str, "any text"),
+    "long": (_long, "a whole number of 64 bits"),
+    "double": (float, "a number"),
+    "boolean": (lambda text: _TRUTHS[text.lower()], "true or false"),
+    "timestamp": (lambda text: Timestamp(parse_instant(text)), "an instant such as 2030-01-01T12:00Z"),
+    "uuid": (uuid.UUID, "a UUID"),
+}
+"""How an application property's text is read, and what is allowed."""
+
+BODY_FORMS: Final[Mapping[str, tuple[Callable[[str], bytes], str]]] = {
+    "text": (str.encode, "any text"),
+    "hex": (bytes.fromhex, "bytes in hexadecimal, such as 00 ff 7e"),
+    "base64": (lambda text: base64.b64decode("".join(text.split()), validate=True), "bytes in base64"),
+}
+
+
+def message_in(form: Form, now: int) -> NewMessage:
+    """The message that a form describes; `now` (Unix ms) is what times are counted from. FormError."""
+    read, allowed = BODY_FORMS[
+        form.choice("body_form", "Body as", list(BODY_FORMS)) if form.text("body_form") else "text"
+    ]
+    try:
+        body = read(form.raw("body"))
+    except (ValueError, binascii.Error):
+        raise FormError(f"Body: {quoted(form.text('body'))} is not {allowed}.", "body") from None
+    properties: dict[str, str | None] = {}
+    for name, (amqp_name, label) in FIELDS.items():
+        properties[amqp_name] = form.optional(name)
+        if name == "content_type" and not form.text(name).isascii():
+            raise FormError(f"{label}: {quoted(form.text(name))} is not ASCII text.", name)
+    ttl_ms = form.finite_span("ttl", "Time to live", 1, TTL_MS_MAX) if form.text("ttl") else None
+    return NewMessage(
+        body, properties, _application_properties(form), form.optional("partition_key"), _scheduled(form, now), ttl_ms
+    )
+
+
+def _scheduled(form: Form, now: int) -> int | None:
+    text = form.text("scheduled")
+    if not text:
+        return None
+    try:
+        ms = parse_span(text)
+        if ms is not None:
+            return now + ms
+    except ValueError:
+        pass
+    try:
+        return parse_instant(text)
+    except (ValueError, OverflowError):
+        allowed = "a time from now such as 10m, or an instant such as 2030-01-01T12:00Z"
+        raise FormError(f"Scheduled for: {quoted(text)} is not {allowed}.", "scheduled") from None
+
+
+def _application_properties(form: Form) -> dict[str, object]:
+    names, types, texts = form.all("property_name"), form.all("property_type"), form.all("property_value")
+    if not len(names) == len(types) == len(texts) <= PROPERTIES_MAX:
+        allowed = f"at most {PROPERTIES_MAX}, each with name, type and value"
+        raise FormError(f"Application properties: {allowed}.", "property_name")
+    found: dict[str, object] = {}
+    for name, kind, text in zip((each.strip() for each in names), types, texts, strict=True):
+        if not name:
+            if text:
+                raise FormError(f"Application properties: the value {quoted(text)} has no name.", "property_name")
+            continue
+        if name in found:
+            raise FormError(f"Application properties: {quoted(name)} is there twice.", "property_name")
+        if kind not in PROPERTY_TYPES:
+            raise FormError(f"Application properties: {quoted(kind)} is no type.", "property_type")
+        read, allowed = PROPERTY_TYPES[kind]
+        try:
+            found[name] = read(text if kind == "string" else text.strip())
+        except (ValueError, KeyError, OverflowError):
+            text_of = f"Application property {quoted(name)}: {quoted(text)} is not {allowed}."
+            raise FormError(text_of, "property_value") from None
+    return found
+
+
+def encoded(message: NewMessage) -> bytes:
+    """The bytes of a message. FormError for what AMQP cannot hold."""
+    try:
+        return message.encoded()
+    except (TypeError, ValueError) as error:
+        raise FormError(f"The message can't be encoded: {error}.") from None

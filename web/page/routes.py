@@ -1,0 +1,75 @@
+"""The table of the page: which address and method is which view. Everything lies below `/emubus/page`, but for `/`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from importlib.resources import files
+from typing import Final
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+
+from ..services import Services
+from .forms import quoted
+from .gate import HEADERS, BrowserRoot
+from .site import ROOT, Site, View, handler
+from .views import browsing, creating, entity, namespace, overview, rules, sending
+
+VIEWS: Final[Mapping[tuple[str, str], View]] = {
+    ("GET", "create"): creating.show,
+    ("POST", "create"): creating.create,
+    ("GET", "entity"): entity.show,
+    ("POST", "delete"): entity.delete,
+    ("POST", "purge"): entity.purge,
+    ("POST", "outage"): entity.outage,
+    ("GET", "messages"): browsing.show,
+    ("POST", "resubmit"): browsing.resubmit,
+    ("POST", "cancel"): browsing.cancel,
+    ("GET", "send"): sending.show,
+    ("POST", "send"): sending.send,
+    ("POST", "where"): sending.where,
+    ("GET", "rules"): rules.show,
+    ("POST", "add-rule"): rules.add,
+    ("POST", "delete-rule"): rules.delete,
+    ("POST", "try-rules"): rules.try_message,
+    ("GET", "namespace"): namespace.show,
+    ("POST", "clock"): namespace.move_clock,
+    ("POST", "reset"): namespace.reset,
+}
+ASSETS: Final[Mapping[str, str]] = {
+    "style.css": "text/css",
+    "script.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+
+
+def add_page(app: web.Application, services: Services) -> None:
+    """Answer browsers at `/` and everything below `/emubus/page`."""
+    site = Site(services)
+    app.router.register_resource(BrowserRoot(handler(site, overview.show)))
+    for (method, name), view in VIEWS.items():
+        app.router.add_route(method, f"{ROOT}/{name}", handler(site, view))
+    for name, media_type in ASSETS.items():
+        app.router.add_route(hdrs.METH_GET, f"{ROOT}/assets/{name}", _asset(name, media_type))
+
+    app.router.add_route("*", f"{ROOT}{{tail:(?:/.*)?}}", handler(site, _missing))
+
+    async def run(_: web.Application) -> AsyncIterator[None]:
+        yield
+        await site.resubmissions.stop()
+
+    app.cleanup_ctx.append(run)
+
+
+async def _missing(site: Site, request: web.Request) -> web.Response:
+    return site.refusal(request, 404, f"There is nothing for {quoted(request.method)} at {quoted(request.path)}.")
+
+
+def _asset(name: str, media_type: str) -> Handler:
+    body = files(__name__.rpartition(".")[0]).joinpath("assets", name).read_bytes()
+
+    async def asset(_: web.Request) -> web.StreamResponse:
+        headers = {**HEADERS, hdrs.CACHE_CONTROL: "no-cache"}
+        return web.Response(body=body, content_type=media_type, charset="utf-8", headers=headers)
+
+    return asset

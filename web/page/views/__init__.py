@@ -1,0 +1,1 @@
+"""The pages that a browser shows: one module for each."""

@@ -1,0 +1,159 @@
+"""Sending dead letters anew, many at a time, with progress that a page can show.
+
+Knows that a resubmission takes what is there when it begins, a page of messages after another, and that each message
+is moved whole by the broker or stays where it is. One at a time for each entity. Owned by the page; ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ....broker.address import SubQueue
+from ....broker.admin.overview import Inspection
+from ....broker.broker import Broker
+from ....broker.entities.entity import Entity
+from ....broker.errors import BrokerError
+from ....broker.model.descriptions import SubscriptionDescription, entity_key
+from ....broker.partition.records import PARTITION_SHIFT
+from ..forms import FormError
+
+AT_ONCE: Final = 50
+AT_ONCE_BYTES: Final = 4 << 20
+FAILURES_SHOWN_MAX: Final = 20
+KEPT_MAX: Final = 100
+WAIT_S: Final = 1.0
+"""How long the answer to a form waits for the end: a few messages are done by then."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a resubmission is; `failures` are the first of those that stayed: (sequence number, why)."""
+
+    path: str
+    target: str
+    total: int
+    done_count: int = 0
+    failed_count: int = 0
+    failures: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    is_running: bool = True
+    is_cancelled: bool = False
+
+    @property
+    def seen_count(self) -> int:
+        """How many were tried."""
+        return self.done_count + self.failed_count
+
+
+class Resubmissions:
+    """What is under way, and how the last of each entity ended."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._known: dict[str, Progress] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def of(self, path: str) -> Progress | None:
+        """The resubmission of an entity that runs, or ended last."""
+        return self._known.get(entity_key(path))
+
+    async def start(self, entity: Entity, numbers: Sequence[int] | None) -> Progress:
+        """Resubmit these dead letters of an entity, or with None all; waits for the end for a moment only.
+
+        FormError if one of the entity is under way; BrokerError for an entity that takes no messages.
+        """
+        key = entity_key(entity.path)
+        known = self._known.get(key)
+        if known is not None and known.is_running:
+            raise FormError(f"A resubmission of '{entity.path}' is under way.", status=409)
+        target = self._target(entity)
+        extents = await entity.extents(SubQueue.DEAD_LETTER)
+        total = sum(each.message_count for each in extents if each is not None) if numbers is None else len(numbers)
+        progress = Progress(entity.path, target.path, total)
+        self._keep(key, progress)
+        # What is dead-lettered from now on has higher numbers, also what comes back.
+        ends = [None if each is None else each.next_sequence_number for each in extents]
+        task = asyncio.create_task(self._run(entity, target, numbers, ends, progress), name=f"resubmit {entity.path}")
+        self._tasks[key] = task
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+        await asyncio.wait([task], timeout=WAIT_S)
+        return progress
+
+    def cancel(self, path: str) -> bool:
+        """End a resubmission after the messages that are under way; whether there was one."""
+        progress = self._known.get(entity_key(path))
+        if progress is None or not progress.is_running:
+            return False
+        progress.is_cancelled = True
+        return True
+
+    async def stop(self) -> None:
+        """End all."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _target(self, entity: Entity) -> Entity:
+        description = entity.description
+        if isinstance(description, SubscriptionDescription):
+            return Inspection(self._broker).entity(description.topic_name)
+        return entity
+
+    def _keep(self, key: str, progress: Progress) -> None:
+        self._known.pop(key, None)
+        self._known[key] = progress
+        for old in [old for old, each in self._known.items() if not each.is_running][: len(self._known) - KEPT_MAX]:
+            del self._known[old]
+
+    async def _run(
+        self,
+        entity: Entity,
+        target: Entity,
+        numbers: Sequence[int] | None,
+        ends: Sequence[int | None],
+        progress: Progress,
+    ) -> None:
+        try:
+            if numbers is None:
+                await self._all(entity, target, ends, progress)
+            else:
+                for start in range(0, len(numbers), AT_ONCE):
+                    if progress.is_cancelled:
+                        break
+                    await self._move(entity, target, numbers[start : start + AT_ONCE], progress)
+        except BrokerError as error:
+            progress.failures.append((0, error.description))
+        finally:
+            progress.is_running = False
+
+    async def _all(self, entity: Entity, target: Entity, ends: Sequence[int | None], progress: Progress) -> None:
+        inspection = Inspection(self._broker)
+        for index, end in enumerate(ends):
+            first: int | None = index << PARTITION_SHIFT if entity.partitioned else 0
+            while end is not None and first is not None and not progress.is_cancelled:
+                page = await inspection.messages(
+                    entity,
+                    SubQueue.DEAD_LETTER,
+                    first=first,
+                    count=AT_ONCE,
+                    bytes_max=AT_ONCE_BYTES,
+                    partition_id=index,
+                )
+                numbers = [each.sequence_number for each in page.messages if each.sequence_number < end]
+                if not numbers:
+                    break
+                await self._move(entity, target, numbers, progress)
+                first = page.next_sequence_number
+
+    async def _move(self, entity: Entity, target: Entity, numbers: Sequence[int], progress: Progress) -> None:
+        answer = await entity.resubmit(numbers, target)
+        for number, error in answer.items():
+            if error is None:
+                progress.done_count += 1
+                continue
+            progress.failed_count += 1
+            if len(progress.failures) < FAILURES_SHOWN_MAX:
+                progress.failures.append((number, error.description))

@@ -1,0 +1,194 @@
+"""Sending a message, with where it went; and where one would go, without sending it (P32).
+
+Does not know how a partition is chosen; `broker.router` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from ....broker.address import SubQueue
+from ....broker.admin.overview import Route
+from ....broker.admin.rule_trial import Verdict, try_rules
+from ....broker.entities.entity import Entity
+from ....broker.errors import BrokerError
+from ....broker.message.builder import NewMessage
+from ....broker.message.message import Message
+from ....broker.model.descriptions import SubscriptionDescription, TopicDescription
+from ....broker.partition.records import PARTITION_SHIFT
+from ...control.message_json import message_json
+from ..flashes import Flash
+from ..forms import REFUSALS, Failed, FormError, read_form
+from ..message_form import BODY_FORMS, FIELDS, PROPERTY_TYPES, encoded, message_in
+from ..site import Site, address
+from .overview import row_of
+
+COPIES_MAX: Final = 20
+COPIES_SEEN_MAX: Final = 10
+COPIES_BYTES_MAX: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a message would go: its partition, and of a topic's subscriptions those that would get it."""
+
+    route: Route
+    subscriptions: list[tuple[str, str]]  # (name, which rules)
+    is_topic: bool
+
+
+async def show(
+    site: Site,
+    request: web.Request,
+    failed: Failed | None = None,
+    path: str = "",
+    destination: Destination | None = None,
+) -> web.Response:
+    """The form."""
+    entity = site.entity(path) if path else site.entity_of(request)
+    if isinstance(entity.description, SubscriptionDescription):
+        raise FormError(f"Messages are sent to the topic '{entity.description.topic_name}', not to a subscription.")
+    return site.render(
+        request,
+        "send.html",
+        failed=failed,
+        row=row_of(site, entity),
+        entity=entity,
+        destination=destination,
+        fields=FIELDS,
+        property_types=list(PROPERTY_TYPES),
+        body_forms=list(BODY_FORMS),
+    )
+
+
+async def where(site: Site, request: web.Request) -> web.Response:
+    """The form again, with where the message would go."""
+    form = await read_form(request)
+    entity = site.entity(form.text("path"))
+    try:
+        message = message_in(form, site.services.clock.now_ms())
+        destination = destination_of(site, entity, message)
+    except REFUSALS as error:
+        return await show(site, request, form.failed("send", error), entity.path)
+    return await show(site, request, Failed("send", form.values), entity.path, destination)
+
+
+def destination_of(site: Site, entity: Entity, message: NewMessage) -> Destination:
+    """Where a message would go. BrokerError, FormError."""
+    parsed = _parsed(entity, message)
+    route = site.inspection.route(
+        entity, session_id=message.session_id, partition_key=message.partition_key, message_id=message.message_id
+    )
+    matching: list[tuple[str, str]] = []
+    if isinstance(entity.description, TopicDescription):
+        now = site.services.clock.now_ms()
+        for each in site.broker.fan_out_of(entity.path).entities():
+            assert isinstance(each.description, SubscriptionDescription)
+            verdicts = try_rules(each.description.rules, parsed, now)
+            told = [
+                f"{v.rule.name} fails" if v.matches is None else v.rule.name for v in verdicts if v.matches is not False
+            ]
+            if told:
+                matching.append((each.description.name, ", ".join(told)))
+    return Destination(route, matching, isinstance(entity.description, TopicDescription))
+
+
+def _told(verdict: Verdict) -> str:
+    return verdict.rule.name if verdict.matches else f"{verdict.rule.name} (fails: {verdict.error})"
+
+
+def _parsed(entity: Entity, message: NewMessage) -> Message:
+    (parsed,) = entity.parse(encoded(message), batch=False)
+    return parsed
+
+
+async def send(site: Site, request: web.Request) -> web.Response:
+    """Send the message; the next page tells where it went."""
+    form = await read_form(request)
+    entity = site.entity(form.text("path"))
+    try:
+        message = message_in(form, site.services.clock.now_ms())
+        number = await send_one(site, entity, encoded(message))
+    except REFUSALS as error:
+        return await show(site, request, form.failed("send", error), entity.path)
+    lines: list[tuple[str, str]] = []
+    if number is None:
+        text = "The message was dropped as a duplicate: its MessageId is remembered (duplicate detection)."
+        return _done(site, entity, Flash(text, lines, form.values, is_warning=True))
+    index = number >> PARTITION_SHIFT if entity.partitioned else 0
+    store = entity.partitions[index].worker.index
+    of = f" of {len(entity.partitions)}" if entity.partitioned else ""
+    text = f"Sent: partition {index}{of}, sequence number {number} (messaging store {store})."
+    if isinstance(entity.description, TopicDescription):
+        lines = await copies(site, entity, index, number)
+    else:
+        see = address("messages", path=entity.path, partition=index if entity.partitioned else "", **{"from": number})
+        lines = [("See it among the messages", see)]
+    return _done(site, entity, Flash(text, lines, form.values))
+
+
+def _done(site: Site, entity: Entity, flash: Flash) -> web.Response:
+    return site.redirect(address("send", path=entity.path), flash)
+
+
+async def send_one(site: Site, entity: Entity, data: bytes) -> int | None:
+    """Send a message; its sequence number in the entity, None for a duplicate. BrokerError."""
+    sender = site.broker.open_sender(entity.path, detached=lambda _: None)
+    sender.close()
+    error = sender.size_refusal(data, batch=False)
+    if error is not None:
+        raise error
+    answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+    numbers: list[int | None] = []
+    entity.send(
+        data,
+        batch=False,
+        done=lambda result: None if answer.done() else answer.set_result(result),
+        placed=numbers.extend,
+    )
+    failure = await answer
+    if failure is not None:
+        raise failure
+    return numbers[0]
+
+
+async def copies(site: Site, topic: Entity, index: int, number: int) -> list[tuple[str, str]]:
+    """Where the copies of a topic's message are, as far as nobody has taken them yet."""
+    lines: list[tuple[str, str]] = []
+    for subscription in site.broker.fan_out_of(topic.path).entities():
+        for sub_queue, name in ((SubQueue.ACTIVE, ""), (SubQueue.DEAD_LETTER, "dead-letter")):
+            for copy in await _copies_in(site, subscription, sub_queue, index, number):
+                if len(lines) == COPIES_MAX:
+                    return [*lines, ("… and more copies", "")]
+                see = address(
+                    "messages",
+                    path=subscription.path,
+                    queue=name,
+                    partition=index if subscription.partitioned else "",
+                    **{"from": copy},
+                )
+                where_in = " (dead letter)" if name else ""
+                lines.append((f"Copy in {subscription.description.name}{where_in}: sequence number {copy}", see))
+    return lines or [("No subscription has a copy (any more).", "")]
+
+
+async def _copies_in(site: Site, subscription: Entity, sub_queue: SubQueue, index: int, number: int) -> list[int]:
+    place = subscription.partitions[index]
+    if not place.worker.available:
+        return []
+    base = index << PARTITION_SHIFT if subscription.partitioned else 0
+    following = base | place.worker.counters(place.queue_id).next_counter
+    page = await site.inspection.messages(
+        subscription,
+        sub_queue,
+        first=max(base, following - COPIES_SEEN_MAX),
+        count=COPIES_SEEN_MAX,
+        bytes_max=COPIES_BYTES_MAX,
+        partition_id=index,
+    )
+    told = [(each.sequence_number, message_json(each)["annotations"]) for each in page.messages]
+    return [copy for copy, annotations in told if annotations.get("x-opt-enqueue-sequence-number") == number]

@@ -1,0 +1,101 @@
+"""A delivery becomes an answer: its body, and its properties as headers [http 5].
+
+Knows which bytes of an AMQP message are the body that a client without AMQP wants, and which properties can be
+headers: not binary ones, lists and maps, nor those whose names no header can have; the service leaves such out, too.
+Does not know locks. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+
+from ...broker.errors import BrokerError
+from ...broker.message.message import PROPERTY_NAMES
+from ...broker.partition.requests import Delivery
+from ...codec.values import Described, Symbol, decode
+from ..control.message_json import shown
+from .broker_properties import HEADER, Found, shown_properties
+from .headers import is_https_own
+from .texts import property_text
+
+_HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE = 0x70, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77
+_TTL, _DELIVERY_COUNT = 2, 4  # positions in the header section
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PRINTABLE: Final = re.compile(r"[\x20-\x7e]+")
+
+Sections = dict[int, list[Any]]
+
+
+def answer(request: web.Request, delivery: Delivery, *, locked: bool, location: str | None = None) -> web.Response:
+    """The message: 201 if it is locked, at `location`, and 200 if it is deleted."""
+    sections = _sections(delivery.payload)
+    headers: CIMultiDict[str] = CIMultiDict()
+    properties = dict(zip(PROPERTY_NAMES, _first(sections, _PROPERTIES, list), strict=False))
+    content_type = properties.get("content-type")
+    if isinstance(content_type, Symbol) and _PRINTABLE.fullmatch(content_type):
+        headers[hdrs.CONTENT_TYPE] = str.__str__(content_type)
+    if location is not None:
+        headers[hdrs.LOCATION] = location
+    head = _first(sections, _HEADER, list)
+    found = Found(
+        delivery.sequence_number,
+        properties,
+        _first(sections, _ANNOTATIONS, dict),
+        _integer_at(head, _DELIVERY_COUNT) or 0,
+        _integer_at(head, _TTL),
+    )
+    headers[HEADER] = shown_properties(found, delivery.token if locked else None)
+    for name, value in _first(sections, _APPLICATION, dict).items():
+        text = property_text(value)
+        if text is not None and isinstance(name, str) and _TOKEN.fullmatch(name) and not is_https_own(name.lower()):
+            headers.add(str.__str__(name), text)
+    response = web.Response(status=201 if locked else 200, body=_body(sections), headers=headers)
+    if request.version >= (1, 1):
+        # As the service does. Its old clients take a Content-Length for a property of the message.
+        response.enable_chunked_encoding()
+    return response
+
+
+def _sections(payload: bytes) -> Sections:
+    sections: Sections = {}
+    position = 0
+    try:
+        while position < len(payload):
+            section, position = decode(payload, position)
+            if isinstance(section, Described) and isinstance(section.descriptor, int):
+                sections.setdefault(int(section.descriptor), []).append(section.value)
+    except BrokerError:  # nobody has looked into the body before; what comes before it can be told
+        pass
+    return sections
+
+
+def _first(sections: Sections, code: int, kind: type[Any]) -> Any:
+    values = sections.get(code)
+    return values[0] if values and isinstance(values[0], kind) else kind()
+
+
+def _integer_at(fields: list[Any], position: int) -> int | None:
+    value = fields[position] if position < len(fields) else None
+    return int(value) if isinstance(value, int) else None
+
+
+def _body(sections: Sections) -> bytes:
+    """Data as it is; a string as UTF-8; any other value or sequence as JSON."""
+    if _DATA in sections:
+        return b"".join(each for each in sections[_DATA] if isinstance(each, bytes))
+    if _SEQUENCE in sections:
+        items = [item for each in sections[_SEQUENCE] for item in (each if isinstance(each, list) else [each])]
+        return json.dumps(shown(items)).encode()
+    if _VALUE not in sections or sections[_VALUE][0] is None:
+        return b""
+    value = sections[_VALUE][0]
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, str):
+        return str.__str__(value).encode()
+    return json.dumps(shown(value)).encode()

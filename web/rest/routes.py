@@ -1,0 +1,213 @@
+"""Paths and verbs of REST messaging, and its refusals as HTTP [http 5].
+
+Knows which request means which verb of the broker, who may send it, and what is answered. Refuses to decide what
+becomes of a message. Its routes come before those of the management API, which takes every path that is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import unquote
+
+import structlog
+from aiohttp import hdrs, web
+
+from ...broker.access import Right
+from ...broker.errors import BrokerError
+from ...broker.ids import token_from_uuid, token_to_uuid
+from ...broker.outcomes import Abandon, Complete, Outcome
+from ...broker.service_errors import lock_lost
+from ..atom.parsing import shown
+from ..authorization import require
+from ..errors import HttpRefusal, error_body, rest_refusal_of
+from ..limits import RECEIVE_S, RECEIVE_S_MAX, RETRY_AFTER_S
+from ..services import Services
+from ..transport.connection import HttpConnection
+from .broker_properties import HEADER, as_header
+from .received import answer
+from .receiving import Wait
+from .sending import encoded_in
+from .texts import http_date
+
+ENTITY: Final = "/{entity:.+}/{messages:(?i:messages)}"
+HEAD: Final = ENTITY + "/{head:(?i:head)}"
+LOCKED: Final = ENTITY + "/{message:[^/]+}/{token:[^/]+}"
+# What an entity may be called, too, is left to the management API where it has such a verb.
+LOCKED_FOR_SURE: Final = ENTITY + "/{message:[^/]+}/{token:[0-9A-Fa-f]{8}-?(?:[0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}}"
+XML_TYPE: Final = "application/xml; charset=utf-8"
+TIMEOUT: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
+
+log = structlog.get_logger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def add_rest(app: web.Application, services: Services) -> None:
+    """Answer the paths of messages."""
+    rest = Rest(services)
+    for method, path, verb in (
+        ("POST", ENTITY, rest.send),
+        ("POST", HEAD, rest.peek_lock),
+        ("DELETE", HEAD, rest.receive_and_delete),
+        ("POST", LOCKED, rest.renew),
+        ("PUT", LOCKED_FOR_SURE, rest.unlock),
+        ("DELETE", LOCKED_FOR_SURE, rest.complete),
+    ):
+        app.router.add_route(method, path, rest.refusing(verb))
+
+
+class Rest:
+    """Answers the requests of clients that send and receive."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._broker = services.broker
+        self._clock = services.clock
+
+    # ---- verbs
+
+    async def send(self, request: web.Request) -> web.Response:
+        """Store a message or a batch; the answer follows the commit, however long a `timeout` the client names."""
+        address, _ = _path(request, 1)
+        require(request, self._services, address, Right.SEND)
+        sender = self._broker.open_sender(address, detached=_ignore)
+        stored: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+        try:
+            data, is_batch = await encoded_in(request, sender)
+            sender.send(data, batch=is_batch, done=lambda error: None if stored.done() else stored.set_result(error))
+            error = await stored
+        finally:
+            sender.close()
+        if error is not None:
+            raise error
+        return web.Response(status=201, headers={hdrs.CONTENT_TYPE: XML_TYPE})
+
+    async def peek_lock(self, request: web.Request) -> web.StreamResponse:
+        """The next message, locked."""
+        return await self._receive(request, locked=True)
+
+    async def receive_and_delete(self, request: web.Request) -> web.StreamResponse:
+        """The next message, which is gone then."""
+        return await self._receive(request, locked=False)
+
+    async def complete(self, request: web.Request) -> web.Response:
+        """Delete a locked message."""
+        return await self._settle(request, Complete())
+
+    async def unlock(self, request: web.Request) -> web.Response:
+        """Give a locked message back; that counts as a delivery attempt that failed."""
+        return await self._settle(request, Abandon())
+
+    async def renew(self, request: web.Request) -> web.Response:
+        """Start the duration of a lock anew."""
+        address, (_, message, token_text) = _path(request, 3)
+        require(request, self._services, address, Right.LISTEN)
+        token = _token(token_text)
+        (until_at,) = await self._broker.renew_locks(address, [token])
+        told = {"LockToken": str(token_to_uuid(token)), "LockedUntilUtc": http_date(until_at)}
+        headers = {
+            hdrs.CONTENT_TYPE: XML_TYPE,
+            hdrs.LOCATION: _location(request, address, message, token),
+            HEADER: as_header(told),
+        }
+        return web.Response(status=200, headers=headers)
+
+    async def _receive(self, request: web.Request, *, locked: bool) -> web.StreamResponse:
+        address, _ = _path(request, 2)
+        require(request, self._services, address, Right.LISTEN)
+        timeout_ms = _timeout_ms(request)
+        connection = request.protocol
+        assert isinstance(connection, HttpConnection)
+        wait = Wait(self._broker, self._clock, address)
+        delivery = await wait.message(timeout_ms, connection)
+        if delivery is None:
+            wait.check_reachable()
+            return web.Response(status=204)
+        try:
+            if not locked and not await wait.complete(delivery):
+                return web.Response(status=204)
+            location = _location(request, address, str(delivery.sequence_number), delivery.token) if locked else None
+            response = answer(request, delivery, locked=locked, location=location)
+            await response.prepare(request)
+            await response.write_eof()
+        except BaseException:  # the client has gone in the last moment, or the store could not complete it
+            wait.release()
+            raise
+        return response
+
+    async def _settle(self, request: web.Request, outcome: Outcome) -> web.Response:
+        address, (_, _, token_text) = _path(request, 3)
+        require(request, self._services, address, Right.LISTEN)
+        await self._broker.settle(address, [_token(token_text)], outcome)
+        return web.Response(status=200, headers={hdrs.CONTENT_TYPE: XML_TYPE})
+
+    # ---- refusals
+
+    def refusing(self, verb: Handler) -> Handler:
+        """A verb whose errors are answers."""
+
+        async def handler(request: web.Request) -> web.StreamResponse:
+            try:
+                return await verb(request)
+            except BrokerError as error:
+                refusal = rest_refusal_of(error)
+            except HttpRefusal as error:
+                refusal = error
+            except (web.HTTPException, ConnectionError):
+                raise
+            except Exception:
+                log.exception("request failed", method=request.method, path=request.path)
+                refusal = HttpRefusal(500, "The broker failed; see its log.")
+            return self._refused(request, refusal)
+
+        return handler
+
+    def _refused(self, request: web.Request, refusal: HttpRefusal) -> web.Response:
+        address, _, _ = unquote(request.rel_url.raw_path).strip("/").rpartition("/messages")
+        system = self._broker.name_of(address)
+        headers = {hdrs.CONTENT_TYPE: XML_TYPE}
+        if refusal.status == 503:
+            headers[hdrs.RETRY_AFTER] = str(RETRY_AFTER_S)
+        body = error_body(refusal, system, self._clock.now_ms())
+        return web.Response(status=refusal.status, body=body.encode(errors="replace"), headers=headers)
+
+
+def _path(request: web.Request, count: int) -> tuple[str, list[str]]:
+    """The address of the entity, percent-encoded as it came, and the last `count` segments behind it, decoded.
+
+    The address begins with a slash: the path `/a://b/c` is no URL of another host.
+    """
+    parts = request.rel_url.raw_path.split("/")
+    return "/".join(parts[:-count]), [unquote(part) for part in parts[-count:]]
+
+
+def _token(text: str) -> bytes:
+    """A lock token as clients write it; what is none is as good as one that was never given out."""
+    try:
+        return token_from_uuid(uuid.UUID(text))
+    except ValueError:
+        raise lock_lost() from None
+
+
+def _location(request: web.Request, address: str, message: str, token: bytes) -> str:
+    """Where a locked message is settled. Microsoft's Python client looks for `/subscriptions/` in lower case."""
+    parts = (part.lower() if part.lower() == "subscriptions" else part for part in address.split("/"))
+    return f"{request.scheme}://{request.host}{'/'.join(parts)}/messages/{message}/{token_to_uuid(token)}"
+
+
+def _timeout_ms(request: web.Request) -> int:
+    """How long a request waits: `timeout` in seconds, up to an hour. HttpRefusal (400)."""
+    text = request.query.get("timeout")
+    if not text:
+        return RECEIVE_S * 1000
+    if not TIMEOUT.fullmatch(text):
+        raise HttpRefusal(400, f"The timeout is '{shown(text)}'; it must be a number of seconds.")
+    return int(min(float(text), RECEIVE_S_MAX) * 1000)
+
+
+def _ignore(error: BrokerError) -> None:
+    """An entity that goes away while a request is read: sending to it fails then."""

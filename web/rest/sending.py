@@ -1,0 +1,179 @@
+"""A request that sends becomes encoded messages: one of its body and headers, or a batch of its JSON.
+
+Knows what each part of a request is in a message. Does not know where messages go. The body is bounded before it is
+read. What can't be understood is an `HttpRefusal` with status 400 that names it; what is too large one with 403, as
+Microsoft's documentation has it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import hdrs, web
+
+from ...broker.entities.links import Sender
+from ...broker.message.builder import NewMessage, envelope
+from ..atom.parsing import shown
+from ..errors import HttpRefusal
+from ..limits import BATCH_JSON_FACTOR
+from .broker_properties import BATCH_PROPERTIES, HEADER, BrokerProperties, broker_properties_in, read
+from .headers import is_https_own, is_of_machinery
+from .texts import LONG_MAX, header_text, property_in
+
+BATCH_TYPE: Final = "application/vnd.microsoft.servicebus.json"
+"""Exactly this, without parameters: with any, the body is a single message that happens to be JSON."""
+
+
+async def encoded_in(request: web.Request, sender: Sender) -> tuple[bytes, bool]:
+    """The delivery in a request, and whether it is a batch. HttpRefusal (400, 403)."""
+    is_batch = request.headers.get(hdrs.CONTENT_TYPE) == BATCH_TYPE
+    try:
+        if is_batch:
+            body = await body_of(request, sender.batch_bytes_max * BATCH_JSON_FACTOR)
+            return envelope([message.encoded() for message in _batch(body)]), True
+        single = _single(request)
+        body = await body_of(request, sender.message_bytes_max)
+        return _message(body, *single).encoded(), False
+    except (TypeError, ValueError) as error:  # half a surrogate pair, a content type beyond ASCII
+        raise HttpRefusal(400, f"The message can't be encoded: {shown(str(error))}.") from None
+
+
+async def body_of(request: web.Request, bytes_max: int) -> bytes:
+    """The body of a request, up to a limit in bytes. HttpRefusal: 403 for a larger one, 400 for a broken one."""
+    announced = request.content_length
+    if announced is not None and announced > bytes_max:
+        raise _too_large(announced, bytes_max)
+    chunks: list[bytes] = []
+    size_bytes = 0
+    try:
+        async for chunk in request.content.iter_any():
+            size_bytes += len(chunk)
+            if size_bytes > bytes_max:
+                raise _too_large(size_bytes, bytes_max)
+            chunks.append(chunk)
+    except (ConnectionError, web.RequestPayloadError) as error:
+        raise HttpRefusal(400, f"The body of the request is broken: {shown(str(error))}.") from None
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _too_large(size_bytes: int, bytes_max: int) -> HttpRefusal:
+    return HttpRefusal(403, f"The body has {size_bytes} bytes or more; at most {bytes_max} are allowed here.")
+
+
+def _single(request: web.Request) -> tuple[BrokerProperties, str | None, dict[str, object]]:
+    """What the headers say of a single message: its broker properties, content type and custom properties."""
+    text = request.headers.get(HEADER)
+    if text is None:
+        broker_properties = BrokerProperties()
+    else:
+        broker_properties = broker_properties_in(header_text(text.encode("utf-8", "surrogateescape")))
+    return broker_properties, request.headers.get(hdrs.CONTENT_TYPE), _custom_properties(request)
+
+
+def _custom_properties(request: web.Request) -> dict[str, object]:
+    """The headers that are properties of the message, with the names as they were written."""
+    found: dict[str, object] = {}
+    seen: set[str] = set()
+    for raw_name, raw_value in request.raw_headers:  # the others have the spelling of the library
+        name = raw_name.decode("ascii", "replace")
+        lowered = name.lower()
+        if is_https_own(lowered):
+            continue
+        text = header_text(raw_value)
+        try:
+            value = property_in(text)
+        except ValueError:
+            if is_of_machinery(lowered):
+                continue
+            raise HttpRefusal(
+                400,
+                f"The value '{shown(text)}' of the HTTP header '{shown(name)}' is invalid: strings and dates stand in "
+                "quotation marks, numbers, true and false without.",
+            ) from None
+        if lowered in seen:
+            raise HttpRefusal(400, f"The HTTP header '{shown(name)}' is there more than once.")
+        seen.add(lowered)
+        found[name] = value
+    return found
+
+
+def _message(
+    body: bytes,
+    told: BrokerProperties,
+    content_type: str | None,
+    application_properties: Mapping[str, object],
+) -> NewMessage:
+    properties = {**told.properties}
+    if content_type is not None:
+        properties["content-type"] = content_type
+    return NewMessage(
+        body, properties, application_properties, told.partition_key, told.scheduled_enqueue_at, told.ttl_ms
+    )
+
+
+# ---- batches
+
+
+def _batch(body: bytes) -> list[NewMessage]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise HttpRefusal(400, f"The batch is no JSON: {shown(str(error))}.") from None
+    if not isinstance(found, list) or not found:
+        raise HttpRefusal(400, "The batch is no JSON array of messages, or it is empty.")
+    return [_batch_message(number, each) for number, each in enumerate(found, 1)]
+
+
+def _batch_message(number: int, found: object) -> NewMessage:
+    try:
+        if not isinstance(found, dict):
+            raise HttpRefusal(400, "it is no JSON object.")
+        told = read(_object(found, "BrokerProperties"), BATCH_PROPERTIES)
+        users = _object(found, "UserProperties")
+        values = {name: _user_value(name, value) for name, value in users.items() if value is not None}
+        return _message(_batch_body(found), told, None, values)
+    except HttpRefusal as refusal:
+        raise HttpRefusal(refusal.status, f"Message {number} of the batch is invalid: {refusal.detail}") from None
+
+
+def _object(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = found.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise HttpRefusal(400, f"'{name}' is no JSON object.")
+    return value
+
+
+def _batch_body(found: Mapping[str, Any]) -> bytes:
+    body = found.get("Body")
+    if body is None:
+        return b""
+    if not isinstance(body, str):
+        raise HttpRefusal(400, f"'Body' is of type {type(body).__name__}; it must be a string.")
+    encoded = found.get("IsBodyBase64", False)
+    if not isinstance(encoded, bool | None):
+        raise HttpRefusal(400, f"'IsBodyBase64' is '{shown(str(encoded))}'; it must be true or false.")
+    if not encoded:
+        return body.encode()
+    try:
+        return base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError):
+        raise HttpRefusal(400, "'Body' is no base64, which 'IsBodyBase64' says that it is.") from None
+
+
+def _user_value(name: str, value: object) -> object:
+    match value:
+        case bool() | float() | str():
+            return value
+        case int():
+            return value if -LONG_MAX - 1 <= value <= LONG_MAX else float(value)
+        case _:
+            raise HttpRefusal(
+                400,
+                f"The user property '{shown(name)}' is an object or array; strings, numbers and booleans are allowed.",
+            )

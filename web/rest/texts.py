@@ -1,0 +1,157 @@
+"""Values of messages as the text of HTTP headers, in both directions.
+
+Knows how the type of a custom property is told by its text [http 5]: in quotes a date or a string, without them a
+boolean, an integer or a floating-point number. Does not know which headers are properties. Pure.
+
+Within quotes a quotation mark is written `\\"`, as Microsoft's clients write it, and nothing else is escaped: a
+backslash is a backslash, so every string comes back as it went.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import uuid
+from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
+from typing import Final
+
+from ...codec.values import Char, Described, Float, Symbol, Timestamp
+
+LONG_MAX: Final = (1 << 63) - 1
+TICKS_PER_S: Final = 10_000_000
+TIME_SPAN: Final = "com.microsoft:timespan"  # as .NET puts a TimeSpan into a property: a long of ticks
+
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.ASCII)
+_SPAN: Final = re.compile(r"(?:(\d{1,8})\.)?(\d\d?):(\d\d):(\d\d(?:\.\d{1,7})?)", re.ASCII)
+_INTEGER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_FLOAT: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_WORDS: Final = {
+    "true": True,
+    "false": False,
+    "NaN": math.nan,
+    "Infinity": math.inf,
+    "-Infinity": -math.inf,
+}
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f]")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+
+
+def http_date(at: int) -> str | None:
+    """An instant (Unix ms) as HTTP writes dates, to the second; None beyond the years 1 to 9999."""
+    try:
+        return formatdate(at // 1000, usegmt=True)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def http_date_in(text: str) -> int | None:
+    """The instant (Unix ms) in a text that is a date as HTTP writes them, to the letter; None for all else."""
+    match = _HTTP_DATE.fullmatch(text)
+    if match is None or match[2] not in _MONTHS:
+        return None
+    day, month, year, hour, minute, second = match.groups()
+    try:
+        instant = datetime(
+            int(year), _MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second), tzinfo=UTC
+        )
+    except ValueError:
+        return None
+    at = (instant - _EPOCH) // _MS
+    return at if http_date(at) == text else None  # the weekday has to be right, too
+
+
+def instant_in(text: str) -> int | None:
+    """The instant (Unix ms) in a text: an HTTP date, or ISO 8601 (without a zone: UTC)."""
+    text = text.strip()
+    at = http_date_in(text)
+    if at is not None:
+        return at
+    try:
+        instant = datetime.fromisoformat(text)
+        return ((instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)) - _EPOCH) // _MS
+    except (ValueError, OverflowError):
+        return None
+
+
+def span_s_in(text: str) -> float | None:
+    """The seconds in a time span as .NET writes it: `[days.]hours:minutes:seconds[.fraction]`."""
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = match.groups()
+    return int(days or 0) * 86_400 + int(hours) * 3_600 + int(minutes) * 60 + float(seconds)
+
+
+def header_text(value: bytes) -> str:
+    """A header's value as its sender meant it: UTF-8, or Latin-1 where it is none, as many clients write headers."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def property_in(text: str) -> object:
+    """The value of a custom property by the text of its header; ValueError if no type has such values."""
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        inside = text[1:-1].replace('\\"', '"')
+        at = http_date_in(inside)
+        return inside if at is None else Timestamp(at)
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text) and -LONG_MAX - 1 <= int(text) <= LONG_MAX:
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    raise ValueError(text)
+
+
+def property_text(value: object) -> str | None:
+    """A custom property as the text of a header; None for what has no such form: binary, lists, maps, null."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case Timestamp():
+            date = http_date(int(value))
+            return None if date is None else f'"{date}"'
+        case int():
+            return str(int(value))
+        case float():
+            return _number(value)
+        case str():
+            return _quoted(str.__str__(value))
+        case uuid.UUID():
+            return f'"{value}"'
+        case Described(descriptor, int() as ticks) if descriptor == TIME_SPAN:
+            return _number(int(ticks) / TICKS_PER_S)
+        case _:
+            return None
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return f"{value:.9g}" if isinstance(value, Float) else repr(float(value))
+
+
+def _quoted(text: str) -> str:
+    """A string in quotes. A header can't hold control characters: they are shown as JSON would write them."""
+    text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace('"', '\\"'))
+    return f'"{text}"'
+
+
+def identifier_text(value: object) -> str | None:
+    """A message id or the like as text, whatever AMQP type its sender chose; None if it is not set."""
+    match value:
+        case None:
+            return None
+        case Symbol() | Char() | str():
+            return str.__str__(value)
+        case bytes():
+            return value.hex()
+        case _:
+            return str(value)

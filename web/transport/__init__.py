@@ -1,0 +1,1 @@
+"""HTTP connections: their limits and time-outs, allowed origins, AMQP over WebSocket."""
