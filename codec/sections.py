@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from .values import Symbol, Ulong, decode, encode, list_from_items, malformed, map_from_items, skip
+from .decode import decode
+from .encode import encode, list_from_items, map_from_items
+from .errors import malformed
+from .skip import skip
+from .types import Symbol, Ulong
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, BODY, FOOTER = range(7)
 """Ranks of the sections: their order in a message [AMQP 3.2]."""

@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol
 
 from ...broker.errors import BrokerError
 from ...broker.partition.requests import Delivery
-from ...codec.values import Described, decode
+from ...codec.decode import decode
+from ...codec.types import Described
 from ..limits import Limits
 from ..wire.deliveries import Done, Host, Outflow, link_credit
 from ..wire.engine import Pointer, lib, session_of

@@ -15,7 +15,10 @@ from typing import Any, Final, Protocol
 from ...broker.entities.transactions import TransactionRef
 from ...broker.errors import BrokerError, Condition
 from ...broker.partition.requests import Delivery
-from ...codec.values import Described, Uint, decode, encode, encode_map, list_from_items, malformed
+from ...codec.decode import decode
+from ...codec.encode import encode, encode_map, list_from_items
+from ...codec.errors import malformed
+from ...codec.types import Described, Uint
 from ..limits import Limits
 from ..quotas import Held, Kept
 from ..wire.deliveries import Done, Host, Inflow, Outflow, link_credit

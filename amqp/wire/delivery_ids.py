@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...broker.errors import BrokerError
+from ...codec.decode import decode
+from ...codec.encode import list_from_items
 from ...codec.sections import open_items
-from ...codec.values import decode, list_from_items, skip
+from ...codec.skip import skip
 
 BEGIN, TRANSFER, DISPOSITION = 0x11, 0x14, 0x15
 _ID_MASK: Final = 0xFFFF_FFFF

@@ -19,7 +19,9 @@ from cproton_ffi import ffi as _ffi
 from cproton_ffi import lib as _lib
 
 from ...broker.errors import BrokerError
-from ...codec.values import Symbol, decode, encode_map
+from ...codec.decode import decode
+from ...codec.encode import encode_map
+from ...codec.types import Symbol
 
 ffi: Any = _ffi
 lib: Any = _lib

@@ -16,7 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...broker.errors import BrokerError
-from ...codec.values import Described, Uint, decode, encode_list
+from ...codec.decode import decode
+from ...codec.encode import encode_list
+from ...codec.types import Described, Uint
 from .deliveries import LinkState
 from .delivery_ids import DeliveryIds
 from .engine import Pointer

@@ -22,7 +22,10 @@ from struct import error as StructError  # noqa: N812  (the standard name is a b
 from typing import Final
 
 from ...broker.errors import BrokerError
-from ...codec.values import Described, Symbol, Uint, decode, encode_list, list_from_items, skip
+from ...codec.decode import decode
+from ...codec.encode import encode_list, list_from_items
+from ...codec.skip import skip
+from ...codec.types import Described, Symbol, Uint
 from ..clients import PYTHON_PRODUCT
 from .delivery_ids import DeliveryIds
 from .handles import Handles, Ruling

@@ -15,17 +15,9 @@ from enum import Enum, auto
 from typing import Final
 
 from ...broker.errors import BrokerError
-from ...codec.values import (
-    Described,
-    Symbol,
-    Ubyte,
-    Ulong,
-    decode,
-    encode_array,
-    encode_described,
-    encode_list,
-    list_from_items,
-)
+from ...codec.decode import decode
+from ...codec.encode import encode_array, encode_described, encode_list, list_from_items
+from ...codec.types import Described, Symbol, Ubyte, Ulong
 from .frames import AMQP_HEADER, SASL_HEADER
 
 MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", "PLAIN", "EXTERNAL")

@@ -9,8 +9,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from ...codec.decode import decode
+from ...codec.errors import malformed
 from ...codec.sections import open_items
-from ...codec.values import Timestamp, decode, malformed, skip
+from ...codec.skip import skip
+from ...codec.types import Timestamp
 from ..errors import BrokerError, Condition
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ...codec.values import Described, Ubyte, Uint, decode, malformed
+from ...codec.decode import decode
+from ...codec.errors import malformed
+from ...codec.types import Described, Ubyte, Uint
 
 _CACHED_MAX: Final = 1024
 _CACHED_BYTES_MAX: Final = 40  # keeps the cache small; a header as clients write it takes 5 to 25 bytes

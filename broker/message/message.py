@@ -20,6 +20,9 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final
 
+from ...codec.decode import decode
+from ...codec.encode import encode, list_from_items, map_from_items
+from ...codec.errors import malformed
 from ...codec.sections import (
     APPLICATION_PROPERTIES,
     BODY,
@@ -36,7 +39,8 @@ from ...codec.sections import (
     map_with_entries,
     open_items,
 )
-from ...codec.values import Ulong, decode, encode, list_from_items, malformed, map_from_items, skip
+from ...codec.skip import skip
+from ...codec.types import Ulong
 from ..ids import new_message_id
 from .annotations import NO_ANNOTATIONS, identifier, read_annotations, read_delivery_annotations, value_at
 from .bounds import STANDARD_BOUNDS, MessageBounds, check_bounds

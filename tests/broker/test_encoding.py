@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.codec.values import (
-    NESTING_MAX,
-    ZERO_WIDTH_ELEMENTS_MAX,
+from emubus.codec.decode import NESTING_MAX, ZERO_WIDTH_ELEMENTS_MAX, decode
+from emubus.codec.encode import encode, encode_array, encode_list, encode_map
+from emubus.codec.skip import skip
+from emubus.codec.types import (
     Array,
     Byte,
     Char,
@@ -33,12 +34,6 @@ from emubus.codec.values import (
     Uint,
     Ulong,
     Ushort,
-    decode,
-    encode,
-    encode_array,
-    encode_list,
-    encode_map,
-    skip,
 )
 
 

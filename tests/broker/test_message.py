@@ -20,21 +20,9 @@ from emubus.broker.message.message import (
     split_batch,
     with_application_properties,
 )
-from emubus.codec.values import (
-    Described,
-    Int,
-    Long,
-    Short,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-    decode,
-    encode,
-    encode_list,
-    encode_map,
-)
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode, encode_list, encode_map
+from emubus.codec.types import Described, Int, Long, Short, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 ENQUEUED_AT = 1767225600000
 EXPIRES_AT = ENQUEUED_AT + 60_000

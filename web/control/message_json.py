@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from ...broker.admin.overview import Seen
 from ...broker.errors import BrokerError
-from ...codec.values import Array, Described, Symbol, Timestamp, decode
+from ...codec.decode import decode
+from ...codec.types import Array, Described, Symbol, Timestamp
 from .schema import Schema, anything, array, integer, nullable, record, text
 
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE = 0x70, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77

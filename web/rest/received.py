@@ -17,7 +17,8 @@ from multidict import CIMultiDict
 from ...broker.errors import BrokerError
 from ...broker.message.message import PROPERTY_NAMES
 from ...broker.partition.requests import Delivery
-from ...codec.values import Described, Symbol, decode
+from ...codec.decode import decode
+from ...codec.types import Described, Symbol
 from ..control.message_json import shown
 from .broker_properties import HEADER, Found, shown_properties
 from .headers import is_https_own
