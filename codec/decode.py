@@ -4,7 +4,7 @@ Knows every primitive encoding, described values and arrays; which Python value 
 `types`. Does not know what a message section or a performative is.
 
 Input is hostile: every size and count is checked against the bytes that are there, nesting is limited, and whatever
-is wrong with the bytes is raised as one error that names the offset. Everything here is a pure function.
+is wrong with the bytes is raised as `DecodeError`. Everything here is a pure function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
-from .errors import malformed
+from .errors import DecodeError
 from .skip import WIDTHS
 from .types import (
     Array,
@@ -54,21 +54,21 @@ _Decoder = Callable[[bytes, int, int, int], tuple[object, int]]
 def decode(data: bytes | memoryview, offset: int = 0) -> tuple[object, int]:
     """Return the value that begins at `offset` and the offset behind it.
 
-    Raises BrokerError(DECODE_ERROR). Map keys that Python holds equal (the symbol and the string "a", 1 and
+    Raises DecodeError. Map keys that Python holds equal (the symbol and the string "a", 1 and
     True) fall together: the last one wins. A memoryview is copied first; bytes are not.
     """
     if offset < 0:
-        raise malformed(offset, "an offset before the beginning")
+        raise DecodeError(offset, "an offset before the beginning")
     whole = data if isinstance(data, bytes) else bytes(data)
     return _decode_value(whole, offset, len(whole), 0)
 
 
 def _decode_value(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
     if pos >= end:
-        raise malformed(pos, "a value is missing")
+        raise DecodeError(pos, "a value is missing")
     decoder = _DECODERS.get(data[pos])
     if decoder is None:
-        raise malformed(pos, f"no type has the constructor 0x{data[pos]:02x}")
+        raise DecodeError(pos, f"no type has the constructor 0x{data[pos]:02x}")
     return decoder(data, pos + 1, end, depth)
 
 
@@ -86,11 +86,11 @@ def _fixed(layout: str, convert: Callable[[Any], object]) -> _Decoder:
     def decode_fixed(data: bytes, pos: int, end: int, _depth: int) -> tuple[object, int]:
         stop = pos + width
         if stop > end:
-            raise malformed(pos, f"{width} bytes expected, {end - pos} are there")
+            raise DecodeError(pos, f"{width} bytes expected, {end - pos} are there")
         try:
             return convert(unpack(data, pos)[0]), stop
         except ValueError as error:
-            raise malformed(pos, str(error)) from None
+            raise DecodeError(pos, str(error)) from None
 
     return decode_fixed
 
@@ -124,11 +124,11 @@ def _variable(width: int, convert: Callable[[bytes], object]) -> _Decoder:
         start = pos + width
         stop = start + int.from_bytes(data[pos:start], "big")
         if stop > end:
-            raise malformed(pos, f"a value ends at {stop}, what encloses it at {end}")
+            raise DecodeError(pos, f"a value ends at {stop}, what encloses it at {end}")
         try:
             return convert(data[start:stop]), stop
         except ValueError as error:
-            raise malformed(start, str(error)) from None
+            raise DecodeError(start, str(error)) from None
 
     return decode_variable
 
@@ -138,21 +138,21 @@ def _open_compound(data: bytes, pos: int, end: int, depth: int, width: int) -> t
     content = pos + 2 * width
     stop = pos + width + int.from_bytes(data[pos : pos + width], "big")
     if not content <= stop <= end:
-        raise malformed(pos, f"a value from {content} to {stop} in what ends at {end}")
+        raise DecodeError(pos, f"a value from {content} to {stop} in what ends at {end}")
     if depth >= NESTING_MAX:
-        raise malformed(pos, f"values are nested deeper than {NESTING_MAX}")
+        raise DecodeError(pos, f"values are nested deeper than {NESTING_MAX}")
     return int.from_bytes(data[pos + width : content], "big"), content, stop
 
 
 def _decode_items(data: bytes, pos: int, stop: int, count: int, depth: int) -> list[object]:
     if count > stop - pos:
-        raise malformed(pos, f"{count} items in {stop - pos} bytes")
+        raise DecodeError(pos, f"{count} items in {stop - pos} bytes")
     items: list[object] = []
     for _ in range(count):
         item, pos = _decode_value(data, pos, stop, depth)
         items.append(item)
     if pos != stop:
-        raise malformed(pos, f"the last item ends here, the value that encloses it at {stop}")
+        raise DecodeError(pos, f"the last item ends here, the value that encloses it at {stop}")
     return items
 
 
@@ -168,12 +168,12 @@ def _map(width: int) -> _Decoder:
     def decode_map(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
         count, content, stop = _open_compound(data, pos, end, depth, width)
         if count % 2:
-            raise malformed(pos, f"a map of {count} keys and values")
+            raise DecodeError(pos, f"a map of {count} keys and values")
         items = _decode_items(data, content, stop, count, depth + 1)
         try:
             return dict(zip(items[::2], items[1::2], strict=True)), stop
         except TypeError:
-            raise malformed(content, "a map key that is itself a collection") from None
+            raise DecodeError(content, "a map key that is itself a collection") from None
 
     return decode_map
 
@@ -186,17 +186,17 @@ def _array(width: int) -> _Decoder:
             descriptor, content = _decode_value(data, content + 1, stop, depth + 1)
         decoder = _DECODERS.get(data[content]) if content < stop else None
         if decoder is None or data[content] == 0:
-            raise malformed(content, "an array without an element type")
+            raise DecodeError(content, "an array without an element type")
         type_code, content = data[content], content + 1
         width_min = WIDTHS[type_code] - 1 if WIDTHS[type_code] > 0 else 1
         if count > (ZERO_WIDTH_ELEMENTS_MAX if width_min == 0 else (stop - content) // width_min):
-            raise malformed(pos, f"{count} array elements in {stop - content} bytes")
+            raise DecodeError(pos, f"{count} array elements in {stop - content} bytes")
         values: list[object] = []
         for _ in range(count):
             value, content = decoder(data, content, stop, depth + 1)
             values.append(value)
         if content != stop:
-            raise malformed(content, f"the last array element ends here, the array at {stop}")
+            raise DecodeError(content, f"the last array element ends here, the array at {stop}")
         return Array(type_code, tuple(values), descriptor), stop
 
     return decode_array
@@ -204,7 +204,7 @@ def _array(width: int) -> _Decoder:
 
 def _decode_described(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
     if depth >= NESTING_MAX:
-        raise malformed(pos, f"values are nested deeper than {NESTING_MAX}")
+        raise DecodeError(pos, f"values are nested deeper than {NESTING_MAX}")
     descriptor, pos = _decode_value(data, pos, end, depth + 1)
     value, pos = _decode_value(data, pos, end, depth + 1)
     return Described(descriptor, value), pos

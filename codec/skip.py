@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .errors import malformed
+from .errors import DecodeError
 
 _SIZE8, _SIZE32, _DESCRIBED, _UNKNOWN = 0, -1, -2, -3
 
@@ -38,10 +38,10 @@ WIDTHS: Final = tuple(
 def skip(data: bytes | memoryview, offset: int = 0, count: int = 1) -> int:
     """Return the offset behind the `count` values that begin at `offset`, without looking into them.
 
-    Raises BrokerError(DECODE_ERROR) when they do not end within `data`.
+    Raises DecodeError when they do not end within `data`.
     """
     if offset < 0:
-        raise malformed(offset, "an offset before the beginning")
+        raise DecodeError(offset, "an offset before the beginning")
     pos = offset
     try:
         while count > 0:
@@ -56,10 +56,10 @@ def skip(data: bytes | memoryview, offset: int = 0, count: int = 1) -> int:
                 pos += 1
                 count += 2
             else:
-                raise malformed(pos, f"no type has the constructor 0x{data[pos]:02x}")
+                raise DecodeError(pos, f"no type has the constructor 0x{data[pos]:02x}")
             count -= 1
     except IndexError:
-        raise malformed(pos, "a value is missing or cut off") from None
+        raise DecodeError(pos, "a value is missing or cut off") from None
     if pos > len(data):
-        raise malformed(offset, f"a value ends at {pos}, the data at {len(data)}")
+        raise DecodeError(offset, f"a value ends at {pos}, the data at {len(data)}")
     return pos

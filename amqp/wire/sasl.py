@@ -17,6 +17,7 @@ from typing import Final
 from ...broker.errors import BrokerError
 from ...codec.decode import decode
 from ...codec.encode import encode_array, encode_described, encode_list, list_from_items
+from ...codec.errors import DecodeError
 from ...codec.types import Described, Symbol, Ubyte, Ulong
 from .frames import AMQP_HEADER, SASL_HEADER
 
@@ -107,7 +108,7 @@ class SaslServer:
     def _accepts(self, frame: bytes) -> bool:
         try:
             value, _ = decode(frame, 4 * frame[4])
-        except BrokerError:
+        except DecodeError:
             return False
         if frame[5] != 1 or not isinstance(value, Described) or value.descriptor not in _INIT_DESCRIPTORS:
             return False
