@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from ...broker.access import Right
 from ...broker.address import parse_address, strip_authority
 from ...broker.errors import BrokerError, Condition
-from ...broker.partition.requests import ReceiveMode
+from ...broker.partition.step import ReceiveMode
 from ...codec.encode import encode_map
 from ...codec.types import Described, Symbol
 from ..nodes.cbs import CBS_ADDRESS, cbs_answer

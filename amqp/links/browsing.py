@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from ...broker.errors import BrokerError, decode_refusal
-from ...broker.partition.requests import Delivery
+from ...broker.partition.step import Delivery
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Described

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from ...broker.errors import BrokerError, Condition
-from ...broker.partition.requests import ReceiveMode
+from ...broker.partition.step import ReceiveMode
 from ...codec.encode import encode_map
 from ...codec.types import Described, Long, Symbol
 from ..wire.deliveries import Done

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from ...broker.entities.transactions import TransactionRef
 from ...broker.errors import BrokerError, Condition, decode_refusal
-from ...broker.partition.requests import Delivery
+from ...broker.partition.step import Delivery
 from ...codec.decode import decode
 from ...codec.encode import encode, encode_map, list_from_items
 from ...codec.errors import DecodeError

@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from ...broker.message.message import PROPERTY_NAMES
-from ...broker.partition.requests import Delivery
+from ...broker.partition.step import Delivery
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Described, Symbol
