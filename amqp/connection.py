@@ -19,7 +19,8 @@ import structlog
 
 from ..broker import service_errors
 from ..broker.clock import Timer
-from ..broker.errors import BrokerError, Condition
+from ..broker.errors import BrokerError, Condition, decode_refusal
+from ..codec.errors import DecodeError
 from .clients import PYTHON_PRODUCT, wants_padding, wants_pause
 from .faults import Faults
 from .links.coordinator import Scope
@@ -429,6 +430,8 @@ class Connection(asyncio.Protocol):
         """Close because of an exception: bytes that are no AMQP are the client's fault, all else is ours."""
         if isinstance(error, BrokerError):
             self._fail(error)
+        elif isinstance(error, DecodeError):
+            self._fail(decode_refusal(error))
         elif isinstance(error, UnicodeDecodeError):
             self._fail(BrokerError(Condition.DECODE_ERROR, "A text is not UTF-8."))
         else:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from emubus.broker.errors import Condition
-from emubus.codec.values import Described, Symbol, Ubyte, Uint, Ulong
+from emubus.codec.types import Described, Symbol, Ubyte, Uint, Ulong
 
 from .fakes import FakeBroker, FakeQueue
 from .wire import (
