@@ -11,7 +11,7 @@ from .entities.router import partition_for_key
 from .entities.transactions import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, Home
-from .partition.requests import Delivery, Extent, ReceiveMode
+from .partition.step import Delivery, Extent, ReceiveMode
 from .stores.outage import Outage, OutageKind
 
 __all__ = [

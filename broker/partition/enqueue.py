@@ -44,12 +44,12 @@ from .requests import (
     Reserve,
     Schedule,
     Send,
-    Step,
     Transfer,
     Undeliverable,
 )
 from .sessions import MessageSessions
-from .state import PartitionRef, PartitionState
+from .state import PartitionState
+from .step import PartitionRef, Step
 
 REASON_NO_SESSION = (
     "Session id is null.",

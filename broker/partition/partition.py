@@ -62,7 +62,6 @@ from .requests import (
     Send,
     SetSessionState,
     Settle,
-    Step,
     Take,
     TakeDeferred,
     TakeFromSession,
@@ -71,7 +70,8 @@ from .requests import (
 )
 from .sessions import MessageSessions
 from .settle import Settlements
-from .state import PartitionRef, PartitionState
+from .state import PartitionState
+from .step import PartitionRef, Step
 
 PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUPLICATES, FORWARDED)
 

@@ -26,8 +26,8 @@ from ..model.catalog import UnreadableRowError
 from ..partition.partition import Partition
 from ..partition.ready_queue import Reader, WindowBudget
 from ..partition.records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters
-from ..partition.requests import Command, ExpireLocks, FallDue, Reserve, Step, is_unanswered
-from ..partition.state import PartitionRef
+from ..partition.requests import Command, ExpireLocks, FallDue, Reserve, is_unanswered
+from ..partition.step import PartitionRef, Step
 from .batch_weight import written_bytes_max
 from .commit_stats import CommitMeasures
 from .outage import Outage, OutageKind
