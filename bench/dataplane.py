@@ -38,7 +38,7 @@ from emubus.broker.model.descriptions import (
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.outcomes import Complete
 from emubus.broker.partition.records import TABLES
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 from emubus.storage import Durability, open_store
 
 WINDOW = 1000

@@ -34,7 +34,8 @@ from .model.catalog import Catalog, Entry
 from .model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
 from .model.profiles import Limits, limits_over, message_bytes_max
 from .outcomes import Outcome
-from .partition.requests import Delivery, Extent, GetSessionState, ReceiveMode, RenewSession, SetSessionState
+from .partition.requests import GetSessionState, RenewSession, SetSessionState
+from .partition.step import Delivery, Extent, ReceiveMode
 from .stores.outage import Outage
 from .stores.worker import Worker
 

@@ -21,7 +21,8 @@ import uvloop
 from . import __version__
 from .amqp import AmqpFace
 from .broker.access import Access
-from .broker.admin.data_folder import CATALOG_FOLDER, DataFolder, DataFolderError, FolderView
+from .broker.admin.data_folder import DataFolder
+from .broker.admin.folder_view import CATALOG_FOLDER, DataFolderError, FolderView
 from .broker.admin.verify import check_data_folder
 from .broker.broker import Broker
 from .broker.clock import Clock

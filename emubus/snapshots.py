@@ -24,13 +24,13 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from .archive import UnusableArchive, pack, unpack
-from .broker.admin.data_folder import (
+from .broker.admin.data_folder import DataFolder
+from .broker.admin.folder_view import (
     CATALOG_FOLDER,
     COMPLETE_FILE,
     SNAPSHOT_FOLDER,
     STAGING_FOLDER,
     STORE_FOLDER,
-    DataFolder,
     part_names,
 )
 from .broker.admin.verify import problems_of_parts

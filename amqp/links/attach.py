@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from ...broker.access import Right
 from ...broker.address import parse_address, strip_authority
 from ...broker.errors import BrokerError, Condition
-from ...broker.partition.requests import ReceiveMode
+from ...broker.partition.step import ReceiveMode
 from ...codec.values import Described, Symbol, encode_map
 from ..nodes.cbs import CBS_ADDRESS, cbs_answer
 from ..nodes.claims import Claims, Need

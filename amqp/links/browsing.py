@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from ...broker.errors import BrokerError
-from ...broker.partition.requests import Delivery
+from ...broker.partition.step import Delivery
 from ...codec.values import Described, decode
 from ..limits import Limits
 from ..wire.deliveries import Done, Host, Outflow, link_credit

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from ...broker.errors import BrokerError, Condition
-from ...broker.partition.requests import ReceiveMode
+from ...broker.partition.step import ReceiveMode
 from ...codec.values import Described, Long, Symbol, encode_map
 from ..wire.deliveries import Done
 from ..wire.engine import AttachRequest, Pointer, accept_link, close_link

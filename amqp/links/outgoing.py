@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ...broker.entities.transactions import TransactionRef
 from ...broker.errors import BrokerError, Condition
-from ...broker.partition.requests import Delivery
+from ...broker.partition.step import Delivery
 from ..limits import Limits
 from ..wire.deliveries import Done, Enrolled, Host, Outflow, link_credit
 from ..wire.engine import Pointer, lib, session_of

@@ -14,7 +14,7 @@ from ...broker.entities.transactions import TransactionRef
 from ...broker.errors import BrokerError
 from ...broker.model.descriptions import RuleDescription
 from ...broker.outcomes import Outcome
-from ...broker.partition.requests import Delivery, Extent, ReceiveMode
+from ...broker.partition.step import Delivery, Extent, ReceiveMode
 
 Done = Callable[[BrokerError | None], None]
 Detached = Callable[[BrokerError], None]

@@ -12,7 +12,7 @@ from typing import Final
 from ...broker.errors import BrokerError, Condition
 from ...broker.ids import token_to_uuid
 from ...broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from ...broker.partition.requests import ReceiveMode
+from ...broker.partition.step import ReceiveMode
 from ...codec.values import Int, encode, encode_array
 from .operations import NO_CONTENT, Body, Context, Result, encoded_fields, encoded_list
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from ...broker.entities.transactions import TransactionRef
 from ...broker.errors import BrokerError, Condition
-from ...broker.partition.requests import Delivery
+from ...broker.partition.step import Delivery
 from ...codec.values import Described, Uint, decode, encode, encode_map, list_from_items, malformed
 from ..limits import Limits
 from ..quotas import Held, Kept

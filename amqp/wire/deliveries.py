@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from ...broker.errors import BrokerError, Condition
-from ...broker.partition.requests import Delivery
+from ...broker.partition.step import Delivery
 from ...broker.service_errors import too_large
 from ..links.transaction_states import TRANSACTIONAL, set_state_data, transaction_of, transactional_state
 from ..nodes.claims import Need

@@ -30,7 +30,8 @@ from ..model.descriptions import (
     TopicDescription,
     entity_key,
 )
-from ..model.profiles import Profile, Violation, validate_queue, validate_rule, validate_subscription, validate_topic
+from ..model.profiles import Profile
+from ..model.validation import Violation, validate_queue, validate_rule, validate_subscription, validate_topic
 from ..partition.records import Home
 from ..partition.requests import Clear
 from ..rules import check_rule

@@ -21,7 +21,7 @@ from ..errors import BrokerError, Condition
 from ..model.catalog import Description
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from ..partition.requests import Continue
-from .data_folder import CATALOG_FOLDER, STORE_FOLDER
+from .folder_view import CATALOG_FOLDER, STORE_FOLDER
 
 if TYPE_CHECKING:
     from ..broker import Broker

@@ -44,7 +44,7 @@ from ..partition.records import (
     session_number,
     unpack_head,
 )
-from .data_folder import CATALOG_FOLDER, REMEDIES, FolderView, part_names
+from .folder_view import CATALOG_FOLDER, REMEDIES, FolderView, part_names
 
 Message = tuple[int, int]
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ..partition.requests import Command, Taken
+from ..partition.requests import Command
+from ..partition.step import Taken
 
 TAKE_MESSAGES_MAX = 256  # asked of one partition at once, so that other consumers get their turn
 LEFT_MAX = 64  # entries of consumers that left, before the line is tidied

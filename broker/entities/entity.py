@@ -22,13 +22,12 @@ from ..message.bounds import STANDARD_BOUNDS, MessageBounds
 from ..message.message import Message, parse_sent, split_batch
 from ..model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription, entity_key
 from ..outcomes import Outcome
-from ..partition.records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX
+from ..partition.records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, ByteTotal
 from ..partition.requests import (
     Clear,
     Command,
     DeleteMessages,
     Done,
-    Extent,
     ListSessions,
     Measure,
     Peek,
@@ -37,8 +36,7 @@ from ..partition.requests import (
     Send,
     Settle,
 )
-from ..partition.rows import ByteTotal
-from ..partition.state import FanOut
+from ..partition.step import Extent, FanOut
 from ..stores.worker import Worker
 from .dispatcher import Dispatcher
 from .receive_quota import Receives

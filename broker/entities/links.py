@@ -13,18 +13,8 @@ from ..address import SubQueue
 from ..clock import Clock, Timer
 from ..errors import BrokerError, Condition
 from ..outcomes import Outcome, Release
-from ..partition.requests import (
-    AcceptSession,
-    Command,
-    Delivery,
-    Done,
-    ReceiveMode,
-    ReleaseSession,
-    SessionGrant,
-    Take,
-    TakeFromSession,
-    Taken,
-)
+from ..partition.requests import AcceptSession, Command, Done, ReleaseSession, Take, TakeFromSession
+from ..partition.step import Delivery, ReceiveMode, SessionGrant, Taken
 from .dispatcher import Demand
 from .entity import Entity
 

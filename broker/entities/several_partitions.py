@@ -15,7 +15,8 @@ from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import partition_index_of
 from ..outcomes import Complete, Outcome, Release
-from ..partition.requests import Commit, Delivery, Examine, ReceiveMode, Renew, Reserve, Settle, TakeDeferred
+from ..partition.requests import Commit, Examine, Renew, Reserve, Settle, TakeDeferred
+from ..partition.step import Delivery, ReceiveMode
 from .entity import Entity, EntityPartition
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from ..model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from ..partition.rows import ByteTotal
-from ..partition.state import Copy, PartitionRef
+from ..partition.records import ByteTotal
+from ..partition.step import Copy, PartitionRef
 from ..rules import MessageContext, RuleIndex
 from .entity import Description, Entity
 from .router import kept_key_of, partition_for_key

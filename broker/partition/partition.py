@@ -15,6 +15,7 @@ from ..errors import BrokerError
 from ..message.message import Message, without_dead_letter_reason
 from ..model.descriptions import TopicDescription
 from .enqueue import Arrivals
+from .outbox import OutboxHandlers
 from .ready_queue import Reader, WindowBudget
 from .receive import Deliveries
 from .records import (
@@ -62,7 +63,6 @@ from .requests import (
     Send,
     SetSessionState,
     Settle,
-    Step,
     Take,
     TakeDeferred,
     TakeFromSession,
@@ -71,7 +71,8 @@ from .requests import (
 )
 from .sessions import MessageSessions
 from .settle import Settlements
-from .state import PartitionRef, PartitionState
+from .state import PartitionState
+from .step import PartitionRef, Step
 
 PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUPLICATES, FORWARDED)
 
@@ -100,17 +101,18 @@ class Partition:
         self._sessions = MessageSessions(self.state, self._settlements) if with_sessions else None
         self._deliveries = Deliveries(self.state, self._sessions)
         self.arrivals = Arrivals(self.state, self._sessions, lambda other, at: sibling(other, at).arrivals)
+        outbox = OutboxHandlers(self.state, self.arrivals)
         self._handlers: dict[type, Callable[..., None]] = {
             Send: self.arrivals.send,
             Schedule: self.arrivals.schedule,
             Reserve: self.arrivals.reserve,
             CancelScheduled: self.arrivals.cancel,
-            Forwarded: self.arrivals.forwarded,
+            Forwarded: outbox.forwarded,
             FallDue: self.arrivals.fall_due,
-            ReadOutbox: self.arrivals.read_outbox,
-            Delivered: self.arrivals.delivered,
-            Redirect: self.arrivals.redirect,
-            Undeliverable: self.arrivals.undeliverable,
+            ReadOutbox: outbox.read,
+            Delivered: outbox.delivered,
+            Redirect: outbox.redirect,
+            Undeliverable: outbox.undeliverable,
             Take: self._deliveries.take,
             TakeFromSession: self._deliveries.take_from_session,
             TakeDeferred: self._deliveries.take_deferred,

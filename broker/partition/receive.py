@@ -17,21 +17,10 @@ from ..model.descriptions import SubscriptionDescription
 from .locks import Lock, Place
 from .ready_queue import Reader
 from .records import MESSAGES, Home, Record, message_key, unpack_head
-from .requests import (
-    DeleteMessages,
-    Delivery,
-    Extent,
-    Measure,
-    Peek,
-    ReceiveMode,
-    Step,
-    Take,
-    TakeDeferred,
-    TakeFromSession,
-    Taken,
-)
+from .requests import DeleteMessages, Measure, Peek, Take, TakeDeferred, TakeFromSession
 from .sessions import HeldSession, MessageSessions
 from .state import PartitionState
+from .step import Delivery, Extent, ReceiveMode, Step, Taken
 
 TAKE_BYTES_MAX = 4 << 20  # one answer to a receiver; more is asked for again
 SCAN_ROWS_MAX = 500

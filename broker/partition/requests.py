@@ -12,68 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Any
 
 from ..address import SubQueue
 from ..errors import BrokerError
 from ..message.message import Message
 from ..outcomes import Abandon, Outcome, Release
-from .records import SEQUENCE_NUMBER_MAX, Counters, Record
+from .records import SEQUENCE_NUMBER_MAX, Record
+from .step import Delivery, Extent, PartitionRef, ReceiveMode, Taken
 
 Done = Callable[[BrokerError | None], None]
 Placed = Callable[[list[int | None]], None]
-
-
-class ReceiveMode(Enum):
-    """Whether a delivery locks the message or removes it."""
-
-    PEEK_LOCK = auto()
-    RECEIVE_AND_DELETE = auto()
-
-
-@dataclass(slots=True)
-class Delivery:
-    """A message on its way to a receiver: its lock token (also the delivery-tag), its bytes, its sequence number."""
-
-    token: bytes
-    payload: bytes
-    sequence_number: int
-
-
-@dataclass(slots=True)
-class SessionGrant:
-    """A message session in the hands of a receiver: `grant` names this holding of it, `until_at` its end (Unix ms)."""
-
-    session_id: str
-    grant: int
-    partition_index: int
-    until_at: int
-
-
-@dataclass(slots=True)
-class Taken:
-    """The answer to a request for messages or sessions: what was found, and whether the partition has more."""
-
-    deliveries: list[Any]
-    more: bool
-    error: BrokerError | None = None
-
-
-class Step:
-    """What one batch of commands wants: `changes` (table, key, value or None to delete) and `effects` (call, argument).
-
-    `touched` are the counters that changed, by queue id. `next_due` is the earliest instant (Unix ms) that the changes
-    added to the `due` table, if any.
-    """
-
-    __slots__ = ("changes", "effects", "next_due", "touched")
-
-    def __init__(self) -> None:
-        self.changes: list[tuple[str, bytes, bytes | None]] = []
-        self.effects: list[tuple[Callable[[Any], None], Any]] = []
-        self.touched: dict[int, Counters] = {}
-        self.next_due: int | None = None
 
 
 class Answered:
@@ -280,17 +229,6 @@ class Peek(Answered):
     is_use: bool = True  # False: the entity does not count as used by it
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """What a partition has of a sub-queue: the lowest sequence number that is there, the next one that will be given
-    (the same when it is empty), and how many messages are there, scheduled ones not counted."""
-
-    partition_id: int
-    first_sequence_number: int
-    next_sequence_number: int
-    message_count: int
-
-
 @dataclass(slots=True)
 class Measure(Answered):
     """Tell the `Extent` of a sub-queue."""
@@ -329,12 +267,12 @@ class DeleteMessages(Answered):
 class Resubmit(Answered):
     """Take dead-lettered messages from this partition and send them anew to `target`, each whole or not at all.
 
-    `target` is a `state.PartitionRef` of the same messaging store: this partition, or that of the topic. `reply` gets,
+    `target` is a partition of the same messaging store: this partition, or that of the topic. `reply` gets,
     by number, None for those that went and the BrokerError for those that stay.
     """
 
     numbers: Sequence[int]
-    target: Any
+    target: PartitionRef
     reply: Callable[[dict[int, BrokerError | None] | BrokerError], None]
 
 
@@ -342,10 +280,10 @@ class Resubmit(Answered):
 class Commit(Answered):
     """A transaction: all its operations or none; `reply(None)` when they are durable.
 
-    Each operation names its partition (a `state.PartitionRef`); all of them are in the same messaging store.
+    Each operation names its partition; all of them are in the same messaging store.
     """
 
-    operations: Sequence[tuple[Any, Operation]]
+    operations: Sequence[tuple[PartitionRef, Operation]]
     reply: Callable[[BrokerError | None], None]
 
 
@@ -385,9 +323,9 @@ Operation = Send | Schedule | CancelScheduled | Settle | SetSessionState | Trans
 
 @dataclass(slots=True)
 class Continue(Silent):
-    """Go on with the sequence numbers of another partition (a `state.PartitionRef`) of the same messaging store."""
+    """Go on with the sequence numbers of another partition of the same messaging store."""
 
-    source: Any
+    source: PartitionRef
 
 
 @dataclass(slots=True)

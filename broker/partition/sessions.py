@@ -8,8 +8,7 @@ holding: how to undo its changes is recorded until the commit.
 
 from __future__ import annotations
 
-import heapq
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection
 from functools import partial
 from itertools import count
@@ -17,12 +16,10 @@ from itertools import count
 from sortedcontainers import SortedDict
 
 from .. import service_errors
-from ..address import SubQueue
 from ..errors import BrokerError
 from .locks import Lock
-from .ready_queue import Reader
+from .ready_queue import Reader, SessionLine
 from .records import (
-    MESSAGES,
     NUMBER,
     SESSION_HEADS,
     SESSION_MESSAGE_KEY,
@@ -31,100 +28,23 @@ from .records import (
     SESSION_VALUE,
     SESSIONS,
     STATE_KEY,
-    Home,
-    message_key,
     session_key,
     session_message_key,
     session_number,
     session_number_key,
 )
-from .requests import (
-    AcceptSession,
-    GetSessionState,
-    ListSessions,
-    ReleaseSession,
-    RenewSession,
-    SessionGrant,
-    SetSessionState,
-    Step,
-    Taken,
-)
+from .requests import AcceptSession, GetSessionState, ListSessions, ReleaseSession, RenewSession, SetSessionState
 from .settle import Settlements
 from .state import PartitionState
+from .step import SessionGrant, Step, Taken
 
 IDLE_WINDOW_MAX = 1024  # idle sessions known in memory
 NAMES_CACHED_MAX = 10_000
-NUMBERS_READ_MAX = 64  # of a session's messages, ahead of demand
 LIST_ROWS_MAX = 1 << 20
 
 # Of the process, not of a partition: who held a session when its partition was reopened still knows the grant, and
 # must not reach the session that another one holds since.
 _grants = count(1)
-
-
-class SessionLine:
-    """The active messages of one session, in order; a session's own `Line`."""
-
-    def __init__(self, queue_id: int, session: int, announce: Callable[[None], None]) -> None:
-        self.home = Home.ACTIVE
-        self.deferred_home = Home.DEFERRED
-        self.sub_queue = SubQueue.ACTIVE
-        self.announced = False
-        self._announce = announce
-        self._queue_id = queue_id
-        self._session = session
-        self._ahead: deque[int] = deque()
-        self._returned: list[int] = []
-        self._next_read = 0
-        self.more_in_store = True
-
-    def announce(self, sub_queue: SubQueue) -> None:
-        """Tell the holder that there are messages."""
-        del sub_queue
-        self._announce(None)
-
-    def give_back(self, number: int) -> None:
-        """A message that was taken is available again, at its old place."""
-        if number < self._next_read:  # else it is read from the store
-            heapq.heappush(self._returned, number)
-
-    def restart(self) -> None:
-        """Forget what was read; those who read pass over messages that are in the holder's hands."""
-        self._ahead.clear()
-        self._returned.clear()
-        self._next_read = 0
-        self.more_in_store = True
-
-    def has_more(self) -> bool:
-        """Whether `next` may still find something."""
-        return bool(self._ahead or self._returned or self.more_in_store)
-
-    def next(self, view: Reader) -> tuple[int, bytes] | None:
-        """Take the next message off the line: (sequence number, row), or None when there is none."""
-        while True:
-            if not self._ahead and self.more_in_store:
-                self._read_ahead(view)
-            if self._returned and (not self._ahead or self._returned[0] < self._ahead[0]):
-                number = heapq.heappop(self._returned)
-            elif self._ahead:
-                number = self._ahead.popleft()
-            else:
-                return None
-            row = view.get(MESSAGES, message_key(self._queue_id, Home.ACTIVE, number))
-            if row is not None:
-                return number, row
-
-    def _read_ahead(self, view: Reader) -> None:
-        rows = view.scan(
-            SESSION_MESSAGES,
-            session_message_key(self._queue_id, self._session, self._next_read),
-            session_message_key(self._queue_id, self._session + 1, 0),
-            NUMBERS_READ_MAX,
-        )
-        self._ahead.extend(int.from_bytes(key[-8:], "big") for key, _ in rows)
-        if rows:
-            self._next_read = self._ahead[-1] + 1
-        self.more_in_store = len(rows) == NUMBERS_READ_MAX
 
 
 class HeldSession:

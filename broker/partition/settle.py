@@ -16,8 +16,9 @@ from ..outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .locks import Lock
 from .ready_queue import Reader
 from .records import MESSAGES, Home, Record, message_key
-from .requests import ExpireLocks, Renew, Settle, Step
+from .requests import ExpireLocks, Renew, Settle
 from .state import PartitionState
+from .step import Step
 
 MAIN_HOMES = (Home.ACTIVE, Home.DEFERRED)  # of the entity itself, not of a dead-letter queue
 REASON_DELIVERY_COUNT = "MaxDeliveryCountExceeded"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..partition.requests import Command, Commit, Forwarded, Resubmit, Schedule, Send, Transfer
-from ..partition.state import PartitionRef
+from ..partition.step import PartitionRef
 
 COMMAND_BYTES: Final = 512  # allowance for what a command writes beside the messages that it brings, and per copy
 RESUBMITTED_BYTES: Final = 4096  # assumed for a message that is known by its number only

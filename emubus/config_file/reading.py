@@ -39,13 +39,10 @@ from ..broker.model.descriptions import (
     TrueFilter,
     entity_key,
 )
-from ..broker.model.profiles import (
-    KIB,
-    Limits,
-    Partitioning,
+from ..broker.model.profiles import KIB, Limits, Partitioning, size_mb_from_client
+from ..broker.model.validation import (
     Violation,
     forwards_to_itself,
-    size_mb_from_client,
     validate_queue,
     validate_rule,
     validate_subscription,

@@ -10,7 +10,7 @@ from emubus.broker.entities.transactions import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import RuleDescription
 from emubus.broker.outcomes import Outcome
-from emubus.broker.partition.requests import Delivery, Extent, ReceiveMode
+from emubus.broker.partition.step import Delivery, Extent, ReceiveMode
 from emubus.broker.service_errors import already_exists, not_found, scheduled_not_found, session_lock_lost
 
 Done = Callable[[BrokerError | None], None]

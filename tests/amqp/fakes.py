@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from emubus.broker.address import Address, parse_address
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, Outcome, Release
-from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.broker.service_errors import lock_lost, name_of, not_found, too_large
 
 from .fake_verbs import FakeVerbs

@@ -17,7 +17,8 @@ from emubus.broker.outcomes import Outcome
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import WindowBudget
 from emubus.broker.partition.records import DUE, DUE_KEY, STATE, STATE_KEY, TABLES
-from emubus.broker.partition.requests import Command, Delivery, ReceiveMode, Send, Settle, Step, Take, Taken
+from emubus.broker.partition.requests import Command, Send, Settle, Take
+from emubus.broker.partition.step import Delivery, ReceiveMode, Step, Taken
 from emubus.storage import MemoryStore, StoreError
 
 NOTHING = object()

@@ -46,8 +46,8 @@ from emubus.broker.partition.records import (
     Record,
     duplicate_hash,
 )
-from emubus.broker.partition.requests import Command, Step
-from emubus.broker.partition.state import PartitionRef
+from emubus.broker.partition.requests import Command
+from emubus.broker.partition.step import PartitionRef, Step
 from emubus.storage import Batch, MemoryStore, Store, StoreError, StoreFailed, View
 
 LAST_KEY = b"\xff" * 32

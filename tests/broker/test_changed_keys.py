@@ -23,7 +23,7 @@ from emubus.broker.model.descriptions import (
     TrueFilter,
 )
 from emubus.broker.partition.records import Home
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import decoded, encoded, read

@@ -35,13 +35,15 @@ from emubus.broker.model.profiles import (
     Partitioning,
     Profile,
     Range,
-    Violation,
     aggregate_size_mb,
-    forwards_to_itself,
     limits_for,
     message_bytes_max,
     partitions_of,
     size_mb_from_client,
+)
+from emubus.broker.model.validation import (
+    Violation,
+    forwards_to_itself,
     validate_queue,
     validate_rule,
     validate_subscription,

@@ -28,7 +28,7 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.broker.model.profiles import LIMITS, Limits, Profile, Range
 from emubus.broker.partition.records import TABLES
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 from emubus.storage import MemoryStore
 
 from ..limits_page import PAGE, page

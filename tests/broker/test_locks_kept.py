@@ -18,7 +18,8 @@ from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.outcomes import Abandon, Complete
 from emubus.broker.partition.records import TABLES
-from emubus.broker.partition.requests import Delivery, Done, ReceiveMode, Send, Settle
+from emubus.broker.partition.requests import Done, Send, Settle
+from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore

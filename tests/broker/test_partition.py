@@ -12,7 +12,8 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.broker.partition.records import Home
-from emubus.broker.partition.requests import ExpireLocks, FallDue, Peek, ReceiveMode, Renew, Take, TakeDeferred, Taken
+from emubus.broker.partition.requests import ExpireLocks, FallDue, Peek, Renew, Take, TakeDeferred
+from emubus.broker.partition.step import ReceiveMode, Taken
 
 from .driving import Driver, decoded, encoded, read
 

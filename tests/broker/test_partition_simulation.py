@@ -20,7 +20,7 @@ from emubus.broker.errors import BrokerError
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from emubus.broker.partition import sessions
+from emubus.broker.partition import ready_queue, sessions
 from emubus.broker.partition.records import Home, Record, session_number
 from emubus.broker.partition.requests import (
     AcceptSession,
@@ -30,7 +30,6 @@ from emubus.broker.partition.requests import (
     Commit,
     DeleteMessages,
     Delivered,
-    Delivery,
     ExpireLocks,
     FallDue,
     Forwarded,
@@ -39,23 +38,21 @@ from emubus.broker.partition.requests import (
     Measure,
     Peek,
     ReadOutbox,
-    ReceiveMode,
     ReleaseSession,
     Renew,
     RenewSession,
     Reserve,
     Schedule,
     Send,
-    SessionGrant,
     SetSessionState,
     Settle,
     Take,
     TakeDeferred,
     TakeFromSession,
-    Taken,
     Transfer,
     Undeliverable,
 )
+from emubus.broker.partition.step import Delivery, ReceiveMode, SessionGrant, Taken
 
 from .driving import Place, encoded
 from .model import SEEN, TAKEN, Held, Model
@@ -575,7 +572,7 @@ def tidy_up(simulation: Simulation) -> None:
 def test_a_partition_behaves_like_the_plain_model(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 4 == 0:
         monkeypatch.setattr(sessions, "IDLE_WINDOW_MAX", 2)
-        monkeypatch.setattr(sessions, "NUMBERS_READ_MAX", 3)
+        monkeypatch.setattr(ready_queue, "NUMBERS_READ_MAX", 3)
     simulation = simulated(seed, COMMANDS_PER_SEED)
     assert min(simulation.found.values()) > COMMANDS_PER_SEED / 400
     tidy_up(simulation)

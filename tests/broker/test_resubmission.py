@@ -16,7 +16,7 @@ from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Complete, DeadLetter, Defer
 from emubus.broker.partition.records import Home
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 from emubus.broker.stores.outage import Outage, OutageKind
 
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send

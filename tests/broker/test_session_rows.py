@@ -11,13 +11,11 @@ from emubus.broker.partition.requests import (
     DeleteMessages,
     ExpireLocks,
     FallDue,
-    ReceiveMode,
     ReleaseSession,
-    SessionGrant,
     SetSessionState,
     TakeFromSession,
-    Taken,
 )
+from emubus.broker.partition.step import ReceiveMode, SessionGrant, Taken
 
 from .driving import Driver, encoded
 from .tearing import heads_of, sessions_of

@@ -21,7 +21,7 @@ from emubus.broker.message.bounds import STANDARD_BOUNDS, MessageBounds
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Outcome
-from emubus.broker.partition.records import HOMES, Due, Home, Record
+from emubus.broker.partition.records import HOMES, ByteTotal, Due, Home, Record
 from emubus.broker.partition.requests import (
     Command,
     Commit,
@@ -29,17 +29,14 @@ from emubus.broker.partition.requests import (
     FallDue,
     Forwarded,
     ReadOutbox,
-    ReceiveMode,
     Reserve,
     Schedule,
     Send,
     Settle,
     Take,
-    Taken,
     Undeliverable,
 )
-from emubus.broker.partition.rows import ByteTotal
-from emubus.broker.partition.state import Copy, PartitionRef
+from emubus.broker.partition.step import Copy, PartitionRef, ReceiveMode, Taken
 
 from .driving import encoded
 from .tearing import FAILURE, Cell, Fate, Picture, hash_of, name_of, picture_of

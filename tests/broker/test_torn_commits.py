@@ -20,7 +20,8 @@ from emubus.broker.entities.links import SessionConsumer
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Complete, Defer
-from emubus.broker.partition.requests import ReceiveMode, Reserve
+from emubus.broker.partition.requests import Reserve
+from emubus.broker.partition.step import ReceiveMode
 from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import StoreFailed
 

@@ -16,7 +16,7 @@ from emubus.broker.entities.transactions import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Complete
-from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.storage import StoreFailed
 
 from .driving import decoded, encoded

@@ -14,7 +14,7 @@ from emubus.broker.entities.transactions import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Complete
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 
 from .driving import decoded, encoded, read
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send

@@ -12,7 +12,7 @@ from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.partition.requests import Delivery
+from emubus.broker.partition.step import Delivery
 from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.testing import EmubusServer
 from emubus.web.rest.receiving import Wait

@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 
 from ...broker.errors import BrokerError
 from ...broker.message.message import PROPERTY_NAMES
-from ...broker.partition.requests import Delivery
+from ...broker.partition.step import Delivery
 from ...codec.values import Described, Symbol, decode
 from ..control.message_json import shown
 from .broker_properties import HEADER, Found, shown_properties

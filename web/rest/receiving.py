@@ -19,7 +19,7 @@ from ...broker.clock import Clock
 from ...broker.entities.links import Consumer
 from ...broker.errors import BrokerError, Condition
 from ...broker.outcomes import Complete, Release
-from ...broker.partition.requests import Delivery, ReceiveMode
+from ...broker.partition.step import Delivery, ReceiveMode
 from ..limits import LOOK_MS_MAX
 
 RELEASE: Final = Release()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from emubus.broker.entities.links import SessionConsumer
 from emubus.broker.entities.router import partition_for_key
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
-from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.partition.step import Delivery, ReceiveMode
 
 from . import commands as c
 from .model import ACTIVE, Holding
