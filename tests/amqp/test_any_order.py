@@ -35,7 +35,7 @@ from .wire import (
     released,
 )
 
-# [AMQP 2.8.14 to 2.8.18, 3.5.11 and 4.5.8], and Service Bus's own.
+# [AMQP 2.8.15 to 2.8.18, 4.5.8], and Service Bus's own.
 FRAMING_ERROR = "amqp:connection:framing-error"
 EXISTING = {condition.value for condition in Condition} | {FRAMING_ERROR, "amqp:session:window-violation"}
 
