@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .entities.links import Consumer, Sender, SessionConsumer, SessionWait
 from .entities.router import partition_for_key
-from .entities.transactions import TransactionRef
+from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, Home
 from .partition.step import Delivery, Extent, ReceiveMode

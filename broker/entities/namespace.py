@@ -25,7 +25,8 @@ from ..model.descriptions import QueueDescription, SubscriptionDescription, Topi
 from ..model.profiles import Limits, limits_over
 from ..stores.outage import Outage
 from ..stores.worker import Worker
-from .entity import Description, Entity, EntityPartition, Totals
+from .entity import Entity
+from .entity_base import Description, EntityPartition, Totals
 from .forwarder import Forwarder
 from .topic import TopicFanOut
 from .transactions import Transactions
