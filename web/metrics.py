@@ -18,9 +18,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from ..broker.access import Right
 from ..broker.admin.overview import HOME_NAMES, KIND_NAMES, Inspection
 from ..broker.errors import BrokerError
+from ..broker.keys import Right
 from ..broker.partition.records import PARTITION_SHIFT
 from ..broker.stores.commit_stats import Histogram
 from .authorization import require

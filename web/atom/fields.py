@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...broker.durations import format_duration, parse_duration, parse_limit
 from ...broker.entities.entity_base import Totals
 from ...broker.model.catalog import Description, Entry
 from ...broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
+from ...broker.model.durations import format_duration, parse_duration, parse_limit
 from ...broker.model.profiles import KIB, Limits, aggregate_size_mb, message_bytes_max
 from ...broker.partition.records import Home
 from .keys import keys_markup
