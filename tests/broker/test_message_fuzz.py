@@ -19,6 +19,7 @@ from emubus.broker.message.stored import (
 )
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode
+from emubus.codec.errors import DecodeError
 from emubus.codec.types import Described, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 T = TypeVar("T")
@@ -88,10 +89,10 @@ def codes(data: bytes) -> list[int]:
     while pos < len(data):
         assert data[pos : pos + 2] == b"\x00\x53"
         found.append(data[pos + 2])
-        end = unless_refused(lambda at=pos: decode(data, at)[1])  # type: ignore[misc]
-        if end is None:  # something inside that nobody looks at is broken: as it was sent
+        try:
+            pos = decode(data, pos)[1]
+        except DecodeError:  # something inside that nobody looks at is broken: as it was sent
             return found
-        pos = end
     return found
 
 
