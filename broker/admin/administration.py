@@ -40,11 +40,6 @@ if TYPE_CHECKING:
     from ..broker import Broker
 
 CLEAR_ROWS = 500
-KINDS: dict[type[Description], str] = {
-    QueueDescription: "queue",
-    TopicDescription: "topic",
-    SubscriptionDescription: "subscription",
-}
 RETRY_AFTER_MS = 1_000
 
 log = structlog.get_logger(__name__)
@@ -103,12 +98,10 @@ class Administration:
             raise service_errors.not_found(self._broker.namespace, path)
         before = entity.description
         if type(before) is not type(description):
-            raise BrokerError(
-                Condition.NOT_ALLOWED, f"'{path}' is a {KINDS[type(before)]}, not a {KINDS[type(description)]}."
-            )
+            raise BrokerError(Condition.NOT_ALLOWED, f"'{path}' is a {before.kind}, not a {description.kind}.")
         for field, name in FIXED_FIELDS.items():
             if getattr(before, field, None) != getattr(description, field, None):
-                raise service_errors.fixed_at_creation(name, KINDS[type(before)])
+                raise service_errors.fixed_at_creation(name, before.kind)
         self._check(description, is_new=False)
         if isinstance(description, SubscriptionDescription):
             self._check_rule_quotas(entity, description)

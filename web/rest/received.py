@@ -14,9 +14,9 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from ...broker.api import Delivery
 from ...broker.errors import BrokerError
 from ...broker.message.message import PROPERTY_NAMES
-from ...broker.partition.step import Delivery
 from ...codec.values import Described, Symbol, decode
 from ..control.message_json import shown
 from .broker_properties import HEADER, Found, shown_properties
