@@ -19,7 +19,8 @@ import structlog
 
 from ..broker import service_errors
 from ..broker.clock import Timer
-from ..broker.errors import BrokerError, Condition
+from ..broker.errors import BrokerError, Condition, decode_refusal
+from ..codec.errors import DecodeError
 from .clients import PYTHON_PRODUCT, wants_padding, wants_pause
 from .faults import Faults
 from .links.coordinator import Scope
@@ -33,7 +34,7 @@ from .tracking import Tracker
 from .wire import engine as proton
 from .wire.deliveries import PN_DELIVERY, PN_LINK_FLOW, Finisher, Link, LinkState, Outflow, link_of_next, run_events
 from .wire.engine import AttachRequest, Engine, Pointer, lib
-from .wire.flow_rewriter import Drains
+from .wire.flow_rewriter import FlowRewriter
 from .wire.frames import (
     EMPTY_FRAME,
     PADDING_BYTES_MAX,
@@ -83,7 +84,7 @@ class Connection(asyncio.Protocol):
         )
         self._reader = FrameReader(shared.limits.frame_bytes_max)
         self._padder: FramePadder | None = None
-        self._drains = Drains()
+        self._flows = FlowRewriter()
         self._engine: Engine | None = None
         self._endpoints: Endpoints | None = None
         self._opened = False
@@ -256,7 +257,7 @@ class Connection(asyncio.Protocol):
             return b""
         self._sasl = None
         self._engine = Engine(self.limits.frame_bytes_max, self.limits.channel_max)
-        self._endpoints = Endpoints(self, self._engine, self.links, self._drains)
+        self._endpoints = Endpoints(self, self._engine, self.links, self._flows)
         header, rest = sasl.rest[:8], sasl.rest[8:]
         self._engine.push(header)
         return rest
@@ -284,7 +285,7 @@ class Connection(asyncio.Protocol):
         run_events(engine, self.links, self._control, endpoints.settled_late)
         channel = int.from_bytes(piece[6:8], "big")
         if kind is Kind.REFUSED:
-            endpoints.refuse(self._drains.session_on(channel), self._reader.next_refusal())
+            endpoints.refuse(self._flows.session_on(channel), self._reader.next_refusal())
             return True
         self._require_order(channel, kind)
         if kind is Kind.OPEN and PYTHON_PRODUCT.encode() in piece:
@@ -300,14 +301,14 @@ class Connection(asyncio.Protocol):
         if kind is Kind.BEGIN:
             session = proton.session_of_next(engine)
             if session is not None:
-                self._drains.began(channel, session)
+                self._flows.session_began(channel, session)
         elif kind is Kind.BATCH:
             link = link_of_next(engine, PN_DELIVERY, self.links)
             if link is not None:
                 link.batch = True
-        elif kind is Kind.ASKS:
+        elif kind is Kind.FLOW_WANTS_REPLY:
             link = link_of_next(engine, PN_LINK_FLOW, self.links)
-            session = self._drains.session_on(channel)
+            session = self._flows.session_on(channel)
             if link is not None:
                 link.asked = True
                 link.peer_count = delivery_count_of(piece)
@@ -321,7 +322,7 @@ class Connection(asyncio.Protocol):
             raise BrokerError(Condition.DECODE_ERROR, "A performative is malformed.")
         if kind is Kind.OPEN and self._opened:
             raise BrokerError(Condition.ILLEGAL_STATE, "The connection is open already.")
-        if kind is Kind.BEGIN and self._drains.session_on(channel) is not None:
+        if kind is Kind.BEGIN and self._flows.session_on(channel) is not None:
             raise BrokerError(Condition.NOT_ALLOWED, f"There is an AMQP session on channel {channel} already.")
 
     # ---- from outcomes to bytes
@@ -377,10 +378,10 @@ class Connection(asyncio.Protocol):
     def _write_output(self, engine: Engine) -> None:
         states = self._link_states(engine) if self.drained or self.echoed else []
         chunks = engine.output()
-        if states or self._padder is not None or self._drains.is_curious() or self._reader.renumbers:
+        if states or self._padder is not None or self._flows.awaits_numbers or self._reader.renumbers:
             output = b"".join(chunks)
-            self._drains.look(output)
-            output = self._drains.answer(output, states, self._reader.ids)
+            self._flows.observe(output)
+            output = self._flows.rewrite(output, states, self._reader.ids)
             chunks = [self._padder.feed(output) if self._padder is not None else output]
         if self._failed or engine.has_failed():
             chunks = [with_whole_error(b"".join(chunks))]
@@ -429,6 +430,8 @@ class Connection(asyncio.Protocol):
         """Close because of an exception: bytes that are no AMQP are the client's fault, all else is ours."""
         if isinstance(error, BrokerError):
             self._fail(error)
+        elif isinstance(error, DecodeError):
+            self._fail(decode_refusal(error))
         elif isinstance(error, UnicodeDecodeError):
             self._fail(BrokerError(Condition.DECODE_ERROR, "A text is not UTF-8."))
         else:

@@ -212,12 +212,12 @@ class EmubusServer:
 
         Links to it are detached, and clients attach again by themselves.
         """
-        return self.call(lambda: self._server.broker.upkeep.purge(path))
+        return self.call(lambda: self._server.broker.maintenance.purge(path))
 
     def reset(self) -> None:
         """As at the start: the same entities without messages, no others, no outages, no faults, the machine's time."""
         self.clear_faults()
-        self.call(self._server.broker.upkeep.start_over)
+        self.call(self._server.broker.maintenance.start_over)
 
     def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
         """All messages of an entity, which are neither locked nor counted as used by that.

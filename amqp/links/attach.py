@@ -16,7 +16,8 @@ from ...broker.access import Right
 from ...broker.address import parse_address, strip_authority
 from ...broker.errors import BrokerError, Condition
 from ...broker.partition.step import ReceiveMode
-from ...codec.values import Described, Symbol, encode_map
+from ...codec.encode import encode_map
+from ...codec.types import Described, Symbol
 from ..nodes.cbs import CBS_ADDRESS, cbs_answer
 from ..nodes.claims import Claims, Need
 from ..nodes.management import management_answer

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-from ...broker.errors import BrokerError
+from ...broker.errors import BrokerError, decode_refusal
 from ...broker.partition.step import Delivery
-from ...codec.values import Described, decode
+from ...codec.decode import decode
+from ...codec.errors import DecodeError
+from ...codec.types import Described
 from ..limits import Limits
 from ..wire.deliveries import Done, Host, Outflow, link_credit
 from ..wire.engine import Pointer, lib, session_of
@@ -144,7 +146,10 @@ def _number_and_state(message: bytes) -> tuple[int, int]:
     """What the broker has written into a message's annotations: sequence number and state."""
     position = 0
     while position < len(message):
-        section, position = decode(message, position)
+        try:
+            section, position = decode(message, position)
+        except DecodeError as error:
+            raise decode_refusal(error) from None
         if isinstance(section, Described) and section.descriptor == _MESSAGE_ANNOTATIONS:
             annotations = section.value if isinstance(section.value, dict) else {}
             return int(annotations["x-opt-sequence-number"]), int(annotations.get("x-opt-message-state", _ACTIVE))

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from ...broker.address import parse_address
 from ...broker.entities.transactions import TransactionRef
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Described
+from ...codec.types import Described
 from ..limits import Limits
 from ..nodes.claims import Claims
 from ..nodes.requests import read_request

@@ -21,7 +21,7 @@ from ..quotas import Kept
 from ..wire import engine as proton
 from ..wire.deliveries import Link, drop
 from ..wire.engine import AttachRequest, Engine, Pointer, lib
-from ..wire.flow_rewriter import Drains
+from ..wire.flow_rewriter import FlowRewriter
 from .attach import AttachHost, attach
 
 
@@ -51,11 +51,11 @@ class EndpointHost(AttachHost, Faulty, Protocol):
 class Endpoints:
     """The AMQP sessions and links of one connection."""
 
-    def __init__(self, host: EndpointHost, engine: Engine, links: dict[Pointer, Link], drains: Drains) -> None:
+    def __init__(self, host: EndpointHost, engine: Engine, links: dict[Pointer, Link], flows: FlowRewriter) -> None:
         self._host = host
         self._engine = engine
         self._links = links
-        self._drains = drains
+        self._flows = flows
         self._half_closed: dict[Pointer, BrokerError] = {}  # links that we have closed, and the client has not
         self._links_of: dict[Pointer, set[Pointer]] = {}  # of each AMQP session, those that are half closed, too
         self.attach_bytes = 0
@@ -102,7 +102,7 @@ class Endpoints:
             self._release(pointer)
         self._session_count -= 1
         self._host.scopes.pop(session, None)
-        self._drains.ended(session)
+        self._flows.session_ended(session)
         proton.close_session(session)
         self._to_free.append((proton.free_session, session))
 
@@ -124,7 +124,7 @@ class Endpoints:
             pause.cancel()
         link = self._links.pop(pointer, None) or self._lingering.pop(pointer, None)
         if link is not None:
-            self._drains.detached(pointer)
+            self._flows.link_detached(pointer)
             self._gone(link)
 
     def _end_first(self) -> None:
@@ -168,7 +168,7 @@ class Endpoints:
         self._links[pointer] = link
         if faults is not None and faults.are_set:
             faults.attached(host)
-        self._drains.attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
+        self._flows.link_attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
         self._note("link attached", request, kind=kind)
 
     def _count(self, pointer: Pointer) -> None:
@@ -192,7 +192,7 @@ class Endpoints:
         host = self._host
         if host.faults is not None and host.faults.are_set:
             host.faults.attached(host)
-        self._drains.attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
+        self._flows.link_attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
         self._note("message session granted", request)
         host.schedule_flush()
 
@@ -233,7 +233,7 @@ class Endpoints:
         link = self._links.pop(pointer, None)
         if link is not None:
             self._gone(link)
-            self._drains.detached(pointer)
+            self._flows.link_detached(pointer)
             tracker, address = self._host.tracker, proton.read_attach(pointer).address
             is_held = proton.is_link_held(pointer)
             error = tracker.attached(error, address) if is_held else tracker.detached(error, address)
@@ -263,7 +263,7 @@ class Endpoints:
 
     def _leave(self, pointer: Pointer, link: Link) -> None:
         """A link is over; it lingers while deliveries of it are unsettled."""
-        self._drains.detached(pointer)
+        self._flows.link_detached(pointer)
         if link.has_unsettled() and self._linger(link):
             self._lingering[pointer] = link
             link.when_settled = partial(self._settled.append, pointer)

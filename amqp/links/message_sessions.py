@@ -12,7 +12,8 @@ from typing import Final, Protocol
 
 from ...broker.errors import BrokerError, Condition
 from ...broker.partition.step import ReceiveMode
-from ...codec.values import Described, Long, Symbol, encode_map
+from ...codec.encode import encode_map
+from ...codec.types import Described, Long, Symbol
 from ..wire.deliveries import Done
 from ..wire.engine import AttachRequest, Pointer, accept_link, close_link
 from .outgoing import OutgoingHost, OutgoingLink

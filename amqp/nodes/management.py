@@ -11,7 +11,7 @@ from typing import Final
 
 from ...broker.access import Right
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Int, Symbol
+from ...codec.types import Int, Symbol
 from ..links.ports import BrokerPort
 from ..tracking import Tracker
 from . import operations_messages as messages

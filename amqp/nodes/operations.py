@@ -16,7 +16,8 @@ from ...broker.access import Right
 from ...broker.entities.transactions import TransactionRef
 from ...broker.errors import BrokerError, Condition
 from ...broker.ids import token_from_uuid
-from ...codec.values import Array, encode, encode_map, list_from_items, map_from_items
+from ...codec.encode import encode, encode_map, list_from_items, map_from_items
+from ...codec.types import Array
 from ..links.outcomes import property_changes
 from ..links.ports import BrokerPort
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...storage import StoreError
-from ..broker import Broker
 from ..entities.entity import Entity, EntityPartition
+from ..entities.namespace import Namespace
 from ..partition.records import PARTITION_SHIFT, STATE, STATE_KEY, Counters, Home
 from ..stores.commit_stats import Histogram
 from ..stores.outage import Outage
@@ -89,14 +89,14 @@ class Placement:
     next_number: int | None
 
 
-def stores(broker: Broker) -> list[StoreReport]:
+def stores(namespace: Namespace) -> list[StoreReport]:
     """Every messaging store, in the order of their numbers."""
-    return [store(broker, worker.index) for worker in broker.workers]
+    return [store(namespace, worker.index) for worker in namespace.workers]
 
 
-def store(broker: Broker, index: int) -> StoreReport:
+def store(namespace: Namespace, index: int) -> StoreReport:
     """One messaging store."""
-    worker = broker.workers[index]
+    worker = namespace.workers[index]
     measures = worker.measures
     return StoreReport(
         worker.index,
@@ -108,10 +108,10 @@ def store(broker: Broker, index: int) -> StoreReport:
     )
 
 
-def used_partitions(broker: Broker) -> Iterator[PartitionFigures]:
+def used_partitions(namespace: Namespace) -> Iterator[PartitionFigures]:
     """The partitions that ever held a message, store by store; those of stores that can't be reached are left out."""
-    entities = {entity.queue_id: entity for entity in broker.entities()}
-    for worker in broker.workers:
+    entities = {entity.queue_id: entity for entity in namespace.entities()}
+    for worker in namespace.workers:
         if not worker.available:
             continue
         try:

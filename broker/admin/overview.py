@@ -12,8 +12,8 @@ from functools import partial
 
 from ...storage import StoreError
 from ..address import SubQueue
-from ..broker import Broker
 from ..entities.entity import Entity, EntityPartition
+from ..entities.namespace import Namespace
 from ..entities.router import partition_for_key
 from ..errors import BrokerError, Condition
 from ..model.descriptions import SubscriptionDescription
@@ -97,15 +97,15 @@ class Page:
 
 
 class Inspection:
-    """What there is to see of `broker`."""
+    """What there is to see of `namespace`."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
 
     def entity(self, path: str) -> Entity:
         """The entity of a path; BrokerError (not-found)."""
-        found = self._broker.entity(path)
-        return self._broker.find(path)[0] if found is None else found
+        found = self._namespace.entity(path)
+        return self._namespace.find(path)[0] if found is None else found
 
     def report(self, entity: Entity) -> EntityReport:
         """An entity at a glance."""

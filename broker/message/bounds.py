@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ...codec.decode import decode
+from ...codec.encode import encode
 from ...codec.sections import APPLICATION_PROPERTIES, BODY, FOOTER, MESSAGE_ANNOTATIONS, PROPERTIES, open_items
-from ...codec.values import decode, encode, skip
+from ...codec.skip import skip
 from .. import service_errors
 from ..errors import BrokerError, Condition
 from ..model.profiles import LIMITS, Limits, Profile

@@ -20,6 +20,9 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final
 
+from ...codec.decode import decode
+from ...codec.encode import encode, list_from_items, map_from_items
+from ...codec.errors import DecodeError
 from ...codec.sections import (
     APPLICATION_PROPERTIES,
     BODY,
@@ -36,7 +39,9 @@ from ...codec.sections import (
     map_with_entries,
     open_items,
 )
-from ...codec.values import Ulong, decode, encode, list_from_items, malformed, map_from_items, skip
+from ...codec.skip import skip
+from ...codec.types import Ulong
+from ..errors import BrokerError, decode_refusal
 from ..ids import new_message_id
 from .annotations import NO_ANNOTATIONS, identifier, read_annotations, read_delivery_annotations, value_at
 from .bounds import STANDARD_BOUNDS, MessageBounds, check_bounds
@@ -171,7 +176,10 @@ class Message:
         count, pos = open_items(self._data, self._at[PROPERTIES])
         if position >= count:
             return None
-        return value_at(self._data, skip(self._data, pos, position) if position else pos)
+        try:
+            return value_at(self._data, skip(self._data, pos, position) if position else pos)
+        except DecodeError as error:
+            raise decode_refusal(error) from None
 
     def application_properties(self) -> dict[str, object]:
         """Return the application properties, decoded anew; an entry whose key is no string is left out.
@@ -222,8 +230,10 @@ def parse_message(data: bytes) -> Message:
     """
     try:
         return Message(*_located(data), len(data))
+    except DecodeError as error:
+        raise decode_refusal(error) from None
     except IndexError:
-        raise malformed(len(data), "the message is cut off") from None
+        raise _cut_off(data) from None
 
 
 def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
@@ -247,8 +257,14 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
             }
             check_bounds(usual, at, keys, bounds)
         return message
+    except DecodeError as error:
+        raise decode_refusal(error) from None
     except IndexError:
-        raise malformed(len(data), "the message is cut off") from None
+        raise _cut_off(data) from None
+
+
+def _cut_off(data: bytes) -> BrokerError:
+    return decode_refusal(DecodeError(len(data), "the message is cut off"))
 
 
 def _located(data: bytes) -> tuple[bytes, list[int]]:
@@ -259,7 +275,7 @@ def _located(data: bytes) -> tuple[bytes, list[int]]:
     usual = canonical(data)
     at = locate(usual, mixed=True)
     if at is None:
-        raise malformed(0, "no sections of a message")
+        raise DecodeError(0, "no sections of a message")
     return usual, at
 
 
@@ -298,9 +314,12 @@ def split_batch(data: bytes) -> list[bytes]:
     All else in the envelope is ignored [wire 4.4]. The messages are not looked into.
     Raises BrokerError(DECODE_ERROR).
     """
-    messages = data_sections(data)
-    if not messages:
-        raise malformed(len(data), "a batch without a data section holds no message")
+    try:
+        messages = data_sections(data)
+        if not messages:
+            raise DecodeError(len(data), "a batch without a data section holds no message")
+    except DecodeError as error:
+        raise decode_refusal(error) from None
     return messages
 
 
@@ -476,8 +495,8 @@ def application_properties(stored: bytes) -> dict[str, object]:
 
 
 def _named_values(data: bytes, start: int) -> dict[str, object]:
-    """Return the entries with string keys of the map section at `start`."""
-    entries, _ = decode(data, start + 3)
+    """Return the entries with string keys of the map section at `start`. Raises BrokerError(DECODE_ERROR)."""
+    entries = _decoded(data, start + 3)
     return {str(k): v for k, v in entries.items() if isinstance(k, str)} if isinstance(entries, dict) else {}
 
 
@@ -489,7 +508,7 @@ def properties_fields(stored: bytes) -> dict[str, object]:
     bare_at, at = _locate_bare(stored)
     if not at[PROPERTIES + 7]:
         return {}
-    fields, _ = decode(stored, bare_at + at[PROPERTIES] + 3)
+    fields = _decoded(stored, bare_at + at[PROPERTIES] + 3)
     if not isinstance(fields, list):
         return {}
     return {name: value for name, value in zip(PROPERTY_NAMES, fields, strict=False) if value is not None}
@@ -501,7 +520,18 @@ def _locate_bare(stored: bytes) -> tuple[int, list[int]]:
     bare_at = _FORM_HEAD_BYTES + start_bytes + entries_bytes
     if version != _PLAIN:
         bare_at += _DELIVERY_HEAD.size + _DELIVERY_HEAD.unpack_from(stored, _FORM_HEAD_BYTES)[1]
-    at = locate(stored[bare_at:], mixed=True)
-    if at is None:
-        raise malformed(bare_at, "a stored message whose sections are not in order")
+    try:
+        at = locate(stored[bare_at:], mixed=True)
+        if at is None:
+            raise DecodeError(bare_at, "a stored message whose sections are not in order")
+    except DecodeError as error:
+        raise decode_refusal(error) from None
     return bare_at, at
+
+
+def _decoded(data: bytes, pos: int) -> object:
+    """Return the value at `pos`. Raises BrokerError(DECODE_ERROR)."""
+    try:
+        return decode(data, pos)[0]
+    except DecodeError as error:
+        raise decode_refusal(error) from None

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...codec.values import Described, Int, Long, Symbol, Timestamp, Ulong
+from ...codec.types import Described, Int, Long, Symbol, Timestamp, Ulong
 from ..durations import format_duration
 from ..errors import BrokerError, Condition
 from ..model.descriptions import (

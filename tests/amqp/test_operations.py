@@ -19,7 +19,7 @@ from emubus.broker.ids import token_to_uuid
 from emubus.broker.model.descriptions import CorrelationFilter, FalseFilter, RuleDescription, SqlFilter, TrueFilter
 from emubus.broker.outcomes import Abandon, Complete
 from emubus.broker.partition.step import ReceiveMode
-from emubus.codec.values import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
+from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 from .asking import Asker
 from .fakes import FakeQueue, token

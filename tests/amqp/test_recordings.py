@@ -8,7 +8,7 @@ import pytest
 
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.codec.values import Uint
+from emubus.codec.types import Uint
 
 from ..broker.namespace import open_broker
 from .asking import sections

@@ -13,7 +13,7 @@ from emubus.amqp.quotas import Held, Kept
 from emubus.broker.access import Access, SharedKey
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.turns import Turns
-from emubus.codec.values import Described, Uint, Ulong
+from emubus.codec.types import Described, Uint, Ulong
 
 from ..broker.namespace import loop_turns
 from ..tracking import untracked

@@ -15,7 +15,9 @@ from emubus.amqp.shared import Shared
 from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
-from emubus.codec.values import Described, Symbol, Ubyte, Uint, Ulong, decode, encode, encode_described, encode_list
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode, encode_described, encode_list
+from emubus.codec.types import Described, Symbol, Ubyte, Uint, Ulong
 
 from .fakes import FakeBroker, FakeTransport
 

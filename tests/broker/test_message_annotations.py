@@ -12,7 +12,7 @@ from emubus.broker.message.message import (
     properties_fields,
     with_application_properties,
 )
-from emubus.codec.values import Symbol, Ubyte, Uint
+from emubus.codec.types import Symbol, Ubyte, Uint
 
 from .test_message import (
     ANNOTATIONS,

@@ -10,7 +10,7 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.bounds import IDENTIFIER_CHARS_MAX, MessageBounds, bounds_of
 from emubus.broker.message.message import parse_sent
 from emubus.broker.model.profiles import LIMITS, Profile
-from emubus.codec.values import Symbol, Ulong
+from emubus.codec.types import Symbol, Ulong
 
 from .test_message import APPLICATION, DATA, DELIVERY, FOOTER, PROPERTIES, annotate, section
 

@@ -18,7 +18,9 @@ from emubus.broker.message.message import (
     split_batch,
     with_application_properties,
 )
-from emubus.codec.values import Described, Symbol, Timestamp, Ubyte, Uint, Ulong, decode, encode
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode
+from emubus.codec.types import Described, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 T = TypeVar("T")
 REFUSALS = {Condition.DECODE_ERROR, Condition.INVALID_FIELD, Condition.ARGUMENT_OUT_OF_RANGE}

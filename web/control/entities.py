@@ -1,6 +1,6 @@
 """Endpoints about entities: what there is, partitions (P31), messages, where one would go (P32), emptying.
 
-Knows the shape of what is shown. Does not know how it is found out (`broker.inspection`, `broker.upkeep`).
+Knows the shape of what is shown. Does not know how it is found out (`broker.inspection`, `broker.maintenance`).
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ async def list_messages(call: Call) -> object:
 async def purge_entity(call: Call) -> object:
     """Empty an entity."""
     Inspection(call.services.broker).entity(call.path["entity"])
-    return {"message_count": call.services.broker.upkeep.purge(call.path["entity"])}
+    return {"message_count": call.services.broker.maintenance.purge(call.path["entity"])}
 
 
 ENDPOINTS: Final = (

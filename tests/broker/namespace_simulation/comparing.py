@@ -30,17 +30,22 @@ class Tally:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], Counter[int]] = {}
         self._lately: dict[tuple[str, str], Counter[int]] = {}
-        self._seen: set[tuple[str, int]] = set()
+        self._seen: set[tuple[str, int, int]] = set()
 
     def add(self, item: Item, number: int) -> None:
-        """A message was seen for the first time; the copies that several rules make of one count once."""
-        if (item.path, item.label) in self._seen:
+        """A message was seen for the first time.
+
+        The copies that several rules of a subscription make of one lie beside each other, and count once; those that
+        come from another entity have each a turn of their own.
+        """
+        index = number >> 48
+        if (item.path, item.label, index) in self._seen:
             return
-        self._seen.add((item.path, item.label))
+        self._seen.add((item.path, item.label, index))
         came = (item.path, "forwarded" if item.hops else "sent")
-        self._counts.setdefault(came, Counter())[number >> 48] += 1
+        self._counts.setdefault(came, Counter())[index] += 1
         if item.hops:
-            self._lately.setdefault(came, Counter())[number >> 48] += 1
+            self._lately.setdefault(came, Counter())[index] += 1
 
     def clear(self) -> None:
         """The broker was started anew, and its turns with it."""
@@ -196,14 +201,19 @@ def see(item: Item, row: Row, model: Model, tally: Tally) -> None:
     """A message is where it should be: what was open about it is known now."""
     if item.number is None:
         item.number = row.number
-        top = model.shapes[model.shapes[item.path].topic]
-        has_key = item.partition_key is not None or (item.id is not None and top.duplicates)
-        if item.is_calm and not has_key and item.home == ACTIVE and model.is_partitioned(item.path):
+        if item.is_calm and item.home == ACTIVE and model.is_partitioned(item.path) and not _came_with_key(item, model):
             tally.add(item, row.number)
     item.count = (row.count, row.count)
     if item.home == ACTIVE and row.expires_at:
         item.expires = (row.expires_at, row.expires_at)
     item.doubts.clear()
+
+
+def _came_with_key(item: Item, model: Model) -> bool:
+    """Whether a key chose the partition: a copy that an action leaves without one stays where its message came to."""
+    top = model.shapes[model.shapes[item.path].topic]
+    keys = {key for path, key in item.trail if path in (item.path, top.path)}
+    return bool(keys - {None}) or (item.id is not None and top.duplicates)
 
 
 def adopt(row: Row, model: Model) -> None:

@@ -113,7 +113,7 @@ async def purge(site: Site, request: web.Request) -> web.Response:
     form = await read_form(request)
     entity = site.entity(form.text("path"))
     try:
-        count = site.broker.upkeep.purge(entity.path)
+        count = site.broker.maintenance.purge(entity.path)
     except BrokerError as error:
         return await show(site, request, form.failed("purge", error), entity.path)
     return site.redirect(

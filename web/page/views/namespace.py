@@ -123,6 +123,6 @@ async def reset(site: Site, request: web.Request) -> web.Response:
 
 def _reset(site: Site, form: Form) -> str:
     if form.choice("to", "Reset", ("empty", "config")) == "empty":
-        return f"All entities are empty; {showing.removed(site.broker.upkeep.purge(None))}."
-    site.broker.upkeep.reset()
+        return f"All entities are empty; {showing.removed(site.broker.maintenance.purge(None))}."
+    site.broker.maintenance.reset()
     return "The namespace is as it was configured; all messages were removed."
