@@ -6,6 +6,8 @@ Adapters (`amqp/`, `web/`, the test kit) import from here, from the broker's gro
 
 from __future__ import annotations
 
+from .entities.entity import Entity
+from .entities.entity_base import Totals
 from .entities.links import Consumer, Sender, SessionConsumer, SessionWait
 from .entities.router import partition_for_key
 from .entities.transaction import TransactionRef
@@ -23,6 +25,7 @@ __all__ = [
     "DeadLetter",
     "Defer",
     "Delivery",
+    "Entity",
     "Extent",
     "Home",
     "Outage",
@@ -33,6 +36,7 @@ __all__ = [
     "Sender",
     "SessionConsumer",
     "SessionWait",
+    "Totals",
     "TransactionRef",
     "partition_for_key",
 ]

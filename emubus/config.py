@@ -22,7 +22,7 @@ from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Partitioning, Profile, limits_for
 from .config_file.cursor import ConfigFileError
 from .config_file.reading import FileConfig, read_config_file
-from .storage.contract import Durability
+from .storage.contract import Durability as Durability
 
 MOUNTED_CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
 """Where Microsoft's emulator has its Config.json mounted; used when it is there and no other file is named."""

@@ -217,6 +217,11 @@ class EntityBase:
         return self.totals_now().messages
 
     @property
+    def is_reachable(self) -> bool:
+        """Whether the store of at least one partition can be reached now."""
+        return any(place.worker.available for place in self.partitions)
+
+    @property
     def is_limited(self) -> bool:
         """Whether a partition can't be reached now: the availability status is `Limited` then (P17)."""
         return not all(place.worker.available for place in self.partitions)
