@@ -21,8 +21,7 @@ NODE = re.compile(r"(?:^|[\s&])(\w+)(?=[\[({]|\s*(?:--|==|-\.)|\s*$|\s*&)|(?:>|\
 NODES_MAX = 25
 HOUSE = ROOT / "docs" / "architecture" / "house.md"
 FACADE = {"broker.py", "api.py", "__init__.py"}
-LEAVING = {("admin", "facade")}  # imports that the picture does not have, and that go
-COMING = {("amqp", "facade")}  # imports that the picture has, and that come
+COMING = {("spark", "codec"), ("amqp", "facade")}  # arrows that no import follows yet
 ARROW = re.compile(r'^\s*(\w[\w &]*?)(?:\["[^"]*"\])? --> (\w[\w &]*?)(?:\["[^"]*"\])?$', re.MULTILINE)
 
 
@@ -115,7 +114,7 @@ def target_of(module: str) -> str | None:
 
 def drawn_arrows() -> dict[str, set[str]]:
     (drawn,) = MERMAID.findall(HOUSE.read_text())
-    arrows = defaultdict(set)
+    arrows: dict[str, set[str]] = defaultdict(set)
     for sources, targets in ARROW.findall(drawn):
         for source in sources.split(" & "):
             arrows[source.strip()] |= {target.strip() for target in targets.split(" & ")}
@@ -132,7 +131,7 @@ def below(room: str, arrows: dict[str, set[str]]) -> set[str]:
 
 
 def imports_between_rooms() -> dict[tuple[str, str], str]:
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for name, tree in trees():
         for module, line in imported(name, tree):
             target = target_of(module) if module.startswith("emubus.") else None
@@ -143,8 +142,8 @@ def imports_between_rooms() -> dict[tuple[str, str], str]:
 
 def test_the_picture_of_the_house_allows_every_import() -> None:
     arrows = drawn_arrows()
-    found = {pair: text for pair, text in imports_between_rooms().items() if pair not in LEAVING}
-    assert [text for (source, target), text in found.items() if target not in below(source, arrows)] == []
+    wrong = [text for (source, target), text in imports_between_rooms().items() if target not in below(source, arrows)]
+    assert wrong == []
 
 
 def test_every_arrow_in_the_picture_of_the_house_is_an_import() -> None:
