@@ -11,7 +11,7 @@ from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.partition.requests import Delivery, ReceiveMode
 
 from . import commands as c
-from .model import ACTIVE, Holding
+from .items import ACTIVE, Holding
 from .shapes import LOCK_MS
 from .world import STORES, Answer, label_of
 
