@@ -351,7 +351,7 @@ class Model:
         return self._possibilities(self._after(item, what), since)
 
     def _after(self, item: Item, what: str) -> list[Item]:
-        gone = replace(item, lock_until=0, number=None, doubts=set())
+        gone = replace(item, lock_until=0, number=None, doubts=item.doubts & {"taken"})
         if what == "taken":
             return []
         if what == "expired":
