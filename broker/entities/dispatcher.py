@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from ..partition.requests import Command
-from ..partition.step import Taken
+from ..partition.requests import Request
+from ..partition.step import Received
 
 TAKE_MESSAGES_MAX = 256  # asked of one partition at once, so that other consumers get their turn
 LEFT_MAX = 64  # entries of consumers that left, before the line is tidied
 
-Ask = Callable[[int, Command], None]
+Ask = Callable[[int, Request], None]
 
 
 class Demand:
@@ -32,7 +32,7 @@ class Demand:
 
     def __init__(
         self,
-        make: Callable[[int, Callable[[Taken], None]], Command],
+        make: Callable[[int, Callable[[Received], None]], Request],
         deliver: Callable[[Sequence[Any]], None],
         give_back: Callable[[int, Sequence[Any]], None],
     ) -> None:
@@ -48,7 +48,7 @@ class Demand:
 
 
 class Dispatcher:
-    """Those who wait, and the ready partitions; `ask(partition, command)` reaches a partition."""
+    """Those who wait, and the ready partitions; `ask(partition, request)` reaches a partition."""
 
     def __init__(self, partition_count: int, ask: Ask) -> None:
         self._ask = ask
@@ -144,7 +144,7 @@ class Dispatcher:
             self._enlist(demand)
             self._ask(index, demand.make(count, answer))
 
-    def _taken(self, index: int, demand: Demand, count: int, turn: int, taken: Taken) -> None:
+    def _taken(self, index: int, demand: Demand, count: int, turn: int, taken: Received) -> None:
         self._asking[index] = False
         more = taken.more or self._announced_meanwhile[index]
         self._announced_meanwhile[index] = False
@@ -183,7 +183,7 @@ class Waiting(Protocol):
         ...
 
 
-class Receives:
+class ReceiveQuota:
     """The receivers with credit; at most `count_max` of them wait at a time."""
 
     def __init__(self, count_max: int | None = None) -> None:
