@@ -34,17 +34,18 @@ from .transport.websocket import add_websocket
 REQUEST_BYTES_MAX = 1 << 20
 STOP_TIMEOUT_S = 0.5
 """How long a request may go on when the server stops; when its handler is cancelled it has as long again."""
-LINGER_S = 0.2
+LINGER_MS = 200
 """How long a connection may take to close: clients often leave the end of TLS unanswered while they don't need one."""
 
 
-class HttpFace:
+class HttpServer:
     """Answers requests between `start` and `stop`; without `services` it is only asked for its health."""
 
-    def __init__(self, is_ready: Callable[[], bool], services: Services | None = None) -> None:
+    def __init__(self, is_ready: Callable[[], bool], clock: Clock, services: Services | None = None) -> None:
         self._services = services
+        self._clock = clock
         self._connections: set[HttpConnection] = set()
-        self._turns = Turns(SLICE_US, STRANGERS_TURN_US, Clock.stopwatch_us)
+        self._turns = Turns(SLICE_US, STRANGERS_TURN_US, clock.stopwatch_us)
         guard = only_own_pages(self._refuse, lambda: services is not None and services.access.verify)
         app = web.Application(
             client_max_size=REQUEST_BYTES_MAX, middlewares=[log_requests, watch_bodies, guard, errors_as_json]
@@ -71,8 +72,8 @@ class HttpFace:
             self._runner.server,
             self._connections,
             self._refuse,
+            clock=self._clock,
             turns=self._turns,
-            stopwatch_us=Clock.stopwatch_us,
             is_stranger=lambda: self._services is not None and self._services.access.verify,
             line_bytes_max=REQUEST_LINE_BYTES_MAX,
         )
@@ -84,7 +85,7 @@ class HttpFace:
             for connection in list(self._connections) if cut else ():
                 connection.abort()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LINGER_S):
+                async with self._clock.time_limit(LINGER_MS):
                     await asyncio.gather(*(each.lost() for each in self._connections))
 
     def _refuse(self, path: str, status: int, problem: str) -> web.Response:

@@ -16,19 +16,22 @@ from aiohttp import hdrs, web
 from aiohttp.http_websocket import WebSocketReader
 from aiohttp.typedefs import Handler
 
+from ...broker.clock import Clock, Timer
 from ...broker.turns import Turns
 from ..limits import HEAD_BYTES_MAX, HEADER_BYTES_MAX, KNOWN_CHUNK_BYTES, STRANGER_CHUNK_BYTES, UNHANDLED_BYTES_MAX
 from ..masking import MaskGuard
 
-IDLE_S: Final = 120.0
+IDLE_MS: Final = 120_000
 """How long a connection may be without a request, or with a part of one: longer than clients keep idle connections
 (.NET 60 s, Go 90 s), so that it is not just then that they use it again."""
-STALL_S: Final = 60.0
+STALL_MS: Final = 60_000
 """How long nothing may come of a body, or nothing be taken of an answer, while the other side waits for it."""
-REFUSED_S: Final = 1.0
+REFUSED_MS: Final = 1_000
 """How long a WebSocket client has to read why its connection is closed."""
 LINGER_S: Final = 2.0
 """How long the rest of a body is read whose request has been answered."""
+NO_LIMIT_S: Final = 86_400.0
+"""aiohttp's own limit for idle connections, which it can't be without: ours, on the clock, ends them long before."""
 HEAD_BYTES: Final = 256
 TOO_LONG: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -42,9 +45,11 @@ class HttpConnection(web.RequestHandler):
     """See the module. It is in `open_ones` while its socket is open; `watchers` are called once when that is gone."""
 
     __slots__ = (
+        "_clock",
         "_front",
         "_head_bytes",
         "_heard",
+        "_idle",
         "_is_held",
         "_is_new",
         "_is_stranger",
@@ -55,7 +60,6 @@ class HttpConnection(web.RequestHandler):
         "_requests_before",
         "_socket",
         "_stalled",
-        "_stopwatch_us",
         "_turns",
         "_unhandled",
         "_unread",
@@ -68,8 +72,8 @@ class HttpConnection(web.RequestHandler):
         open_ones: set[HttpConnection],
         refuse: Refuse,
         *,
+        clock: Clock,
         turns: Turns,
-        stopwatch_us: Callable[[], int],
         is_stranger: Callable[[], bool],
         line_bytes_max: int,
     ) -> None:
@@ -77,7 +81,7 @@ class HttpConnection(web.RequestHandler):
             server,
             loop=asyncio.get_running_loop(),
             access_log=cast("Any", None),  # `request_log` writes the lines; aiohttp takes None and does not say so
-            keepalive_timeout=IDLE_S,
+            keepalive_timeout=NO_LIMIT_S,
             lingering_time=LINGER_S,
             max_line_size=line_bytes_max,
             max_field_size=HEADER_BYTES_MAX,
@@ -90,14 +94,15 @@ class HttpConnection(web.RequestHandler):
         self._head_bytes = 0  # of a request whose head has not come as a whole
         self._requests_before = 0
         self._turns = turns
-        self._stopwatch_us = stopwatch_us
+        self._clock = clock
         self._is_stranger = is_stranger
         self._unhandled = b""
         self._is_held = False  # the socket is not read because of what is unhandled
         self._heard = False
         self._limits = True
-        self._stalled: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
+        self._idle: Timer | None = None
+        self._stalled: Timer | None = None
+        self._unread: Timer | None = None
         self._lost = asyncio.Event()
         self.watchers: set[Callable[[], None]] = set()
 
@@ -132,6 +137,7 @@ class HttpConnection(web.RequestHandler):
         self._socket = cast("asyncio.Transport", transport)
         self._open_ones.add(self)
         super().connection_made(transport)
+        self._await_request()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The socket is gone."""
@@ -141,7 +147,7 @@ class HttpConnection(web.RequestHandler):
         watchers, self.watchers = self.watchers, set()
         for gone in watchers:
             gone()
-        for timer in (self._stalled, self._unread):
+        for timer in (self._idle, self._stalled, self._unread):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
@@ -177,7 +183,7 @@ class HttpConnection(web.RequestHandler):
             chunk = data[at : at + size] if at or len(data) > size else data
             at += len(chunk)
             self._handle(chunk)
-            if self._stopwatch_us() >= until_us:
+            if self._clock.stopwatch_us() >= until_us:
                 break
         if self._socket is None or self._socket.is_closing():
             self._unhandled = b""
@@ -207,7 +213,7 @@ class HttpConnection(web.RequestHandler):
         """The client does not read: it must go on before long."""
         super().pause_writing()
         if self._limits:
-            self._unread = asyncio.get_running_loop().call_later(STALL_S, self.abort)
+            self._unread = self._clock.call_after(STALL_MS, self.abort)
 
     def resume_writing(self) -> None:
         """The client has read."""
@@ -225,7 +231,7 @@ class HttpConnection(web.RequestHandler):
 
     def _end_soon(self) -> None:
         """The client gets a reason, and little time to read it."""
-        self._unread = asyncio.get_running_loop().call_later(REFUSED_S, self.abort)
+        self._unread = self._clock.call_after(REFUSED_MS, self.abort)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -237,6 +243,7 @@ class HttpConnection(web.RequestHandler):
             resp = self._refuse(request.path, resp.status, f"There is nothing for {request.method} here.")
         done = await super().finish_response(request, resp, start_time)
         self._is_new = request.content.is_eof()  # else the rest of its body comes
+        self._await_request()
         return done
 
     def handle_error(
@@ -267,6 +274,17 @@ class HttpConnection(web.RequestHandler):
         parts = self._front.split(b" ", 2)
         return parts[1].partition(b"?")[0].decode("ascii", "replace") if len(parts) > 1 else "/"
 
+    def _await_request(self) -> None:
+        """The next request must have come before the idle time is over."""
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = self._clock.call_after(IDLE_MS, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        self._idle = None
+        if self._current_request is None:  # else its answer begins the wait again
+            self.force_close()
+
     def _look(self, request: web.Request) -> None:
         """End the connection if the client owes bytes and none have come since the last look."""
         self._stalled = None
@@ -277,7 +295,7 @@ class HttpConnection(web.RequestHandler):
             self.abort()
             return
         self._heard = False
-        self._stalled = asyncio.get_running_loop().call_later(STALL_S, self._look, request)
+        self._stalled = self._clock.call_after(STALL_MS, lambda: self._look(request))
 
 
 def _problem(message: str) -> str:

@@ -1,7 +1,7 @@
 """AMQP over WebSocket [wire 1]: the bytes of an AMQP connection in binary messages, in both directions.
 
 Knows how to make a WebSocket look like a transport to a protocol that is made for sockets. Does not know AMQP: the
-protocol comes from a factory. Each `Tunnel` belongs to the request that opened it and ends with it.
+protocol comes from a factory. Each `WebSocketTransport` belongs to the request that opened it and ends with it.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def add_websocket(app: web.Application, amqp: Callable[[], asyncio.Protocol]) ->
         protocol = amqp()
         if isinstance(request.protocol, HttpConnection) and isinstance(protocol, Authenticating):
             request.protocol.known_by(lambda: protocol.is_stranger)
-        await Tunnel(socket, request.transport).run(protocol)
+        await WebSocketTransport(socket, request.transport).run(protocol)
         return socket
 
     for path in PATHS:
         app.router.add_get(path, open_tunnel)
 
 
-class Tunnel(asyncio.Transport):
+class WebSocketTransport(asyncio.Transport):
     """A WebSocket as a transport: what is written goes out in binary messages, joined while one is under way."""
 
     def __init__(self, socket: web.WebSocketResponse, under: asyncio.Transport | None) -> None:

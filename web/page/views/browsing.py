@@ -5,7 +5,6 @@ Does not know how messages are found (`broker.inspection`) and moved (`resubmiss
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
@@ -37,7 +36,7 @@ HOMES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "transfer-dead-letter": ("transfer-dead-letter", "transfer-dead-letter-deferred"),
 }
 REFRESH_MS: Final = 500
-LOOK_WAIT_S: Final = 1.5
+PEEK_WAIT_MS: Final = 1_500
 """A slow store holds up whoever looks, too; the rest of the page is worth more than its messages."""
 
 
@@ -52,7 +51,8 @@ async def show(
     partition: int | None = None
     if query.text("partition"):
         partition = query.number("partition", "Partition", 0, len(entity.partitions) - 1)
-    page = await _look(
+    page = await _peek(
+        site,
         site.inspection.messages(
             entity,
             SUB_QUEUES[name],
@@ -61,7 +61,7 @@ async def show(
             bytes_max=MESSAGES_BYTES_MAX,
             session_id=query.optional("session"),
             partition_id=partition,
-        )
+        ),
     )
     row = row_of(site, entity)
     progress = site.resubmissions.of(entity.path)
@@ -90,10 +90,10 @@ async def show(
     )
 
 
-async def _look(asking: Awaitable[Page]) -> Page | None:
+async def _peek(site: Site, asking: Awaitable[Page]) -> Page | None:
     """The page of messages, or None if a store does not answer in time."""
     try:
-        async with asyncio.timeout(LOOK_WAIT_S):
+        async with site.services.clock.time_limit(PEEK_WAIT_MS):
             return await asking
     except TimeoutError:
         return None
