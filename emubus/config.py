@@ -16,7 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from .broker.access import ALL_RIGHTS, DEFAULT_KEY, DEFAULT_KEY_NAME, SharedKey
+from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
+from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Partitioning, Profile, limits_for
 from .config_file.cursor import ConfigFileError

@@ -22,12 +22,12 @@ import structlog
 import uvloop
 
 from .amqp import Target
-from .broker.access import Right, SharedKey
 from .broker.admin.fault_table import Fault, FaultKind, FaultOperation
 from .broker.admin.overview import Inspection, Route
 from .broker.api import Outage, OutageKind
 from .broker.clock import Clock
 from .broker.errors import BrokerError, Condition
+from .broker.keys import Right, SharedKey
 from .broker.model.catalog import Description
 from .broker.model.descriptions import (
     AuthorizationRule,

@@ -18,10 +18,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from ..broker.access import Right
 from ..broker.admin import figures
 from ..broker.admin.figures import Distribution
 from ..broker.errors import BrokerError
+from ..broker.keys import Right
 from ..broker.model.descriptions import EntityKind
 from .authorization import require
 from .services import Services

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...storage import StoreError
-from ..entities.entity import Entity, EntityPartition
+from ..entities.entity import Entity
+from ..entities.entity_base import EntityPartition
 from ..entities.namespace import Namespace
 from ..partition.records import PARTITION_SHIFT, STATE, STATE_KEY, Counters, Home
 from ..stores.commit_stats import Histogram

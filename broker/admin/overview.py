@@ -12,7 +12,8 @@ from functools import partial
 
 from ...storage import StoreError
 from ..address import SubQueue
-from ..entities.entity import Entity, EntityPartition
+from ..entities.entity import Entity
+from ..entities.entity_base import EntityPartition
 from ..entities.namespace import Namespace
 from ..entities.router import partition_for_key
 from ..errors import BrokerError, Condition

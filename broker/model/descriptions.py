@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self
 
-from ..access import Right, SharedKey
+from ..keys import Right, SharedKey
 
 JsonObject = dict[str, Any]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...broker.durations import format_duration
 from ...broker.model.catalog import Description
 from ...broker.model.descriptions import RuleDescription, SubscriptionDescription
+from ...broker.model.durations import format_duration
 from ...broker.model.profiles import KIB
 from .fields import FIELDS, Field
 from .keys import keys_markup

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...broker.api import Home, Totals
-from ...broker.durations import format_duration, parse_duration, parse_limit
 from ...broker.model.catalog import Description, Entry
 from ...broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
+from ...broker.model.durations import format_duration, parse_duration, parse_limit
 from ...broker.model.profiles import KIB, Limits, aggregate_size_mb, message_bytes_max
 from .keys import keys_markup
 from .markup import CONNECT, COUNTS, INSTANCE, element, instant
