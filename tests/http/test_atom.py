@@ -33,7 +33,7 @@ from emubus.web.atom.markup import escaped, instant, quoted, ticks
 from emubus.web.atom.parsing import description_in
 from emubus.web.atom.rules import rule_in, rule_markup
 from emubus.web.errors import ANSWERS, HttpRefusal, refusal_of
-from emubus.web.targets import Kind, Target, target_of
+from emubus.web.resources import Kind, Target, target_of
 
 STANDARD = LIMITS[Profile.STANDARD]
 READING = Reading(STANDARD, "2024-05")

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from aiohttp import hdrs, web
 
 from ..limits import PAGE_ENTITIES, PAGE_ENTITIES_MAX, XML_BYTES_MAX
-from ..targets import Target
+from ..resources import Target
 from .parsing import bad
 from .refusals import too_large
 

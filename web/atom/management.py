@@ -31,8 +31,8 @@ from ...broker.model.profiles import Partitioning, Profile
 from ...broker.service_errors import HOST_SUFFIX
 from ..authorization import may, may_forward
 from ..errors import HttpRefusal, management_error_body, refusal_of
+from ..resources import Kind, Target, target_of
 from ..services import Services
-from ..targets import Kind, Target, target_of
 from .calls import Call, body_of
 from .descriptions import Reading, subscription_in, top_level_in
 from .feeds import ENTRY_TYPE, FEED_TYPE, EntryShown, entry_markup, feed_markup, nothing_markup

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from ..errors import HttpRefusal
 from ..limits import XML_BYTES_MAX
-from ..targets import Kind, Target
+from ..resources import Kind, Target
 
 _ACTIONS: Final[Mapping[str, str]] = {
     "GET": "Manage,EntityRead claims required for this operation.",

@@ -15,6 +15,7 @@ from typing import Any, Final
 Schema = dict[str, Any]
 
 TEXT_CHARS_MAX: Final = 1_024
+DURATION_MS_MAX: Final = 366 * 24 * 3_600_000
 
 
 class Invalid(Exception):  # noqa: N818 - it says what the value is

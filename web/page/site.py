@@ -19,7 +19,7 @@ from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
 from ..services import Services
-from . import showing
+from . import rendering
 from .flashes import Flash, Flashes
 from .forms import Failed, FormError
 from .gate import CHALLENGE, HEADERS, is_same_origin, require_key
@@ -64,7 +64,7 @@ class Site:
         )
         self._templates.globals |= {"address": address, "root": ROOT, "blank": BLANK}
         self._templates.filters |= {
-            name: getattr(showing, name) for name in ("instant", "span", "span_input", "size", "rate", "spark")
+            name: getattr(rendering, name) for name in ("instant", "span", "span_input", "size", "rate", "spark")
         }
 
         self._templates.globals["parts"] = self._templates.get_template("parts.html").module

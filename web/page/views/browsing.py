@@ -17,7 +17,7 @@ from ....broker.model.descriptions import TopicDescription
 from ...control.entities import SUB_QUEUES
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
-from ..showing import shown
+from ..rendering import shown
 from ..site import Site, address
 from .overview import row_of
 from .resubmission import Progress

@@ -28,7 +28,7 @@ from ....broker.rules import MessageContext
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, read_form
 from ..message_form import FIELDS, PROPERTY_TYPES, encoded, message_in
-from ..showing import value_text
+from ..rendering import value_text
 from ..site import Site, address
 from .overview import row_of
 
