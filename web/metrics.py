@@ -52,7 +52,7 @@ HISTOGRAMS: Final = {
 }
 
 
-class Collected(Collector):
+class FixedCollector(Collector):
     """Metrics that were collected already."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
@@ -76,7 +76,7 @@ def add_metrics(app: web.Application, services: Services) -> None:
             return web.Response(status=401, text=error.description)
         families = [*await _of_partitions(services), *_of_stores(services), *_of_the_rest(services)]
         registry = CollectorRegistry()
-        registry.register(Collected(families))
+        registry.register(FixedCollector(families))
         body = await asyncio.to_thread(lambda: generate_latest(registry) + generate_latest(process))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 

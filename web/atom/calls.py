@@ -11,17 +11,17 @@ from urllib.parse import urlencode
 from aiohttp import hdrs, web
 
 from ..limits import PAGE_ENTITIES, PAGE_ENTITIES_MAX, XML_BYTES_MAX
-from ..resources import Target
+from ..resources import Resource
 from .parsing import bad
 from .refusals import too_large
 
 NEWEST: Final = "9999-99"  # the api-version of a request that names none
 
 
-class Call:
+class ManagementCall:
     """A request that was understood: its target, its body, and what its query says."""
 
-    def __init__(self, request: web.Request, target: Target, body: bytes) -> None:
+    def __init__(self, request: web.Request, target: Resource, body: bytes) -> None:
         self.request = request
         self.target = target
         self.body = body

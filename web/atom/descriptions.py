@@ -18,7 +18,7 @@ from ...broker.model.descriptions import QueueDescription, SubscriptionDescripti
 from ...broker.model.profiles import Limits, Partitioning, size_mb_from_client
 from .fields import FIELDS, Field
 from .keys import keys_in
-from .parsing import bad, child, children, local_name, shown, text_of
+from .parsing import bad, child, children, excerpt, local_name, text_of
 from .rules import rule_in
 
 _CLASSES: Final = {kind.kind.element: kind for kind in FIELDS}
@@ -30,7 +30,7 @@ _KEPT: Final = ("max_message_bytes",)  # what clients of older api-versions don'
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadContext:
     """What a request's description is read with: whose limits give the defaults, and the api-version."""
 
     limits: Limits
@@ -41,22 +41,22 @@ def kind_of(node: Element) -> type[Description]:
     """The kind of entity that a description is of; HttpRefusal (400)."""
     kind = _CLASSES.get(local_name(node))
     if kind is None:
-        raise bad(f"The description is a '{shown(local_name(node))}'; allowed is {', '.join(_CLASSES)}.")
+        raise bad(f"The description is a '{excerpt(local_name(node))}'; allowed is {', '.join(_CLASSES)}.")
     return kind
 
 
 def top_level_in(
-    node: Element, name: str, known: Description | None, reading: Reading
+    node: Element, name: str, known: Description | None, context: ReadContext
 ) -> QueueDescription | TopicDescription:
     """The queue or topic `name` as a client wants it; `known` is what is there, for an update."""
     kind = kind_of(node)
     if kind is SubscriptionDescription:
-        raise bad(f"The description is a SubscriptionDescription; '{shown(name)}' is no path of a subscription.")
-    given, late = _values(node, kind, reading.version)
-    values: dict[str, Any] = {**defaults_of(kind, reading.limits), **_stays(kind, known), **given}
-    _bring_within(values, given, reading.limits)
+        raise bad(f"The description is a SubscriptionDescription; '{excerpt(name)}' is no path of a subscription.")
+    given, late = _values(node, kind, context.version)
+    values: dict[str, Any] = {**defaults_of(kind, context.limits), **_stays(kind, known), **given}
+    _bring_within(values, given, context.limits)
     known_mb = getattr(known, "max_size_mb", None)
-    size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], reading.limits, known_mb)
+    size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], context.limits, known_mb)
     # The service passes over an element that comes too late for it, as some versions of the Python SDK send this one
     # [recorded]: what it would refuse in its place it takes here, without effect.
     if "forward_to" in late and values.get("requires_session"):
@@ -69,15 +69,15 @@ def top_level_in(
 
 
 def subscription_in(
-    node: Element, topic_name: str, name: str, known: Description | None, reading: Reading
+    node: Element, topic_name: str, name: str, known: Description | None, context: ReadContext
 ) -> SubscriptionDescription:
     """A subscription as a client wants it, with the rule that it is made with, or the rules that it has."""
     kind = kind_of(node)
     if kind is not SubscriptionDescription:
         raise bad(f"The description is a {kind.kind.element} and not a SubscriptionDescription.")
-    given, _ = _values(node, kind, reading.version)
-    values = {**defaults_of(kind, reading.limits), **_stays(kind, known), **given}
-    _bring_within(values, given, reading.limits)
+    given, _ = _values(node, kind, context.version)
+    values = {**defaults_of(kind, context.limits), **_stays(kind, known), **given}
+    _bring_within(values, given, context.limits)
     if isinstance(known, SubscriptionDescription):
         values["rules"] = known.rules
     elif (rule := child(node, "DefaultRuleDescription")) is not None:
@@ -109,7 +109,7 @@ def _read(part: Element, field: Field, version: str) -> object:
     try:
         return field.read(text)
     except ValueError as error:
-        problem = shown(str(error)) if text else "it is empty"
+        problem = excerpt(str(error)) if text else "it is empty"
         raise bad(f"The value of '{field.name}' can't be used: {problem}.") from None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from .endpoints import Call, Endpoint, Refused
+from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .message_json import NUMBER_MAX
 from .schema import (
     DURATION_MS_MAX,
@@ -30,22 +30,22 @@ CLOCK: Final = record(
 )
 
 
-async def show_clock(call: Call) -> object:
+async def show_clock(call: ControlCall) -> object:
     """The clock."""
     clock = call.services.clock
     return {"now_ms": clock.now_ms(), "offset_ms": clock.offset_ms, "is_frozen": clock.is_frozen}
 
 
-async def advance_clock(call: Call) -> object:
+async def advance_clock(call: ControlCall) -> object:
     """Move the clock forward."""
     ms = call.body["ms"]
     if call.services.clock.now_ms() + ms > CLOCK_MS_MAX:
-        raise Refused(409, "The clock can't be moved beyond the year 3000.")
+        raise ControlRefusal(409, "The clock can't be moved beyond the year 3000.")
     call.services.clock.advance(ms)
     return await show_clock(call)
 
 
-async def set_frozen(call: Call, *, frozen: bool) -> object:
+async def set_frozen(call: ControlCall, *, frozen: bool) -> object:
     """Stop the clock, or let it go on."""
     (call.services.clock.freeze if frozen else call.services.clock.thaw)()
     return await show_clock(call)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ...broker.admin.fault_table import STRIKES, Fault, FaultKind, FaultOperation
 from ...broker.errors import Condition
-from .endpoints import Call, Endpoint, Refused
+from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .message_json import NUMBER_MAX
 from .schema import DURATION_MS_MAX, array, choice, default, integer, nullable, number, record, text, without_default
 
@@ -59,18 +59,20 @@ def _fault(fault: Fault) -> dict[str, Any]:
     }
 
 
-async def list_faults(call: Call) -> object:
+async def list_faults(call: ControlCall) -> object:
     """All faults that are set."""
     return {"faults": [_fault(each) for each in call.services.faults.table.list()]}
 
 
-async def add_fault(call: Call) -> object:
+async def add_fault(call: ControlCall) -> object:
     """Set a fault."""
     body = call.body
     kind, operations = FaultKind(body["kind"]), [FaultOperation(each) for each in body["operations"]]
     impossible = [each.value for each in operations if each not in STRIKES[kind]]
     if impossible:
-        raise Refused(409, f"{kind} can't strike {', '.join(impossible)}; it strikes {', '.join(STRIKES[kind])}.")
+        raise ControlRefusal(
+            409, f"{kind} can't strike {', '.join(impossible)}; it strikes {', '.join(STRIKES[kind])}."
+        )
     fault = call.services.faults.table.add(
         kind,
         entity=body["entity"],
@@ -82,24 +84,24 @@ async def add_fault(call: Call) -> object:
     return _fault(fault)
 
 
-async def clear_fault(call: Call) -> object:
+async def clear_fault(call: ControlCall) -> object:
     """Clear one fault."""
     if not call.services.faults.table.remove(call.path["id"]):
-        raise Refused(404, f"No fault {call.path['id']} is set; it may have struck for the last time.")
+        raise ControlRefusal(404, f"No fault {call.path['id']} is set; it may have struck for the last time.")
     return {"cleared_count": 1}
 
 
-async def clear_faults(call: Call) -> object:
+async def clear_faults(call: ControlCall) -> object:
     """Clear all faults."""
     return {"cleared_count": call.services.faults.table.clear()}
 
 
-async def drop_connections(call: Call) -> object:
+async def drop_connections(call: ControlCall) -> object:
     """Cut connections now."""
     return {"dropped_count": call.services.faults.drop_connections_of(call.body["entity"])}
 
 
-async def drop_links(call: Call) -> object:
+async def drop_links(call: ControlCall) -> object:
     """Detach links now."""
     condition = Condition(call.body["condition"])
     return {"dropped_count": call.services.faults.drop_links_of(call.body["entity"], condition)}

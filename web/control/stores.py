@@ -10,7 +10,7 @@ from typing import Any, Final
 from ...broker.admin import figures
 from ...broker.admin.figures import StoreReport
 from ...broker.api import Outage, OutageKind
-from .endpoints import Call, Endpoint, Refused
+from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .message_json import NUMBER_MAX
 from .schema import (
     DURATION_MS_MAX,
@@ -53,46 +53,46 @@ def _store(report: StoreReport) -> dict[str, Any]:
     }
 
 
-async def list_stores(call: Call) -> object:
+async def list_stores(call: ControlCall) -> object:
     """All messaging stores."""
     return {"stores": [_store(each) for each in figures.stores(call.services.broker)]}
 
 
-def _known_stores(call: Call, numbers: list[int]) -> list[int]:
+def _known_stores(call: ControlCall, numbers: list[int]) -> list[int]:
     count = len(figures.stores(call.services.broker))
     for each in numbers:
         if each >= count:
-            raise Refused(404, f"There is no messaging store {each}: there are {count}, counted from 0.")
+            raise ControlRefusal(404, f"There is no messaging store {each}: there are {count}, counted from 0.")
     return numbers
 
 
-def _begin(call: Call, numbers: list[int]) -> None:
+def _begin(call: ControlCall, numbers: list[int]) -> None:
     body = call.body
     outage = Outage(OutageKind(body["kind"]), body["delay_ms"] if body["kind"] == OutageKind.SLOW else 0)
     for each in _known_stores(call, numbers):
         call.services.broker.begin_outage(each, outage, body["duration_ms"])
 
 
-async def begin_outages(call: Call) -> object:
+async def begin_outages(call: ControlCall) -> object:
     """Let stores be out."""
     _begin(call, call.body["stores"])
     return await list_stores(call)
 
 
-async def begin_outage(call: Call) -> object:
+async def begin_outage(call: ControlCall) -> object:
     """Let one store be out."""
     _begin(call, [call.path["store"]])
     return _store(figures.store(call.services.broker, call.path["store"]))
 
 
-async def end_outages(call: Call) -> object:
+async def end_outages(call: ControlCall) -> object:
     """Let all stores work again."""
     for each in figures.stores(call.services.broker):
         call.services.broker.end_outage(each.store)
     return await list_stores(call)
 
 
-async def end_outage(call: Call) -> object:
+async def end_outage(call: ControlCall) -> object:
     """Let one store work again."""
     (index,) = _known_stores(call, [call.path["store"]])
     call.services.broker.end_outage(index)

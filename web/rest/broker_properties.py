@@ -16,7 +16,7 @@ from ...broker import service_errors
 from ...broker.api import SEQUENCE_NUMBER_MAX
 from ...broker.ids import token_to_uuid
 from ...broker.message.builder import TTL_MS_MAX
-from ..atom.parsing import shown
+from ..atom.parsing import excerpt
 from ..errors import HttpRefusal
 from .texts import http_date, identifier_text, instant_in, span_s_in
 
@@ -58,7 +58,7 @@ def broker_properties_in(text: str) -> BrokerProperties:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise HttpRefusal(400, f"The value '{shown(text)}' of the HTTP header '{HEADER}' is invalid: no JSON object.")
+        raise HttpRefusal(400, f"The value '{excerpt(text)}' of the HTTP header '{HEADER}' is invalid: no JSON object.")
     return read(found, PROPERTIES)
 
 
@@ -131,7 +131,7 @@ def _seconds(value: object) -> float | None:
 
 
 def _bad(name: str, value: object, expected: str) -> HttpRefusal:
-    problem = f"The value '{shown(str(value))}' of the broker property '{name}' is invalid: it is not {expected}."
+    problem = f"The value '{excerpt(str(value))}' of the broker property '{name}' is invalid: it is not {expected}."
     return HttpRefusal(400, problem)
 
 
@@ -140,7 +140,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReceivedProperties:
     """The parts of a received message that BrokerProperties are made of, by their AMQP names."""
 
     sequence_number: int
@@ -150,18 +150,18 @@ class Found:
     ttl_ms: int | None
 
 
-def shown_properties(found: Found, lock_token: bytes | None) -> str:
+def header_of(found: ReceivedProperties, lock_token: bytes | None) -> str:
     """The header of a received message; with the lock's token and end if it is locked.
 
     The delivery that brings it is counted, as in the service: the first one has DeliveryCount 1.
     """
-    told: dict[str, object] = {
+    values: dict[str, object] = {
         name: identifier_text(found.properties.get(field_name)) for name, field_name in PROPERTIES.items()
     }
     annotations = found.annotations
     first_number = _number(annotations.get("x-opt-enqueue-sequence-number"))
     state = annotations.get("x-opt-message-state", 0)
-    told |= {
+    values |= {
         "DeadLetterSource": annotations.get("x-opt-deadletter-source"),
         "DeliveryCount": found.delivery_count + 1,
         # The service has 0 here for a message that is where it was sent to.
@@ -174,14 +174,16 @@ def shown_properties(found: Found, lock_token: bytes | None) -> str:
         "TimeToLive": TTL_S_NEVER if found.ttl_ms is None else _in_seconds(found.ttl_ms),
     }
     if lock_token is not None:
-        told["LockToken"] = str(token_to_uuid(lock_token))
-        told["LockedUntilUtc"] = _date(annotations.get("x-opt-locked-until"))
-    return as_header(told)
+        values["LockToken"] = str(token_to_uuid(lock_token))
+        values["LockedUntilUtc"] = _date(annotations.get("x-opt-locked-until"))
+    return as_header(values)
 
 
-def as_header(told: Mapping[str, object]) -> str:
+def as_header(values: Mapping[str, object]) -> str:
     """Properties that are set, in the order of their names, in ASCII."""
-    return json.dumps({name: told[name] for name in sorted(told) if told[name] is not None}, separators=(",", ":"))
+    return json.dumps(
+        {name: values[name] for name in sorted(values) if values[name] is not None}, separators=(",", ":")
+    )
 
 
 def _number(value: object) -> int | None:

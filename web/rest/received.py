@@ -19,8 +19,8 @@ from ...broker.message.message import PROPERTY_NAMES
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Described, Symbol
-from ..control.message_json import shown
-from .broker_properties import HEADER, Found, shown_properties
+from ..control.message_json import json_value
+from .broker_properties import HEADER, ReceivedProperties, header_of
 from .headers import is_https_own
 from .texts import property_text
 
@@ -43,14 +43,14 @@ def answer(request: web.Request, delivery: Delivery, *, locked: bool, location: 
     if location is not None:
         headers[hdrs.LOCATION] = location
     head = _first(sections, _HEADER, list)
-    found = Found(
+    found = ReceivedProperties(
         delivery.sequence_number,
         properties,
         _first(sections, _ANNOTATIONS, dict),
         _integer_at(head, _DELIVERY_COUNT) or 0,
         _integer_at(head, _TTL),
     )
-    headers[HEADER] = shown_properties(found, delivery.token if locked else None)
+    headers[HEADER] = header_of(found, delivery.token if locked else None)
     for name, value in _first(sections, _APPLICATION, dict).items():
         text = property_text(value)
         if text is not None and isinstance(name, str) and _TOKEN.fullmatch(name) and not is_https_own(name.lower()):
@@ -91,7 +91,7 @@ def _body(sections: Sections) -> bytes:
         return b"".join(each for each in sections[_DATA] if isinstance(each, bytes))
     if _SEQUENCE in sections:
         items = [item for each in sections[_SEQUENCE] for item in (each if isinstance(each, list) else [each])]
-        return json.dumps(shown(items)).encode()
+        return json.dumps(json_value(items)).encode()
     if _VALUE not in sections or sections[_VALUE][0] is None:
         return b""
     value = sections[_VALUE][0]
@@ -99,4 +99,4 @@ def _body(sections: Sections) -> bytes:
         return bytes(value)
     if isinstance(value, str):
         return str.__str__(value).encode()
-    return json.dumps(shown(value)).encode()
+    return json.dumps(json_value(value)).encode()

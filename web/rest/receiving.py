@@ -1,7 +1,7 @@
 """Waiting for one message: a request becomes a consumer with a credit of one, for as long as its client is there.
 
 Knows time-outs, and clients that go away. Does not know what a message looks like, and which one comes next. A
-`Wait` belongs to its request.
+`PendingReceive` belongs to its request.
 
 What a client that has gone would have got goes back at once, uncounted. That is why a receive that deletes takes the
 message with a lock, too, and completes it only when somebody is there to have it: taking is no work for the store,
@@ -24,7 +24,7 @@ from ..limits import LOOK_MS_MAX
 RELEASE: Final = Release()
 
 
-class Watched(Protocol):
+class WatchedConnection(Protocol):
     """What has to be known of a request's connection (`connection.HttpConnection`): when its socket is gone."""
 
     watchers: set[Callable[[], None]]
@@ -35,7 +35,7 @@ class Watched(Protocol):
         ...
 
 
-class Wait:
+class PendingReceive:
     """One message of a sub-queue for one request. BrokerError for an address that nothing can be received from."""
 
     def __init__(self, broker: Broker, clock: Clock, address: str) -> None:
@@ -49,7 +49,7 @@ class Wait:
         )
         self._entity = self._consumer.entity
 
-    async def message(self, timeout_ms: int, connection: Watched) -> Delivery | None:
+    async def message(self, timeout_ms: int, connection: WatchedConnection) -> Delivery | None:
         """The message, locked; None if none came in time, or the client has gone. BrokerError if the entity goes away.
 
         Without a time-out (0) all partitions are asked once. A message that is not None has to be handed over, or

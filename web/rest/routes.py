@@ -21,7 +21,7 @@ from ...broker.ids import token_from_uuid, token_to_uuid
 from ...broker.keys import Right
 from ...broker.outcomes import Abandon, Complete, Outcome
 from ...broker.service_errors import lock_lost
-from ..atom.parsing import shown
+from ..atom.parsing import excerpt
 from ..authorization import require
 from ..errors import HttpRefusal, error_body, rest_refusal_of
 from ..limits import RECEIVE_S, RECEIVE_S_MAX, RETRY_AFTER_S
@@ -29,7 +29,7 @@ from ..services import Services
 from ..transport.connection import HttpConnection
 from .broker_properties import HEADER, as_header
 from .received import answer
-from .receiving import Wait
+from .receiving import PendingReceive
 from .sending import encoded_in
 from .texts import http_date
 
@@ -108,11 +108,11 @@ class Rest:
         require(request, self._services, address, Right.LISTEN)
         token = _token(token_text)
         (until_at,) = await self._broker.renew_locks(address, [token])
-        told = {"LockToken": str(token_to_uuid(token)), "LockedUntilUtc": http_date(until_at)}
+        lock = {"LockToken": str(token_to_uuid(token)), "LockedUntilUtc": http_date(until_at)}
         headers = {
             hdrs.CONTENT_TYPE: XML_TYPE,
             hdrs.LOCATION: _location(request, address, message, token),
-            HEADER: as_header(told),
+            HEADER: as_header(lock),
         }
         return web.Response(status=200, headers=headers)
 
@@ -122,7 +122,7 @@ class Rest:
         timeout_ms = _timeout_ms(request)
         connection = request.protocol
         assert isinstance(connection, HttpConnection)
-        wait = Wait(self._broker, self._clock, address)
+        wait = PendingReceive(self._broker, self._clock, address)
         delivery = await wait.message(timeout_ms, connection)
         if delivery is None:
             wait.check_reachable()
@@ -205,7 +205,7 @@ def _timeout_ms(request: web.Request) -> int:
     if not text:
         return RECEIVE_S * 1000
     if not TIMEOUT.fullmatch(text):
-        raise HttpRefusal(400, f"The timeout is '{shown(text)}'; it must be a number of seconds.")
+        raise HttpRefusal(400, f"The timeout is '{excerpt(text)}'; it must be a number of seconds.")
     return int(min(float(text), RECEIVE_S_MAX) * 1000)
 
 

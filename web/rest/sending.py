@@ -17,7 +17,7 @@ from aiohttp import hdrs, web
 
 from ...broker.api import Sender
 from ...broker.message.builder import NewMessage, envelope
-from ..atom.parsing import shown
+from ..atom.parsing import excerpt
 from ..errors import HttpRefusal
 from ..limits import BATCH_JSON_FACTOR
 from .broker_properties import BATCH_PROPERTIES, HEADER, BrokerProperties, broker_properties_in, read
@@ -39,7 +39,7 @@ async def encoded_in(request: web.Request, sender: Sender) -> tuple[bytes, bool]
         body = await body_of(request, sender.message_bytes_max)
         return _message(body, *single).encoded(), False
     except (TypeError, ValueError) as error:  # half a surrogate pair, a content type beyond ASCII
-        raise HttpRefusal(400, f"The message can't be encoded: {shown(str(error))}.") from None
+        raise HttpRefusal(400, f"The message can't be encoded: {excerpt(str(error))}.") from None
 
 
 async def body_of(request: web.Request, bytes_max: int) -> bytes:
@@ -56,7 +56,7 @@ async def body_of(request: web.Request, bytes_max: int) -> bytes:
                 raise _too_large(size_bytes, bytes_max)
             chunks.append(chunk)
     except (ConnectionError, web.RequestPayloadError) as error:
-        raise HttpRefusal(400, f"The body of the request is broken: {shown(str(error))}.") from None
+        raise HttpRefusal(400, f"The body of the request is broken: {excerpt(str(error))}.") from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
@@ -91,11 +91,11 @@ def _custom_properties(request: web.Request) -> dict[str, object]:
                 continue
             raise HttpRefusal(
                 400,
-                f"The value '{shown(text)}' of the HTTP header '{shown(name)}' is invalid: strings and dates stand in "
-                "quotation marks, numbers, true and false without.",
+                f"The value '{excerpt(text)}' of the HTTP header '{excerpt(name)}' is invalid: strings and dates "
+                "need quotation marks; numbers, true and false have none.",
             ) from None
         if lowered in seen:
-            raise HttpRefusal(400, f"The HTTP header '{shown(name)}' is there more than once.")
+            raise HttpRefusal(400, f"The HTTP header '{excerpt(name)}' is there more than once.")
         seen.add(lowered)
         found[name] = value
     return found
@@ -103,15 +103,20 @@ def _custom_properties(request: web.Request) -> dict[str, object]:
 
 def _message(
     body: bytes,
-    told: BrokerProperties,
+    broker_properties: BrokerProperties,
     content_type: str | None,
     application_properties: Mapping[str, object],
 ) -> NewMessage:
-    properties = {**told.properties}
+    properties = {**broker_properties.properties}
     if content_type is not None:
         properties["content-type"] = content_type
     return NewMessage(
-        body, properties, application_properties, told.partition_key, told.scheduled_enqueue_at, told.ttl_ms
+        body,
+        properties,
+        application_properties,
+        broker_properties.partition_key,
+        broker_properties.scheduled_enqueue_at,
+        broker_properties.ttl_ms,
     )
 
 
@@ -122,7 +127,7 @@ def _batch(body: bytes) -> list[NewMessage]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise HttpRefusal(400, f"The batch is no JSON: {shown(str(error))}.") from None
+        raise HttpRefusal(400, f"The batch is no JSON: {excerpt(str(error))}.") from None
     if not isinstance(found, list) or not found:
         raise HttpRefusal(400, "The batch is no JSON array of messages, or it is empty.")
     return [_batch_message(number, each) for number, each in enumerate(found, 1)]
@@ -132,10 +137,10 @@ def _batch_message(number: int, found: object) -> NewMessage:
     try:
         if not isinstance(found, dict):
             raise HttpRefusal(400, "it is no JSON object.")
-        told = read(_object(found, "BrokerProperties"), BATCH_PROPERTIES)
+        properties = read(_object(found, "BrokerProperties"), BATCH_PROPERTIES)
         users = _object(found, "UserProperties")
         values = {name: _user_value(name, value) for name, value in users.items() if value is not None}
-        return _message(_batch_body(found), told, None, values)
+        return _message(_batch_body(found), properties, None, values)
     except HttpRefusal as refusal:
         raise HttpRefusal(refusal.status, f"Message {number} of the batch is invalid: {refusal.detail}") from None
 
@@ -157,7 +162,7 @@ def _batch_body(found: Mapping[str, Any]) -> bytes:
         raise HttpRefusal(400, f"'Body' is of type {type(body).__name__}; it must be a string.")
     encoded = found.get("IsBodyBase64", False)
     if not isinstance(encoded, bool | None):
-        raise HttpRefusal(400, f"'IsBodyBase64' is '{shown(str(encoded))}'; it must be true or false.")
+        raise HttpRefusal(400, f"'IsBodyBase64' is '{excerpt(str(encoded))}'; it must be true or false.")
     if not encoded:
         return body.encode()
     try:
@@ -175,5 +180,6 @@ def _user_value(name: str, value: object) -> object:
         case _:
             raise HttpRefusal(
                 400,
-                f"The user property '{shown(name)}' is an object or array; strings, numbers and booleans are allowed.",
+                f"The user property '{excerpt(name)}' is an object or array; "
+                "strings, numbers and booleans are allowed.",
             )

@@ -17,7 +17,7 @@ from ....broker.model.descriptions import TopicDescription
 from ...control.entities import SUB_QUEUES
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
-from ..rendering import shown
+from ..rendering import message_view
 from ..site import Site, address
 from .overview import row_of
 from .resubmission import Progress
@@ -76,7 +76,7 @@ async def show(
         title=SUB_QUEUE_NAMES[name],
         sub_queues=SUB_QUEUE_NAMES,
         total=sum(row.report.messages[home] for home in HOMES_OF[name]),
-        messages=[] if page is None else [shown(each) for each in page.messages],
+        messages=[] if page is None else [message_view(each) for each in page.messages],
         next_number=None if page is None else page.next_sequence_number,
         is_late=page is None,
         first=first,
@@ -116,8 +116,8 @@ async def resubmit(site: Site, request: web.Request) -> web.Response:
         numbers = None if form.text("which") == "all" else _numbers(form)
         progress = await site.resubmissions.start(entity, numbers)
     except REFUSALS as error:
-        shown_form = Form({**form.values, "queue": ["dead-letter"]})
-        return await show(site, request, form.failed("resubmit", error), shown_form)
+        refused_form = Form({**form.values, "queue": ["dead-letter"]})
+        return await show(site, request, form.failed("resubmit", error), refused_form)
     where = address(
         "messages",
         path=entity.path,

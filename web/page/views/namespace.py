@@ -48,7 +48,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         failed=failed,
         live_path=address("namespace"),
         about=about,
-        limits=limits_told(site.broker.limits),
+        limits=limit_rows(site.broker.limits),
         connection_string=connection_string(services, request),
         steps=STEPS,
         stores=figures.stores(site.broker),
@@ -58,7 +58,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
     )
 
 
-def limits_told(limits: Limits) -> Sequence[tuple[str, str]]:
+def limit_rows(limits: Limits) -> Sequence[tuple[str, str]]:
     """The limits that people meet."""
     each = " in each partition" if limits.size_is_per_partition else ""
     return [

@@ -89,7 +89,7 @@ def row_of(site: Site, entity: Entity) -> Row:
     return Row(
         site.inspection.report(entity),
         description.name,
-        site.rates.look(entity),
+        site.rates.sample(entity),
         bars(partitions, STRIP_HEIGHT)[0],
         partitions,
         len(site.broker.fan_out_of(entity.path).entities()) if is_topic else 0,
