@@ -1,6 +1,6 @@
-"""What the path of a management request is about [http 2].
+"""The resource that the path of a management request names [http 2].
 
-Knows the shapes of the paths, whose names may hold slashes and be percent-encoded. Does not know what is there. Pure.
+Knows the forms of paths; names in them may hold slashes and be percent-encoded. Does not know entities. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import unquote
 
 RESERVED: Final = frozenset({"health", "metrics", "emubus"})
-"""First segments that belong to other parts of the HTTP face; entities of these names are reached over AMQP."""
+"""First path segments of other HTTP endpoints; entities of these names can be used over AMQP only."""
 
 
 class ResourceKind(Enum):
@@ -31,7 +31,7 @@ class ResourceKind(Enum):
 @dataclass(frozen=True, slots=True)
 class Resource:
     """A resource: `entity` is the queue or topic. `path` is the decoded path as the client wrote it, without slashes
-    at its ends; `is_open` if it had one at its end, which only lists may have."""
+    at its ends; `is_open` if it ended with a slash, which only lists may."""
 
     kind: ResourceKind
     path: str
@@ -47,7 +47,7 @@ class Resource:
 
     @property
     def address(self) -> str:
-        """What rights are needed on: the entity, or the namespace (empty)."""
+        """The entity on which rights are needed; empty for the namespace."""
         if self.subscription:
             return self.subscription_path
         return self.entity
@@ -57,7 +57,7 @@ _LISTS: Final = {"queues": ResourceKind.QUEUES, "topics": ResourceKind.TOPICS}
 
 
 def resource_of(raw_path: str) -> Resource:
-    """The resource at a percent-encoded path; `ResourceKind.NOTHING` for what cannot be one."""
+    """The resource at a percent-encoded path; `ResourceKind.NOTHING` for a path that names none."""
     decoded = unquote(raw_path).removeprefix("/")
     path = decoded.removesuffix("/")
     is_open = path != decoded

@@ -17,7 +17,7 @@ FEED_TYPE: Final = "application/atom+xml;type=feed;charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """One entity in an answer: where it is, its name, its instants (Unix ms), and its description's markup.
+    """One entity in an answer: address, name, instants (Unix ms), and the XML of its description.
 
     `author` is the namespace, for queues, topics and the namespace itself; `published_at` is left out if None.
     """
@@ -31,17 +31,16 @@ class FeedEntry:
 
 
 def entry_markup(entry: FeedEntry) -> str:
-    """The answer that is one entry."""
+    """An answer with one entry."""
     return f'<entry xmlns="{ATOM}">{_inside(entry, entry.id)}</entry>'
 
 
 def feed_markup(
     title: str, address: str, now: int, entries: Iterable[tuple[FeedEntry, str]], next_page: str | None
 ) -> str:
-    """The answer that is a list: entries, each with its address relative to the list's.
+    """An answer with a list of entries, each with its address relative to the list's.
 
-    A page that is followed by another has exactly two links, and the second leads on: Python counts, JavaScript looks
-    at `rel`.
+    A page with a next page has exactly two links, the second to it: Python counts the links, JavaScript looks at `rel`.
     """
     parts = "".join(
         f"<entry xml:base={quoted(address)}>{_inside(entry, relative)}</entry>" for entry, relative in entries
@@ -52,7 +51,7 @@ def feed_markup(
 
 
 def nothing_markup(address: str, now: int) -> str:
-    """What the service answers for a queue or topic that is not there: a feed that every SDK knows as that."""
+    """The service's answer for a missing queue or topic: an empty feed, which SDKs take as "not found"."""
     parts = (
         _title("Publicly Listed Services"),
         '<subtitle type="text">This is the list of publicly-listed services currently available.</subtitle>',

@@ -1,8 +1,8 @@
 """The elements of each kind of description, in the service's order: one table per kind, for reading and for writing.
 
-Knows the names, the order, how values are spelt, and since which api-version an element is there [http 2, 3]. Refuses
-to know which values are allowed (`broker/model/profiles.py`) and where counts and instants come from: a `EntityView`
-brings them.
+Knows the names, the order, the spelling of values, and since which api-version an element exists [http 2, 3]. Does not
+know which values are allowed (`broker/model/profiles.py`), or where counts and instants come from: an `EntityView` has
+them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FILTER_COUNTS_SINCE: Final = "2024-05"
 class EntityView:
     """An entity as an answer describes it: its description, what it holds, and how much of that the request asks for.
 
-    `details` is False in the answers to create and update, which have no counts. `version` is the api-version, or
-    what is newer than any if the request names none.
+    `details` is False in the answers to create and update, which have no counts. `version` is the api-version, later
+    than any other if the request names none.
     """
 
     entry: Entry
@@ -44,13 +44,13 @@ class EntityView:
 
     @property
     def description(self) -> Any:
-        """Of the kind that the table is for."""
+        """The description, of the kind that the table is for."""
         return self.entry.description
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An element: how it is written (None: not at all), and how its text is read, if clients may set it.
+    """An element: `show` writes its text (None: no element); `read` reads it, if clients may set it.
 
     `attribute` is the field of the description that a read value is for; `is_fixed` if it is chosen at creation.
     """
@@ -64,7 +64,7 @@ class Field:
     is_markup: bool = False
 
 
-# ---------------------------------------------------------------- how values are spelt
+# ---------------------------------------------------------------- spelling of values
 
 
 _HOST: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
@@ -80,7 +80,7 @@ def boolean(text: str) -> bool:
 
 
 def whole(text: str) -> int:
-    """A whole number of a bearable length. ValueError."""
+    """A whole number of at most 20 digits. ValueError."""
     if len(text) > 20 or not text.lstrip("-").isdecimal() or not text.isascii():
         raise ValueError(f"'{text[:20]}' is not a whole number")
     return int(text)
@@ -106,7 +106,7 @@ def _span(name: str, attribute: str, read: Callable[[str], object] = parse_limit
 
 
 def _text(name: str, attribute: str) -> Field:
-    # An empty text is no text; the service would refuse the element.
+    # An empty text means None; the service would refuse the element.
     return Field(name, lambda view: getattr(view.description, attribute), attribute, lambda text: text or None)
 
 
@@ -115,7 +115,7 @@ def _address(name: str, attribute: str) -> Field:
 
 
 def _address_in(text: str) -> str | None:
-    """Where messages are forwarded: a name, or an address, whose scheme and host the service shows in small letters.
+    """A forwarding target: a name, or an address, whose scheme and host the service returns in lower case.
 
     The live tests of the JavaScript SDK expect that.
     """
@@ -131,7 +131,7 @@ def _detail(show: Callable[[EntityView], str]) -> Callable[[EntityView], str | N
     return lambda view: show(view) if view.details else None
 
 
-# ---------------------------------------------------------------- what is counted
+# ---------------------------------------------------------------- counts
 
 _COUNTED: Final[Mapping[str, tuple[Home, ...]]] = {
     "ActiveMessageCount": (Home.ACTIVE, Home.DEFERRED),  # the service counts deferred messages as active
@@ -143,7 +143,7 @@ _COUNTED: Final[Mapping[str, tuple[Home, ...]]] = {
 
 
 def _count_details(view: EntityView) -> str:
-    """The element with its prefix, which JavaScript and Python look for."""
+    """The element with its prefix, which JavaScript and Python need."""
     messages = view.totals.messages
     counts = "".join(
         element(f"d2p1:{name}", str(sum(messages[home] for home in homes))) for name, homes in _COUNTED.items()
@@ -156,12 +156,12 @@ def _message_count(view: EntityView) -> str:
 
 
 def _accessed_or_created(view: EntityView) -> str:
-    """When a topic or subscription was last used. Other than a queue, one that never was shows when it was created."""
+    """The last use of a topic or subscription; its creation if it was never used (for a queue: the year 1)."""
     return instant(view.accessed_at or view.entry.created_at)
 
 
 def _accessed_subscription(view: EntityView) -> str:
-    """As above, and the year 1 in the answer to a change, from which queues and topics leave it out [recorded]."""
+    """As above; the year 1 in the answer to a change, where queues and topics have no such element [recorded]."""
     return _accessed_or_created(view) if view.details else instant(None)
 
 

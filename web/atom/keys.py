@@ -22,7 +22,7 @@ def keys_in(
 ) -> tuple[AuthorizationRule, ...]:
     """The rules in `AuthorizationRules`; HttpRefusal (400).
 
-    A key that is left out is that of the rule of the same name in `known`, or comes from `new_key`.
+    A missing key is taken from the rule of the same name in `known`, else from `new_key`.
     """
     before = {rule.key_name: rule for rule in known}
     return tuple(_key_in(each, before, new_key) for each in children(node))

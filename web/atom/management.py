@@ -1,8 +1,7 @@
 """The management API: namespace, queues, topics, subscriptions and rules as Atom XML over HTTP [http 2-4].
 
-Knows which request means which verb of the broker, and the answers and refusals that SDKs expect. Refuses to decide:
-what is allowed is the business of `Administration`. Its routes are the last of the application: every path that no
-other part knows is the name of an entity.
+Maps requests to the broker's verbs, and gives the answers and errors that SDKs expect. `Administration` decides what
+is allowed. Its routes are the last of the application: any path that no other part has taken is an entity.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Management:
         self._clock: Clock = services.clock
 
     async def answer(self, request: web.Request) -> web.Response:
-        """The answer to any request; what is refused has an error as its body."""
+        """The answer to any request; a refusal has an error body."""
         target = resource_of(request.rel_url.raw_path)
         try:
             return await self._answer(request, target)
@@ -82,11 +81,11 @@ class Management:
             refusal = too_large()
         except web.HTTPException:
             raise
-        except ConnectionError:  # nobody is there any more who could be answered
+        except ConnectionError:  # the client has disconnected
             raise
         except Exception:
             log.exception("request failed", method=request.method, path=request.path)
-            refusal = HttpRefusal(500, "SubCode=50000. The broker failed; see its log.")
+            refusal = HttpRefusal(500, "SubCode=50000. Internal error; see the server's log.")
         system = f"{self._broker.namespace}{HOST_SUFFIX}:{target.path}"
         if target.kind in BELOW_TOPICS:
             system = f"{self._broker.namespace}:Topic:{target.entity}"
@@ -102,7 +101,7 @@ class Management:
             raise HttpRefusal(405, f"The method '{excerpt(request.method)}' is not known here; {', '.join(verbs)} are.")
         if target.is_open and target.kind not in LISTS:
             raise HttpRefusal(404, NO_SERVICE)
-        address = f"/{quote(target.address)}"  # a path, whatever it looks like
+        address = f"/{quote(target.address)}"  # always taken as a path
         if not may(request, self._services, address, Right.MANAGE) and not self._is_nothing(request, target):
             raise unauthorized(request, target)
         body = await body_of(request) if request.method == hdrs.METH_PUT else b""
@@ -111,7 +110,7 @@ class Management:
     # ---- queues and topics
 
     def get_entity(self, call: ManagementCall) -> web.Response:
-        """A queue or topic; what is not there is a feed without entries."""
+        """A queue or topic; a feed without entries if there is none."""
         entity = self._top_level(call.target.entity)
         if entity is None:
             return _xml(FEED_TYPE, nothing_markup(call.address(), self._clock.now_ms()))
@@ -194,7 +193,7 @@ class Management:
             self._broker.fan_out_of(topic.path).entities(), key=lambda each: each.description.name.lower()
         )
         skip, top = call.page()
-        segment = call.target.path.rpartition("/")[2]  # in the client's spelling, from which it takes the names
+        segment = call.target.path.rpartition("/")[2]  # in the client's spelling: it takes the names from here
         entries = [
             (
                 self._feed_entry(call, entity, call.address_of(f"{call.target.path}/{entity.description.name}")),
@@ -253,7 +252,7 @@ class Management:
     # ---- the namespace
 
     def get_namespace(self, call: ManagementCall) -> web.Response:
-        """What the namespace is."""
+        """The namespace's properties."""
         limits, name = self._broker.limits, self._broker.namespace
         created_at = self._broker.catalog.created_at
         updated = [entry.updated_at for entry in self._broker.catalog.entries() if entry.updated_at is not None]
@@ -274,11 +273,11 @@ class Management:
     # ---- helpers
 
     def _is_nothing(self, request: web.Request, target: Resource) -> bool:
-        """Whether a request reads a queue or topic that is not there: whoever has any rights is told so."""
+        """Whether a request reads a missing queue or topic: the answer needs no right on it."""
         return target.kind is ResourceKind.ENTITY and request.method == "GET" and self._top_level(target.entity) is None
 
     def _may_forward(self, call: ManagementCall, description: Description) -> None:
-        """HttpRefusal (401) if messages were to go to an entity that the client may not send to."""
+        """HttpRefusal (401) if the client may not send to the forwarding target."""
         known = self._broker.entity(path_of(description))
         for field, header in FORWARDING.items():
             target = getattr(description, field, None)
@@ -301,7 +300,7 @@ class Management:
         return web.Response(status=200, headers={hdrs.ETAG: tag})
 
     def _top_level(self, name: str) -> Entity | None:
-        """The queue or topic of that name; BrokerError never."""
+        """The queue or topic of that name; None without one."""
         entity = self._broker.entity(name)
         return None if entity is None or isinstance(entity.description, SubscriptionDescription) else entity
 
@@ -318,7 +317,7 @@ class Management:
         raise self._not_found(target)
 
     def _name_of(self, target: Resource) -> str:
-        """A subscription or rule as the service names it in errors."""
+        """The name of a subscription or rule in the service's errors."""
         parts = "|".join(part for part in (target.entity, target.subscription, target.rule) if part)
         return f"{self._broker.namespace}:Topic:{parts}"
 

@@ -1,4 +1,4 @@
-"""XML that came from outside, made safe: no document types, no entities, no surprises about namespaces.
+"""Safe parsing of untrusted XML: no document types, no entities, any namespace prefix.
 
 Knows how to find the description inside an Atom entry, and the parts of an element by their local names: clients
 declare the same namespaces under many prefixes [http 2]. Does not know what the parts mean. What is wrong is an
@@ -64,7 +64,7 @@ def text_of(node: Element) -> str:
 
 
 def excerpt(text: str) -> str:
-    """A text from outside, cut to a length that an error message can bear."""
+    """Untrusted text, cut to a length that fits an error message."""
     return text if len(text) <= EXCERPT_CHARS_MAX else f"{text[:EXCERPT_CHARS_MAX]}…"
 
 

@@ -1,7 +1,7 @@
 """Typed values in rules: properties that a correlation filter compares, parameters of SQL [http 3].
 
-Knows the XML Schema types that clients send and how each is kept, so that a value is shown with the type and the text
-with which it came. Does not know what rules do with them.
+Knows the XML Schema types that clients send and how each is kept, so that a value is returned with the type and text
+that were sent. Does not know what rules do with them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _SERIALIZED: Final = ("duration", "guid")  # .NET has types of its own for these
 
 
 def values_in(node: Element | None) -> dict[str, PropertyValue]:
-    """The names and values in `Properties` or `Parameters`; HttpRefusal (400) for what cannot be kept."""
+    """The names and values in `Properties` or `Parameters`; HttpRefusal (400) for a value that can't be stored."""
     values: dict[str, PropertyValue] = {}
     for entry in () if node is None else children(node):
         key, value = child(entry, "Key"), child(entry, "Value")
@@ -72,7 +72,7 @@ def values_in(node: Element | None) -> dict[str, PropertyValue]:
             raise bad("An entry of the properties or parameters has no Key.")
         name = text_of(key)
         if name in values:
-            raise bad(f"The key '{excerpt(name)}' is there twice.")
+            raise bad(f"The key '{excerpt(name)}' is given twice.")
         values[name] = None if value is None else _value(name, value)
     return values
 

@@ -1,8 +1,8 @@
-"""A request that sends becomes encoded messages: one of its body and headers, or a batch of its JSON.
+"""Turns a request into encoded messages: one from body and headers, or a batch from JSON.
 
-Knows what each part of a request is in a message. Does not know where messages go. The body is bounded before it is
-read. What can't be understood is an `HttpRefusal` with status 400 that names it; what is too large one with 403, as
-Microsoft's documentation has it.
+Knows which part of a request becomes which part of a message. Does not know where messages go. The body is limited
+before it is read. An invalid part is an `HttpRefusal` with status 400 that names it; a body that is too large is one
+with 403, as Microsoft documents it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..atom.parsing import excerpt
 from ..errors import HttpRefusal
 from ..limits import BATCH_JSON_FACTOR
 from .broker_properties import BATCH_PROPERTIES, HEADER, BrokerProperties, broker_properties_in, read
-from .headers import is_https_own, is_of_machinery
+from .headers import is_http_header, is_ignorable
 from .texts import LONG_MAX, header_text, property_in
 
 BATCH_TYPE: Final = "application/vnd.microsoft.servicebus.json"
@@ -65,7 +65,7 @@ def _too_large(size_bytes: int, bytes_max: int) -> HttpRefusal:
 
 
 def _single(request: web.Request) -> tuple[BrokerProperties, str | None, dict[str, object]]:
-    """What the headers say of a single message: its broker properties, content type and custom properties."""
+    """The headers of a single message: broker properties, content type and custom properties."""
     text = request.headers.get(HEADER)
     if text is None:
         broker_properties = BrokerProperties()
@@ -75,19 +75,19 @@ def _single(request: web.Request) -> tuple[BrokerProperties, str | None, dict[st
 
 
 def _custom_properties(request: web.Request) -> dict[str, object]:
-    """The headers that are properties of the message, with the names as they were written."""
+    """The headers that are properties of the message, with their names as written."""
     found: dict[str, object] = {}
     seen: set[str] = set()
-    for raw_name, raw_value in request.raw_headers:  # the others have the spelling of the library
+    for raw_name, raw_value in request.raw_headers:  # `request.headers` has the library's spelling
         name = raw_name.decode("ascii", "replace")
         lowered = name.lower()
-        if is_https_own(lowered):
+        if is_http_header(lowered):
             continue
         text = header_text(raw_value)
         try:
             value = property_in(text)
         except ValueError:
-            if is_of_machinery(lowered):
+            if is_ignorable(lowered):
                 continue
             raise HttpRefusal(
                 400,
@@ -95,7 +95,7 @@ def _custom_properties(request: web.Request) -> dict[str, object]:
                 "need quotation marks; numbers, true and false have none.",
             ) from None
         if lowered in seen:
-            raise HttpRefusal(400, f"The HTTP header '{excerpt(name)}' is there more than once.")
+            raise HttpRefusal(400, f"The HTTP header '{excerpt(name)}' is given more than once.")
         seen.add(lowered)
         found[name] = value
     return found
@@ -168,7 +168,7 @@ def _batch_body(found: Mapping[str, Any]) -> bytes:
     try:
         return base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError):
-        raise HttpRefusal(400, "'Body' is no base64, which 'IsBodyBase64' says that it is.") from None
+        raise HttpRefusal(400, "'Body' is not base64, but 'IsBodyBase64' is true.") from None
 
 
 def _user_value(name: str, value: object) -> object:
