@@ -1,7 +1,7 @@
 """The control API: looks into a running emubus and makes things happen in it, over JSON.
 
-Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `entities`, `machinery`,
-`namespace`; `openapi` describes them. No rule is decided here.
+Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `entities`, `stores`,
+`faults`, `clock`, `namespace`; `openapi` describes them. No rule is decided here.
 """
 
 from __future__ import annotations
@@ -14,11 +14,17 @@ from typing import Final
 from aiohttp import web
 
 from ..services import Services
-from . import entities, machinery, namespace
+from . import clock, entities, faults, namespace, stores
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .openapi import document
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (*entities.ENDPOINTS, *machinery.ENDPOINTS, *namespace.ENDPOINTS)
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *entities.ENDPOINTS,
+    *stores.ENDPOINTS,
+    *faults.ENDPOINTS,
+    *clock.ENDPOINTS,
+    *namespace.ENDPOINTS,
+)
 
 __all__ = ["ENDPOINTS", "ROOT", "add_control", "errors_as_json"]
 

@@ -64,7 +64,7 @@ MEANINGS: Final[Mapping[int, str]] = {
 log = structlog.get_logger(__name__)
 
 
-class Refused(Exception):  # noqa: N818 - the answer to a request
+class ControlRefusal(Exception):  # noqa: N818 - the answer to a request
     """A request that is answered with an error."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -74,7 +74,7 @@ class Refused(Exception):  # noqa: N818 - the answer to a request
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ControlCall:
     """A request as endpoints see it: all values were checked, and defaults are filled in."""
 
     services: Services
@@ -94,7 +94,7 @@ class Endpoint:
     method: str
     path: str
     summary: str
-    run: Callable[[Call], Awaitable[object]]
+    run: Callable[[ControlCall], Awaitable[object]]
     result: Schema
     at: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
     query: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
@@ -117,12 +117,14 @@ class Endpoint:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
                 require(request, services, "", Right.MANAGE)
-                call = Call(services, request, self._path(request), self._query(request), await self._body(request))
+                call = ControlCall(
+                    services, request, self._path(request), self._query(request), await self._body(request)
+                )
                 result = await self.run(call)
                 if isinstance(result, web.StreamResponse):
                     return result
                 return answer(result, self.status)
-            except Refused as refused:
+            except ControlRefusal as refused:
                 return error_answer(refused.status, refused.message)
             except Invalid as invalid:
                 return error_answer(400, str(invalid))
@@ -164,7 +166,7 @@ class Endpoint:
 
 def _require_type(request: web.Request, wanted: str) -> None:
     if request.content_type != wanted:
-        raise Refused(415, f"The body is {request.content_type}; it must be {wanted}.")
+        raise ControlRefusal(415, f"The body is {request.content_type}; it must be {wanted}.")
 
 
 async def _read_body(request: web.Request) -> bytes:
@@ -178,8 +180,8 @@ async def _read_body(request: web.Request) -> bytes:
     return bytes(data)
 
 
-def _too_large() -> Refused:
-    return Refused(413, f"The body has more than {BODY_BYTES_MAX} bytes.")
+def _too_large() -> ControlRefusal:
+    return ControlRefusal(413, f"The body has more than {BODY_BYTES_MAX} bytes.")
 
 
 def parse_json(data: bytes) -> object:

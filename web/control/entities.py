@@ -12,7 +12,7 @@ from ...broker.address import SubQueue
 from ...broker.admin.overview import HOME_NAMES, Inspection, PartitionReport
 from ...broker.api import OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
-from .endpoints import Call, Endpoint
+from .endpoints import ControlCall, Endpoint
 from .message_json import MESSAGES, NUMBER_MAX, message_json
 from .schema import Schema, array, boolean, choice, counts, default, integer, nullable, record, text
 
@@ -95,7 +95,7 @@ ROUTE: Final = record(
 PURGED: Final = record("What was removed.", {"message_count": integer("So many messages.", 0, NUMBER_MAX)})
 
 
-async def list_entities(call: Call) -> object:
+async def list_entities(call: ControlCall) -> object:
     """A page of all entities."""
     inspection = Inspection(call.services.broker)
     found = sorted(call.services.broker.entities(), key=lambda each: each.path.lower())
@@ -103,7 +103,7 @@ async def list_entities(call: Call) -> object:
     return {"entities": [asdict(inspection.report(each)) for each in page], "total": len(found)}
 
 
-async def show_entity(call: Call) -> object:
+async def show_entity(call: ControlCall) -> object:
     """One entity."""
     inspection = Inspection(call.services.broker)
     entity = inspection.entity(call.path["entity"])
@@ -111,7 +111,7 @@ async def show_entity(call: Call) -> object:
     return {**asdict(inspection.report(entity)), "partitions": partitions}
 
 
-async def list_partitions(call: Call) -> object:
+async def list_partitions(call: ControlCall) -> object:
     """The partitions of an entity."""
     inspection = Inspection(call.services.broker)
     found = inspection.partitions(inspection.entity(call.path["entity"]))
@@ -122,13 +122,13 @@ def _partition(report: PartitionReport) -> dict[str, Any]:
     return asdict(report)
 
 
-async def show_route(call: Call) -> object:
+async def show_route(call: ControlCall) -> object:
     """Where a message would go."""
     inspection = Inspection(call.services.broker)
     return asdict(inspection.route(inspection.entity(call.path["entity"]), **call.query))
 
 
-async def list_messages(call: Call) -> object:
+async def list_messages(call: ControlCall) -> object:
     """A page of messages."""
     inspection = Inspection(call.services.broker)
     page = await inspection.messages(
@@ -146,7 +146,7 @@ async def list_messages(call: Call) -> object:
     }
 
 
-async def purge_entity(call: Call) -> object:
+async def purge_entity(call: ControlCall) -> object:
     """Empty an entity."""
     Inspection(call.services.broker).entity(call.path["entity"])
     return {"message_count": call.services.broker.maintenance.purge(call.path["entity"])}

@@ -1,6 +1,6 @@
 """A message as JSON: properties, annotations and body decoded, for people and programs that only look.
 
-Knows how AMQP types are shown where JSON has none. Does not know where the message comes from. Pure.
+Knows the JSON of AMQP types that JSON lacks. Does not know where the message comes from. Pure.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ def message_json(seen: Seen) -> dict[str, Any]:
         "enqueued_at": int(enqueued_at) if isinstance(enqueued_at, int) else None,
         "delivery_count": header.pop("delivery_count", 0),
         "size_bytes": len(seen.encoded),
-        "header": _shown_map(header),
-        "properties": _shown_map(_fields(sections.get(_PROPERTIES), _PROPERTY_FIELDS)),
-        "application_properties": _shown_map(_map(sections.get(_APPLICATION))),
-        "annotations": _shown_map(annotations),
+        "header": _json_map(header),
+        "properties": _json_map(_fields(sections.get(_PROPERTIES), _PROPERTY_FIELDS)),
+        "application_properties": _json_map(_map(sections.get(_APPLICATION))),
+        "annotations": _json_map(annotations),
         "body": body,
     }
 
@@ -122,13 +122,13 @@ def _body(sections: Mapping[int, list[object]]) -> dict[str, Any]:
             body["base64"] = _base64(data)
     elif _VALUE in sections:
         body["kind"] = "value"
-        body["json"] = shown(sections[_VALUE][0])
+        body["json"] = json_value(sections[_VALUE][0])
         if isinstance(sections[_VALUE][0], str):
             body["text"] = body["json"]
     elif _SEQUENCE in sections:
         body["kind"] = "sequence"
         items = [item for each in sections[_SEQUENCE] for item in (each if isinstance(each, list) else [each])]
-        body["json"] = shown(items)
+        body["json"] = json_value(items)
     return body
 
 
@@ -154,11 +154,11 @@ def _map(values: list[object] | None) -> dict[object, Any]:
     return dict(values[0]) if values and isinstance(values[0], dict) else {}
 
 
-def _shown_map(values: Mapping[Any, Any]) -> dict[str, Any]:
-    return {_clean(str(key)): shown(value) for key, value in values.items()}
+def _json_map(values: Mapping[Any, Any]) -> dict[str, Any]:
+    return {_clean(str(key)): json_value(value) for key, value in values.items()}
 
 
-def shown(value: object) -> Any:
+def json_value(value: object) -> Any:
     """An AMQP value as JSON."""
     match value:
         case None | bool():
@@ -179,13 +179,13 @@ def shown(value: object) -> Any:
             kind = "binary" if type(value) is bytes else type(value).__name__.lower()
             return {"type": kind, "value": _base64(value)}
         case list():
-            return [shown(each) for each in value]
+            return [json_value(each) for each in value]
         case Array():
-            return [shown(each) for each in value.values]
+            return [json_value(each) for each in value.values]
         case dict():
-            return _shown_map(value)
+            return _json_map(value)
         case Described():
-            return {"type": "described", "descriptor": shown(value.descriptor), "value": shown(value.value)}
+            return {"type": "described", "descriptor": json_value(value.descriptor), "value": json_value(value.value)}
         case _:
             return {"type": type(value).__name__.lower(), "value": str(value)}
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from ..limits import ARCHIVE_BYTES_MAX
 from ..services import Snapshot, SnapshotsPort
-from .endpoints import Call, Endpoint, Refused
+from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .entities import PURGED
 from .message_json import NUMBER_MAX
 from .schema import Schema, array, choice, integer, record, text
@@ -37,7 +37,7 @@ DELETED: Final = record("What was deleted.", {"name": _NAME})
 BINARY: Final[Schema] = {"type": "string", "format": "binary", "description": "A tar archive."}
 
 
-async def reset(call: Call) -> object:
+async def reset(call: ControlCall) -> object:
     """Empty everything, or begin anew."""
     broker = call.services.broker
     if call.body["to"] == "empty":
@@ -52,37 +52,37 @@ def _shown(snapshot: Snapshot) -> dict[str, Any]:
     return asdict(snapshot)
 
 
-def _snapshots(call: Call) -> SnapshotsPort:
+def _snapshots(call: ControlCall) -> SnapshotsPort:
     return call.services.snapshots
 
 
-async def list_snapshots(call: Call) -> object:
+async def list_snapshots(call: ControlCall) -> object:
     """All snapshots."""
     return {"snapshots": [_shown(each) for each in _snapshots(call).list()]}
 
 
-async def take_snapshot(call: Call) -> object:
+async def take_snapshot(call: ControlCall) -> object:
     """Take one."""
     return _shown(await _snapshots(call).take(call.path["name"]))
 
 
-async def show_snapshot(call: Call) -> object:
+async def show_snapshot(call: ControlCall) -> object:
     """One of them."""
     return _shown(_snapshots(call).get(call.path["name"]))
 
 
-async def restore_snapshot(call: Call) -> object:
+async def restore_snapshot(call: ControlCall) -> object:
     """Bring the namespace back to one."""
     return _shown(await _snapshots(call).restore(call.path["name"]))
 
 
-async def delete_snapshot(call: Call) -> object:
+async def delete_snapshot(call: ControlCall) -> object:
     """Delete one."""
     await _snapshots(call).delete(call.path["name"])
     return {"name": call.path["name"]}
 
 
-async def download_snapshot(call: Call) -> object:
+async def download_snapshot(call: ControlCall) -> object:
     """Its files, as one archive."""
     chunks = _snapshots(call).archive(call.path["name"])
     response = web.StreamResponse()
@@ -95,11 +95,11 @@ async def download_snapshot(call: Call) -> object:
     return response
 
 
-async def upload_snapshot(call: Call) -> object:
+async def upload_snapshot(call: ControlCall) -> object:
     """Keep the files in an archive as a snapshot."""
     length = call.request.content_length
     if length is not None and length > ARCHIVE_BYTES_MAX:
-        raise Refused(413, f"The archive has {length} bytes; at most {ARCHIVE_BYTES_MAX} are taken.")
+        raise ControlRefusal(413, f"The archive has {length} bytes; at most {ARCHIVE_BYTES_MAX} are taken.")
     chunks = call.request.content.iter_chunked(1 << 20)
     return _shown(await _snapshots(call).keep(call.path["name"], chunks, ARCHIVE_BYTES_MAX))
 

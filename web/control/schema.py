@@ -15,6 +15,7 @@ from typing import Any, Final
 Schema = dict[str, Any]
 
 TEXT_CHARS_MAX: Final = 1_024
+DURATION_MS_MAX: Final = 366 * 24 * 3_600_000
 
 
 class Invalid(Exception):  # noqa: N818 - it says what the value is
@@ -115,7 +116,7 @@ def read(value: object, schema: Schema, where: str) -> Any:
     for name in names:
         if _IS[name](value):
             return _READERS[name](value, schema, where) if name in _READERS else value
-    raise Invalid(f"{where} is {_shown(value)}; it must be {' or '.join(_WORDS[name] for name in names)}")
+    raise Invalid(f"{where} is {_excerpt(value)}; it must be {' or '.join(_WORDS[name] for name in names)}")
 
 
 def read_text(raw: str, schema: Schema, where: str) -> Any:
@@ -132,13 +133,13 @@ def _read_text(value: str, schema: Schema, where: str) -> str:
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
         raise Invalid(f"{where} holds half of a surrogate pair, which is no character")
     if "enum" in schema and value not in schema["enum"]:
-        raise Invalid(f"{where} is {_shown(value)}; allowed: {', '.join(each for each in schema['enum'] if each)}")
+        raise Invalid(f"{where} is {_excerpt(value)}; allowed: {', '.join(each for each in schema['enum'] if each)}")
     least, most = schema.get("minLength", 0), schema.get("maxLength", TEXT_CHARS_MAX)
     if not least <= len(value) <= most:
         raise Invalid(f"{where} has {len(value)} characters; it must have {least} to {most}")
     pattern = schema.get("pattern")
     if pattern is not None and not _compiled(pattern).fullmatch(value):
-        raise Invalid(f"{where} is {_shown(value)}; it must look like {pattern}")
+        raise Invalid(f"{where} is {_excerpt(value)}; it must look like {pattern}")
     return value
 
 
@@ -147,7 +148,7 @@ def _read_number(value: float, schema: Schema, where: str) -> float:
     low = (least is not None and value < least) or (above is not None and value <= above)
     if low or (most is not None and value > most):
         limit = f"at least {least}" if above is None else f"more than {above}"
-        raise Invalid(f"{where} is {_shown(value)}; it must be {limit} and at most {most}")
+        raise Invalid(f"{where} is {_excerpt(value)}; it must be {limit} and at most {most}")
     return int(value) if schema["type"] in ("integer", ["integer", "null"]) else value
 
 
@@ -165,7 +166,7 @@ def _read_object(value: dict[str, object], schema: Schema, where: str) -> dict[s
     fields: dict[str, Schema] = schema["properties"]
     for name in value:
         if name not in fields:
-            raise Invalid(f"{where} has no field {_shown(name)}; it has {', '.join(fields)}")
+            raise Invalid(f"{where} has no field {_excerpt(name)}; it has {', '.join(fields)}")
     for name in schema.get("required", ()):
         if name not in value:
             raise Invalid(f"{where} must have the field '{name}'")
@@ -218,6 +219,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _shown(value: object) -> str:
-    shown = ascii(value)
-    return shown if len(shown) <= 80 else shown[:77] + "…"
+def _excerpt(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= 80 else text[:77] + "…"

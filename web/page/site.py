@@ -5,7 +5,6 @@ Knows how HTML is made and how a refusal looks. Does not know any single view. O
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -20,7 +19,7 @@ from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
 from ..services import Services
-from . import showing
+from . import rendering
 from .flashes import Flash, Flashes
 from .forms import Failed, FormError
 from .gate import CHALLENGE, HEADERS, is_same_origin, require_key
@@ -30,10 +29,10 @@ from .views.resubmission import Resubmissions
 ROOT: Final = "/emubus/page"
 HOME: Final = "/"
 REFRESH_MS: Final = 1_000
-ANSWER_WAIT_S: Final = 10.0
+ANSWER_WAIT_MS: Final = 10_000
 """How long an answer may take: a store that is slow, by a clock that stands, would hold it up for good."""
 TOO_SLOW: Final = (
-    f"A messaging store gave no answer within {ANSWER_WAIT_S:g} seconds; what was asked for may still be done."
+    f"A messaging store gave no answer within {ANSWER_WAIT_MS // 1000} seconds; what was asked for may still be done."
 )
 BLANK: Final = Failed("")
 
@@ -65,7 +64,7 @@ class Site:
         )
         self._templates.globals |= {"address": address, "root": ROOT, "blank": BLANK}
         self._templates.filters |= {
-            name: getattr(showing, name) for name in ("instant", "span", "span_input", "size", "rate", "spark")
+            name: getattr(rendering, name) for name in ("instant", "span", "span_input", "size", "rate", "spark")
         }
 
         self._templates.globals["parts"] = self._templates.get_template("parts.html").module
@@ -149,7 +148,7 @@ async def _answer(site: Site, view: View, request: web.Request) -> web.Response:
             return site.refusal(
                 request, 403, "This request does not come from a page of this server; nothing was done."
             )
-        async with asyncio.timeout(ANSWER_WAIT_S):
+        async with site.services.clock.time_limit(ANSWER_WAIT_MS):
             return await view(site, request)
     except TimeoutError:
         return site.refusal(request, 503, TOO_SLOW)

@@ -5,7 +5,6 @@ Does not know how messages are found (`broker.inspection`) and moved (`resubmiss
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
@@ -18,7 +17,7 @@ from ....broker.model.descriptions import TopicDescription
 from ...control.entities import SUB_QUEUES
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
-from ..showing import shown
+from ..rendering import message_view
 from ..site import Site, address
 from .overview import row_of
 from .resubmission import Progress
@@ -37,7 +36,7 @@ HOMES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "transfer-dead-letter": ("transfer-dead-letter", "transfer-dead-letter-deferred"),
 }
 REFRESH_MS: Final = 500
-LOOK_WAIT_S: Final = 1.5
+PEEK_WAIT_MS: Final = 1_500
 """A slow store holds up whoever looks, too; the rest of the page is worth more than its messages."""
 
 
@@ -52,7 +51,8 @@ async def show(
     partition: int | None = None
     if query.text("partition"):
         partition = query.number("partition", "Partition", 0, len(entity.partitions) - 1)
-    page = await _look(
+    page = await _peek(
+        site,
         site.inspection.messages(
             entity,
             SUB_QUEUES[name],
@@ -61,7 +61,7 @@ async def show(
             bytes_max=MESSAGES_BYTES_MAX,
             session_id=query.optional("session"),
             partition_id=partition,
-        )
+        ),
     )
     row = row_of(site, entity)
     progress = site.resubmissions.of(entity.path)
@@ -76,7 +76,7 @@ async def show(
         title=SUB_QUEUE_NAMES[name],
         sub_queues=SUB_QUEUE_NAMES,
         total=sum(row.report.messages[home] for home in HOMES_OF[name]),
-        messages=[] if page is None else [shown(each) for each in page.messages],
+        messages=[] if page is None else [message_view(each) for each in page.messages],
         next_number=None if page is None else page.next_sequence_number,
         is_late=page is None,
         first=first,
@@ -90,10 +90,10 @@ async def show(
     )
 
 
-async def _look(asking: Awaitable[Page]) -> Page | None:
+async def _peek(site: Site, asking: Awaitable[Page]) -> Page | None:
     """The page of messages, or None if a store does not answer in time."""
     try:
-        async with asyncio.timeout(LOOK_WAIT_S):
+        async with site.services.clock.time_limit(PEEK_WAIT_MS):
             return await asking
     except TimeoutError:
         return None
@@ -116,8 +116,8 @@ async def resubmit(site: Site, request: web.Request) -> web.Response:
         numbers = None if form.text("which") == "all" else _numbers(form)
         progress = await site.resubmissions.start(entity, numbers)
     except REFUSALS as error:
-        shown_form = Form({**form.values, "queue": ["dead-letter"]})
-        return await show(site, request, form.failed("resubmit", error), shown_form)
+        refused_form = Form({**form.values, "queue": ["dead-letter"]})
+        return await show(site, request, form.failed("resubmit", error), refused_form)
     where = address(
         "messages",
         path=entity.path,

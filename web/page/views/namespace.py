@@ -13,8 +13,8 @@ from aiohttp import web
 from ....broker.admin import figures
 from ....broker.api import OutageKind
 from ....broker.model.profiles import Limits, Partitioning, Range
-from .. import showing
-from ..connecting import connection_string
+from .. import rendering
+from ..connection_strings import connection_string
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, query_form, read_form
 from ..site import Site, address
@@ -48,7 +48,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         failed=failed,
         live_path=address("namespace"),
         about=about,
-        limits=limits_told(site.broker.limits),
+        limits=limit_rows(site.broker.limits),
         connection_string=connection_string(services, request),
         steps=STEPS,
         stores=figures.stores(site.broker),
@@ -58,13 +58,13 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
     )
 
 
-def limits_told(limits: Limits) -> Sequence[tuple[str, str]]:
+def limit_rows(limits: Limits) -> Sequence[tuple[str, str]]:
     """The limits that people meet."""
     each = " in each partition" if limits.size_is_per_partition else ""
     return [
         ("Partitions", f"{limits.partition_count}, {PARTITIONING[limits.partitioning]}"),
-        ("Message size", showing.size(limits.message_bytes_max)),
-        ("Batch size", showing.size(limits.batch_bytes_max)),
+        ("Message size", rendering.size(limits.message_bytes_max)),
+        ("Batch size", rendering.size(limits.batch_bytes_max)),
         ("Entity size", f"{_numbers(limits.max_size_mb)} MB{each}"),
         ("Lock duration", _spans(limits.lock_duration_ms)),
         ("Time to live", _spans(limits.ttl_ms)),
@@ -86,8 +86,8 @@ def _numbers(allowed: Range) -> str:
 
 
 def _spans(allowed: Range) -> str:
-    start = showing.span(allowed.start)
-    return f"{start} or more" if allowed.stop is None else f"{start} to {showing.span(allowed.stop)}"
+    start = rendering.span(allowed.start)
+    return f"{start} or more" if allowed.stop is None else f"{start} to {rendering.span(allowed.stop)}"
 
 
 async def move_clock(site: Site, request: web.Request) -> web.Response:
@@ -99,7 +99,7 @@ async def move_clock(site: Site, request: web.Request) -> web.Response:
             case "advance":
                 ms = form.finite_span("by", "Advance by", 0, ADVANCE_MS_MAX)
                 clock.advance(ms)
-                text = f"The clock was advanced by {showing.span(ms)}."
+                text = f"The clock was advanced by {rendering.span(ms)}."
             case "freeze":
                 clock.freeze()
                 text = "The clock stands still."
@@ -123,6 +123,6 @@ async def reset(site: Site, request: web.Request) -> web.Response:
 
 def _reset(site: Site, form: Form) -> str:
     if form.choice("to", "Reset", ("empty", "config")) == "empty":
-        return f"All entities are empty; {showing.removed(site.broker.maintenance.purge(None))}."
+        return f"All entities are empty; {rendering.removed(site.broker.maintenance.purge(None))}."
     site.broker.maintenance.reset()
     return "The namespace is as it was configured; all messages were removed."

@@ -14,10 +14,10 @@ from aiohttp import web
 from ....broker.admin.overview import EntityReport, PartitionReport
 from ....broker.api import Entity
 from ....broker.model.descriptions import SubscriptionDescription, TopicDescription, entity_key
-from ..connecting import connection_string
+from ..connection_strings import connection_string
 from ..forms import query_form
 from ..rates import Rate
-from ..showing import Bar, bars
+from ..rendering import Bar, bars
 from ..site import Site
 
 ROWS_MAX: Final = 50
@@ -89,7 +89,7 @@ def row_of(site: Site, entity: Entity) -> Row:
     return Row(
         site.inspection.report(entity),
         description.name,
-        site.rates.look(entity),
+        site.rates.sample(entity),
         bars(partitions, STRIP_HEIGHT)[0],
         partitions,
         len(site.broker.subscriptions_of(entity.path).entities()) if is_topic else 0,

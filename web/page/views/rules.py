@@ -28,7 +28,7 @@ from ....broker.rules import MessageContext
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, read_form
 from ..message_form import FIELDS, PROPERTY_TYPES, encoded, message_in
-from ..showing import value_text
+from ..rendering import value_text
 from ..site import Site, address
 from .overview import row_of
 
@@ -48,7 +48,7 @@ CHANGED: Final = ("Label", "CorrelationId", "MessageId", "To", "ReplyTo", "Sessi
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RuleVerdict:
     """A verdict for the page: `changes` are the properties of the copy that the rule's action made."""
 
     verdict: Verdict
@@ -60,7 +60,7 @@ async def show(
     request: web.Request,
     failed: Failed | None = None,
     path: str = "",
-    verdicts: Sequence[Told] | None = None,
+    verdicts: Sequence[RuleVerdict] | None = None,
 ) -> web.Response:
     """The rules of a subscription."""
     entity = site.entity(path) if path else site.entity_of(request)
@@ -72,7 +72,7 @@ async def show(
         row=row_of(site, entity),
         entity=entity,
         rules=[(rule, filter_text(rule.filter)) for rule in rules],
-        told={each.verdict.rule.name: each for each in verdicts or ()},
+        verdicts={each.verdict.rule.name: each for each in verdicts or ()},
         is_tried=verdicts is not None,
         fields=FIELDS,
         correlation_fields=CORRELATION_FIELDS,
@@ -167,7 +167,9 @@ async def try_message(site: Site, request: web.Request) -> web.Response:
     try:
         rules = site.broker.administration.rules(entity.path)
         message = parse_message(encoded(message_in(form, now)))
-        verdicts = [Told(each, _changes(each, MessageContext(message))) for each in try_rules(rules, message, now)]
+        verdicts = [
+            RuleVerdict(each, _changes(each, MessageContext(message))) for each in try_rules(rules, message, now)
+        ]
     except REFUSALS as error:
         return await show(site, request, form.failed("try", error), entity.path)
     assert isinstance(entity.description, SubscriptionDescription)

@@ -162,7 +162,7 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class MessageView:
     """A message to be shown; `json` is what the control API tells of it."""
 
     json: Mapping[str, Any]
@@ -182,35 +182,35 @@ class Shown:
         return dict(self.application_properties).get(name, "")
 
 
-def shown(seen: Seen) -> Shown:
+def message_view(seen: Seen) -> MessageView:
     """A message that was looked at."""
-    told = message_json(seen)
-    return Shown(
-        told,
-        body_of(told["body"]),
-        _pairs({**told["header"], **told["properties"]}),
-        _pairs(told["application_properties"]),
-        _pairs(told["annotations"]),
+    values = message_json(seen)
+    return MessageView(
+        values,
+        body_of(values["body"]),
+        _pairs({**values["header"], **values["properties"]}),
+        _pairs(values["application_properties"]),
+        _pairs(values["annotations"]),
     )
 
 
-def body_of(told: Mapping[str, Any]) -> Body:
+def body_of(values: Mapping[str, Any]) -> Body:
     """A body: JSON on many lines, text as it is, all else as a table of bytes."""
-    if told["base64"] is not None:
-        data = base64.b64decode(told["base64"])
+    if values["base64"] is not None:
+        data = base64.b64decode(values["base64"])
         cut = f"{len(data) - HEX_BYTES_MAX} more bytes" if len(data) > HEX_BYTES_MAX else ""
-        kind = "binary" if told["kind"] != "malformed" else "malformed"
+        kind = "binary" if values["kind"] != "malformed" else "malformed"
         return Body(kind, hex_table(data[:HEX_BYTES_MAX]), cut)
-    if told["kind"] == "none":
+    if values["kind"] == "none":
         return Body("none", "")
-    if told["text"] is None:
-        return _cut(told["kind"], json.dumps(told["json"], indent=2, ensure_ascii=False))
-    text: str = told["text"]
+    if values["text"] is None:
+        return _cut(values["kind"], json.dumps(values["json"], indent=2, ensure_ascii=False))
+    text: str = values["text"]
     if any(not (each.isprintable() or each in "\r\n\t") for each in text[:BODY_CHARS_MAX]):
         data = text.encode()
         cut = f"{len(data) - HEX_BYTES_MAX} more bytes" if len(data) > HEX_BYTES_MAX else ""
         return Body("binary", hex_table(data[:HEX_BYTES_MAX]), cut)
-    if isinstance(told["json"], dict | list):
+    if isinstance(values["json"], dict | list):
         return _cut("JSON", indented(text))
     return _cut("text", text)
 
