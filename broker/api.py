@@ -6,6 +6,7 @@ Adapters (`amqp/`, `web/`, the test kit) import from here, from the broker's gro
 
 from __future__ import annotations
 
+from .entities.entity import Entity
 from .entities.links import Consumer, Sender, SessionConsumer, SessionWait
 from .entities.router import partition_for_key
 from .entities.transactions import TransactionRef
@@ -23,6 +24,7 @@ __all__ = [
     "DeadLetter",
     "Defer",
     "Delivery",
+    "Entity",
     "Extent",
     "Home",
     "Outage",

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from ...broker.errors import BrokerError
 from ...codec.values import Described, Uint, decode, encode_list
-from .deliveries import LinkState
 from .delivery_ids import DeliveryIds
 from .engine import Pointer
+from .flow import LinkState
 from .frames import AMQP_HEADER, ATTACH, BEGIN, FLOW, write_frame
 
 _SESSION_FIELDS = 4  # of a flow: next-incoming-id to outgoing-window [AMQP 2.7.4]

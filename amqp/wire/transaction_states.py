@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...codec.values import Described, Ulong, encode_list
-from ..wire.engine import Pointer, lib, put_value, value_of
+from .engine import Pointer, lib, put_value, value_of
 
 DECLARED: Final = 0x33
 TRANSACTIONAL: Final = 0x34
