@@ -14,7 +14,8 @@ from collections.abc import Awaitable
 from typing import Final, cast
 
 from ..broker.clock import Timer
-from ..broker.errors import BrokerError, Condition
+from ..broker.errors import BrokerError, Condition, decode_refusal
+from ..codec.errors import DecodeError
 from .clients import wants_padding, wants_pause
 from .heartbeat import Heartbeat
 from .link_context import LinkContext
@@ -297,6 +298,8 @@ class Connection(LinkContext, asyncio.Protocol):
         """Close because of an exception: bytes that are no AMQP are the client's fault, all else is ours."""
         if isinstance(error, BrokerError):
             self._fail(error)
+        elif isinstance(error, DecodeError):
+            self._fail(decode_refusal(error))
         elif isinstance(error, UnicodeDecodeError):
             self._fail(BrokerError(Condition.DECODE_ERROR, "A text is not UTF-8."))
         else:

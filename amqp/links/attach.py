@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ...broker.access import Right
 from ...broker.address import parse_address, strip_authority
 from ...broker.api import ReceiveMode
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Described, Symbol, encode_map
+from ...broker.keys import Right
+from ...codec.encode import encode_map
+from ...codec.types import Described, Symbol
 from ..link_context import LinkContext
 from ..nodes.cbs import CBS_ADDRESS, cbs_answer
 from ..nodes.claims import Need

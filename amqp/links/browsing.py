@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...broker.api import Delivery
-from ...broker.errors import BrokerError
-from ...codec.values import Described, decode
+from ...broker.errors import BrokerError, decode_refusal
+from ...codec.decode import decode
+from ...codec.errors import DecodeError
+from ...codec.types import Described
 from ..link_context import LinkContext
 from ..wire.engine import Pointer, lib, session_of
 from ..wire.link import Done, link_credit
@@ -138,7 +140,10 @@ def _number_and_state(message: bytes) -> tuple[int, int]:
     """What the broker has written into a message's annotations: sequence number and state."""
     position = 0
     while position < len(message):
-        section, position = decode(message, position)
+        try:
+            section, position = decode(message, position)
+        except DecodeError as error:
+            raise decode_refusal(error) from None
         if isinstance(section, Described) and section.descriptor == _MESSAGE_ANNOTATIONS:
             annotations = section.value if isinstance(section.value, dict) else {}
             return int(annotations["x-opt-sequence-number"]), int(annotations.get("x-opt-message-state", _ACTIVE))

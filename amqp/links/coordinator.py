@@ -15,7 +15,7 @@ from typing import Final
 from ...broker.address import parse_address
 from ...broker.api import Entity, TransactionRef
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Described
+from ...codec.types import Described
 from ..link_context import LinkContext
 from ..nodes.requests import read_request
 from ..wire.engine import Pointer

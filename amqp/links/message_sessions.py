@@ -12,7 +12,8 @@ from typing import Final
 
 from ...broker.api import ReceiveMode, SessionConsumer, SessionWait
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Described, Long, Symbol, encode_map
+from ...codec.encode import encode_map
+from ...codec.types import Described, Long, Symbol
 from ..link_context import LinkContext
 from ..wire.engine import AttachRequest, Pointer, accept_link, close_link
 from ..wire.link import Done

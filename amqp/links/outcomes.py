@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...broker.api import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from ...codec.values import Described
+from ...codec.types import Described
 from ..wire.engine import Pointer, ffi, lib, value_of
 from ..wire.link import ACCEPTED, MODIFIED, REJECTED, RELEASED
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ...broker.access import Right
 from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Int, Symbol
+from ...broker.keys import Right
+from ...codec.types import Int, Symbol
 from ..tracking import Tracker
 from . import operations_messages as messages
 from . import operations_partitions as partitions

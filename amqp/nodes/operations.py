@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from ...broker.access import Right
 from ...broker.api import TransactionRef
 from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
 from ...broker.ids import token_from_uuid
-from ...codec.values import Array, encode, encode_map, list_from_items, map_from_items
+from ...broker.keys import Right
+from ...codec.encode import encode, encode_map, list_from_items, map_from_items
+from ...codec.types import Array
 from ..links.outcomes import property_changes
 
 OK, NO_CONTENT = 200, 204

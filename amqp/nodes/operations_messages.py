@@ -12,7 +12,8 @@ from typing import Final
 from ...broker.api import Abandon, Complete, DeadLetter, Defer, Outcome, ReceiveMode
 from ...broker.errors import BrokerError, Condition
 from ...broker.ids import token_to_uuid
-from ...codec.values import Int, encode, encode_array
+from ...codec.encode import encode, encode_array
+from ...codec.types import Int
 from .operations import NO_CONTENT, Body, Context, Result, encoded_fields, encoded_list
 
 _TIMESTAMP, _LONG = 0x83, 0x81

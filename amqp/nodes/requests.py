@@ -13,8 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ...broker.api import Delivery, TransactionRef
-from ...broker.errors import BrokerError, Condition
-from ...codec.values import Described, Uint, decode, encode, encode_map, list_from_items, malformed
+from ...broker.errors import BrokerError, Condition, decode_refusal
+from ...codec.decode import decode
+from ...codec.encode import encode, encode_map, list_from_items
+from ...codec.errors import DecodeError
+from ...codec.types import Described, Uint
 from ..link_context import LinkContext
 from ..quotas import Kept
 from ..wire.engine import Pointer, session_of
@@ -68,16 +71,10 @@ Answer = Callable[[Request, int], Awaitable[Response | None]]
 
 def read_request(data: bytes) -> Request:
     """Take a request apart; BrokerError(DECODE_ERROR) if it isn't a message."""
-    sections: dict[int, object] = {}
-    position = 0
-    while position < len(data):
-        section, position = decode(data, position)
-        if not isinstance(section, Described):
-            raise malformed(position, "a message section must be described")
-        descriptor = section.descriptor
-        code = _SECTION_BY_SYMBOL.get(descriptor) if isinstance(descriptor, str) else descriptor
-        if isinstance(code, int):
-            sections[code] = section.value
+    try:
+        sections = _sections(data)
+    except DecodeError as error:
+        raise decode_refusal(error) from None
     fields = sections.get(_PROPERTIES)
     values: list[object] = fields if isinstance(fields, list) else []
     values = values + [None] * 6
@@ -88,6 +85,21 @@ def read_request(data: bytes) -> Request:
         properties=properties if isinstance(properties, dict) else {},
         body=sections.get(_VALUE, sections.get(_DATA)),
     )
+
+
+def _sections(data: bytes) -> dict[int, object]:
+    """Return the values of the sections of a message by their codes. Raises DecodeError."""
+    sections: dict[int, object] = {}
+    position = 0
+    while position < len(data):
+        section, position = decode(data, position)
+        if not isinstance(section, Described):
+            raise DecodeError(position, "a message section must be described")
+        descriptor = section.descriptor
+        code = _SECTION_BY_SYMBOL.get(descriptor) if isinstance(descriptor, str) else descriptor
+        if isinstance(code, int):
+            sections[code] = section.value
+    return sections
 
 
 def write_response(request: Request, response: Response) -> bytes:

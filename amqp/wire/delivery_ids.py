@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...broker.errors import BrokerError
+from ...codec.decode import decode
+from ...codec.encode import list_from_items
+from ...codec.errors import DecodeError
 from ...codec.sections import open_items
-from ...codec.values import decode, list_from_items, skip
+from ...codec.skip import skip
 
 BEGIN, TRANSFER, DISPOSITION = 0x11, 0x14, 0x15
 _ID_MASK: Final = 0xFFFF_FFFF
@@ -66,7 +68,7 @@ class DeliveryIds:
         """Count a transfer that Proton does not get: Proton expects its id in the next transfer."""
         try:
             fields, _ = decode(frame, 4 * frame[4] + 3)
-        except BrokerError:
+        except DecodeError:
             return
         number = fields[1] if isinstance(fields, list) and len(fields) > 1 else None
         session = self._sessions.setdefault(int.from_bytes(frame[6:8], "big"), _Session())
@@ -108,7 +110,7 @@ def _renumbered(session: _Session, frame: bytes) -> bytes | None:
     try:
         fields, behind = decode(frame, 11)
         count, pos = open_items(frame, 8)
-    except (BrokerError, IndexError):
+    except (DecodeError, IndexError):
         return None
     if not isinstance(fields, list):
         return None

@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...broker.errors import BrokerError
-from ...codec.values import Described, Uint, decode, encode_list
+from ...codec.decode import decode
+from ...codec.encode import encode_list
+from ...codec.errors import DecodeError
+from ...codec.types import Described, Uint
 from .delivery_ids import DeliveryIds
 from .engine import Pointer
 from .flow import LinkState
@@ -152,7 +154,7 @@ def _fields(body: bytes) -> list[object]:
     """The fields of a performative, with nulls for the first ones if they are missing."""
     try:
         value, _ = decode(body)
-    except BrokerError:  # what a client's terminus held came back in ours and is malformed
+    except DecodeError:  # what a client's terminus held came back in ours and is malformed
         return [None] * _SESSION_FIELDS
     fields = value.value if isinstance(value, Described) and isinstance(value.value, list) else []
     return fields + [None] * (_SESSION_FIELDS - len(fields))

@@ -22,7 +22,11 @@ from struct import error as StructError  # noqa: N812  (the standard name is a b
 from typing import Final
 
 from ...broker.errors import BrokerError
-from ...codec.values import Described, Symbol, Uint, decode, encode_list, list_from_items, skip
+from ...codec.decode import decode
+from ...codec.encode import encode_list, list_from_items
+from ...codec.errors import DecodeError
+from ...codec.skip import skip
+from ...codec.types import Described, Symbol, Uint
 from ..clients import PYTHON_PRODUCT
 from .delivery_ids import DeliveryIds
 from .handles import Handles, Ruling
@@ -190,7 +194,7 @@ class FrameReader:
             return Kind.PLAIN
         try:
             fields = decode(data[at:stop])[0]
-        except BrokerError:
+        except DecodeError:
             return Kind.MALFORMED
         if not isinstance(fields, list):
             return Kind.PLAIN  # Proton says what is wrong
@@ -218,7 +222,7 @@ class FrameReader:
         try:
             count, pos, _ = _open_list(data, at)
             handle = decode(data[:stop], pos)[0] if count else None
-        except (BrokerError, IndexError, StructError):
+        except (DecodeError, IndexError, StructError):
             return Kind.MALFORMED
         kind = _KIND_BY_RULING[self._handles.transfer(channel, handle)]
         if kind in (Kind.IGNORED, Kind.EXPELS):
@@ -287,7 +291,7 @@ def _is_batch(data: bytes, at: int, stop: int) -> bool:
             return False
         pos = skip(frame, pos, 3)
         return frame[pos : pos + 5] == _BATCH_FIELD
-    except (BrokerError, IndexError, StructError):
+    except (DecodeError, IndexError, StructError):
         return False  # Proton will say what is wrong
 
 
@@ -309,7 +313,7 @@ def with_lower_frame_size(frame: bytes, by: int) -> bytes:
                 size = _size_at(frame, pos + 1)[0]
                 lower = max(512, size - by).to_bytes(4, "big")
                 return frame[: pos + 1] + lower + frame[pos + 5 :]
-    except (BrokerError, IndexError, StructError):
+    except (DecodeError, IndexError, StructError):
         pass
     return frame
 

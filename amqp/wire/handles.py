@@ -21,7 +21,7 @@ from enum import Enum, auto
 from typing import Final
 
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Uint
+from ...codec.types import Uint
 
 LATE_HANDLES_MAX: Final = 256
 """Detached handles of one AMQP session that are remembered; on those before them a frame ends the session."""

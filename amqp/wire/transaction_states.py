@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...codec.values import Described, Ulong, encode_list
+from ...codec.encode import encode_list
+from ...codec.types import Described, Ulong
 from .engine import Pointer, lib, put_value, value_of
 
 DECLARED: Final = 0x33

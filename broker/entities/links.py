@@ -142,7 +142,7 @@ class SessionConsumer:
         self._more = True
         self._closed = False
         self._drained: Callable[[], None] | None = None
-        entity.attached.add(self.lost)
+        entity.attached.add(self.refuse)
 
     def deliver_to(self, deliver: Deliver) -> None:
         """Where messages go; to be called before there is credit."""
@@ -180,7 +180,7 @@ class SessionConsumer:
         if not self._closed:
             self._closed = True
             self.entity.receives.leave(self)
-            self.entity.attached.discard(self.lost)
+            self.entity.attached.discard(self.refuse)
             self._place.submit(ReleaseSession(self._grant.grant))
 
     def announce(self, argument: None) -> None:
@@ -194,7 +194,7 @@ class SessionConsumer:
         if not self._closed:
             self._closed = True
             self.entity.receives.leave(self)
-            self.entity.attached.discard(self.lost)
+            self.entity.attached.discard(self.refuse)
             self._detached(error)
 
     def _ask(self) -> None:

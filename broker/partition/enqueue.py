@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .. import service_errors
-from ..address import SubQueue
 from ..errors import BrokerError
-from ..message.message import Message, parse_stored
+from ..message.message import Message
+from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from .ready_queue import Reader
 from .records import (
     DUE,
     DUPLICATES,
-    FORWARDED,
-    FORWARDED_KEY,
     INSTANT,
     MESSAGES,
     NO_ENQUEUED_NUMBER,
-    NUMBER,
-    OUTBOXES,
     PARTITION_SHIFT,
     SCHEDULED_NOTE,
     Due,
@@ -36,16 +32,11 @@ from .records import (
 )
 from .requests import (
     CancelScheduled,
-    Delivered,
     FallDue,
-    Forwarded,
-    ReadOutbox,
-    Redirect,
     Reserve,
     Schedule,
     Send,
     Transfer,
-    Undeliverable,
 )
 from .sessions import MessageSessions
 from .state import PartitionState
@@ -117,7 +108,7 @@ class Arrivals:
         fresh = set() if fresh is None else fresh
         numbers: list[int | None] = []
         for message in messages:
-            if self._is_duplicate(message, now, view, step, fresh):
+            if self.is_duplicate(message, now, view, step, fresh):
                 numbers.append(None)
                 continue
             at = message.scheduled_enqueue_at
@@ -153,7 +144,7 @@ class Arrivals:
         taken = list(numbers) or [self._state.rows.new_number() for _ in messages]
         step.touched[self._state.queue_id] = self._state.counters
         for message, number in zip(messages, taken, strict=True):
-            if not self._is_duplicate(message, now, view, step, fresh):
+            if not self.is_duplicate(message, now, view, step, fresh):
                 at = message.scheduled_enqueue_at
                 self._schedule(message, number, now if at is None else at, now, step)
         return taken
@@ -190,32 +181,6 @@ class Arrivals:
 
     def _scheduled_row(self, number: int, view: Reader) -> bytes | None:
         return view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
-
-    def forwarded(self, command: Forwarded, now: int, view: Reader, step: Step) -> None:
-        """Take messages from another entity's outbox; those that came before are dropped."""
-        key = FORWARDED_KEY.pack(self._state.queue_id, command.source_id, command.source_index)
-        known = view.get(FORWARDED, key)
-        highest = 0 if known is None else NUMBER.unpack(known)[0]
-        fresh = [(number, record) for number, record in command.records if number > highest]
-        messages = [parse_stored(record.stored) for _, record in fresh]
-        error = self.refusal(messages, now, view) if fresh and not command.same_entity else None
-        if error is not None or not fresh:
-            step.effects.append((command.reply, error))
-            return
-        seen: set[int] = set()
-        for (number, record), message in zip(fresh, messages, strict=True):
-            highest = number
-            if record.note == SCHEDULED_NOTE:
-                self.take_scheduled([message], now, view, step, [record.enqueued_number], seen)
-            elif command.same_entity:
-                record.turn = 0
-                self._put(record, self._state.rows.new_number(), message, view, step)
-            elif not self._is_duplicate(message, now, view, step, seen):
-                self.place(message, record.enqueued_number, now, view, step, record.hops + 1, record.note)
-        step.changes.append((FORWARDED, key, NUMBER.pack(highest)))
-        step.touched[self._state.queue_id] = self._state.counters
-        self._state.last_activity_at = now
-        step.effects.append((command.reply, None))
 
     def fall_due(self, command: FallDue, now: int, view: Reader, step: Step) -> None:
         """Expire, activate and forget what these rows of `due` name."""
@@ -263,10 +228,10 @@ class Arrivals:
         number = state.rows.new_number()
         stored = message.stored(now, None if ttl_ms is None else expires_at)
         record = Record(stored, now, expires_at, enqueued_number or number, 0, hops, note)
-        self._put(record, number, message, view, step, goes_to)
+        self.put(record, number, message, view, step, goes_to)
         return number
 
-    def _put(
+    def put(
         self, record: Record, number: int, message: Message, view: Reader, step: Step, goes_to: int | None = None
     ) -> None:
         """Give the message of `record` a home here: in the outbox, a session or the line."""
@@ -395,7 +360,8 @@ class Arrivals:
         row = view.get(DUPLICATES, session_number_key(self._state.queue_id, number))
         return row is not None and bool(INSTANT.unpack(row)[0] > now)
 
-    def _is_duplicate(self, message: Message, now: int, view: Reader, step: Step, fresh: set[int]) -> bool:
+    def is_duplicate(self, message: Message, now: int, view: Reader, step: Step, fresh: set[int]) -> bool:
+        """Whether a message is a duplicate; if not, its identity is remembered from now on."""
         number = self._identity(message)
         if number is None:
             return False
@@ -427,61 +393,6 @@ class Arrivals:
             return
         self._state.rows.put(Home.OUTBOX, number, record.pack(), step)
         step.effects.append((self._state.ref.announce_outbox, None))
-
-    def read_outbox(self, command: ReadOutbox, now: int, view: Reader, step: Step) -> None:
-        """Show what waits to go elsewhere, in the order of the numbers."""
-        del now
-        queue_id = self._state.queue_id
-        rows: list[tuple[int, int, Record]] = []
-        for home in OUTBOXES:
-            if self._state.counters.messages[home]:
-                start, stop = message_key(queue_id, home, command.after + 1), message_key(queue_id, home + 1, 0)
-                found = view.scan(MESSAGES, start, stop, command.count)
-                rows += ((home, int.from_bytes(key[-8:], "big"), Record.unpack(row)) for key, row in found)
-        rows.sort(key=lambda row: row[1])
-        step.effects.append((command.reply, rows[: command.count]))
-
-    def delivered(self, command: Delivered, now: int, view: Reader, step: Step) -> None:
-        """What arrived elsewhere is forgotten here."""
-        del now
-        for home, number in command.rows:
-            row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
-            if row is not None:
-                self._state.rows.remove(Home(home), number, len(row), 0, step)
-        step.effects.append((command.reply, None))
-
-    def redirect(self, command: Redirect, now: int, view: Reader, step: Step) -> None:
-        """What was not stored in one partition of the target is for another, under a number that none has seen."""
-        del now
-        rows = self._state.rows
-        for home, number, turn in command.rows:
-            row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
-            if row is not None:
-                record = Record.unpack(row)
-                record.turn = turn
-                rows.remove(Home(home), number, len(row), 0, step)
-                rows.put(Home(home), rows.new_number(), record.pack(), step)
-        step.effects.append((command.reply, None))
-
-    def undeliverable(self, command: Undeliverable, now: int, view: Reader, step: Step) -> None:
-        """What can't go elsewhere is dead-lettered here, or becomes active here."""
-        state = self._state
-        home = Home(command.home)
-        row = view.get(MESSAGES, message_key(state.queue_id, home, command.number))
-        if row is not None:
-            record = Record.unpack(row)
-            state.rows.remove(home, command.number, len(row), 0, step)
-            if command.reason is None:
-                self.place(parse_stored(record.stored), record.enqueued_number, now, view, step, record.hops)
-            else:
-                transfer = home is Home.TRANSFER_OUTBOX
-                sub_queue = SubQueue.TRANSFER_DEAD_LETTER if transfer else SubQueue.DEAD_LETTER
-                record.note = record.note if home is Home.OUTBOX else ""  # it has not been forwarded
-                properties = {"DeadLetterReason": command.reason, "DeadLetterErrorDescription": command.description}
-                if home is Home.DEAD_LETTER_OUTBOX:
-                    properties = {}  # it keeps the reason for which it was dead-lettered
-                state.bury(record, properties, step, sub_queue, forward=False)
-        step.effects.append((command.reply, None))
 
 
 def _least(first_ms: int | None, second_ms: int | None) -> int | None:

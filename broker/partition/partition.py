@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 
 from .. import service_errors
 from ..errors import BrokerError
-from ..message.message import Message, without_dead_letter_reason
+from ..message.message import Message
+from ..message.stored import without_dead_letter_reason
 from ..model.descriptions import TopicDescription
 from .enqueue import Arrivals
+from .outbox import OutboxHandlers
 from .ready_queue import Reader, WindowBudget
 from .receive import Deliveries
 from .records import (
@@ -100,17 +102,18 @@ class Partition:
         self._sessions = MessageSessions(self.state, self._settlements) if with_sessions else None
         self._deliveries = Deliveries(self.state, self._sessions)
         self.arrivals = Arrivals(self.state, self._sessions, lambda other, at: sibling(other, at).arrivals)
+        outbox = OutboxHandlers(self.state, self.arrivals)
         self._handlers: dict[type, Callable[..., None]] = {
             Send: self.arrivals.send,
             Schedule: self.arrivals.schedule,
             Reserve: self.arrivals.reserve,
             CancelScheduled: self.arrivals.cancel,
-            Forwarded: self.arrivals.forwarded,
+            Forwarded: outbox.forwarded,
             FallDue: self.arrivals.fall_due,
-            ReadOutbox: self.arrivals.read_outbox,
-            Delivered: self.arrivals.delivered,
-            Redirect: self.arrivals.redirect,
-            Undeliverable: self.arrivals.undeliverable,
+            ReadOutbox: outbox.read,
+            Delivered: outbox.delivered,
+            Redirect: outbox.redirect,
+            Undeliverable: outbox.undeliverable,
             Take: self._deliveries.take,
             TakeFromSession: self._deliveries.take_from_session,
             TakeDeferred: self._deliveries.take_deferred,

@@ -12,7 +12,7 @@ from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
 from emubus.broker.service_errors import jms_not_supported
-from emubus.codec.values import Symbol, Uint
+from emubus.codec.types import Symbol, Uint
 
 from ..tracking import untracked
 from .fakes import FakeBroker, as_broker

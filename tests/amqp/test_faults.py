@@ -15,7 +15,7 @@ from emubus.broker.admin.fault_table import FaultKind, FaultOperation, FaultTabl
 from emubus.broker.errors import Condition
 from emubus.broker.outcomes import Abandon
 from emubus.broker.service_errors import throttled
-from emubus.codec.values import Symbol, Uint
+from emubus.codec.types import Symbol, Uint
 
 from ..tracking import untracked
 from .fakes import FakeQueue

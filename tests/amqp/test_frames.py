@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emubus.amqp.wire.frames import AMQP_HEADER, FramePadder, FrameReader, Kind, with_lower_frame_size
-from emubus.codec.values import Described, Symbol, Uint, Ulong
+from emubus.codec.types import Described, Symbol, Uint, Ulong
 
 from .wire import (
     ACCEPTED,

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
-from emubus.codec.values import Array, Described, Int, Symbol, Ubyte, Uint, Ulong, encode
+from emubus.codec.encode import encode
+from emubus.codec.types import Array, Described, Int, Symbol, Ubyte, Uint, Ulong
 
 from .wire import (
     ATTACH,

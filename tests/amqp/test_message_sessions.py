@@ -11,7 +11,8 @@ from emubus.broker.access import Access
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Complete
 from emubus.broker.partition.step import Delivery, ReceiveMode
-from emubus.codec.values import Described, Long, Symbol, Ubyte, Uint, Ulong, encode
+from emubus.codec.encode import encode
+from emubus.codec.types import Described, Long, Symbol, Ubyte, Uint, Ulong
 
 from .fake_verbs import FakeSessionConsumer, FakeWait
 from .fakes import token

@@ -8,7 +8,7 @@ import pytest
 
 from emubus.amqp.limits import Limits
 from emubus.broker.errors import BrokerError, Condition
-from emubus.codec.values import Described, Uint, Ulong
+from emubus.codec.types import Described, Uint, Ulong
 
 from ..tracking import taken_apart, untracked
 from .wire import (

@@ -9,7 +9,8 @@ from emubus.amqp.limits import Limits
 from emubus.amqp.wire.engine import lib
 from emubus.amqp.wire.incoming_deliveries import KEEPING_BYTES
 from emubus.broker.errors import BrokerError, Condition
-from emubus.codec.values import Ubyte, Uint, Ulong, encode
+from emubus.codec.encode import encode
+from emubus.codec.types import Ubyte, Uint, Ulong
 
 from ..tracking import taken_apart, untracked
 from .wire import (

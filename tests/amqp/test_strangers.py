@@ -10,10 +10,11 @@ import pytest
 from emubus.amqp.connection import Connection
 from emubus.amqp.limits import Limits
 from emubus.amqp.quotas import Held, Kept
-from emubus.broker.access import Access, SharedKey
+from emubus.broker.access import Access
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import SharedKey
 from emubus.broker.turns import Turns
-from emubus.codec.values import Described, Uint, Ulong
+from emubus.codec.types import Described, Uint, Ulong
 
 from ..broker.namespace import loop_turns
 from ..tracking import untracked

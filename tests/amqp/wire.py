@@ -16,7 +16,9 @@ from emubus.amqp.wire.engine import Engine
 from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
-from emubus.codec.values import Described, Symbol, Ubyte, Uint, Ulong, decode, encode, encode_described, encode_list
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode, encode_described, encode_list
+from emubus.codec.types import Described, Symbol, Ubyte, Uint, Ulong
 
 from .fakes import FakeBroker, FakeTransport, as_broker
 
@@ -92,7 +94,7 @@ class Wire:
     broker: FakeBroker = field(default_factory=FakeBroker)
     access: Access = field(default_factory=lambda: Access(verify=False))
     limits: Limits = field(default_factory=Limits)
-    clock: Clock = field(default_factory=lambda: Clock(start_at=1_700_000_000_000, frozen=True))
+    clock: Clock = field(default_factory=lambda: Clock(start_at=1_700_000_000_000, manual=True))
     is_paced: bool = False
     """Whether input is handled in slices of time: otherwise whatever is written is handled at once."""
 

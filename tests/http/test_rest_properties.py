@@ -19,7 +19,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.codec.values import Described, Float, Int, Symbol, Timestamp, Ubyte
+from emubus.codec.types import Described, Float, Int, Symbol, Timestamp, Ubyte
 from emubus.testing import EmubusServer
 from emubus.web.rest.texts import (
     header_text,

@@ -17,7 +17,7 @@ from emubus.broker.model.descriptions import (
     TopicDescription,
 )
 from emubus.broker.stores.outage import OutageKind
-from emubus.codec.values import Long
+from emubus.codec.types import Long
 from emubus.testing import EmubusServer
 
 from .conftest import Tab

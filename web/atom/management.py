@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import structlog
 from aiohttp import hdrs, web
 
-from ...broker.access import Right
+from ...broker.api import Entity
 from ...broker.clock import Clock
-from ...broker.entities.entity import Entity
 from ...broker.errors import BrokerError, Condition
+from ...broker.keys import Right
 from ...broker.model.catalog import Description, Entry, path_of
 from ...broker.model.descriptions import (
     CorrelationFilter,
@@ -31,14 +31,15 @@ from ...broker.model.profiles import Partitioning, Profile
 from ...broker.service_errors import HOST_SUFFIX
 from ..authorization import may, may_forward
 from ..errors import HttpRefusal, management_error_body, refusal_of
-from ..limits import PAGE_ENTITIES, PAGE_ENTITIES_MAX, XML_BYTES_MAX
 from ..services import Services
 from ..targets import Kind, Target, target_of
+from .calls import Call, body_of
 from .descriptions import Reading, subscription_in, top_level_in
 from .feeds import ENTRY_TYPE, FEED_TYPE, EntryShown, entry_markup, feed_markup, nothing_markup
 from .fields import Shown, description_markup
 from .markup import CONNECT, INSTANCE, element, instant, ticks
 from .parsing import bad, description_in, local_name, shown
+from .refusals import too_large, unauthorized
 from .rules import KIND, rule_in, rule_markup
 
 ERROR_TYPE: Final = "application/xml; charset=utf-8"
@@ -47,7 +48,6 @@ FORWARDING: Final[Mapping[str, str]] = {
     "forward_dead_letters_to": "ServiceBusDlqSupplementaryAuthorization",
 }
 """Where messages are forwarded to, by the header with the token for that entity [http 2]."""
-NEWEST: Final = "9999-99"  # what a request means that names no api-version
 NO_SERVICE: Final = "No service is hosted at the specified address"
 NO_OPERATION: Final = "SubCode=40400. Not Found. The Operation doesn't exist"
 
@@ -79,7 +79,7 @@ class Management:
         except HttpRefusal as error:
             refusal = error
         except web.HTTPRequestEntityTooLarge:
-            refusal = _too_large()
+            refusal = too_large()
         except web.HTTPException:
             raise
         except ConnectionError:  # nobody is there any more who could be answered
@@ -104,8 +104,8 @@ class Management:
             raise HttpRefusal(404, NO_SERVICE)
         address = f"/{quote(target.address)}"  # a path, whatever it looks like
         if not may(request, self._services, address, Right.MANAGE) and not self._is_nothing(request, target):
-            raise _unauthorized(request, target)
-        body = await _body(request) if request.method == hdrs.METH_PUT else b""
+            raise unauthorized(request, target)
+        body = await body_of(request) if request.method == hdrs.METH_PUT else b""
         return verb(self, Call(request, target, body))
 
     # ---- queues and topics
@@ -377,58 +377,6 @@ class Management:
         return _xml(FEED_TYPE, feed_markup(title, call.address(), self._clock.now_ms(), entries, following))
 
 
-class Call:
-    """A request that was understood: its target, its body, and what its query says."""
-
-    def __init__(self, request: web.Request, target: Target, body: bytes) -> None:
-        self.request = request
-        self.target = target
-        self.body = body
-        self.version = request.query.get("api-version") or NEWEST
-        self.is_change = request.method == hdrs.METH_PUT
-        self.is_update = self.is_change and hdrs.IF_MATCH in request.headers
-        self.is_create = self.is_change and not self.is_update
-
-    @property
-    def short_query(self) -> str:
-        """What follows the address of an entity in a list."""
-        version = self.request.query.get("api-version")
-        return "" if version is None else f"?api-version={version}"
-
-    def address(self, *, subscription: bool = False) -> str:
-        """The address of the request with its query, the path decoded and in the client's spelling.
-
-        JavaScript takes the names from it. Those of subscriptions and rules are shown with scheme sb when read.
-        """
-        scheme = "sb" if subscription and not self.is_change else self.request.scheme
-        query = self.request.rel_url.raw_query_string
-        slash = "/" if self.target.is_open else ""
-        return f"{scheme}://{self.request.host}/{self.target.path}{slash}{f'?{query}' if query else ''}"
-
-    def address_of(self, path: str) -> str:
-        """The address of an entity in a list."""
-        return f"{self.request.scheme}://{self.request.host}/{path}{self.short_query}"
-
-    def page(self) -> tuple[int, int]:
-        """How many entities to leave out and how many to show; HttpRefusal (400), for `$skip` first."""
-        skip = self._count("$skip", 0)
-        return skip, min(self._count("$top", PAGE_ENTITIES), PAGE_ENTITIES_MAX)
-
-    def page_address(self, skip: int, top: int) -> str:
-        """The address of another page."""
-        others = [(name, value) for name, value in self.request.query.items() if name not in ("$skip", "$top")]
-        query = urlencode([("$skip", str(skip)), ("$top", str(top)), *others], safe="$")
-        return f"{self.request.scheme}://{self.request.host}/{self.target.path}?{query}"
-
-    def _count(self, name: str, default: int) -> int:
-        text = self.request.query.get(name)
-        if not text:
-            return default
-        if not (text.isascii() and text.isdecimal() and len(text) <= 10):
-            raise bad(f"Parameter '{name.removeprefix('$')}' should be non-negative integer.")
-        return int(text)
-
-
 Verb = Callable[[Management, Call], web.Response]
 
 VERBS: Final[Mapping[Kind, Mapping[str, Verb]]] = {
@@ -457,32 +405,6 @@ BELOW_TOPICS: Final = frozenset({Kind.SUBSCRIPTIONS, Kind.SUBSCRIPTION, Kind.RUL
 LISTS: Final = frozenset({Kind.NAMESPACE, Kind.QUEUES, Kind.TOPICS, Kind.SUBSCRIPTIONS, Kind.RULES})
 
 
-_ACTIONS: Final[Mapping[str, str]] = {
-    "GET": "Manage,EntityRead claims required for this operation.",
-    "PUT": "Authorization failed for specified action: Manage,EntityWrite.",
-    "DELETE": "Authorization failed for specified action: Manage,EntityDelete.",
-}
-_OPERATIONS: Final[Mapping[Kind, Mapping[str, str]]] = {
-    Kind.SUBSCRIPTIONS: {"GET": "EnumerateSubscriptions"},
-    Kind.SUBSCRIPTION: {
-        "GET": "GetSubscription",
-        "PUT": "CreateOrUpdateSubscription",
-        "DELETE": "DeleteSubscription",
-    },
-    Kind.RULES: {"GET": "EnumerateRules"},
-    Kind.RULE: {"GET": "GetRule", "PUT": "CreateOrUpdateRule", "DELETE": "DeleteRule"},
-}
-
-
-def _unauthorized(request: web.Request, target: Target) -> HttpRefusal:
-    """What the service says to a valid token without Manage; Go's tests know the words."""
-    operation = _OPERATIONS.get(target.kind, {}).get(request.method)
-    if operation is None:
-        return HttpRefusal(401, _ACTIONS[request.method])
-    where = f"operation on endpoint 'sb://{request.host}/{target.path}'."
-    return HttpRefusal(401, f"401 SubCode=40100: Unauthorized : Unauthorized access for '{operation}' {where}")
-
-
 def _rule_shown(rule: RuleDescription, address: str) -> EntryShown:
     return EntryShown(address, rule.name, rule.created_at, rule.created_at, rule_markup(rule))
 
@@ -492,16 +414,3 @@ def _xml(content_type: str, text: str, status: int = 200, tag: str | None = None
     if tag is not None:
         headers[hdrs.ETAG] = tag
     return web.Response(status=status, body=text.encode(), headers=headers)
-
-
-async def _body(request: web.Request) -> bytes:
-    if request.content_length is not None and request.content_length > XML_BYTES_MAX:
-        raise _too_large()
-    body = await request.read()
-    if len(body) > XML_BYTES_MAX:
-        raise _too_large()
-    return body
-
-
-def _too_large() -> HttpRefusal:
-    return HttpRefusal(413, f"SubCode=41300. The body is larger than {XML_BYTES_MAX} bytes.")

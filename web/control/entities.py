@@ -1,6 +1,6 @@
 """Endpoints about entities: what there is, partitions (P31), messages, where one would go (P32), emptying.
 
-Knows the shape of what is shown. Does not know how it is found out (`broker.inspection`, `broker.upkeep`).
+Knows the shape of what is shown. Does not know how it is found out (`broker.inspection`, `broker.maintenance`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ...broker.address import SubQueue
 from ...broker.admin.overview import HOME_NAMES, Inspection, PartitionReport
+from ...broker.api import OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
-from ...broker.stores.outage import OutageKind
 from .endpoints import Call, Endpoint
 from .message_json import MESSAGES, NUMBER_MAX, message_json
 from .schema import Schema, array, boolean, choice, counts, default, integer, nullable, record, text
@@ -149,7 +149,7 @@ async def list_messages(call: Call) -> object:
 async def purge_entity(call: Call) -> object:
     """Empty an entity."""
     Inspection(call.services.broker).entity(call.path["entity"])
-    return {"message_count": call.services.broker.upkeep.purge(call.path["entity"])}
+    return {"message_count": call.services.broker.maintenance.purge(call.path["entity"])}
 
 
 ENDPOINTS: Final = (

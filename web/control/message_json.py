@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from ...broker.admin.overview import Seen
-from ...broker.errors import BrokerError
-from ...codec.values import Array, Described, Symbol, Timestamp, decode
+from ...codec.decode import decode
+from ...codec.errors import DecodeError
+from ...codec.types import Array, Described, Symbol, Timestamp
 from .schema import Schema, anything, array, integer, nullable, record, text
 
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE = 0x70, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77
@@ -87,7 +88,7 @@ def message_json(seen: Seen) -> dict[str, Any]:
             if isinstance(section, Described) and isinstance(section.descriptor, int):
                 sections.setdefault(int(section.descriptor), []).append(section.value)
         body = _body(sections)
-    except BrokerError:  # the broker did not look into the body, and its sender may have sent anything
+    except DecodeError:  # the broker did not look into the body, and its sender may have sent anything
         body = {"kind": "malformed", "text": None, "base64": _base64(seen.encoded), "json": None}
     header = _fields(sections.get(_HEADER), _HEADER_FIELDS)
     annotations = _map(sections.get(_ANNOTATIONS))

@@ -41,11 +41,11 @@ async def reset(call: Call) -> object:
     """Empty everything, or begin anew."""
     broker = call.services.broker
     if call.body["to"] == "empty":
-        return {"message_count": broker.upkeep.purge(None)}
+        return {"message_count": broker.maintenance.purge(None)}
     if call.body["to"] == "start":
         call.services.faults.table.clear()
-        return {"message_count": broker.upkeep.start_over()}
-    return {"message_count": broker.upkeep.reset()}
+        return {"message_count": broker.maintenance.start_over()}
+    return {"message_count": broker.maintenance.reset()}
 
 
 def _shown(snapshot: Snapshot) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...broker.message.builder import TTL_MS_MAX, NewMessage
-from ...codec.values import Long, Timestamp
+from ...codec.types import Long, Timestamp
 from .forms import Form, FormError, parse_instant, parse_span, quoted
 
 FIELDS: Final[Mapping[str, tuple[str, str]]] = {

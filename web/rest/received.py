@@ -14,10 +14,11 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from ...broker.errors import BrokerError
+from ...broker.api import Delivery
 from ...broker.message.message import PROPERTY_NAMES
-from ...broker.partition.step import Delivery
-from ...codec.values import Described, Symbol, decode
+from ...codec.decode import decode
+from ...codec.errors import DecodeError
+from ...codec.types import Described, Symbol
 from ..control.message_json import shown
 from .broker_properties import HEADER, Found, shown_properties
 from .headers import is_https_own
@@ -69,7 +70,7 @@ def _sections(payload: bytes) -> Sections:
             section, position = decode(payload, position)
             if isinstance(section, Described) and isinstance(section.descriptor, int):
                 sections.setdefault(int(section.descriptor), []).append(section.value)
-    except BrokerError:  # nobody has looked into the body before; what comes before it can be told
+    except DecodeError:  # nobody has looked into the body before; what comes before it can be told
         pass
     return sections
 

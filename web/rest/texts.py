@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from typing import Final
 
-from ...codec.values import Char, Described, Float, Symbol, Timestamp
+from ...codec.types import Char, Described, Float, Symbol, Timestamp
 
 LONG_MAX: Final = (1 << 63) - 1
 TICKS_PER_S: Final = 10_000_000
