@@ -132,7 +132,7 @@ class SessionConsumer:
         self.address = entity.path
         self.session_id = grant.session_id
         self.locked_until_at = grant.until_at
-        self.deliver: Deliver = _deliver_nothing  # set by the link before it gives credit
+        self._deliver: Deliver = _deliver_nothing
         self._mode = mode
         self._grant = grant
         self._place = entity.partitions[grant.partition_index]
@@ -143,6 +143,10 @@ class SessionConsumer:
         self._closed = False
         self._drained: Callable[[], None] | None = None
         entity.attached.add(self.refuse)
+
+    def deliver_to(self, deliver: Deliver) -> None:
+        """Where messages go; to be called before there is credit."""
+        self._deliver = deliver
 
     def set_credit(self, count: int) -> None:
         """From now on at most `count` more messages may be handed over (absolute, not added)."""
@@ -211,7 +215,7 @@ class SessionConsumer:
         self._more = self._more or taken.more
         if taken.deliveries and not self._closed:  # of a closed one they go back with the session
             self._wanted = max(0, self._wanted - len(taken.deliveries))
-            self.deliver(taken.deliveries)
+            self._deliver(taken.deliveries)
         self._ask()
 
 
