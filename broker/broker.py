@@ -16,10 +16,11 @@ from .admin.administration import Administration
 from .admin.maintenance import Maintenance
 from .clock import Clock
 from .entities import scheduling, several_partitions
-from .entities.entity import RECEIVE_REFUSED, SEND_REFUSED, Entity, EntityPartition
+from .entities.entity import Entity
+from .entities.entity_base import RECEIVE_REFUSED, SEND_REFUSED, EntityPartition
 from .entities.links import Consumer, Deliver, Detached, Sender, SessionConsumer, SessionWait
 from .entities.namespace import Namespace
-from .entities.transactions import TransactionRef
+from .entities.transaction import TransactionRef
 from .errors import BrokerError, Condition
 from .message.message import Message
 from .model.catalog import Catalog
@@ -262,7 +263,8 @@ class Broker(Namespace):
         """Add a new state of a held session to a transaction; BrokerError as for `set_session_state`."""
         with self.transactions.working(ref):
             self._check_state(address, state)
-            entity = self._session_place(address, session_id).entity
+            self._session_place(address, session_id)  # raises for an entity without sessions
+        entity, _ = self.find(address)
         await self.transactions.set_state(ref, entity, session_id, state)
 
     def transactional_settle(

@@ -22,11 +22,12 @@ import structlog
 import uvloop
 
 from .amqp import Target
-from .broker.access import Right, SharedKey
 from .broker.admin.fault_table import Fault, FaultKind, FaultOperation
 from .broker.admin.overview import Inspection, Route
+from .broker.api import Outage, OutageKind
 from .broker.clock import Clock
 from .broker.errors import BrokerError, Condition
+from .broker.keys import Right, SharedKey
 from .broker.model.catalog import Description
 from .broker.model.descriptions import (
     AuthorizationRule,
@@ -42,12 +43,10 @@ from .broker.model.descriptions import (
     TrueFilter,
 )
 from .broker.model.profiles import Profile
-from .broker.stores.outage import Outage, OutageKind
-from .config import Auth, Config, ConfigError, Tls, load_config
+from .config import Auth, Config, ConfigError, Durability, Tls, load_config
 from .kit.remote import RemoteEmubus
 from .kit.verbs import Emubus, ManualClock, PeekedMessage, in_ms
 from .server import Server
-from .storage.contract import Durability
 from .tls import ca_file
 from .web.atom.descriptions import defaults_of
 from .web.control.entities import MESSAGES_BYTES_MAX, MESSAGES_MAX, SUB_QUEUES

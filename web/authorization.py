@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from aiohttp import hdrs, web
 
-from ..broker.access import Claim, Right
+from ..broker.access import Claim
 from ..broker.errors import BrokerError, Condition
+from ..broker.keys import Right
 from .services import Services
 from .transport.connection import HttpConnection
 

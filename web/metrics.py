@@ -18,11 +18,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from ..broker.access import Right
-from ..broker.admin.overview import HOME_NAMES, KIND_NAMES, Inspection
+from ..broker.admin import figures
+from ..broker.admin.figures import Distribution
 from ..broker.errors import BrokerError
-from ..broker.partition.records import PARTITION_SHIFT
-from ..broker.stores.commit_stats import Histogram
+from ..broker.keys import Right
+from ..broker.model.descriptions import EntityKind
 from .authorization import require
 from .services import Services
 
@@ -92,17 +92,15 @@ async def _of_partitions(services: Services) -> list[Metric]:
     messages, locked = _gauge("emubus_messages"), _gauge("emubus_messages_locked")
     size, following = _gauge("emubus_partition_size_bytes"), _gauge("emubus_partition_next_sequence_number")
     activity = _gauge("emubus_partition_last_activity_timestamp_seconds")
-    found = Inspection(services.broker).counted()
-    for number, (place, counters) in enumerate(found, 1):
-        labels = [place.path, str(place.index), str(place.worker.index)]
-        for name, count in zip(HOME_NAMES, counters.messages, strict=True):
-            messages.add_metric([*labels, name], count)
-        partition = place.worker.partition(place.queue_id)
-        locked.add_metric(labels, 0 if partition is None else partition.locked_count())
-        size.add_metric(labels, counters.bytes_used)
-        following.add_metric(labels, counters.next_counter & ((1 << PARTITION_SHIFT) - 1))
-        if partition is not None and partition.state.last_activity_at:
-            activity.add_metric(labels, partition.state.last_activity_at / 1000)
+    for number, each in enumerate(figures.used_partitions(services.broker), 1):
+        labels = [each.path, str(each.partition_id), str(each.store)]
+        for state, count in each.messages.items():
+            messages.add_metric([*labels, state], count)
+        locked.add_metric(labels, each.locked_count)
+        size.add_metric(labels, each.size_bytes)
+        following.add_metric(labels, each.numbers_given)
+        if each.last_activity_at is not None:
+            activity.add_metric(labels, each.last_activity_at / 1000)
         if number % PARTITIONS_AT_ONCE == 0:
             await asyncio.sleep(0)
     return [messages, locked, size, following, activity]
@@ -112,26 +110,26 @@ def _of_stores(services: Services) -> list[Metric]:
     commits, failures = (CounterMetricFamily(name, about, labels=labels) for name, (about, labels) in COUNTERS.items())
     durations, sizes = (HistogramMetricFamily(name, about, labels=["store"]) for name, about in HISTOGRAMS.items())
     available = _gauge("emubus_store_available")
-    for worker in services.broker.workers:
-        labels, measures = [str(worker.index)], worker.measures
-        commits.add_metric(labels, sum(measures.sizes.counts))
-        failures.add_metric(labels, measures.failures)
-        durations.add_metric(labels, *_histogram(measures.latency_us, 1_000_000))
-        sizes.add_metric(labels, *_histogram(measures.sizes, 1))
-        available.add_metric(labels, int(worker.available))
+    for each in figures.stores(services.broker):
+        labels = [str(each.store)]
+        commits.add_metric(labels, each.commit_count)
+        failures.add_metric(labels, each.failed_commit_count)
+        durations.add_metric(labels, *_histogram(each.commit_us, 1_000_000))
+        sizes.add_metric(labels, *_histogram(each.commands, 1))
+        available.add_metric(labels, int(each.is_available))
     return [commits, failures, durations, sizes, available]
 
 
-def _histogram(histogram: Histogram, unit: int) -> tuple[list[tuple[str, float]], float]:
-    """Counts that sum up, each with its bound in text, and the sum of all values; values are divided by `unit`."""
-    bounds = [*(str(bound / unit) for bound in histogram.bounds), "+Inf"]
-    return list(zip(bounds, accumulate(histogram.counts), strict=True)), histogram.total / unit
+def _histogram(values: Distribution, unit: int) -> tuple[list[tuple[str, float]], float]:
+    """Cumulative counts, each with its bound as text, and the sum of all values; values are divided by `unit`."""
+    bounds = [*(str(bound / unit) for bound in values.bounds), "+Inf"]
+    return list(zip(bounds, accumulate(values.counts), strict=True)), values.total / unit
 
 
 def _of_the_rest(services: Services) -> list[Metric]:
     entities = _gauge("emubus_entities")
-    kinds = [KIND_NAMES[type(entity.description)] for entity in services.broker.entities()]
-    for kind in KIND_NAMES.values():
+    kinds = [entity.description.kind for entity in services.broker.entities()]
+    for kind in EntityKind:
         entities.add_metric([kind], kinds.count(kind))
     counts = services.connection_counts()
     connections, links, faults = _gauge("emubus_amqp_connections"), _gauge("emubus_amqp_links"), _gauge("emubus_faults")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from ...broker.access import Right
 from ...broker.address import parse_address, strip_authority
 from ...broker.errors import BrokerError, Condition
+from ...broker.keys import Right
 from ...broker.partition.step import ReceiveMode
 from ...codec.encode import encode_map
 from ...codec.types import Described, Symbol

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from ...broker.address import parse_address
-from ...broker.entities.transactions import TransactionRef
+from ...broker.entities.transaction import TransactionRef
 from ...broker.errors import BrokerError, Condition
 from ...codec.types import Described
 from ..limits import Limits

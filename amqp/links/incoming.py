@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ...broker.entities.transactions import TransactionRef
+from ...broker.entities.transaction import TransactionRef
 from ...broker.errors import BrokerError
 from ..wire.deliveries import Done, Host, Inflow
 from ..wire.engine import Pointer

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from ...broker.entities.transactions import TransactionRef
+from ...broker.entities.transaction import TransactionRef
 from ...broker.errors import BrokerError, Condition
 from ...broker.partition.step import Delivery
 from ..limits import Limits

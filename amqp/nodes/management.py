@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ...broker.access import Right
 from ...broker.errors import BrokerError, Condition
+from ...broker.keys import Right
 from ...codec.types import Int, Symbol
 from ..links.ports import BrokerPort
 from ..tracking import Tracker

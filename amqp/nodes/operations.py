@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from ...broker.access import Right
-from ...broker.entities.transactions import TransactionRef
+from ...broker.entities.transaction import TransactionRef
 from ...broker.errors import BrokerError, Condition
 from ...broker.ids import token_from_uuid
+from ...broker.keys import Right
 from ...codec.encode import encode, encode_map, list_from_items, map_from_items
 from ...codec.types import Array
 from ..links.outcomes import property_changes

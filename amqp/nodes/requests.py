@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
-from ...broker.entities.transactions import TransactionRef
+from ...broker.entities.transaction import TransactionRef
 from ...broker.errors import BrokerError, Condition, decode_refusal
 from ...broker.partition.step import Delivery
 from ...codec.decode import decode

@@ -15,7 +15,6 @@ from ..entities.namespace import Namespace
 from ..errors import BrokerError, Condition
 from ..model.catalog import FIXED_FIELDS, Description, path_of
 from ..model.descriptions import (
-    QueueDescription,
     RuleDescription,
     SubscriptionDescription,
     TopicDescription,
@@ -26,12 +25,6 @@ from ..rules import check_rule
 from .checks import Checks
 from .cleanup import Cleanup
 from .idle import IdleWatch
-
-KINDS: dict[type[Description], str] = {
-    QueueDescription: "queue",
-    TopicDescription: "topic",
-    SubscriptionDescription: "subscription",
-}
 
 
 class Administration:
@@ -86,12 +79,10 @@ class Administration:
             raise service_errors.not_found(self._namespace.namespace, path)
         before = entity.description
         if type(before) is not type(description):
-            raise BrokerError(
-                Condition.NOT_ALLOWED, f"'{path}' is a {KINDS[type(before)]}, not a {KINDS[type(description)]}."
-            )
+            raise BrokerError(Condition.NOT_ALLOWED, f"'{path}' is a {before.kind}, not a {description.kind}.")
         for field, name in FIXED_FIELDS.items():
             if getattr(before, field, None) != getattr(description, field, None):
-                raise service_errors.fixed_at_creation(name, KINDS[type(before)])
+                raise service_errors.fixed_at_creation(name, before.kind)
         self._checks.description(description, is_new=False)
         if isinstance(description, SubscriptionDescription):
             self._checks.rule_quotas(entity, description)

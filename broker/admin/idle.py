@@ -8,7 +8,8 @@ import structlog
 
 from ...storage import StoreError
 from ..clock import Timer
-from ..entities.entity import Entity, EntityPartition
+from ..entities.entity import Entity
+from ..entities.entity_base import EntityPartition
 from ..entities.namespace import Namespace
 from ..errors import BrokerError
 from ..partition.records import Home

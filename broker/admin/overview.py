@@ -6,32 +6,24 @@ anything, and to know how it is shown. A view over a `Broker`, made when it is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from ...storage import StoreError
 from ..address import SubQueue
-from ..entities.entity import Entity, EntityPartition
+from ..entities.entity import Entity
+from ..entities.entity_base import EntityPartition
 from ..entities.namespace import Namespace
 from ..entities.router import partition_for_key
 from ..errors import BrokerError, Condition
-from ..model.catalog import KINDS, Description
-from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from ..partition.records import HOMES, MESSAGES, OUTBOXES, PARTITION_SHIFT, STATE, STATE_KEY, Counters, message_key
+from ..model.descriptions import SubscriptionDescription
+from ..partition.records import HOMES, MESSAGES, OUTBOXES, PARTITION_SHIFT, Counters, message_key
 from ..partition.requests import Peek
 
 HEALTHY = "available"
-KIND_NAMES: Mapping[type[Description], str] = {
-    QueueDescription: "queue",
-    TopicDescription: "topic",
-    SubscriptionDescription: "subscription",
-}
 HOME_NAMES = tuple(home.name.lower().replace("_", "-") for home in HOMES)
 SHOWN_HOMES = tuple(home for home in HOMES if home not in OUTBOXES)
-ALL_STATES_MAX = 1 << 24
-
-assert set(KIND_NAMES) == set(KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +116,7 @@ class Inspection:
         description = entity.description
         return EntityReport(
             path=entity.path,
-            kind=KIND_NAMES[type(description)],
+            kind=description.kind.value,
             status=description.status.value,
             is_partitioned=entity.partitioned,
             partition_count=len(entity.partitions),
@@ -166,24 +158,6 @@ class Inspection:
             base | counters.next_counter,
             None if partition is None else partition.state.last_activity_at or None,
         )
-
-    def counted(self) -> Iterator[tuple[EntityPartition, Counters]]:
-        """The partitions that ever held a message, with what they count, store after store; not those out of reach."""
-        entities = {entity.queue_id: entity for entity in self._namespace.entities()}
-        for worker in self._namespace.workers:
-            if not worker.available:
-                continue
-            try:
-                with worker.look() as view:
-                    rows = view.scan(STATE, b"", b"\xff" * (STATE_KEY.size + 1), ALL_STATES_MAX)
-            except StoreError:
-                continue
-            for key, row in rows:
-                entity = entities.get(STATE_KEY.unpack(key)[0])
-                if entity is not None:
-                    place = next((each for each in entity.partitions if each.worker is worker), None)
-                    if place is not None:
-                        yield place, Counters.unpack(row)
 
     def route(self, entity: Entity, *, session_id: str | None, partition_key: str | None, **more: str | None) -> Route:
         """Where a message would go (P32) with these properties, or with `message_id`, or with a `key`.

@@ -14,12 +14,13 @@ import structlog
 
 from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
-from ..message.message import parse_stored
+from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from ..partition.enqueue import too_many_hops
 from ..partition.records import COUNTER_MASK, NO_ENQUEUED_NUMBER, SCHEDULED_NOTE, Home, Record
 from ..partition.requests import Delivered, Forwarded, ReadOutbox, Redirect, Undeliverable
-from .entity import SEND_REFUSED, Entity, EntityPartition, is_known_refusal
+from .entity import Entity, is_known_refusal
+from .entity_base import SEND_REFUSED, EntityPartition
 
 MESSAGES_AT_ONCE = 64
 PAGES_MAX = 16  # looked through behind messages that have to wait, before these are tried again

@@ -142,7 +142,7 @@ class SessionConsumer:
         self._more = True
         self._closed = False
         self._drained: Callable[[], None] | None = None
-        entity.attached.add(self.lost)
+        entity.attached.add(self.refuse)
 
     def set_credit(self, count: int) -> None:
         """From now on at most `count` more messages may be handed over (absolute, not added)."""
@@ -176,7 +176,7 @@ class SessionConsumer:
         if not self._closed:
             self._closed = True
             self.entity.receives.leave(self)
-            self.entity.attached.discard(self.lost)
+            self.entity.attached.discard(self.refuse)
             self._place.submit(ReleaseSession(self._grant.grant))
 
     def announce(self, argument: None) -> None:
@@ -190,7 +190,7 @@ class SessionConsumer:
         if not self._closed:
             self._closed = True
             self.entity.receives.leave(self)
-            self.entity.attached.discard(self.lost)
+            self.entity.attached.discard(self.refuse)
             self._detached(error)
 
     def _ask(self) -> None:

@@ -15,17 +15,18 @@ from dataclasses import replace
 
 from ...storage import Store, no_failpoint
 from .. import service_errors
-from ..access import SharedKey
 from ..address import Address, SubQueue, parse_address
 from ..clock import Clock
 from ..errors import BrokerError, Condition
-from ..message.bounds import bounds_of
+from ..keys import SharedKey
+from ..message.bounds import MessageBounds
 from ..model.catalog import Catalog, Entry
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
 from ..model.profiles import Limits, limits_over
 from ..stores.outage import Outage
 from ..stores.worker import Worker
-from .entity import Description, Entity, EntityPartition, Totals
+from .entity import Entity
+from .entity_base import Description, EntityPartition, Totals
 from .forwarder import Forwarder
 from .topic import TopicFanOut
 from .transactions import Transactions
@@ -134,7 +135,7 @@ class Namespace:
             self._partition_bytes_max(top),
             lambda place: self.forwarder.wake(place),
             partitioned=top.enable_partitioning,
-            bounds=bounds_of(self.limits),
+            bounds=message_bounds(self.limits),
             namespace=self.namespace,
         )
         if isinstance(description, SubscriptionDescription):
@@ -264,3 +265,10 @@ class Namespace:
 
     def _resolver(self, store_index: int) -> Callable[[int], EntityPartition | None]:
         return lambda queue_id: self._places.get((queue_id, store_index))
+
+
+def message_bounds(limits: Limits) -> MessageBounds:
+    """What is too large in a message under these limits."""
+    return MessageBounds(
+        limits.properties_bytes_max, limits.property_bytes_max, limits.key_length_max, limits.forward_hops_max
+    )

@@ -13,7 +13,8 @@ from .. import service_errors
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..message.message import Message
 from ..partition.requests import CancelScheduled, Commit, Examine, Operation, Reserve, Schedule, Transfer
-from .entity import Entity, EntityPartition, is_known_refusal
+from .entity import Entity, is_known_refusal
+from .entity_base import EntityPartition
 from .several_partitions import grouped, show_that_stores_commit
 
 

@@ -17,7 +17,8 @@ from ..ids import partition_index_of
 from ..outcomes import Complete, Outcome, Release
 from ..partition.requests import Commit, Examine, Renew, Reserve, Settle, TakeDeferred
 from ..partition.step import Delivery, ReceiveMode
-from .entity import Entity, EntityPartition
+from .entity import Entity
+from .entity_base import EntityPartition
 
 T = TypeVar("T")
 Groups = dict[EntityPartition, list[T]]

@@ -19,7 +19,8 @@ from ..model.descriptions import (
 from ..partition.records import ByteTotal
 from ..partition.step import Copy, PartitionRef
 from ..rules import MessageContext, RuleIndex
-from .entity import Description, Entity
+from .entity import Entity
+from .entity_base import Description
 from .router import kept_key_of, partition_for_key
 
 REASON_FILTER = "FilterException"

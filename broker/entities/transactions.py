@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from .. import service_errors
 from ..address import SubQueue
-from ..clock import Clock, Timer
+from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import new_transaction_id, partition_index_of
 from ..message.message import Message, parse_sent, split_batch
@@ -34,44 +33,13 @@ from ..partition.requests import (
     Settle,
     Transfer,
 )
-from .entity import Entity, EntityPartition
+from .entity import Entity
+from .entity_base import EntityBase, EntityPartition
 from .router import key_of, partition_for_key
 from .topic import TopicFanOut
+from .transaction import FindVia, Transaction, TransactionRef
 
 TIMEOUT_MS = 120_000  # from the declaration [wire 8]
-
-FindVia = Callable[[], Entity | None]
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionRef:
-    """How a client names a transaction: the connection that the client speaks on, and the id that the client gives."""
-
-    connection: object
-    id: bytes
-
-
-class Transaction:
-    """Collected work. `place` is the partition that commits it; `via` the entity whose outbox serves other entities.
-
-    `find_via` is asked for that with every piece of work until there is one: JMS clients declare a transaction before
-    they open any link to an entity.
-    """
-
-    def __init__(self, ref: TransactionRef, owner: object, find_via: FindVia, timer: Timer) -> None:
-        self.ref = ref
-        self.owner = owner
-        self.find_via = find_via
-        self.via: Entity | None = None
-        self.timer = timer
-        self.place: EntityPartition | None = None
-        self.key: str | None = None
-        self.operations: list[tuple[EntityPartition, Operation]] = []
-        self.tokens: set[bytes] = set()
-        self.cancelled: set[int] = set()  # sequence numbers of scheduled messages, in the partition that commits
-        self.let_go: list[tuple[EntityPartition, bytes]] = []  # locks that their receivers won't settle again
-        self.on_commit: list[Callable[[], None]] = []
-        self.failure: BrokerError | None = None  # an operation was refused: nothing of the rest may be committed
 
 
 class Transactions:
@@ -424,7 +392,7 @@ def _abandon(locks: Sequence[tuple[EntityPartition, bytes]]) -> None:
         place.submit(Settle(token, Abandon(), None))
 
 
-def _same_top_level(one: Entity, other: Entity) -> bool:
+def _same_top_level(one: EntityBase, other: EntityBase) -> bool:
     return one.top_level_key == other.top_level_key
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from .. import service_errors
 from ..errors import BrokerError
-from ..message.message import Message, parse_stored
+from ..message.message import Message
+from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from .ready_queue import Reader
 from .records import (

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..address import SubQueue
+from .ready_queue import SessionLine
 from .records import Home
+from .requests import AcceptSession
 
 
 class Place(Protocol):
@@ -181,3 +183,19 @@ class Locks:
         """Assert the invariants of the class docstring."""
         assert {lock.number: lock for lock in self.by_token.values()} == self.by_number
         assert set(self.timed) == {token for token, lock in self.by_token.items() if lock.holding is None}
+
+
+class HeldSession:
+    """A session in the hands of a receiver."""
+
+    def __init__(self, command: AcceptSession, name: str, number: int, grant: int, until_at: int, line: SessionLine):
+        self.name = name
+        self.number = number
+        self.grant = grant
+        self.until_at = until_at
+        self.turn = grant  # holdings that end at the same instant end in this order
+        self.line = line
+        self.head: int | None = None  # the number of its row in `session_heads`, if it had messages
+        self.taken: dict[int, Lock] = {}
+        self.announce: Callable[[None], None] = command.announce
+        self.lost = command.lost

@@ -7,7 +7,7 @@ number that it took from each outbox, so a message that is sent twice is stored 
 from __future__ import annotations
 
 from ..address import SubQueue
-from ..message.message import parse_stored
+from ..message.stored import parse_stored
 from .enqueue import Arrivals
 from .ready_queue import Reader
 from .records import (

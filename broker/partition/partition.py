@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 from .. import service_errors
 from ..errors import BrokerError
-from ..message.message import Message, without_dead_letter_reason
+from ..message.message import Message
+from ..message.stored import without_dead_letter_reason
 from ..model.descriptions import TopicDescription
 from .enqueue import Arrivals
 from .outbox import OutboxHandlers

@@ -12,13 +12,15 @@ from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError
 from ..ids import new_lock_token
-from ..message.message import Message, delivery_bytes, parse_stored
+from ..message.delivered import delivery_bytes
+from ..message.message import Message
+from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription
-from .locks import Lock, Place
+from .locks import HeldSession, Lock, Place
 from .ready_queue import Reader
 from .records import MESSAGES, Home, Record, message_key, unpack_head
 from .requests import DeleteMessages, Measure, Peek, Take, TakeDeferred, TakeFromSession
-from .sessions import HeldSession, MessageSessions
+from .sessions import MessageSessions
 from .state import PartitionState
 from .step import Delivery, Extent, ReceiveMode, Step, Taken
 

@@ -17,7 +17,7 @@ from sortedcontainers import SortedDict
 
 from .. import service_errors
 from ..errors import BrokerError
-from .locks import Lock
+from .locks import HeldSession
 from .ready_queue import Reader, SessionLine
 from .records import (
     NUMBER,
@@ -45,22 +45,6 @@ LIST_ROWS_MAX = 1 << 20
 # Of the process, not of a partition: who held a session when its partition was reopened still knows the grant, and
 # must not reach the session that another one holds since.
 _grants = count(1)
-
-
-class HeldSession:
-    """A session in the hands of a receiver."""
-
-    def __init__(self, command: AcceptSession, name: str, number: int, grant: int, until_at: int, line: SessionLine):
-        self.name = name
-        self.number = number
-        self.grant = grant
-        self.until_at = until_at
-        self.turn = grant  # holdings that end at the same instant end in this order
-        self.line = line
-        self.head: int | None = None  # the number of its row in `session_heads`, if it had messages
-        self.taken: dict[int, Lock] = {}
-        self.announce: Callable[[None], None] = command.announce
-        self.lost = command.lost
 
 
 def _end_at(held: HeldSession, until_at: int, turn: int) -> None:

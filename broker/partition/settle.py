@@ -11,7 +11,7 @@ from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError
 from ..message.bounds import changes_refusal
-from ..message.message import with_application_properties
+from ..message.stored import with_application_properties
 from ..outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .locks import Lock
 from .ready_queue import Reader

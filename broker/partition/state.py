@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..address import SubQueue
-from ..message.message import Message, parse_stored, with_application_properties
+from ..message.message import Message
+from ..message.stored import parse_stored, with_application_properties
 from ..model.descriptions import TopicDescription
 from .locks import Locks, Place
 from .ready_queue import Line, Reader, WindowBudget

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from ..broker.durations import parse_duration, parse_limit
 from ..broker.model.descriptions import EntityStatus, PropertyValue, entity_key
+from ..broker.model.durations import parse_duration, parse_limit
 from ..broker.model.profiles import KIB
 from .json_text import Node
 

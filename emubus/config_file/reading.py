@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ..broker.access import Right, SharedKey
 from ..broker.address import strip_authority
+from ..broker.keys import Right, SharedKey
 from ..broker.model.descriptions import (
     DEFAULT_RULES,
     AuthorizationRule,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emubus.broker.entities.transactions import TransactionRef
+from emubus.broker.entities.transaction import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import RuleDescription
 from emubus.broker.outcomes import Outcome

@@ -10,8 +10,9 @@ import pytest
 from emubus.amqp.connection import Connection
 from emubus.amqp.limits import Limits
 from emubus.amqp.quotas import Held, Kept
-from emubus.broker.access import Access, SharedKey
+from emubus.broker.access import Access
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import SharedKey
 from emubus.broker.turns import Turns
 from emubus.codec.types import Described, Uint, Ulong
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 from sortedcontainers import SortedDict
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.message import application_properties
+from emubus.broker.message.stored import application_properties
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import Reader, WindowBudget
 from emubus.broker.partition.records import (

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from emubus.broker.access import ALL_RIGHTS, Right, SharedKey
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import ALL_RIGHTS, Right, SharedKey
 from emubus.broker.model.catalog import CATALOG_TABLES, ENTITIES, NAMESPACE, Catalog
 from emubus.broker.model.descriptions import (
     AuthorizationRule,

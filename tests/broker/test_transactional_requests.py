@@ -12,7 +12,7 @@ from proton import timestamp
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.entities.links import SessionConsumer
-from emubus.broker.entities.transactions import TransactionRef
+from emubus.broker.entities.transaction import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Complete

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.broker.access import Right, SharedKey
+from emubus.broker.keys import Right, SharedKey
 from emubus.broker.model.descriptions import (
     DEFAULT_RULES,
     AuthorizationRule,

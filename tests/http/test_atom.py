@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.broker.access import Right
-from emubus.broker.entities.entity import Totals
+from emubus.broker.entities.entity_base import Totals
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import Right
 from emubus.broker.model.catalog import Entry
 from emubus.broker.model.descriptions import (
     AuthorizationRule,

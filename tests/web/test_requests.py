@@ -10,7 +10,7 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from emubus.broker.access import Right
+from emubus.broker.keys import Right
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.model.descriptions import (
     AuthorizationRule,

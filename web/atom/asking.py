@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...broker.durations import format_duration
 from ...broker.model.catalog import Description
 from ...broker.model.descriptions import RuleDescription, SubscriptionDescription
+from ...broker.model.durations import format_duration
 from ...broker.model.profiles import KIB
-from .fields import FIELDS, KINDS, Field
+from .fields import FIELDS, Field
 from .keys import keys_markup
 from .markup import ATOM, CONNECT, INSTANCE, element
 from .rules import KIND, rule_markup
@@ -34,7 +34,7 @@ def entity_entry(description: Description) -> bytes:
 
 def named_entry(kind: type[Description], parts: str = "") -> bytes:
     """The entry of an entity of which no more is said than these elements: the profile decides the rest."""
-    name = KINDS[kind]
+    name = kind.kind.element
     return _entry(f'<{name} xmlns="{CONNECT}" xmlns:i="{INSTANCE}">{parts}</{name}>')
 
 

@@ -16,12 +16,12 @@ from ...broker.ids import new_shared_key
 from ...broker.model.catalog import Description
 from ...broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from ...broker.model.profiles import Limits, Partitioning, size_mb_from_client
-from .fields import FIELDS, KINDS, Field
+from .fields import FIELDS, Field
 from .keys import keys_in
 from .parsing import bad, child, children, local_name, shown, text_of
 from .rules import rule_in
 
-_CLASSES: Final = {name: kind for kind, name in KINDS.items()}
+_CLASSES: Final = {kind.kind.element: kind for kind in FIELDS}
 _BY_NAME: Final = {
     kind: {field.name: (position, field) for position, field in enumerate(fields)} for kind, fields in FIELDS.items()
 }
@@ -74,7 +74,7 @@ def subscription_in(
     """A subscription as a client wants it, with the rule that it is made with, or the rules that it has."""
     kind = kind_of(node)
     if kind is not SubscriptionDescription:
-        raise bad(f"The description is a {KINDS[kind]} and not a SubscriptionDescription.")
+        raise bad(f"The description is a {kind.kind.element} and not a SubscriptionDescription.")
     given, _ = _values(node, kind, reading.version)
     values = {**defaults_of(kind, reading.limits), **_stays(kind, known), **given}
     _bring_within(values, given, reading.limits)

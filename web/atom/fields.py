@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...broker.durations import format_duration, parse_duration, parse_limit
-from ...broker.entities.entity import Totals
+from ...broker.api import Home, Totals
 from ...broker.model.catalog import Description, Entry
 from ...broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
+from ...broker.model.durations import format_duration, parse_duration, parse_limit
 from ...broker.model.profiles import KIB, Limits, aggregate_size_mb, message_bytes_max
-from ...broker.partition.records import Home
 from .keys import keys_markup
 from .markup import CONNECT, COUNTS, INSTANCE, element, instant
 
@@ -297,16 +296,10 @@ FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
     ),
 }
 
-KINDS: Final[Mapping[type[Description], str]] = {
-    QueueDescription: "QueueDescription",
-    TopicDescription: "TopicDescription",
-    SubscriptionDescription: "SubscriptionDescription",
-}
-
 
 def description_markup(shown: Shown) -> str:
     """The description element of an entity, its parts in the service's order."""
-    kind = KINDS[type(shown.entry.description)]
+    kind = shown.entry.description.kind.element
     parts: list[str] = []
     for field in FIELDS[type(shown.entry.description)]:
         if field.since <= shown.version:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from ...broker.access import Right
+from ...broker.keys import Right
 from ...broker.model.descriptions import AuthorizationRule
 from .markup import element
 from .parsing import bad, child, children, local_name, shown, text_of, type_of

@@ -14,10 +14,10 @@ from urllib.parse import quote
 import structlog
 from aiohttp import hdrs, web
 
-from ...broker.access import Right
+from ...broker.api import Entity
 from ...broker.clock import Clock
-from ...broker.entities.entity import Entity
 from ...broker.errors import BrokerError, Condition
+from ...broker.keys import Right
 from ...broker.model.catalog import Description, Entry, path_of
 from ...broker.model.descriptions import (
     CorrelationFilter,

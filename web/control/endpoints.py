@@ -14,8 +14,8 @@ from typing import Any, Final
 import structlog
 from aiohttp import hdrs, web
 
-from ...broker.access import Right
 from ...broker.errors import BrokerError, Condition
+from ...broker.keys import Right
 from ..authorization import require
 from ..services import Services
 from .schema import Invalid, Schema, read, read_text

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ...broker.address import SubQueue
 from ...broker.admin.overview import HOME_NAMES, Inspection, PartitionReport
+from ...broker.api import OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
-from ...broker.stores.outage import OutageKind
 from .endpoints import Call, Endpoint
 from .message_json import MESSAGES, NUMBER_MAX, message_json
 from .schema import Schema, array, boolean, choice, counts, default, integer, nullable, record, text

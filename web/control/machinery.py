@@ -8,13 +8,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from ...broker.admin import figures
 from ...broker.admin.fault_table import STRIKES, Fault, FaultKind, FaultOperation
+from ...broker.admin.figures import StoreReport
+from ...broker.api import Outage, OutageKind
 from ...broker.errors import Condition
-from ...broker.stores.outage import Outage, OutageKind
-from ...broker.stores.worker import Worker
 from .endpoints import Call, Endpoint, Refused
 from .message_json import NUMBER_MAX
-from .schema import array, boolean, choice, default, integer, nullable, number, record, text
+from .schema import array, boolean, choice, default, integer, nullable, number, record, text, without_default
 
 DURATION_MS_MAX: Final = 366 * 24 * 3_600_000
 ADVANCE_MS_MAX: Final = 10 * DURATION_MS_MAX
@@ -43,24 +44,24 @@ STORE: Final = record(
 STORES: Final = record("Messaging stores.", {"stores": array("In the order of their numbers.", STORE)})
 
 
-def _store(worker: Worker) -> dict[str, Any]:
-    outage = worker.outage
+def _store(report: StoreReport) -> dict[str, Any]:
+    outage = report.outage
     return {
-        "store": worker.index,
-        "health": "available" if outage is None else outage.kind.value,
+        "store": report.store,
+        "health": report.health,
         "delay_ms": outage.delay_ms if outage is not None and outage.kind is OutageKind.SLOW else None,
-        "commit_count": sum(worker.measures.sizes.counts),
-        "failed_commit_count": worker.measures.failures,
+        "commit_count": report.commit_count,
+        "failed_commit_count": report.failed_commit_count,
     }
 
 
 async def list_stores(call: Call) -> object:
     """All messaging stores."""
-    return {"stores": [_store(worker) for worker in call.services.broker.workers]}
+    return {"stores": [_store(each) for each in figures.stores(call.services.broker)]}
 
 
 def _known_stores(call: Call, numbers: list[int]) -> list[int]:
-    count = len(call.services.broker.workers)
+    count = len(figures.stores(call.services.broker))
     for each in numbers:
         if each >= count:
             raise Refused(404, f"There is no messaging store {each}: there are {count}, counted from 0.")
@@ -83,13 +84,13 @@ async def begin_outages(call: Call) -> object:
 async def begin_outage(call: Call) -> object:
     """Let one store be out."""
     _begin(call, [call.path["store"]])
-    return _store(call.services.broker.workers[call.path["store"]])
+    return _store(figures.store(call.services.broker, call.path["store"]))
 
 
 async def end_outages(call: Call) -> object:
     """Let all stores work again."""
-    for worker in call.services.broker.workers:
-        call.services.broker.end_outage(worker.index)
+    for each in figures.stores(call.services.broker):
+        call.services.broker.end_outage(each.store)
     return await list_stores(call)
 
 
@@ -97,7 +98,7 @@ async def end_outage(call: Call) -> object:
     """Let one store work again."""
     (index,) = _known_stores(call, [call.path["store"]])
     call.services.broker.end_outage(index)
-    return _store(call.services.broker.workers[index])
+    return _store(figures.store(call.services.broker, index))
 
 
 # ---- faults
@@ -125,10 +126,7 @@ FAULT: Final = record(
     "A fault that is set.",
     {
         "id": integer("Its number.", 1, NUMBER_MAX),
-        **{
-            name: {key: value for key, value in field.items() if key != "default"}
-            for name, field in FAULT_FIELDS.items()
-        },
+        **{name: without_default(field) for name, field in FAULT_FIELDS.items()},
         "hit_count": integer("How often it has struck.", 0, NUMBER_MAX),
     },
 )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from ...broker.access import DEFAULT_SHARED_KEY, Right
+from ...broker.access import DEFAULT_SHARED_KEY
+from ...broker.keys import Right
 from ..services import Services
 
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from aiohttp import web
 
-from ...broker.durations import parse_limit
 from ...broker.errors import BrokerError
+from ...broker.model.durations import parse_limit
 from ..errors import ANSWERS
 
 URLENCODED: Final = "application/x-www-form-urlencoded"

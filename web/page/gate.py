@@ -15,8 +15,9 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 from aiohttp.web_urldispatcher import PlainResource, UrlMappingMatchInfo
 
-from ...broker.access import Access, Right
+from ...broker.access import Access
 from ...broker.errors import BrokerError, Condition
+from ...broker.keys import Right
 
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...broker.entities.entity import Entity
-from ...broker.partition.records import Home
-from ...storage import StoreError
+from ...broker.admin import figures
+from ...broker.api import Entity
 
 SAMPLE_EVERY_US: Final = 900_000
 SAMPLES_MAX: Final = 60
@@ -79,14 +78,5 @@ class Rates:
 
 
 def _sample(entity: Entity, at_us: int) -> _Sample:
-    given = dead = there = 0
-    for place in entity.partitions:
-        try:
-            if place.worker.available:
-                counters = place.worker.counters(place.queue_id)
-                given += counters.next_counter
-                dead += counters.messages[Home.DEAD_LETTER] + counters.messages[Home.TRANSFER_DEAD_LETTER]
-                there += sum(counters.messages)
-        except StoreError:
-            continue
-    return _Sample(at_us, given, dead, there)
+    found = figures.arrivals(entity)
+    return _Sample(at_us, found.numbers_given, found.dead_letter_count, found.message_count)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from ...broker.admin.overview import HEALTHY, PartitionReport, Seen
-from ...broker.durations import format_duration
+from ...broker.model.durations import format_duration
 from ..control.message_json import message_json
 
 BODY_CHARS_MAX: Final = 64 << 10

@@ -14,8 +14,9 @@ import structlog
 from aiohttp import hdrs, web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ...broker.admin.overview import KIND_NAMES, Inspection
-from ...broker.entities.entity import Entity
+from ...broker.admin import figures
+from ...broker.admin.overview import Inspection
+from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
 from ..services import Services
@@ -34,7 +35,6 @@ ANSWER_WAIT_S: Final = 10.0
 TOO_SLOW: Final = (
     f"A messaging store gave no answer within {ANSWER_WAIT_S:g} seconds; what was asked for may still be done."
 )
-NOT_OURS: Final = "This request does not come from a page of this server; nothing was done."
 BLANK: Final = Failed("")
 
 log = structlog.get_logger(__name__)
@@ -63,7 +63,7 @@ class Site:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.globals |= {"address": address, "root": ROOT, "kinds": KIND_NAMES, "blank": BLANK}
+        self._templates.globals |= {"address": address, "root": ROOT, "blank": BLANK}
         self._templates.filters |= {
             name: getattr(showing, name) for name in ("instant", "span", "span_input", "size", "rate", "spark")
         }
@@ -93,7 +93,7 @@ class Site:
     ) -> web.Response:
         """A page from a template; `failed` is the form on it that was refused, or is shown as it was sent."""
         flash = self.flashes.get(request.query.get("flash", ""))
-        clock = self.services.clock
+        clock, stores = self.services.clock, figures.stores(self.broker)
         forms = {} if failed is None else {failed.form: failed}
         if flash is not None and failed is None and flash.values:
             forms = {"send": Failed("send", flash.values)}
@@ -107,8 +107,8 @@ class Site:
             "refresh_ms": REFRESH_MS,
             "view": "",
             "live_path": "",  # where the page is to be had anew, if not at its own address
-            "store_count": len(self.broker.workers),
-            "stores_out": [worker for worker in self.broker.workers if worker.outage is not None],
+            "store_count": len(stores),
+            "stores_out": [each for each in stores if each.outage is not None],
             **values,
         }
         text = self._templates.get_template(template).render(context)

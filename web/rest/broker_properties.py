@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from ...broker import service_errors
+from ...broker.api import SEQUENCE_NUMBER_MAX
 from ...broker.ids import token_to_uuid
 from ...broker.message.builder import TTL_MS_MAX
-from ...broker.partition.records import SEQUENCE_NUMBER_MAX
 from ..atom.parsing import shown
 from ..errors import HttpRefusal
 from .texts import http_date, identifier_text, instant_in, span_s_in

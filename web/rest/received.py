@@ -14,8 +14,8 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from ...broker.api import Delivery
 from ...broker.message.message import PROPERTY_NAMES
-from ...broker.partition.step import Delivery
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Described, Symbol

@@ -14,12 +14,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from ...broker.api import Consumer, Delivery, ReceiveMode
 from ...broker.broker import Broker
 from ...broker.clock import Clock
-from ...broker.entities.links import Consumer
 from ...broker.errors import BrokerError, Condition
 from ...broker.outcomes import Complete, Release
-from ...broker.partition.step import Delivery, ReceiveMode
 from ..limits import LOOK_MS_MAX
 
 RELEASE: Final = Release()
@@ -96,7 +95,7 @@ class Wait:
 
     def check_reachable(self) -> None:
         """BrokerError (server-busy) if there was nothing because no store of the entity can be reached."""
-        if not any(place.worker.available for place in self._entity.partitions):
+        if not self._entity.is_reachable:
             raise BrokerError(
                 Condition.SERVER_BUSY,
                 f"No messaging store of '{self._entity.path}' can be reached now. Please retry.",

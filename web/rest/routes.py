@@ -16,9 +16,9 @@ from urllib.parse import unquote
 import structlog
 from aiohttp import hdrs, web
 
-from ...broker.access import Right
 from ...broker.errors import BrokerError
 from ...broker.ids import token_from_uuid, token_to_uuid
+from ...broker.keys import Right
 from ...broker.outcomes import Abandon, Complete, Outcome
 from ...broker.service_errors import lock_lost
 from ..atom.parsing import shown

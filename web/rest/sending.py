@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
-from ...broker.entities.links import Sender
+from ...broker.api import Sender
 from ...broker.message.builder import NewMessage, envelope
 from ..atom.parsing import shown
 from ..errors import HttpRefusal

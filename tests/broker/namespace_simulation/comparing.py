@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 
 from emubus.broker.entities.router import partition_for_key
 from emubus.broker.partition.records import HOMES, OUTBOXES
 
-from .model import ACTIVE, Item, Model
+from .items import ACTIVE, Item, Possibility
+from .model import Model
 from .world import STORES, Mark, Row, World
 
 Report = Callable[[str, str], None]
@@ -80,19 +80,47 @@ def compare(model: Model, world: World, tally: Tally, report: Report) -> None:
 
 
 def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Report) -> None:
+    _choose_worlds(label, rows, model)
     items = list(model.items.get(label, ()))
     pairs = _pairs(items, rows)
     left = [row for place, row in enumerate(rows) if place not in pairs.values()]
     for index, place in pairs.items():
         see(items[index], rows[place], model, tally)
-    for item in (item for index, item in enumerate(items) if index not in pairs):
-        if not _resolve(item, left, model, tally):
-            others = "; ".join(map(str, left)) or "nowhere"
-            report("lost", f"{item} is not there, but {others}")
-            model.remove(item)
+    missing = [item for index, item in enumerate(items) if index not in pairs]
+    before: list[Item] = []
+    while missing != before:  # what becomes of one may depend on what became of another
+        before, missing = missing, [item for item in missing if not _resolve(item, left, model, tally)]
+    for item in missing:
+        others = "; ".join(map(str, left)) or "nowhere"
+        report("lost", f"{item} is not there, but {others}")
+        model.remove(item)
     for row in left:
         report("stray", str(row))
         adopt(row, model)
+
+
+def _choose_worlds(label: int, rows: list[Row], model: Model) -> None:
+    """Where it is open what became of copies that met: that which explains most of what is there."""
+    events = model.events(label)
+    if not events:
+        return
+
+    def misses(worlds: tuple[Possibility, ...]) -> int:
+        chosen = [item for world in worlds for item in world.items]
+        items = [item for item in model.items[label] if item.event is None] + chosen
+        pairs = _pairs(items, rows)
+        left = [row for place, row in enumerate(rows) if place not in pairs.values()]
+        missed = 0
+        for item in (item for index, item in enumerate(items) if index not in pairs):
+            explained = _explained_by_doubts(item, left, model)
+            missed += explained is None
+            for _, row in explained or ():
+                left.remove(row)
+        return missed + len(left)
+
+    best = min(product(*(event.worlds for event in events)), key=misses)
+    for event, world in zip(events, best, strict=True):
+        model.switch(event, world)
 
 
 def _pairs(items: list[Item], rows: list[Row]) -> dict[int, int]:
@@ -117,23 +145,21 @@ def _pairs(items: list[Item], rows: list[Row]) -> dict[int, int]:
 
 
 def _resolve(item: Item, left: list[Row], model: Model, tally: Tally) -> bool:
-    """Whether the item's doubts, or another copy that came before it, explain what is there instead.
+    """Whether the item's doubts explain what is there instead.
 
     An explanation with rows goes before one without: that a message is gone would fit whatever is there.
     """
-    explanations: list[tuple[tuple[str, ...], list[tuple[Item, Row]]]] = []
+    best: tuple[list[Possibility], list[tuple[Item, Row]]] | None = None
     for what in sorted(item.doubts):
-        found = _explained(model.suppose(item, what), left, model)
-        if found is not None:
-            explanations.append(((what,), found))
-    for row in sorted(left, key=lambda each: each.path != item.path):  # each subscription got one of its own
-        twin = model.came_another_way(item, partial(is_row, row))
-        if twin is not None:
-            explanations.append(((), [(twin, row)]))
-    if not explanations:
+        worlds = model.suppose(item, what)
+        for world in worlds:
+            found = _explained(world.items, left, model)
+            if found is not None and (best is None or len(found) > len(best[1])):
+                best = worlds, found
+    if best is None:
         return False
-    whats, pairs = max(explanations, key=lambda each: len(each[1]))
-    model.resolved(item, whats, [each for each, _ in pairs])
+    worlds, pairs = best
+    model.resolved(item, worlds, [each for each, _ in pairs])
     for each, row in pairs:
         left.remove(row)
         see(each, row, model, tally)
@@ -146,18 +172,19 @@ def _explained(items: Iterable[Item], rows: list[Row], model: Model, depth: int 
     found: list[tuple[Item, Row]] = []
     for item in items:
         row = next((row for row in left if fits(item, row)), None)
-        if row is not None:
-            more: list[tuple[Item, Row]] | None = [(item, row)]
-        else:
-            supposed = (model.suppose(item, what) for what in sorted(item.doubts) if depth)
-            explained = (_explained(each, left, model, depth - 1) for each in supposed)
-            more = max((each for each in explained if each is not None), key=len, default=None)
+        more = [(item, row)] if row is not None else _explained_by_doubts(item, left, model, depth)
         if more is None:
             return None
         found += more
-        for _, row in more:
-            left.remove(row)
+        for _, seen in more:
+            left.remove(seen)
     return found
+
+
+def _explained_by_doubts(item: Item, rows: list[Row], model: Model, depth: int = 4) -> list[tuple[Item, Row]] | None:
+    supposed = (world for what in sorted(item.doubts) if depth for world in model.suppose(item, what))
+    explained = (_explained(world.items, rows, model, depth - 1) for world in supposed)
+    return max((each for each in explained if each is not None), key=len, default=None)
 
 
 def is_row(row: Row, item: Item) -> bool:
@@ -207,6 +234,7 @@ def see(item: Item, row: Row, model: Model, tally: Tally) -> None:
     if item.home == ACTIVE and row.expires_at:
         item.expires = (row.expires_at, row.expires_at)
     item.doubts.clear()
+    item.event = None
 
 
 def _came_with_key(item: Item, model: Model) -> bool:

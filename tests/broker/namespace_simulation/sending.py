@@ -8,7 +8,7 @@ from emubus.broker.entities.router import partition_for_key
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 
 from . import commands as c
-from .model import least
+from .items import least
 from .shapes import QUEUE
 from .world import STORES, Answer
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 
 from . import commands as c
-from .model import DEFERRED_HOMES, Item
+from .items import DEFERRED_HOMES, Item
 from .world import Answer
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from ....broker.address import SubQueue
 from ....broker.admin.overview import Page
-from ....broker.entities.entity import Entity
+from ....broker.api import Entity
 from ....broker.model.descriptions import TopicDescription
 from ...control.entities import SUB_QUEUES
 from ..flashes import Flash
@@ -25,7 +25,6 @@ from .resubmission import Progress
 
 MESSAGES_MAX: Final = 25
 MESSAGES_BYTES_MAX: Final = 4 << 20
-PARTITION_MAX: Final = 65_535
 NUMBER_MAX: Final = (1 << 63) - 1
 SUB_QUEUE_NAMES: Final[Mapping[str, str]] = {
     "active": "Messages",

@@ -10,11 +10,10 @@ from typing import Final
 
 from aiohttp import web
 
-from ....broker.admin.overview import KIND_NAMES
-from ....broker.entities.entity import Entity
+from ....broker.admin import figures
+from ....broker.api import Entity, Outage, OutageKind
 from ....broker.errors import BrokerError
 from ....broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from ....broker.stores.outage import Outage, OutageKind
 from .. import showing
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, read_form
@@ -58,7 +57,7 @@ def facts_of(site: Site, entity: Entity) -> Sequence[tuple[str, str]]:
     """The properties of an entity, as people read them."""
     description = entity.description
     facts = [
-        ("Kind", KIND_NAMES[type(description)]),
+        ("Kind", description.kind.value),
         ("Status", description.status.value),
         ("Partitions", str(len(entity.partitions)) if entity.partitioned else "not partitioned"),
         ("Default time to live", showing.span(description.default_ttl_ms)),
@@ -82,7 +81,7 @@ def facts_of(site: Site, entity: Entity) -> Sequence[tuple[str, str]]:
         window = showing.span(description.duplicate_window_ms)
         facts += [
             ("Duplicate detection", f"within {window}" if description.requires_duplicate_detection else "no"),
-            ("Max size", showing.size(sum(place.size_bytes_max for place in entity.partitions))),
+            ("Max size", showing.size(site.inspection.report(entity).size_bytes_max)),
         ]
     if description.user_metadata:
         facts.append(("User metadata", description.user_metadata))
@@ -140,8 +139,8 @@ async def outage(site: Site, request: web.Request) -> web.Response:
 def set_outage(site: Site, form: Form) -> str:
     """Do what the form says, and tell it. FormError."""
     store, kind = form.text("store"), form.text("kind")
-    workers = site.broker.workers
-    chosen = list(range(len(workers))) if store == "all" else [form.number("store", "Store", 0, len(workers) - 1)]
+    count = len(figures.stores(site.broker))
+    chosen = list(range(count)) if store == "all" else [form.number("store", "Store", 0, count - 1)]
     which = "All stores" if store == "all" else f"Store {chosen[0]}"
     works = "work" if store == "all" else "works"
     if kind == WORKS:

@@ -10,8 +10,9 @@ from typing import Final
 
 from aiohttp import web
 
+from ....broker.admin import figures
+from ....broker.api import OutageKind
 from ....broker.model.profiles import Limits, Partitioning, Range
-from ....broker.stores.outage import OutageKind
 from .. import showing
 from ..connecting import connection_string
 from ..flashes import Flash
@@ -50,7 +51,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         limits=limits_told(site.broker.limits),
         connection_string=connection_string(services, request),
         steps=STEPS,
-        workers=site.broker.workers,
+        stores=figures.stores(site.broker),
         outage_kinds=list(OutageKind),
         entity_count=sum(1 for _ in site.broker.entities()),
         topology=site.broker.topology,

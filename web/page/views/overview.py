@@ -12,7 +12,7 @@ from typing import Final
 from aiohttp import web
 
 from ....broker.admin.overview import EntityReport, PartitionReport
-from ....broker.entities.entity import Entity
+from ....broker.api import Entity
 from ....broker.model.descriptions import SubscriptionDescription, TopicDescription, entity_key
 from ..connecting import connection_string
 from ..forms import query_form

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ....broker.address import SubQueue
+from ....broker.admin import figures
 from ....broker.admin.overview import Inspection
+from ....broker.api import Entity
 from ....broker.broker import Broker
-from ....broker.entities.entity import Entity
 from ....broker.errors import BrokerError
 from ....broker.model.descriptions import SubscriptionDescription, entity_key
-from ....broker.partition.records import PARTITION_SHIFT
 from ..forms import FormError
 
 AT_ONCE: Final = 50
@@ -132,7 +132,7 @@ class Resubmissions:
     async def _all(self, entity: Entity, target: Entity, ends: Sequence[int | None], progress: Progress) -> None:
         inspection = Inspection(self._broker)
         for index, end in enumerate(ends):
-            first: int | None = index << PARTITION_SHIFT if entity.partitioned else 0
+            first: int | None = figures.placement_in(entity, index).first_number
             while end is not None and first is not None and not progress.is_cancelled:
                 page = await inspection.messages(
                     entity,

@@ -12,14 +12,14 @@ from typing import Final
 from aiohttp import web
 
 from ....broker.address import SubQueue
+from ....broker.admin import figures
 from ....broker.admin.overview import Route
-from ....broker.admin.rule_trial import Verdict, try_rules
-from ....broker.entities.entity import Entity
+from ....broker.admin.rule_trial import try_rules
+from ....broker.api import Entity
 from ....broker.errors import BrokerError
 from ....broker.message.builder import NewMessage
 from ....broker.message.message import Message
 from ....broker.model.descriptions import SubscriptionDescription, TopicDescription
-from ....broker.partition.records import PARTITION_SHIFT
 from ...control.message_json import message_json
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, FormError, read_form
@@ -89,16 +89,12 @@ def destination_of(site: Site, entity: Entity, message: NewMessage) -> Destinati
         for each in site.broker.fan_out_of(entity.path).entities():
             assert isinstance(each.description, SubscriptionDescription)
             verdicts = try_rules(each.description.rules, parsed, now)
-            told = [
+            matched = [
                 f"{v.rule.name} fails" if v.matches is None else v.rule.name for v in verdicts if v.matches is not False
             ]
-            if told:
-                matching.append((each.description.name, ", ".join(told)))
+            if matched:
+                matching.append((each.description.name, ", ".join(matched)))
     return Destination(route, matching, isinstance(entity.description, TopicDescription))
-
-
-def _told(verdict: Verdict) -> str:
-    return verdict.rule.name if verdict.matches else f"{verdict.rule.name} (fails: {verdict.error})"
 
 
 def _parsed(entity: Entity, message: NewMessage) -> Message:
@@ -119,10 +115,10 @@ async def send(site: Site, request: web.Request) -> web.Response:
     if number is None:
         text = "The message was dropped as a duplicate: its MessageId is remembered (duplicate detection)."
         return _done(site, entity, Flash(text, lines, form.values, is_warning=True))
-    index = number >> PARTITION_SHIFT if entity.partitioned else 0
-    store = entity.partitions[index].worker.index
+    placed = figures.placement(entity, number)
+    index = placed.partition_id
     of = f" of {len(entity.partitions)}" if entity.partitioned else ""
-    text = f"Sent: partition {index}{of}, sequence number {number} (messaging store {store})."
+    text = f"Sent: partition {index}{of}, sequence number {number} (messaging store {placed.store})."
     if isinstance(entity.description, TopicDescription):
         lines = await copies(site, entity, index, number)
     else:
@@ -177,18 +173,16 @@ async def copies(site: Site, topic: Entity, index: int, number: int) -> list[tup
 
 
 async def _copies_in(site: Site, subscription: Entity, sub_queue: SubQueue, index: int, number: int) -> list[int]:
-    place = subscription.partitions[index]
-    if not place.worker.available:
+    placed = figures.placement_in(subscription, index)
+    if placed.next_number is None:
         return []
-    base = index << PARTITION_SHIFT if subscription.partitioned else 0
-    following = base | place.worker.counters(place.queue_id).next_counter
     page = await site.inspection.messages(
         subscription,
         sub_queue,
-        first=max(base, following - COPIES_SEEN_MAX),
+        first=max(placed.first_number, placed.next_number - COPIES_SEEN_MAX),
         count=COPIES_SEEN_MAX,
         bytes_max=COPIES_BYTES_MAX,
         partition_id=index,
     )
-    told = [(each.sequence_number, message_json(each)["annotations"]) for each in page.messages]
-    return [copy for copy, annotations in told if annotations.get("x-opt-enqueue-sequence-number") == number]
+    peeked = [(each.sequence_number, message_json(each)["annotations"]) for each in page.messages]
+    return [copy for copy, annotations in peeked if annotations.get("x-opt-enqueue-sequence-number") == number]
