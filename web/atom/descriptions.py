@@ -26,9 +26,7 @@ _BY_NAME: Final = {
     kind: {field.name: (position, field) for position, field in enumerate(fields)} for kind, fields in FIELDS.items()
 }
 SDK_SIZE_MB: Final = 1024
-_KEPT: Final = (
-    "max_message_bytes",
-)  # unknown to older api-versions: an update keeps them
+_KEPT: Final = ("max_message_bytes",)  # unknown to older api-versions: an update keeps them
 
 
 @dataclass(frozen=True, slots=True)

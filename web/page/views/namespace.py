@@ -98,7 +98,7 @@ async def move_clock(site: Site, request: web.Request) -> web.Response:
         match form.choice("do", "Clock", ("advance", "freeze", "go-on")):
             case "advance":
                 ms = form.finite_span("by", "Advance by", 0, ADVANCE_MS_MAX)
-                clock.advance(ms)
+                clock.advance_instants(ms)
                 text = f"The clock was advanced by {rendering.span(ms)}."
             case "freeze":
                 clock.freeze()
