@@ -21,11 +21,11 @@ ADVANCE_MS_MAX: Final = 10 * DURATION_MS_MAX
 CLOCK_MS_MAX: Final = 32_503_680_000_000
 """The year 3000: far from where dates of clients end."""
 CLOCK: Final = record(
-    "The clock that all of the broker follows: locks, times to live, schedules, windows, sessions, idle deletion.",
+    "The broker's clock. Locks, TTL, schedules, duplicate detection, sessions and AutoDeleteOnIdle follow it.",
     {
-        "now_ms": integer("The instant.", 0, NUMBER_MAX),
-        "offset_ms": integer("How far it is ahead of the machine's.", -NUMBER_MAX, NUMBER_MAX),
-        "is_frozen": boolean("Whether it stands still."),
+        "now_ms": integer("The current instant.", 0, NUMBER_MAX),
+        "offset_ms": integer("How far it is ahead of the machine's clock.", -NUMBER_MAX, NUMBER_MAX),
+        "is_frozen": boolean("Whether it is frozen."),
     },
 )
 
@@ -41,12 +41,12 @@ async def advance_clock(call: ControlCall) -> object:
     ms = call.body["ms"]
     if call.services.clock.now_ms() + ms > CLOCK_MS_MAX:
         raise ControlRefusal(409, "The clock can't be moved beyond the year 3000.")
-    call.services.clock.advance(ms)
+    call.services.clock.advance_instants(ms)
     return await show_clock(call)
 
 
 async def set_frozen(call: ControlCall, *, frozen: bool) -> object:
-    """Stop the clock, or let it go on."""
+    """Freeze or thaw the clock."""
     (call.services.clock.freeze if frozen else call.services.clock.thaw)()
     return await show_clock(call)
 
@@ -56,14 +56,20 @@ ENDPOINTS: Final = (
     Endpoint(
         "POST",
         "/clock/advance",
-        "Move the clock forward; what falls due happens at once",
+        "Move the clock forward; timers that fall due run at once",
         advance_clock,
         CLOCK,
         body=record("How far.", {"ms": integer("Milliseconds.", 0, ADVANCE_MS_MAX)}),
         errors=(409,),
     ),
-    Endpoint("POST", "/clock/freeze", "Stop the clock; it can still be moved", partial(set_frozen, frozen=True), CLOCK),
     Endpoint(
-        "POST", "/clock/thaw", "Let the clock go on from where it stands", partial(set_frozen, frozen=False), CLOCK
+        "POST", "/clock/freeze", "Freeze the clock; it can still be advanced", partial(set_frozen, frozen=True), CLOCK
+    ),
+    Endpoint(
+        "POST",
+        "/clock/thaw",
+        "Thaw the clock; it goes on from where it stands",
+        partial(set_frozen, frozen=False),
+        CLOCK,
     ),
 )

@@ -25,7 +25,7 @@ JSON: Final = "application/json"
 BODY_BYTES_MAX: Final = 64 << 10
 """Of a JSON request: the largest lists some names and numbers."""
 
-# What is not in the table of the Atom part, or different here: a refusal because of the state of things is a conflict.
+# A table of its own: here a request that the present state does not allow is a conflict.
 STATUS: Final[Mapping[Condition, int]] = {
     Condition.ARGUMENT_ERROR: 400,
     Condition.ARGUMENT_OUT_OF_RANGE: 400,
@@ -51,11 +51,11 @@ CODES: Final[Mapping[int, str]] = {
     503: "unavailable",
 }
 MEANINGS: Final[Mapping[int, str]] = {
-    400: "The request is not as described here; nothing was done.",
-    401: "The token gives no Manage right on the namespace.",
-    404: "There is no such thing.",
-    405: "The path has no such method.",
-    409: "The state of things does not allow it; nothing was done.",
+    400: "The request is invalid; nothing was done.",
+    401: "The token does not give the Manage right on the namespace.",
+    404: "Not found.",
+    405: "The path does not have this method.",
+    409: "The present state does not allow it; nothing was done.",
     413: f"The body has more than {BODY_BYTES_MAX} bytes.",
     415: "The body is not application/json.",
     503: "A messaging store is out, or the namespace is being restored; nothing was done.",
@@ -75,7 +75,7 @@ class ControlRefusal(Exception):  # noqa: N818 - the answer to a request
 
 @dataclass(frozen=True, slots=True)
 class ControlCall:
-    """A request as endpoints see it: all values were checked, and defaults are filled in."""
+    """A request with its values checked and defaults filled in."""
 
     services: Services
     request: web.Request
@@ -86,9 +86,9 @@ class ControlCall:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A row. `run` gives what `result` describes, or a whole response; `path` has `{names}` that `at` describes.
+    """A row of the table. `run` returns what `result` describes, or a response; `at` describes the `{names}` in `path`.
 
-    `takes` is the media type of a body that `run` reads for itself.
+    `takes` is the media type of a body that `run` reads itself.
     """
 
     method: str
@@ -106,13 +106,13 @@ class Endpoint:
 
     @property
     def all_errors(self) -> tuple[int, ...]:
-        """Every status of an error that it may answer with."""
+        """Every error status that the endpoint may answer with."""
         with_body = (413, 415) if self.body is not None or self.takes is not None else ()
         with_path = (404,) if self.at else ()
         return tuple(sorted({400, 401, 503, *with_body, *with_path, *self.errors}))
 
     def handler(self, services: Services) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """What aiohttp calls."""
+        """The handler for aiohttp."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
@@ -141,7 +141,7 @@ class Endpoint:
             if name not in self.query:
                 raise Invalid(f"there is no query parameter '{ascii(name)[1:-1]}' here")
             if len(request.query.getall(name)) > 1:
-                raise Invalid(f"the query parameter '{name}' is there more than once")
+                raise Invalid(f"the query parameter '{name}' is given more than once")
         found: dict[str, Any] = {}
         for name, schema in self.query.items():
             raw = request.query.get(name)
@@ -155,7 +155,7 @@ class Endpoint:
         data = await _read_body(request)
         if self.body is None:
             if data:
-                raise Invalid("there is no body here")
+                raise Invalid("this endpoint takes no body")
             return {}
         if not data and not self.body.get("required"):
             data = b"{}"
@@ -185,11 +185,11 @@ def _too_large() -> ControlRefusal:
 
 
 def parse_json(data: bytes) -> object:
-    """The value in a JSON text; raises Invalid for all that is none, such as NaN."""
+    """Parse a JSON text; raises Invalid, also for NaN and Infinity."""
     try:
         return json.loads(data.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"the body is no JSON: {ascii(str(error))[1:-1]}") from None
+        raise Invalid(f"the body is not JSON: {ascii(str(error))[1:-1]}") from None
 
 
 def _no_constant(name: str) -> object:
@@ -216,7 +216,7 @@ def error_answer(status: int, message: str, headers: Mapping[str, str] | None = 
 async def errors_as_json(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Below `ROOT`, let what the server itself refuses look like other errors, and hide what goes wrong in it."""
+    """Below `ROOT`, give the server's own refusals the API's error format, and hide internal errors."""
     if not (request.path == ROOT or request.path.startswith(f"{ROOT}/")):
         return await handler(request)
     try:
@@ -232,4 +232,4 @@ async def errors_as_json(
         raise
     except Exception:
         log.exception("request failed", method=request.method, path=request.path)
-        return error_answer(500, "The server failed; its log knows why.")
+        return error_answer(500, "Internal error; see the server's log.")

@@ -1,4 +1,4 @@
-"""Endpoints for faults on the wire: set, list and clear them; drop connections and links.
+"""Endpoints for fault injection: set, list and clear faults; drop connections and links.
 
 Knows the JSON of a fault. Does not know what a fault does to a connection.
 """
@@ -14,36 +14,36 @@ from .message_json import NUMBER_MAX
 from .schema import DURATION_MS_MAX, array, choice, default, integer, nullable, number, record, text, without_default
 
 _ENTITY: Final = default(
-    nullable(text("Path of an entity, with its sub-queues; null: all.", chars_min=1, chars_max=400)), None
+    nullable(text("Path of an entity, with its sub-queues; null: all entities.", chars_min=1, chars_max=400)), None
 )
-_KINDS: Final = "; ".join(f"{kind} strikes {', '.join(operations)}" for kind, operations in STRIKES.items())
+_KINDS: Final = "; ".join(f"{kind} applies to {', '.join(operations)}" for kind, operations in STRIKES.items())
 FAULT_FIELDS: Final = {
-    "kind": choice(f"What goes wrong: {_KINDS}.", FaultKind),
+    "kind": choice(f"Kind of fault: {_KINDS}.", FaultKind),
     "entity": _ENTITY,
     "operations": default(
         array(
-            "What it strikes; empty: all that the kind can strike.",
+            "Operations that it applies to; empty: all that the kind can apply to.",
             choice("An operation.", FaultOperation),
             count_max=len(FaultOperation),
         ),
         [],
     ),
-    "count": default(nullable(integer("So many times; null: until it is cleared.", 1, 1_000_000)), None),
-    "probability": default(number("How probable it is each time.", 0, 1), 1),
-    "delay_ms": default(integer("delayed-confirmation: after how long it is told.", 0, DURATION_MS_MAX), 1_000),
+    "count": default(nullable(integer("Number of times it applies; null: until it is cleared.", 1, 1_000_000)), None),
+    "probability": default(number("Probability, each time.", 0, 1), 1),
+    "delay_ms": default(integer("delayed-confirmation: delay of the confirmation.", 0, DURATION_MS_MAX), 1_000),
 }
 FAULT: Final = record(
-    "A fault that is set.",
+    "A fault.",
     {
         "id": integer("Its number.", 1, NUMBER_MAX),
         **{name: without_default(field) for name, field in FAULT_FIELDS.items()},
-        "hit_count": integer("How often it has struck.", 0, NUMBER_MAX),
+        "hit_count": integer("How often it was applied.", 0, NUMBER_MAX),
     },
 )
-FAULTS: Final = record("Faults that are set.", {"faults": array("The oldest first.", FAULT)})
-CLEARED: Final = record("What was cleared.", {"cleared_count": integer("So many faults.", 0, NUMBER_MAX)})
-DROPPED: Final = record("What was dropped.", {"dropped_count": integer("So many.", 0, NUMBER_MAX)})
-_ENTITY_ONLY: Final = record("Whom it hits.", {"entity": _ENTITY})
+FAULTS: Final = record("Faults.", {"faults": array("The oldest first.", FAULT)})
+CLEARED: Final = record("Cleared faults.", {"cleared_count": integer("Number of faults cleared.", 0, NUMBER_MAX)})
+DROPPED: Final = record("Dropped connections or links.", {"dropped_count": integer("Number dropped.", 0, NUMBER_MAX)})
+_ENTITY_ONLY: Final = record("Which ones.", {"entity": _ENTITY})
 
 
 def _fault(fault: Fault) -> dict[str, Any]:
@@ -71,7 +71,7 @@ async def add_fault(call: ControlCall) -> object:
     impossible = [each.value for each in operations if each not in STRIKES[kind]]
     if impossible:
         raise ControlRefusal(
-            409, f"{kind} can't strike {', '.join(impossible)}; it strikes {', '.join(STRIKES[kind])}."
+            409, f"{kind} can't apply to {', '.join(impossible)}; it applies to {', '.join(STRIKES[kind])}."
         )
     fault = call.services.faults.table.add(
         kind,
@@ -87,7 +87,7 @@ async def add_fault(call: ControlCall) -> object:
 async def clear_fault(call: ControlCall) -> object:
     """Clear one fault."""
     if not call.services.faults.table.remove(call.path["id"]):
-        raise ControlRefusal(404, f"No fault {call.path['id']} is set; it may have struck for the last time.")
+        raise ControlRefusal(404, f"No fault {call.path['id']} is set; it may have been used up.")
     return {"cleared_count": 1}
 
 
@@ -97,7 +97,7 @@ async def clear_faults(call: ControlCall) -> object:
 
 
 async def drop_connections(call: ControlCall) -> object:
-    """Cut connections now."""
+    """Drop connections now."""
     return {"dropped_count": call.services.faults.drop_connections_of(call.body["entity"])}
 
 
@@ -108,11 +108,11 @@ async def drop_links(call: ControlCall) -> object:
 
 
 ENDPOINTS: Final = (
-    Endpoint("GET", "/faults", "The faults on the wire that are set", list_faults, FAULTS),
+    Endpoint("GET", "/faults", "All faults", list_faults, FAULTS),
     Endpoint(
         "POST",
         "/faults",
-        "Set a fault that strikes when clients do something",
+        "Set a fault for operations of clients",
         add_fault,
         FAULT,
         body=record("The fault.", FAULT_FIELDS),
@@ -131,7 +131,7 @@ ENDPOINTS: Final = (
     Endpoint(
         "POST",
         "/connections/drop",
-        "Cut AMQP connections now, of all clients or of those with a link to an entity",
+        "Drop AMQP connections now: all, or those with a link to an entity",
         drop_connections,
         DROPPED,
         body=_ENTITY_ONLY,
@@ -139,11 +139,11 @@ ENDPOINTS: Final = (
     Endpoint(
         "POST",
         "/links/drop",
-        "Detach AMQP links now, all or those to an entity",
+        "Detach AMQP links now: all, or those of an entity",
         drop_links,
         DROPPED,
         body=record(
-            "Whom it hits, and why.",
+            "Which links, and the reason.",
             {
                 "entity": _ENTITY,
                 "condition": default(choice("The AMQP condition.", Condition), Condition.DETACH_FORCED.value),

@@ -1,4 +1,4 @@
-"""A message as JSON: properties, annotations and body decoded, for people and programs that only look.
+"""A peeked message as JSON: properties, annotations and body, decoded.
 
 Knows the JSON of AMQP types that JSON lacks. Does not know where the message comes from. Pure.
 """
@@ -43,15 +43,15 @@ NUMBER_MAX: Final = (1 << 63) - 1
 _NAMED: Final[Schema] = {"type": "object", "additionalProperties": True}
 
 MESSAGE: Final = record(
-    "A message. Values of AMQP types that JSON has not are objects {type, value}.",
+    "A message. Values of AMQP types that JSON lacks are objects {type, value}.",
     {
-        "partition_id": integer("The partition that has it.", 0, 65535),
+        "partition_id": integer("Its partition.", 0, 65535),
         "sequence_number": integer("Its number.", 0, NUMBER_MAX),
         "state": text("active, deferred or scheduled."),
-        "locked_until_at": nullable(integer("When its lock ends, if it is locked.", 0, NUMBER_MAX)),
+        "locked_until_at": nullable(integer("End of its lock, if it is locked.", 0, NUMBER_MAX)),
         "enqueued_at": nullable(integer("When it came.", -NUMBER_MAX, NUMBER_MAX)),
-        "delivery_count": integer("Delivery attempts that failed.", 0, NUMBER_MAX),
-        "size_bytes": integer("Its size as a client gets it.", 0, NUMBER_MAX),
+        "delivery_count": integer("Failed deliveries.", 0, NUMBER_MAX),
+        "size_bytes": integer("Encoded size as delivered.", 0, NUMBER_MAX),
         "header": {**_NAMED, "description": "The other header fields that are set."},
         "properties": {**_NAMED, "description": "The properties that are set."},
         "application_properties": {**_NAMED, "description": "The application properties."},
@@ -68,18 +68,16 @@ MESSAGE: Final = record(
     },
 )
 MESSAGES: Final = record(
-    "Messages in the order of partitions and numbers.",
+    "Messages, ordered by partition and sequence number.",
     {
         "messages": array("The messages.", MESSAGE),
-        "next_sequence_number": nullable(
-            integer("Where the next page begins; null if this is the last.", 0, NUMBER_MAX)
-        ),
+        "next_sequence_number": nullable(integer("Start of the next page; null if this is the last.", 0, NUMBER_MAX)),
     },
 )
 
 
 def message_json(seen: Seen) -> dict[str, Any]:
-    """A message that was looked at, as `MESSAGE` describes it."""
+    """A peeked message, as `MESSAGE` describes it."""
     sections: dict[int, list[object]] = {}
     try:
         position = 0
@@ -88,7 +86,7 @@ def message_json(seen: Seen) -> dict[str, Any]:
             if isinstance(section, Described) and isinstance(section.descriptor, int):
                 sections.setdefault(int(section.descriptor), []).append(section.value)
         body = _body(sections)
-    except DecodeError:  # the broker did not look into the body, and its sender may have sent anything
+    except DecodeError:  # the broker does not check bodies
         body = {"kind": "malformed", "text": None, "base64": _base64(seen.encoded), "json": None}
     header = _fields(sections.get(_HEADER), _HEADER_FIELDS)
     annotations = _map(sections.get(_ANNOTATIONS))
@@ -133,7 +131,7 @@ def _body(sections: Mapping[int, list[object]]) -> dict[str, Any]:
 
 
 def _json_of(content: str) -> Any:
-    """The JSON in a text, None if it is none."""
+    """The JSON value in a text; None if it is not JSON."""
     try:
         return _finite(json.loads(content))
     except (ValueError, RecursionError):
@@ -141,7 +139,7 @@ def _json_of(content: str) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    json.dumps(value, allow_nan=False)  # ValueError for what came as NaN or Infinity
+    json.dumps(value, allow_nan=False)  # ValueError for NaN and Infinity
     return value
 
 
@@ -202,5 +200,5 @@ def _base64(data: bytes) -> str:
 
 
 def _clean(content: str) -> str:
-    """Without halves of surrogate pairs, which JSON texts in UTF-8 can't hold."""
+    """The text without lone surrogates, which UTF-8 can't hold."""
     return content if content.isascii() else content.encode(errors="replace").decode()

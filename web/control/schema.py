@@ -1,7 +1,7 @@
-"""The shapes of JSON that the control API takes and gives: one value is both the check and the documentation.
+"""JSON Schemas of the control API: one value both checks requests and documents them.
 
-Knows the part of JSON Schema that the API needs, how to write such a schema down, and how to read a value by it. What
-is here goes into the OpenAPI document as it is. Does not know any endpoint. Schemas are plain dicts and never change.
+Knows the part of JSON Schema that the API needs: how to write a schema, and how to read a value by it. Schemas go into
+the OpenAPI document unchanged. They are plain dicts and never change. Does not know any endpoint.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ DURATION_MS_MAX: Final = 366 * 24 * 3_600_000
 
 
 class Invalid(Exception):  # noqa: N818 - it says what the value is
-    """A value is not as its schema wants it; the text names the place, the value and what is allowed."""
+    """A value does not match its schema; the text names the field, the value and what is allowed."""
 
 
 # ---- writing schemas
 
 
 def text(about: str, *, chars_min: int = 0, chars_max: int = TEXT_CHARS_MAX, pattern: str | None = None) -> Schema:
-    """A string; `pattern` is for all of it."""
+    """A string; `pattern` must match all of it."""
     schema: Schema = {"type": "string", "description": about, "maxLength": chars_max}
     if chars_min:
         schema["minLength"] = chars_min
@@ -51,7 +51,7 @@ def boolean(about: str) -> Schema:
 
 
 def choice(about: str, values: Iterable[str]) -> Schema:
-    """One of some words."""
+    """One of several texts."""
     return {"type": "string", "description": about, "enum": [str(value) for value in values]}
 
 
@@ -78,7 +78,7 @@ def record(about: str, fields: Mapping[str, Schema], *, optional: Collection[str
 
 
 def counts(about: str, names: Iterable[str]) -> Schema:
-    """An object with a number of things for each of the names."""
+    """An object with a count for each name."""
     return record(about, {name: {"type": "integer", "minimum": 0} for name in names})
 
 
@@ -95,12 +95,12 @@ def nullable(schema: Schema) -> Schema:
 
 
 def default(schema: Schema, value: object) -> Schema:
-    """The schema, with what is meant where it is absent."""
+    """The schema, with the value that stands for an absent field."""
     return {**schema, "default": value}
 
 
 def without_default(schema: Schema) -> Schema:
-    """The schema of a field that is always there."""
+    """The schema of a field that is never absent."""
     return {name: value for name, value in schema.items() if name != "default"}
 
 
@@ -131,7 +131,7 @@ def read_text(raw: str, schema: Schema, where: str) -> Any:
 
 def _read_text(value: str, schema: Schema, where: str) -> str:
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        raise Invalid(f"{where} holds half of a surrogate pair, which is no character")
+        raise Invalid(f"{where} has a lone surrogate, which is not a character")
     if "enum" in schema and value not in schema["enum"]:
         raise Invalid(f"{where} is {_excerpt(value)}; allowed: {', '.join(each for each in schema['enum'] if each)}")
     least, most = schema.get("minLength", 0), schema.get("maxLength", TEXT_CHARS_MAX)
@@ -158,7 +158,7 @@ def _read_array(value: list[object], schema: Schema, where: str) -> list[object]
         raise Invalid(f"{where} has {len(value)} items; it must have {least} to {most}")
     items = [read(item, schema["items"], f"{where}[{index}]") for index, item in enumerate(value)]
     if schema.get("uniqueItems") and len(set(items)) < len(items):
-        raise Invalid(f"{where} names something twice")
+        raise Invalid(f"{where} names an item twice")
     return items
 
 

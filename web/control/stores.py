@@ -24,22 +24,25 @@ from .schema import (
 
 STORES_MAX: Final = 64
 OUTAGE_FIELDS: Final = {
-    "kind": choice("down: answers nothing; slow: commits take longer; failing: commits fail; full.", OutageKind),
-    "delay_ms": default(integer("slow: how much longer a commit takes.", 0, DURATION_MS_MAX), 1_000),
-    "duration_ms": default(nullable(integer("How long it lasts; null: until it is lifted.", 1, DURATION_MS_MAX)), None),
+    "kind": choice(
+        "down: it answers nothing; slow: commits take longer; failing: commits fail; full: it takes no more.",
+        OutageKind,
+    ),
+    "delay_ms": default(integer("slow: added duration of a commit.", 0, DURATION_MS_MAX), 1_000),
+    "duration_ms": default(nullable(integer("Duration; null: until it is ended.", 1, DURATION_MS_MAX)), None),
 }
 _STORE_NUMBER: Final = integer("A messaging store.", 0, STORES_MAX - 1)
 STORE: Final = record(
     "A messaging store.",
     {
         "store": _STORE_NUMBER,
-        "health": choice("How it is.", ["available", *OutageKind]),
-        "delay_ms": nullable(integer("slow: how much longer a commit takes.", 0, DURATION_MS_MAX)),
+        "health": choice("Health of the store.", ["available", *OutageKind]),
+        "delay_ms": nullable(integer("slow: added duration of a commit.", 0, DURATION_MS_MAX)),
         "commit_count": integer("Commits since the start.", 0, NUMBER_MAX),
-        "failed_commit_count": integer("Commits that failed.", 0, NUMBER_MAX),
+        "failed_commit_count": integer("Failed commits.", 0, NUMBER_MAX),
     },
 )
-STORES: Final = record("Messaging stores.", {"stores": array("In the order of their numbers.", STORE)})
+STORES: Final = record("Messaging stores.", {"stores": array("Ordered by number.", STORE)})
 
 
 def _store(report: StoreReport) -> dict[str, Any]:
@@ -74,26 +77,26 @@ def _begin(call: ControlCall, numbers: list[int]) -> None:
 
 
 async def begin_outages(call: ControlCall) -> object:
-    """Let stores be out."""
+    """Begin an outage of stores."""
     _begin(call, call.body["stores"])
     return await list_stores(call)
 
 
 async def begin_outage(call: ControlCall) -> object:
-    """Let one store be out."""
+    """Begin an outage of one store."""
     _begin(call, [call.path["store"]])
     return _store(figures.store(call.services.broker, call.path["store"]))
 
 
 async def end_outages(call: ControlCall) -> object:
-    """Let all stores work again."""
+    """End all outages."""
     for each in figures.stores(call.services.broker):
         call.services.broker.end_outage(each.store)
     return await list_stores(call)
 
 
 async def end_outage(call: ControlCall) -> object:
-    """Let one store work again."""
+    """End the outage of one store."""
     (index,) = _known_stores(call, [call.path["store"]])
     call.services.broker.end_outage(index)
     return _store(figures.store(call.services.broker, index))
@@ -104,11 +107,11 @@ ENDPOINTS: Final = (
     Endpoint(
         "POST",
         "/outages",
-        "Let messaging stores be out, for a time or until it is lifted (P18)",
+        "Begin an outage of messaging stores, for a time or until it is ended (P18)",
         begin_outages,
         STORES,
         body=record(
-            "Which stores, and how.",
+            "The stores and the outage.",
             {
                 "stores": array("The stores.", _STORE_NUMBER, count_min=1, count_max=STORES_MAX),
                 **OUTAGE_FIELDS,
@@ -116,20 +119,20 @@ ENDPOINTS: Final = (
         ),
         errors=(404,),
     ),
-    Endpoint("DELETE", "/outages", "Let all messaging stores work again", end_outages, STORES),
+    Endpoint("DELETE", "/outages", "End all outages", end_outages, STORES),
     Endpoint(
         "PUT",
         "/stores/{store}/outage",
-        "Let one messaging store be out",
+        "Begin an outage of one messaging store",
         begin_outage,
         STORE,
         at={"store": _STORE_NUMBER},
-        body=record("How it is out.", OUTAGE_FIELDS),
+        body=record("The outage.", OUTAGE_FIELDS),
     ),
     Endpoint(
         "DELETE",
         "/stores/{store}/outage",
-        "Let one messaging store work again",
+        "End the outage of one messaging store",
         end_outage,
         STORE,
         at={"store": _STORE_NUMBER},

@@ -1,6 +1,6 @@
-"""Browsing the messages of a sub-queue, page by page, without touching them; and sending dead letters anew.
+"""Browsing the messages of a sub-queue by peeking; resubmitting dead letters.
 
-Does not know how messages are found (`broker.inspection`) and moved (`resubmission`).
+Does not know how messages are peeked (`broker.admin`) and moved (`resubmission`).
 """
 
 from __future__ import annotations
@@ -101,15 +101,15 @@ async def _peek(site: Site, asking: Awaitable[Page]) -> Page | None:
 
 def _entity(site: Site, path: str) -> Entity:
     if not path:
-        raise FormError("The address names no entity (path).")
+        raise FormError("The address has no entity (path).")
     entity = site.entity(path)
     if isinstance(entity.description, TopicDescription):
-        raise FormError(f"The topic '{entity.path}' keeps no messages: its subscriptions do.")
+        raise FormError(f"The topic '{entity.path}' holds no messages: its subscriptions do.")
     return entity
 
 
 async def resubmit(site: Site, request: web.Request) -> web.Response:
-    """Send chosen dead letters, or all, anew to where they came from."""
+    """Resubmit selected dead letters, or all, to the entity they came from."""
     form = await read_form(request)
     entity = _entity(site, form.text("path"))
     try:
@@ -139,17 +139,17 @@ def _numbers(form: Form) -> list[int]:
 
 def _flash(progress: Progress) -> Flash:
     if progress.is_running:
-        return Flash(f"Sending {progress.total} dead letters anew to '{progress.target}'.")
-    sent = f"{progress.done_count} of {progress.total} dead letters went to '{progress.target}'"
-    stayed = f"; {progress.failed_count} stayed where they are" if progress.failed_count else ""
+        return Flash(f"Resubmitting {progress.total} dead letters to '{progress.target}'.")
+    sent = f"{progress.done_count} of {progress.total} dead letters resubmitted to '{progress.target}'"
+    stayed = f"; {progress.failed_count} failed and stay" if progress.failed_count else ""
     lines = [(f"{number}: {text}" if number else text, "") for number, text in progress.failures]
     return Flash(f"{sent}{stayed}.", lines, is_warning=bool(progress.failures))
 
 
 async def cancel(site: Site, request: web.Request) -> web.Response:
-    """End a resubmission that is under way."""
+    """Stop a running resubmission."""
     form = await read_form(request)
     entity = _entity(site, form.text("path"))
     was_running = site.resubmissions.cancel(entity.path)
-    text = "The resubmission ends." if was_running else "There is no resubmission under way."
+    text = "The resubmission is being stopped." if was_running else "No resubmission is running."
     return site.redirect(address("messages", path=entity.path, queue="dead-letter"), Flash(text))

@@ -1,6 +1,6 @@
-"""One entity: its partitions as a picture, its properties; delete it, purge it, let its stores be out.
+"""One entity: its partitions as a chart, its properties; delete, purge, simulate outages.
 
-Does not know what an outage does and what purging means; the broker does.
+Does not know what an outage or a purge does; the broker does.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, p
 
 
 def facts_of(site: Site, entity: Entity) -> Sequence[tuple[str, str]]:
-    """The properties of an entity, as people read them."""
+    """The properties of an entity as readable text."""
     description = entity.description
     facts = [
         ("Kind", description.kind.value),
@@ -117,12 +117,12 @@ async def purge(site: Site, request: web.Request) -> web.Response:
     except BrokerError as error:
         return await show(site, request, form.failed("purge", error), entity.path)
     return site.redirect(
-        address("entity", path=entity.path), Flash(f"'{entity.path}' is empty; {rendering.removed(count)}.")
+        address("entity", path=entity.path), Flash(f"'{entity.path}' purged; {rendering.removed(count)}.")
     )
 
 
 async def outage(site: Site, request: web.Request) -> web.Response:
-    """Let a messaging store be out, or bring it back; back to the page that asked for it."""
+    """Begin or end an outage; redirects to the page that asked for it."""
     form = await read_form(request)
     path = form.text("path")
     try:
@@ -137,7 +137,7 @@ async def outage(site: Site, request: web.Request) -> web.Response:
 
 
 def set_outage(site: Site, form: Form) -> str:
-    """Do what the form says, and tell it. FormError."""
+    """Begin or end the outages of the form; returns the text for the user. FormError."""
     store, kind = form.text("store"), form.text("kind")
     count = len(figures.stores(site.broker))
     chosen = list(range(count)) if store == "all" else [form.number("store", "Store", 0, count - 1)]
@@ -149,7 +149,7 @@ def set_outage(site: Site, form: Form) -> str:
         return f"{which} {works} again."
     kind = form.choice("kind", "Outage", list(OutageKind))
     delay_ms = form.finite_span("delay", "Delay", 0, DELAY_MS_MAX, DELAY_MS) if kind == OutageKind.SLOW else 0
-    duration_ms = form.finite_span("for", "For how long", 1, DURATION_MS_MAX) if form.text("for") else None
+    duration_ms = form.finite_span("for", "Duration", 1, DURATION_MS_MAX) if form.text("for") else None
     for index in chosen:
         site.broker.begin_outage(index, Outage(OutageKind(kind), delay_ms), duration_ms)
     until = f" for {rendering.span(duration_ms)}" if duration_ms is not None else ""

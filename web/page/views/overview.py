@@ -1,6 +1,6 @@
-"""The namespace at a glance: its entities, with counts, rates and the state of their partitions.
+"""The list of entities, with counts, rates and the state of their partitions.
 
-Knows which entities are on the page that is asked for. Does not know how they look.
+Knows which entities are on a page. Does not know how they look.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Row:
 
     @property
     def is_subscription(self) -> bool:
-        """Whether it stands below its topic."""
+        """Whether it is a subscription, listed below its topic."""
         return self.report.kind == "subscription"
 
     @property
     def dead_count(self) -> int:
-        """Dead letters of both kinds."""
+        """Dead-lettered messages, of both dead-letter queues."""
         return self.report.messages["dead-letter"] + self.report.messages["transfer-dead-letter"]
 
     @property
     def later_count(self) -> int:
-        """Messages that nobody gets now."""
+        """Scheduled and deferred messages."""
         return self.report.messages["scheduled"] + self.report.messages["deferred"]
 
 

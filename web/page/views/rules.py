@@ -49,7 +49,7 @@ CHANGED: Final = ("Label", "CorrelationId", "MessageId", "To", "ReplyTo", "Sessi
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """A verdict for the page: `changes` are the properties of the copy that the rule's action made."""
+    """A rule's verdict for the page: `changes` are the properties that its action set on the copy."""
 
     verdict: Verdict
     changes: Sequence[tuple[str, str]]
@@ -126,7 +126,7 @@ def _filter_in(form: Form) -> Filter:
             return FalseFilter()
         case "sql":
             if not form.text("expression"):
-                raise FormError("SQL filter: the expression is empty.", "expression")
+                raise FormError("SQL filter: the expression must not be empty.", "expression")
             return SqlFilter(form.text("expression"))
     texts = {name: form.optional(f"by_{name}") for name in CORRELATION_FIELDS}
     properties: dict[str, str | int | float | bool | None] = {}
@@ -160,7 +160,7 @@ async def delete(site: Site, request: web.Request) -> web.Response:
 
 
 async def try_message(site: Site, request: web.Request) -> web.Response:
-    """The rules again, each with what it would make of the message."""
+    """The page of rules, each with its verdict on the message."""
     form = await read_form(request)
     entity = site.entity(form.text("path"))
     now = site.services.clock.now_ms()
