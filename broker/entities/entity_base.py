@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from ...storage import StoreError
 from .. import service_errors
@@ -23,10 +23,12 @@ from ..partition.requests import (
     DeleteRows,
     Request,
 )
-from ..partition.step import SubscriptionRouting
+from ..partition.step import Delivery, SessionGrant, SubscriptionRouting
 from ..stores.worker import Worker
 from .dispatcher import Dispatcher, ReceiveQuota
 from .router import Router, kept_key_of, partition_for_key
+
+T = TypeVar("T")
 
 SEND_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
 RECEIVE_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
@@ -110,11 +112,11 @@ class PartitionHandle:
             return
         self.worker.submit(self, request)
 
-    async def request(self, make: Callable[[Callable[[Any], None]], Request]) -> Any:
+    async def request(self, make: Callable[[Callable[[T | BrokerError], None]], Request]) -> T:
         """Submit the command that `make(reply)` builds, and wait for what it replies; raises the BrokerError."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def reply(result: Any) -> None:
+        def reply(result: T | BrokerError) -> None:
             if answer.done():
                 return
             if isinstance(result, BrokerError):
@@ -157,8 +159,8 @@ class EntityBase:
         self.partitions = [
             PartitionHandle(self, index, worker, partition_bytes_max) for index, worker in enumerate(workers)
         ]
-        self.dispatchers = {sub_queue: Dispatcher(len(workers), self._ask) for sub_queue in SubQueue}
-        self.session_dispatcher = Dispatcher(len(workers), self._ask)
+        self.dispatchers = {sub_queue: Dispatcher[Delivery](len(workers), self._ask) for sub_queue in SubQueue}
+        self.session_dispatcher = Dispatcher[SessionGrant](len(workers), self._ask)
         self.attached: set[Callable[[BrokerError], None]] = set()  # links to tell when the entity goes away
         self.gone: BrokerError | None = None  # it is deleted: nothing may be stored for it any more
         self.received_at = 0  # when a receiver last asked for messages (Unix ms), whether or not there were any

@@ -198,12 +198,15 @@ class Forwarder:
         moves = [_moves(handle, row) for row in group]
         if any(moves) and not all(moves):
             return await self._hand_over_singly(handle, target, group, refusing)
-        ask = partial(Forwarded, handle.queue_id, handle.index, records)
+
+        def ask(reply: Callable[[BrokerError | None], None]) -> Forwarded:
+            return Forwarded(handle.queue_id, handle.index, records, reply, same_entity=moves[0])
+
         tried = self._tried.setdefault(handle, set())
         anew = {number for _, number, _ in group} - tried
         tried |= anew
         try:
-            await target.request(lambda reply: ask(reply=reply, same_entity=moves[0]))
+            await target.request(ask)
         except BrokerError as error:
             if not isinstance(error, UnknownOutcomeError):
                 tried -= anew

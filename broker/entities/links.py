@@ -75,14 +75,14 @@ class Consumer:
         self._dispatcher = entity.dispatchers[sub_queue]
         self._detached = detached
 
-        def take(count: int, reply: Callable[[Received], None]) -> Request:
+        def take(count: int, reply: Callable[[Received[Delivery]], None]) -> Request:
             return Receive(sub_queue, count, mode, reply)
 
         def give_back(_: int, deliveries: Sequence[Delivery]) -> None:
             # Those that it had asked to be removed are gone.
             if mode is ReceiveMode.PEEK_LOCK:
                 for delivery in deliveries:
-                    entity.settle(delivery.token, Release(), None)
+                    entity.settle(delivery.token, Release(), None, sub_queue)
 
         self._demand = Demand(take, deliver, give_back)
         entity.attached.add(detached)
@@ -210,7 +210,7 @@ class SessionConsumer:
             self._wanted = 0
             drained()
 
-    def _taken(self, taken: Received) -> None:
+    def _taken(self, taken: Received[Delivery]) -> None:
         self._asking = False
         self._more = self._more or taken.more
         if taken.deliveries and not self._closed:  # of a closed one they go back with the session
@@ -244,7 +244,7 @@ class SessionWait:
         self._detached = detached
         self._consumer: SessionConsumer | None = None
         self._over = False
-        self._demand: Demand | None = None
+        self._demand: Demand[SessionGrant] | None = None
         self._timer: Timer | None = None
         self._clock = clock
         entity.received_at = clock.now_ms()
@@ -260,11 +260,11 @@ class SessionWait:
         """The receiver has gone; a session that is granted all the same goes back at once."""
         self._end()
 
-    def _accept(self, count: int, reply: Callable[[Received], None]) -> Request:
+    def _accept(self, count: int, reply: Callable[[Received[SessionGrant]], None]) -> Request:
         del count
         return AcceptSession(self._session_id, self._announce, self._lost, reply)
 
-    def _answered(self, taken: Received) -> None:
+    def _answered(self, taken: Received[SessionGrant]) -> None:
         if taken.error is not None:
             self._refuse(taken.error)
         elif self._over:
