@@ -6,9 +6,11 @@ Adapters (`amqp/`, `web/`, the test kit) import from here, from the broker's gro
 
 from __future__ import annotations
 
+from .entities.entity import Entity
+from .entities.entity_base import Totals
 from .entities.links import Consumer, Sender, SessionConsumer, SessionWait
 from .entities.router import partition_for_key
-from .entities.transactions import TransactionRef
+from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, Home
 from .partition.step import Delivery, Extent, ReceiveMode
@@ -23,6 +25,7 @@ __all__ = [
     "DeadLetter",
     "Defer",
     "Delivery",
+    "Entity",
     "Extent",
     "Home",
     "Outage",
@@ -33,6 +36,7 @@ __all__ = [
     "Sender",
     "SessionConsumer",
     "SessionWait",
+    "Totals",
     "TransactionRef",
     "partition_for_key",
 ]

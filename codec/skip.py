@@ -12,7 +12,7 @@ from .types import CONSTRUCTORS
 _u32: Final = Struct(">I").unpack_from
 _SIZE8, _SIZE32, _DESCRIBED, _UNKNOWN = 0, -1, -2, -3
 
-# [AMQP 1.6, figure 1.4] the high nibble of a constructor tells how long the value is.
+# [AMQP 1.2] the high nibble of a constructor tells how long the value is.
 _SUBCATEGORY: Final = {
     0x4: 1,
     0x5: 2,

@@ -145,7 +145,7 @@ class Snapshots:
         draft = self._draft(name)
         try:
             await asyncio.to_thread(_make_empty, draft)
-            copied = await self._broker.upkeep.copy_to(draft)
+            copied = await self._broker.maintenance.copy_to(draft)
             snapshot = Snapshot(name, store_count=len(self._broker.workers), size_bytes=_size(draft), **asdict(copied))
             return await asyncio.to_thread(self._publish, draft, snapshot)
         except (StoreError, OSError) as error:

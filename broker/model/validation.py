@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..access import Right
 from ..address import strip_authority
-from ..durations import format_duration
+from ..keys import Right
 from .descriptions import (
     AuthorizationRule,
     CorrelationFilter,
@@ -25,6 +24,7 @@ from .descriptions import (
     TypedText,
     entity_key,
 )
+from .durations import format_duration
 from .profiles import KIB, Limits, Partitioning, Profile, Range
 
 

@@ -45,7 +45,7 @@ class SessionGrant:
 
 
 @dataclass(slots=True)
-class Taken:
+class Received:
     """The answer to a request for messages or sessions: what was found, and whether the partition has more."""
 
     deliveries: list[Any]
@@ -84,7 +84,7 @@ Receivable = QueueDescription | SubscriptionDescription
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class RoutedMessage:
     """A message for one subscription: the subscription's partition, and the message as its rules made it.
 
     The partition `ref` is in the topic's messaging store. With `error` the rules failed on the message, and the copy is
@@ -97,7 +97,7 @@ class Copy:
     goes_to: int | None = None  # the partition of the subscription that its new key names, if that is another one
 
 
-class FanOut(Protocol):
+class SubscriptionRouting(Protocol):
     """Which subscriptions get a message; the partitions of all are in the same messaging store (R4)."""
 
     @property
@@ -105,7 +105,7 @@ class FanOut(Protocol):
         """How many copies of one message there may be."""
         ...
 
-    def copies(self, message: Message, partition_index: int, now: int) -> list[Copy]:
+    def copies(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
         """The copies of a message that a topic took."""
         ...
 
@@ -143,7 +143,7 @@ class PartitionRef(Protocol):
         ...
 
     @property
-    def fan_out(self) -> FanOut | None:
+    def fan_out(self) -> SubscriptionRouting | None:
         """How a topic finds the subscriptions of a message; None for entities that keep their messages."""
         ...
 

@@ -20,8 +20,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from ...codec.types import Byte, Char, Described, Float, Int, Long, Short, Symbol, Timestamp, Ubyte, Uint, Ulong, Ushort
-from ..durations import parse_duration
 from ..model.descriptions import PropertyValue, TypedText
+from ..model.durations import parse_duration
 from .errors import FilterException
 
 TEXT_CHARS_MAX: Final = 32 * 1024

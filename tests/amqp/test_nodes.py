@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from emubus.amqp.limits import Limits
-from emubus.broker.access import Access, SharedKey, sign
+from emubus.broker.access import Access, sign
+from emubus.broker.keys import SharedKey
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode, encode_described

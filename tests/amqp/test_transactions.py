@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emubus.amqp.limits import Limits
-from emubus.broker.access import Access, SharedKey
+from emubus.broker.access import Access
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import SharedKey
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Array, Described, Symbol, Uint, Ulong
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from emubus.broker.access import Right
-from emubus.broker.durations import UNLIMITED_TEXT, format_duration, parse_duration, parse_limit
+from emubus.broker.keys import Right
 from emubus.broker.model.descriptions import (
     DEFAULT_RULES,
     AuthorizationRule,
@@ -24,6 +23,7 @@ from emubus.broker.model.descriptions import (
     TrueFilter,
     TypedText,
 )
+from emubus.broker.model.durations import UNLIMITED_TEXT, format_duration, parse_duration, parse_limit
 from emubus.broker.model.profiles import (
     DAY_MS,
     HOUR_MS,

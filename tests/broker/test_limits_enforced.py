@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.access import Right
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import Right
 from emubus.broker.message.builder import envelope
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import (

@@ -58,7 +58,7 @@ class Holder:
         )
 
     def _granted(self, consumer: SessionConsumer) -> None:
-        consumer.deliver = self.got.extend
+        consumer.deliver_to(self.got.extend)
         self.consumer = consumer
         consumer.set_credit(10)
 
@@ -212,7 +212,7 @@ async def test_sequence_numbers_go_on_in_an_emptied_entity_whose_store_went_out_
     entity = broker.entity("plain")
     assert entity is not None
     index = entity.partitions[0].worker.index
-    broker.upkeep.purge("plain")
+    broker.maintenance.purge("plain")
     broker.begin_outage(index, Outage(kind))
     await loop_turns(5)
     broker.end_outage(index)

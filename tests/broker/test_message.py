@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.message import (
+from emubus.broker.message.delivered import delivery_bytes
+from emubus.broker.message.message import parse_message, parse_sent, split_batch
+from emubus.broker.message.stored import (
     application_properties,
-    delivery_bytes,
-    parse_message,
-    parse_sent,
     parse_stored,
     properties_fields,
-    split_batch,
     with_application_properties,
 )
 from emubus.codec.decode import decode

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.message import (
+from emubus.broker.message.message import parse_message
+from emubus.broker.message.stored import (
     application_properties,
-    parse_message,
     parse_stored,
     properties_fields,
     with_application_properties,

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.message import (
+from emubus.broker.message.delivered import delivery_bytes
+from emubus.broker.message.message import parse_message, split_batch
+from emubus.broker.message.stored import (
     application_properties,
-    delivery_bytes,
-    parse_message,
     parse_stored,
     properties_fields,
-    split_batch,
     with_application_properties,
 )
 from emubus.codec.decode import decode

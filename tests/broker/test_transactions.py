@@ -10,7 +10,7 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.transactions import TransactionRef
+from emubus.broker.entities.transaction import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Complete

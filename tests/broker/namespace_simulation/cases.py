@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .commands import Advance, Cancel, Command, Outage, Rest, Schedule, Send, Spec, Together
+from .commands import AcceptSession, Advance, Cancel, Command, Outage, Rest, Schedule, Send, SetStatus, Spec, Together
 from .shapes import Rule, Shape
 
 
@@ -94,6 +94,18 @@ CASES = (
             Outage(1, "full"),
             Advance(15_000),
             Rest(),
+        ),
+    ),
+    Case(
+        "a receiver that was detached when its entity was disabled went on holding its message session",
+        "everything available",
+        (Shape("q0", sessions=True),),
+        (
+            Send("q0", (Spec(1, session="a"),)),
+            AcceptSession("q0"),
+            SetStatus("q0", "Disabled"),
+            SetStatus("q0"),
+            AcceptSession("q0"),
         ),
     ),
 )

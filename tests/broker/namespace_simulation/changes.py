@@ -71,11 +71,10 @@ class Changes:
         run.model.shapes[command.of] = changed
 
     def _let_go(self, top: str, paths: set[str] | None = None) -> None:
-        """The receivers that hold sessions of an entity, and of a topic's subscriptions, are detached."""
+        """The receivers that hold sessions of an entity, or of a topic's subscriptions, are detached: they are free."""
         run = self._run
         for path, name in list(run.sessions.holders):
             is_meant = path in paths if paths is not None else top in (path, run.model.shapes[path].topic)
             if is_meant:
-                holder = run.sessions.holders.pop((path, name))
-                run.model.left_until[path, name] = holder.holding.until
-                run.model.end_holding(path, name, sure=False)
+                del run.sessions.holders[path, name]
+                run.model.end_holding(path, name, sure=True)

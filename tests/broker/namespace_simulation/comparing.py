@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 
 from emubus.broker.entities.router import partition_for_key
 from emubus.broker.partition.records import HOMES, OUTBOXES
 
-from .model import ACTIVE, Item, Model
+from .items import ACTIVE, Item, Possibility
+from .model import Model
 from .world import STORES, Mark, Row, World
 
 Report = Callable[[str, str], None]
@@ -30,17 +30,22 @@ class Tally:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], Counter[int]] = {}
         self._lately: dict[tuple[str, str], Counter[int]] = {}
-        self._seen: set[tuple[str, int]] = set()
+        self._seen: set[tuple[str, int, int]] = set()
 
     def add(self, item: Item, number: int) -> None:
-        """A message was seen for the first time; the copies that several rules make of one count once."""
-        if (item.path, item.label) in self._seen:
+        """A message was seen for the first time.
+
+        The copies that several rules of a subscription make of one lie beside each other, and count once; those that
+        come from another entity have each a turn of their own.
+        """
+        index = number >> 48
+        if (item.path, item.label, index) in self._seen:
             return
-        self._seen.add((item.path, item.label))
+        self._seen.add((item.path, item.label, index))
         came = (item.path, "forwarded" if item.hops else "sent")
-        self._counts.setdefault(came, Counter())[number >> 48] += 1
+        self._counts.setdefault(came, Counter())[index] += 1
         if item.hops:
-            self._lately.setdefault(came, Counter())[number >> 48] += 1
+            self._lately.setdefault(came, Counter())[index] += 1
 
     def clear(self) -> None:
         """The broker was started anew, and its turns with it."""
@@ -75,19 +80,47 @@ def compare(model: Model, world: World, tally: Tally, report: Report) -> None:
 
 
 def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Report) -> None:
+    _choose_worlds(label, rows, model)
     items = list(model.items.get(label, ()))
     pairs = _pairs(items, rows)
     left = [row for place, row in enumerate(rows) if place not in pairs.values()]
     for index, place in pairs.items():
         see(items[index], rows[place], model, tally)
-    for item in (item for index, item in enumerate(items) if index not in pairs):
-        if not _resolve(item, left, model, tally):
-            others = "; ".join(map(str, left)) or "nowhere"
-            report("lost", f"{item} is not there, but {others}")
-            model.remove(item)
+    missing = [item for index, item in enumerate(items) if index not in pairs]
+    before: list[Item] = []
+    while missing != before:  # what becomes of one may depend on what became of another
+        before, missing = missing, [item for item in missing if not _resolve(item, left, model, tally)]
+    for item in missing:
+        others = "; ".join(map(str, left)) or "nowhere"
+        report("lost", f"{item} is not there, but {others}")
+        model.remove(item)
     for row in left:
         report("stray", str(row))
         adopt(row, model)
+
+
+def _choose_worlds(label: int, rows: list[Row], model: Model) -> None:
+    """Where it is open what became of copies that met: that which explains most of what is there."""
+    events = model.events(label)
+    if not events:
+        return
+
+    def misses(worlds: tuple[Possibility, ...]) -> int:
+        chosen = [item for world in worlds for item in world.items]
+        items = [item for item in model.items[label] if item.event is None] + chosen
+        pairs = _pairs(items, rows)
+        left = [row for place, row in enumerate(rows) if place not in pairs.values()]
+        missed = 0
+        for item in (item for index, item in enumerate(items) if index not in pairs):
+            explained = _explained_by_doubts(item, left, model)
+            missed += explained is None
+            for _, row in explained or ():
+                left.remove(row)
+        return missed + len(left)
+
+    best = min(product(*(event.worlds for event in events)), key=misses)
+    for event, world in zip(events, best, strict=True):
+        model.switch(event, world)
 
 
 def _pairs(items: list[Item], rows: list[Row]) -> dict[int, int]:
@@ -112,23 +145,21 @@ def _pairs(items: list[Item], rows: list[Row]) -> dict[int, int]:
 
 
 def _resolve(item: Item, left: list[Row], model: Model, tally: Tally) -> bool:
-    """Whether the item's doubts, or another copy that came before it, explain what is there instead.
+    """Whether the item's doubts explain what is there instead.
 
     An explanation with rows goes before one without: that a message is gone would fit whatever is there.
     """
-    explanations: list[tuple[tuple[str, ...], list[tuple[Item, Row]]]] = []
+    best: tuple[list[Possibility], list[tuple[Item, Row]]] | None = None
     for what in sorted(item.doubts):
-        found = _explained(model.suppose(item, what), left, model)
-        if found is not None:
-            explanations.append(((what,), found))
-    for row in sorted(left, key=lambda each: each.path != item.path):  # each subscription got one of its own
-        twin = model.came_another_way(item, partial(is_row, row))
-        if twin is not None:
-            explanations.append(((), [(twin, row)]))
-    if not explanations:
+        worlds = model.suppose(item, what)
+        for world in worlds:
+            found = _explained(world.items, left, model)
+            if found is not None and (best is None or len(found) > len(best[1])):
+                best = worlds, found
+    if best is None:
         return False
-    whats, pairs = max(explanations, key=lambda each: len(each[1]))
-    model.resolved(item, whats, [each for each, _ in pairs])
+    worlds, pairs = best
+    model.resolved(item, worlds, [each for each, _ in pairs])
     for each, row in pairs:
         left.remove(row)
         see(each, row, model, tally)
@@ -141,18 +172,19 @@ def _explained(items: Iterable[Item], rows: list[Row], model: Model, depth: int 
     found: list[tuple[Item, Row]] = []
     for item in items:
         row = next((row for row in left if fits(item, row)), None)
-        if row is not None:
-            more: list[tuple[Item, Row]] | None = [(item, row)]
-        else:
-            supposed = (model.suppose(item, what) for what in sorted(item.doubts) if depth)
-            explained = (_explained(each, left, model, depth - 1) for each in supposed)
-            more = max((each for each in explained if each is not None), key=len, default=None)
+        more = [(item, row)] if row is not None else _explained_by_doubts(item, left, model, depth)
         if more is None:
             return None
         found += more
-        for _, row in more:
-            left.remove(row)
+        for _, seen in more:
+            left.remove(seen)
     return found
+
+
+def _explained_by_doubts(item: Item, rows: list[Row], model: Model, depth: int = 4) -> list[tuple[Item, Row]] | None:
+    supposed = (world for what in sorted(item.doubts) if depth for world in model.suppose(item, what))
+    explained = (_explained(world.items, rows, model, depth - 1) for world in supposed)
+    return max((each for each in explained if each is not None), key=len, default=None)
 
 
 def is_row(row: Row, item: Item) -> bool:
@@ -196,14 +228,20 @@ def see(item: Item, row: Row, model: Model, tally: Tally) -> None:
     """A message is where it should be: what was open about it is known now."""
     if item.number is None:
         item.number = row.number
-        top = model.shapes[model.shapes[item.path].topic]
-        has_key = item.partition_key is not None or (item.id is not None and top.duplicates)
-        if item.is_calm and not has_key and item.home == ACTIVE and model.is_partitioned(item.path):
+        if item.is_calm and item.home == ACTIVE and model.is_partitioned(item.path) and not _came_with_key(item, model):
             tally.add(item, row.number)
     item.count = (row.count, row.count)
     if item.home == ACTIVE and row.expires_at:
         item.expires = (row.expires_at, row.expires_at)
     item.doubts.clear()
+    item.event = None
+
+
+def _came_with_key(item: Item, model: Model) -> bool:
+    """Whether a key chose the partition: a copy that an action leaves without one stays where its message came to."""
+    top = model.shapes[model.shapes[item.path].topic]
+    keys = {key for path, key in item.trail if path in (item.path, top.path)}
+    return bool(keys - {None}) or (item.id is not None and top.duplicates)
 
 
 def adopt(row: Row, model: Model) -> None:

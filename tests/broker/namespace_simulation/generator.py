@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from . import commands as c
-from .model import DEFERRED, SCHEDULED
+from .items import DEFERRED, SCHEDULED
 from .shapes import ACTIONS, QUEUE, SUBSCRIPTION, TOPIC, Rule, Shape
 from .steps import HOMES, OUTCOMES, Run
 from .world import STORES

@@ -6,82 +6,45 @@ with sessions takes it if it names one; what can't be received, expires or can't
 which may be passed on, too.
 
 Where a fault leaves open what happened the model keeps a doubt (`Item.doubts`), and a quiet point resolves it: one of
-the possibilities must be what is there.
+the possibilities must be what is there. Where copies of a message meet at an entity that takes one of them, the model
+keeps all that may have become of it (`Event`), and what is seen decides.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain, product
 
 from .commands import Spec
-from .shapes import LOCK_MS, QUEUE, SUBSCRIPTION, TOPIC, WINDOW_MS, Rule, Shape
+from .items import (
+    ACTIVE,
+    BY_CLIENT,
+    DEAD_LETTER,
+    DEFERRED,
+    DEFERRED_HOMES,
+    EXPIRED,
+    HOPS_MAX,
+    NEVER,
+    NO_SESSION,
+    SCHEDULED,
+    TOO_MANY_DELIVERIES,
+    TOO_MANY_HOPS,
+    TRANSFER_DEAD_LETTER,
+    UNDER_WAY,
+    Event,
+    Holding,
+    Item,
+    Possibility,
+    copies,
+    given_id,
+    least,
+)
+from .memory import DuplicateMemory, Identity
+from .shapes import LOCK_MS, QUEUE, SUBSCRIPTION, TOPIC, Shape
 
-ACTIVE, DEFERRED, SCHEDULED = "ACTIVE", "DEFERRED", "SCHEDULED"
-DEAD_LETTER, DEAD_LETTER_DEFERRED = "DEAD_LETTER", "DEAD_LETTER_DEFERRED"
-TRANSFER_DEAD_LETTER, TRANSFER_DEAD_LETTER_DEFERRED = "TRANSFER_DEAD_LETTER", "TRANSFER_DEAD_LETTER_DEFERRED"
-DEFERRED_HOMES = {
-    ACTIVE: DEFERRED,
-    DEAD_LETTER: DEAD_LETTER_DEFERRED,
-    TRANSFER_DEAD_LETTER: TRANSFER_DEAD_LETTER_DEFERRED,
-}
-HOPS_MAX = 4
-TOO_MANY_HOPS = "MaxTransferHopCountExceeded"
-NO_SESSION = "Session id is null."
-TOO_MANY_DELIVERIES = "MaxDeliveryCountExceeded"
-EXPIRED = "TTLExpiredException"
-BY_CLIENT = "by the client"
-NEVER = 1 << 62
-
-
-@dataclass(eq=False)
-class Holding:
-    """A message session in the hands of a receiver."""
-
-    until: int
-    is_sure: bool  # False: the broker may have dropped it
-
-
-@dataclass(eq=False)
-class Item:
-    """One message in one place; instants are Unix ms."""
-
-    label: int
-    path: str
-    home: str
-    session: str | None
-    key: str | None
-    id: str | None
-    colour: str | None
-    ttl_ms: int | None
-    rule: str | None = None
-    reason: str | None = None
-    hops: int = 0
-    count: tuple[int, int] = (0, 0)  # least and most
-    expires: tuple[int, int] = (NEVER, NEVER)  # earliest and latest
-    due_at: int = 0  # when it is scheduled for
-    number: int | None = None  # once it was seen
-    lock_until: int = 0
-    lock_sure: bool = True  # False: the broker may have dropped the lock
-    token: bytes = b""  # of the last lock
-    is_in_session: bool = False  # its lock is that of a message session
-    doubts: set[str] = field(default_factory=set)
-    trail: tuple[tuple[str, str | None], ...] = ()  # the entities that it came through, and the key that it had there
-    rank: int = 0  # the order in which messages were accepted; 0 if none is promised
-    is_calm: bool = True  # it came while all stores worked, and counts for the spread over partitions
-
-    @property
-    def partition_key(self) -> str | None:
-        """What chooses the partition."""
-        return self.session if self.session is not None else self.key
-
-    def __str__(self) -> str:
-        return (
-            f"message {self.label} in {self.path} ({self.home}): session {self.session}, key {self.key}, "
-            f"count {self.count}, hops {self.hops}, {self.reason or 'no reason'}, doubts {sorted(self.doubts)}"
-        )
+POSSIBILITIES_MAX = 256
 
 
 class Model:
@@ -97,9 +60,7 @@ class Model:
         self.holdings: dict[tuple[str, str], Holding] = {}  # by path and name of the message session
         self.left_until: dict[tuple[str, str], int] = {}  # how long holdings may go on that ended unheard
         self.states: dict[tuple[str, str], set[str | None]] = {}  # what it may be, as the last answers leave it
-        self._remembered: dict[tuple[str, str, str | None], int] = {}
-        # By label: copies that entities dropped as duplicates of another copy, and where they would have gone.
-        self._twins: dict[int, list[tuple[Item, list[Item]]]] = {}
+        self._memory = DuplicateMemory()
         self._late_takes: Counter[str] = Counter()  # by path: of receivers that went while a store kept them waiting
         self._rank = 0
 
@@ -150,26 +111,33 @@ class Model:
             item = self._item(path, spec)
             item.is_calm &= place == 0  # a batch goes to one partition: only its first message counts there
             due_at = 0 if spec.after_ms is None else sent_at + spec.after_ms
-            if self._is_duplicate(item):
+            if self._is_duplicate(item, sent_at):
                 continue
             item.id = item.id or given_id(spec.label)
             if due_at > self.now:
-                self._put([replace(item, home=SCHEDULED, due_at=due_at)])
+                self._put([Possibility([replace(item, home=SCHEDULED, due_at=due_at)])])
             else:
-                self._put(self._placed_at_entity(item))
+                self._put(self._possibilities(self._placed_at_entity(item)))
 
     def schedule(self, path: str, spec: Spec, number: int | None, *, sent_at: int) -> None:
         """A message was stored until its time."""
         self._rank += 1
         item = self._item(path, spec)
-        if not self._is_duplicate(item):
+        if not self._is_duplicate(item, sent_at):
             item.id = item.id or given_id(spec.label)
             due_at = sent_at + (spec.after_ms or 0)
             item.is_calm = False  # a request's messages go to one partition
             if due_at > self.now:
-                self._put([replace(item, home=SCHEDULED, due_at=due_at, number=number)])
+                self._put([Possibility([replace(item, home=SCHEDULED, due_at=due_at, number=number)])])
             else:
-                self._put(self._placed_at_entity(replace(item, rank=0)))
+                self._put(self._possibilities(self._placed_at_entity(replace(item, rank=0))))
+
+    def perhaps_accept(self, path: str, specs: Iterable[Spec], *, sent_at: int) -> None:
+        """A delivery of which nothing is there may have been stored, and be remembered."""
+        for spec in specs:
+            identity = self._identity(self._item(path, spec))
+            if identity is not None:
+                self._memory.add(identity, sent_at, self.now, is_sure=False)
 
     def transfer(self, via: str, path: str, spec: Spec) -> None:
         """A message of a transaction leaves for another entity, or stays where it can't leave from."""
@@ -177,19 +145,22 @@ class Model:
         item = replace(self._item(path, spec), id=spec.id or given_id(spec.label), rank=0, is_calm=False)
         reason = self._obstacle(path)
         if reason is None:
-            self._put(self._arrive(replace(item, hops=1)))
+            self._put(self._possibilities([replace(item, path=path, home=UNDER_WAY, hops=1)]))
         else:
-            self._put([replace(item, path=via, home=TRANSFER_DEAD_LETTER, reason=reason)])
+            self._put([Possibility([replace(item, path=via, home=TRANSFER_DEAD_LETTER, reason=reason)])])
 
     def drop(self, path: str) -> None:
         """An entity is deleted, a topic with its subscriptions, and with it all that is in it."""
         gone = {each for each, shape in self.shapes.items() if path in (each, shape.topic)}
         for item in self.all():
+            for world in () if item.event is None else item.event.worlds:
+                world.items = [each for each in world.items if each.path not in gone]
             if item.path in gone:
                 self.remove(item)
-        for known in (self.holdings, self.left_until, self.states, self._remembered):
+        self._memory.drop(gone)
+        for known in (self.holdings, self.left_until, self.states):
             for key in [key for key in known if key[0] in gone]:
-                del known[key]  # type: ignore[arg-type]
+                del known[key]
         for each in gone:
             del self.shapes[each]
 
@@ -212,30 +183,90 @@ class Model:
             is_calm=self.calm,
         )
 
-    def _is_duplicate(self, item: Item) -> bool:
+    def _identity(self, item: Item) -> Identity | None:
+        """As what an entity that drops duplicates remembers a message."""
         shape = self.shapes[item.path]
         if not shape.duplicates or item.id is None:
+            return None
+        return item.path, item.id, item.partition_key if shape.partitioned else None
+
+    def _is_duplicate(self, item: Item, sent_at: int) -> bool:
+        """Whether a message that was sent is dropped; if that is open it is in doubt."""
+        identity = self._identity(item)
+        if identity is None:
             return False
-        identity = (item.path, item.id, item.partition_key if shape.partitioned else None)
-        if self._remembered.get(identity, 0) > self.now:
-            return True
-        self._remembered[identity] = self.now + WINDOW_MS
-        return False
+        had = self._memory.has(identity, sent_at, self.now)
+        if had is not True and any(each.doubts and each.id == item.id for each in self.possible()):
+            had = None  # it may have come from elsewhere before
+            self._memory.expect(identity, self.rested_at)
+        if had is None:
+            item.doubts.add("taken")
+        self._memory.add(identity, sent_at, self.now)
+        return had is True
 
     # ---- arriving
 
-    def _arrive(self, item: Item) -> list[Item]:
-        """A message comes from another entity: where it and its copies are then."""
-        if self._is_duplicate(item):
-            if self._is_certain():
-                remembered = dict(self._remembered)
-                self._twins.setdefault(item.label, []).append((item, self._placed_at_entity(item)))
-                self._remembered = remembered
-                return []
-            item = replace(item, doubts={"taken"})
-        elif self.shapes[item.path].duplicates and not self._is_certain():
-            item = replace(item, doubts={"taken"})  # another one may have come before it
-        return self._placed_at_entity(item)
+    def _possibilities(self, items: Iterable[Item], since: int | None = None) -> list[Possibility]:
+        """Where messages and those under way are in the end: all that may be, by which of several copies come first.
+
+        They arrive now, or at any time `since` then.
+        """
+        moving: list[Item] = []
+        resting: list[Item] = []
+        for item in items:
+            (moving if item.home == UNDER_WAY else resting).append(item)
+        if not moving:
+            return [Possibility(resting)]
+        path = self._next_stop(moving)
+        resting += [item for item in moving if item.path != path]
+        found: list[Possibility] = []
+        for taken, identities in self._takings(path, [item for item in moving if item.path == path], since):
+            placed = chain.from_iterable(self._placed_at_entity(item) for item in taken)
+            for world in self._possibilities([*resting, *placed], since):
+                found.append(replace(world, identities=world.identities | identities))
+        if len(found) > 1:
+            found = list({repr(world.looks()): world for world in reversed(found)}.values())[::-1]
+        assert len(found) <= POSSIBILITIES_MAX, "copies of a message meet too often"
+        return found
+
+    def _next_stop(self, moving: Iterable[Item]) -> str:
+        """Where messages are let in next: where duplicates are dropped after all other places that lead there."""
+        paths = sorted({item.path for item in moving})
+        paths.sort(key=lambda path: self.shapes[path].duplicates)
+        return next((path for path in paths if not any(path in self._behind(each) for each in paths)), paths[0])
+
+    def _behind(self, path: str) -> set[str]:
+        """The entities to which messages may go from this one."""
+        found: set[str] = set()
+        for shape in (self.shapes[path], *self.subscriptions(path)):
+            for target in (shape.forward_to, shape.forward_dead_letters_to):
+                if target in self.shapes and target not in found:
+                    found |= {target, *self._behind(target)}
+        return found
+
+    def _takings(self, path: str, arriving: list[Item], since: int | None) -> list[tuple[list[Item], set[Identity]]]:
+        """Which of the copies that arrive at an entity it takes: all, or one of each identity, whichever comes first.
+
+        With them the identities that it remembers for that.
+        """
+        if not self.shapes[path].duplicates:
+            return [(arriving, set())]
+        if not self._is_certain():  # another one may have come before it, or may come
+            sure = _known(self._identity(item) for item in arriving if "taken" not in item.doubts)
+            return [([replace(item, doubts={"taken"}) for item in arriving], sure)]
+        groups: dict[Identity | None, list[Item]] = {}
+        for item in arriving:
+            groups.setdefault(self._identity(item), []).append(item)
+        choices: list[list[Item]] = []
+        for identity, group in groups.items():
+            had = identity is not None and self._memory.has(identity, since or self.now, self.now)
+            if had is True:
+                continue
+            trail = tuple(chain.from_iterable(sorted({item.trail for item in group}, key=repr)))
+            rank = min(item.rank for item in group)
+            doubts = {"taken"} if had is None else set()
+            choices.append([replace(item, trail=trail, rank=rank, doubts=item.doubts | doubts) for item in group])
+        return [(list(taken), _known(groups)) for taken in product(*choices)]
 
     def _is_certain(self) -> bool:
         """Whether messages arrive in the order in which the model thinks of them."""
@@ -261,7 +292,7 @@ class Model:
         if shape.forward_to is not None:
             if item.hops >= HOPS_MAX:
                 return self.bury(item, TOO_MANY_HOPS)
-            return self._forwarded(item, shape.forward_to) or []
+            return self._forwarded(item, shape.forward_to)
         if shape.sessions and item.session is None:
             return self.bury(item, NO_SESSION)
         if item.ttl_ms is not None:
@@ -275,8 +306,8 @@ class Model:
         reason = self._obstacle(target)
         if reason is not None:
             return self.bury(item, item.reason if buried else reason, forward=False)
-        there = replace(item, path=target, hops=item.hops + 1)
-        return self._arrive(replace(there, expires=(NEVER, NEVER), lock_until=0))
+        there = replace(item, path=target, home=UNDER_WAY, hops=item.hops + 1)
+        return [replace(there, expires=(NEVER, NEVER), lock_until=0)]
 
     def _obstacle(self, target: str) -> str | None:
         shape = self.shapes.get(target)
@@ -315,9 +346,12 @@ class Model:
 
     # ---- what happens to a message that is there
 
-    def after(self, item: Item, what: str) -> list[Item]:
-        """What becomes of a message: it is taken, expires, or is dead-lettered for one reason or the other."""
-        gone = replace(item, lock_until=0, number=None, doubts=set())
+    def after(self, item: Item, what: str, *, since: int | None = None) -> list[Possibility]:
+        """What may become of a message: it is taken, expires, or is dead-lettered for one reason or the other."""
+        return self._possibilities(self._after(item, what), since)
+
+    def _after(self, item: Item, what: str) -> list[Item]:
+        gone = replace(item, lock_until=0, number=None, doubts=item.doubts & {"taken"})
         if what == "taken":
             return []
         if what == "expired":
@@ -338,91 +372,95 @@ class Model:
 
     def happen(self, item: Item, what: str) -> None:
         """`after`, for good."""
+        worlds = self.after(item, what)
         self.remove(item)
-        self._put(self.after(item, what))
+        self._put(worlds)
 
-    def suppose(self, item: Item, what: str) -> list[Item]:
+    def suppose(self, item: Item, what: str) -> list[Possibility]:
         """`after`, without any consequence; what may have expired since is in doubt."""
-        remembered = dict(self._remembered)
-        found = self.after(item, what)
-        self._remembered = remembered
-        self._loosen(found)
-        for each in found:
-            if self._may_expire(each):
-                each.doubts.add("expired")
-        return found
-
-    def _loosen(self, items: Iterable[Item]) -> None:
-        """What is known to have happened only now may have happened at any time since the last quiet point."""
-        for item in items:
-            if item.home == ACTIVE and item.ttl_ms is not None:
-                item.expires = (min(item.expires[0], self.rested_at + item.ttl_ms), item.expires[1])
+        worlds = self.after(item, what, since=self.rested_at)
+        for world in worlds:
+            # What is known to have happened only now may have happened at any time since the last quiet point.
+            for each in world.items:
+                if each.home == ACTIVE and each.ttl_ms is not None:
+                    each.expires = (min(each.expires[0], self.rested_at + each.ttl_ms), each.expires[1])
+                if self._may_expire(each):
+                    each.doubts.add("expired")
+        return worlds
 
     def follow(self, item: Item, is_it: Callable[[Item], bool], depth: int = 3) -> bool:
         """Whether doubts of a message, one after the other, lead to what `is_it` describes; if so, they were right."""
         for what in sorted(item.doubts - {"taken"}):
-            found = self.suppose(item, what)
-            if any(map(is_it, found)) or (depth and any(self._leads(each, is_it, depth - 1) for each in found)):
-                self.happen(item, what)
-                self._loosen(self.items.get(item.label, ()))
-                for each in list(self.items.get(item.label, ())):
-                    if self._may_expire(each):
-                        each.doubts.add("expired")
-                if not any(map(is_it, self.items.get(item.label, ()))):
-                    for each in list(self.items.get(item.label, ())):
-                        if self.follow(each, is_it, depth - 1):
-                            break
-                return True
+            worlds = self.suppose(item, what)
+            found = next((world for world in worlds if self._leads(world, is_it, depth)), None)
+            if found is None:
+                continue
+            self.confirm(item)
+            self.remove(item)
+            worlds.sort(key=lambda each: each is not found)
+            self._put(worlds, since=self.rested_at)
+            if not any(map(is_it, found.items)):
+                any(self.follow(each, is_it, depth - 1) for each in list(found.items))
+            return True
         return False
 
-    def _leads(self, item: Item, is_it: Callable[[Item], bool], depth: int) -> bool:
-        return any(
-            any(map(is_it, found)) or (depth and any(self._leads(each, is_it, depth - 1) for each in found))
-            for found in (self.suppose(item, what) for what in sorted(item.doubts - {"taken"}))
+    def _leads(self, world: Possibility, is_it: Callable[[Item], bool], depth: int) -> bool:
+        """Whether what `is_it` describes is there, or is if doubts are right, one after the other."""
+        if any(map(is_it, world.items)):
+            return True
+        return depth > 0 and any(
+            self._leads(supposed, is_it, depth - 1)
+            for each in world.items
+            for what in sorted(each.doubts - {"taken"})
+            for supposed in self.suppose(each, what)
         )
 
-    def came_another_way(self, item: Item, is_it: Callable[[Item], bool]) -> Item | None:
-        """What is there in the place of `item`, if an entity took another copy of the message, and dropped this one.
+    # ---- where copies of a message met
 
-        Two copies of a message are under way at once if two subscriptions forward them; either may be the first. The
-        other one shows where it came from until an entity behind that changes it.
-        """
-        for twin, placed in self._twins_of(item):
-            mixes = product(
-                (item.rule, twin.rule),
-                (item.colour, twin.colour),
-                (item.reason, twin.reason),
-                ((item.session, item.key), (twin.session, twin.key)),
-                range(HOPS_MAX + 1),
-            )
-            for rule, colour, reason, (session, key), hops in mixes:
-                mixed = replace(item, rule=rule, colour=colour, reason=reason, session=session, key=key, hops=hops)
-                if is_it(mixed):
-                    return mixed
-            buried = chain.from_iterable(self.suppose(each, "expired") for each in placed if self._may_expire(each))
-            there = next(filter(is_it, chain(placed, buried)), None)
-            if there is not None:
-                return there
-        return None
+    def came_another_way(self, label: int, is_it: Callable[[Item], bool]) -> bool:
+        """Whether what `is_it` describes is there if copies met in another order; if so, they did."""
+        for event in self.events(label):
+            for world in event.worlds[1:]:
+                if self._leads(world, is_it, 2):
+                    self.switch(event, world)
+                    if not any(map(is_it, world.items)):
+                        any(self.follow(each, is_it, 1) for each in list(world.items))
+                    return True
+        return False
 
-    def _twins_of(self, item: Item) -> list[tuple[Item, list[Item]]]:
-        """The copies that an entity, which `item` came through, dropped as duplicates of it."""
+    def events(self, label: int) -> list[Event]:
+        """What happened to a message in ways of which it is open which it was."""
+        events = (item.event for item in self.items.get(label, ()))
+        return list(dict.fromkeys(event for event in events if event is not None))
 
-        def came_through(twin: Item) -> bool:
-            keys = {key for path, key in item.trail if path == twin.path}
-            return bool(keys) and (not self.shapes[twin.path].partitioned or twin.partition_key in keys)
+    def switch(self, event: Event, world: Possibility) -> None:
+        """One of the possibilities takes the place of that in the model."""
+        for item in event.worlds[0].items:
+            self.remove(item)
+        event.worlds.sort(key=lambda each: each is not world)
+        for item in world.items:
+            self.items.setdefault(item.label, []).append(item)
 
-        return [each for each in self._twins.get(item.label, ()) if came_through(each[0])]
+    def confirm(self, item: Item) -> None:
+        """A message was seen where it is."""
+        if item.event is not None:
+            item.event.confirm(item)
+
+    def possible(self) -> list[Item]:
+        """All messages, and those that are there if copies met in another order."""
+        events = dict.fromkeys(item.event for item in self.all() if item.event is not None)
+        others = (item for event in events for world in event.worlds[1:] for item in world.items)
+        return list(dict.fromkeys(chain(self.all(), others)))
 
     def _may_expire(self, item: Item) -> bool:
         return item.home == ACTIVE and item.expires[0] <= self.now
 
-    def resolved(self, item: Item, whats: Iterable[str], final: Iterable[Item]) -> None:
-        """A quiet point has shown which doubts were right, and what became of a message."""
-        for what in whats:
-            self.after(item, what)  # what entities remember of it
+    def resolved(self, item: Item, worlds: list[Possibility], final: Iterable[Item]) -> None:
+        """A quiet point has shown what became of a message: one of `worlds`, and at last `final`."""
         self.remove(item)
-        self._put(final)
+        for identity, is_sure in self._identities(worlds):
+            self._memory.add(identity, self.rested_at, self.now, is_sure=is_sure)
+        self._put([Possibility(list(final))])
 
     def remove(self, item: Item) -> None:
         items = self.items[item.label]
@@ -430,15 +468,33 @@ class Model:
         if not items:
             del self.items[item.label]
 
-    def _put(self, items: Iterable[Item]) -> None:
-        for item in items:
-            self.items.setdefault(item.label, []).append(item)
+    def _put(self, worlds: list[Possibility], *, since: int | None = None) -> None:
+        """Something has happened, now or at some time `since` then."""
+        for identity, is_sure in self._identities(worlds):
+            if since is None and not self._is_certain():
+                self._memory.expect(identity, self.rested_at, is_sure=is_sure)
+            else:
+                self._memory.add(identity, self.now if since is None else since, self.now, is_sure=is_sure)
+        event = Event(worlds) if len(worlds) > 1 else None
+        for item in chain.from_iterable(world.items for world in worlds):
+            item.event = event
+        for item in worlds[0].items:
+            items = self.items.setdefault(item.label, [])
+            for other in items:
+                if (item.path, item.rule) == (other.path, other.rule):
+                    item.rank = other.rank = 0  # it is open which of them came which way
+            items.append(item)
+
+    def _identities(self, worlds: list[Possibility]) -> Iterable[tuple[Identity, bool]]:
+        """As what entities may remember a message, and whether they do in any case."""
+        for identity in sorted(set().union(*(world.identities for world in worlds)), key=repr):
+            yield identity, all(identity in world.identities for world in worlds)
 
     def rested(self) -> None:
         """A quiet point: all stores work, nothing is under way, and what is where was seen."""
         self.calm = True
-        self._twins.clear()
         self._late_takes.clear()
+        self._memory.rested(self.now)
         self.rested_at = self.now
 
     # ---- locks
@@ -478,7 +534,7 @@ class Model:
         Until the next quiet point one lock of any message that is there then, or comes later, may end by time.
         """
         self._late_takes[path] += 1
-        for item in self.all():
+        for item in self.possible():
             if item.path == path and item.home == ACTIVE:
                 self._doubt_count(item, 1)
 
@@ -528,60 +584,19 @@ class Model:
                 continue
             if item.lock_until and item.lock_until <= now:
                 self.attempt_failed(item, sure=item.lock_sure and self.calm)
-        for item in self.all():
+        for item in self.possible():
             earliest, latest = item.expires
             if item.home != ACTIVE or earliest > now or (item.lock_until and item.lock_sure):
                 continue
-            if latest <= now and not item.lock_until and not item.doubts and not self._twins_of(item):
+            if latest <= now and not item.lock_until and not item.doubts and item.event is None:
                 self.happen(item, "expired")
             else:
                 item.doubts.add("expired")
-        for item in self.all():
-            if any(self._may_expire(each) for _, placed in self._twins_of(item) for each in placed):
-                item.doubts.add("taken")  # the other copy may have come first, and may have expired
         for item in sorted(self.all(), key=lambda each: each.due_at):
             if item.home == SCHEDULED and item.due_at <= now:
                 self.happen(item, "activated")
         self._many = False
 
 
-def copies(rules: Iterable[Rule], item: Item) -> list[Item]:
-    """What a subscription with these rules gets of a message: one for all rules without action, one for each with."""
-    hits = [rule for rule in rules if rule.colour is None or rule.colour == item.colour]
-    plain = [item] if any(rule.action is None for rule in hits) else []
-    return plain + [changed(rule, item) for rule in hits if rule.action is not None]
-
-
-def changed(rule: Rule, item: Item) -> Item:
-    """A copy as the action of a rule leaves it."""
-    copy = replace(item, rule=rule.name)
-    match rule.action:
-        case "set session":
-            copy.session, copy.key = rule.value, None
-        case "session from colour":
-            copy.session, copy.key = item.colour, None
-        case "session beside key":
-            copy.session = rule.value
-        case "drop session":
-            copy.session = None
-        case "set key":
-            copy.session, copy.key = None, rule.value
-        case "drop key":
-            copy.key = None
-        case "set colour":
-            copy.colour = rule.value
-        case _:
-            raise AssertionError(rule)
-    return copy
-
-
-def given_id(label: int) -> str:
-    """What stands for the message id that the service gives to a message without."""
-    return f"given to {label}"
-
-
-def least(first: int | None, second: int | None) -> int | None:
-    """The shorter of two times to live."""
-    if first is None or second is None:
-        return second if first is None else first
-    return min(first, second)
+def _known(identities: Iterable[Identity | None]) -> set[Identity]:
+    return {identity for identity in identities if identity is not None}

@@ -14,7 +14,7 @@ from emubus.broker.partition.step import ReceiveMode
 
 from . import commands as c
 from .comparing import fits, is_row
-from .model import ACTIVE, DEFERRED, Item
+from .items import ACTIVE, DEFERRED, Item
 from .shapes import LOCK_MS, TOPIC
 from .world import STORES, Answer, Row
 
@@ -204,6 +204,7 @@ class Requests:
                 continue
             if item.lock_until and item.lock_sure:
                 run.report("purge", f"{command} deletes {item}, which is locked")
+            run.model.confirm(item)
             run.model.remove(item)
         last = max((row.number for row in gone), default=-1)
         for row in left:

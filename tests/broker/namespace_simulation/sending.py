@@ -8,6 +8,7 @@ from emubus.broker.entities.router import partition_for_key
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 
 from . import commands as c
+from .items import least
 from .shapes import QUEUE
 from .world import STORES, Answer
 
@@ -27,6 +28,7 @@ class Sending:
         self._refusal = refusal
         self.is_scheduled = False
         self._is_alone = not run.are_many
+        self._sent_at = run.world.clock.now_ms()
         shape = run.model.shapes.get(to)
         entity = run.world.broker.entity(to)
         self._stores: list[int] = []  # of the partitions
@@ -67,7 +69,9 @@ class Sending:
         if isinstance(error, UnknownOutcomeError):
             if not any(self._troubled) and error is not BROKER_GONE:
                 self._report("answer", f"answered '{error}' while all stores work")
-            if (self.is_scheduled or self._is_queue) and self._no_duplicates and 0 < len(stored) < len(labels):
+            lasting = {spec.label for spec in self._specs if not self._may_be_over(spec)}
+            is_sure = (self.is_scheduled or self._is_queue) and self._no_duplicates
+            if is_sure and stored and not lasting <= stored:
                 self._report(
                     f"{self._verb}: all or none",
                     f"answered '{error}', and {sorted(stored)} of {sorted(labels)} are stored",
@@ -84,6 +88,13 @@ class Sending:
                 f"{self._verb}: all or none", f"answered '{error}', and {sorted(stored)} of {sorted(labels)} are stored"
             )
         return bool(stored)
+
+    def _may_be_over(self, spec: c.Spec) -> bool:
+        """Whether a message may have been due while its sender waited, and may have gone since."""
+        shape = self._run.model.shapes[self._to]
+        if spec.after_ms is None or self._sent_at + spec.after_ms > self._run.world.clock.now_ms():
+            return False
+        return shape.kind != QUEUE or shape.forward_to is not None or least(spec.ttl_ms, shape.ttl_ms) is not None
 
     def _check_busy(self, error: BrokerError) -> None:
         if any(self._troubled[self._place(key)] for key in self._keys if key is not None):

@@ -11,7 +11,7 @@ from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.partition.step import Delivery, ReceiveMode
 
 from . import commands as c
-from .model import ACTIVE, Holding
+from .items import ACTIVE, Holding
 from .shapes import LOCK_MS
 from .world import STORES, Answer, label_of
 
@@ -83,6 +83,7 @@ class Sessions:
             and not item.lock_until
             and not item.doubts
             and (command.of, item.session) not in run.model.holdings
+            and not self._is_left(command.of, item.session)
         )
         if run.model.calm and free:
             run.report("everything available", f"{command} gets none, though {free} have messages")
@@ -115,15 +116,17 @@ class Sessions:
         is_held = is_held or any(
             item.lock_until for item in run.model.at(command.of, ACTIVE) if item.session == command.name
         )
-        if error.condition is Condition.SESSION_CANNOT_BE_LOCKED and (is_held or self._is_left(command)):
+        if error.condition is Condition.SESSION_CANNOT_BE_LOCKED and (
+            is_held or self._is_left(command.of, command.name)
+        ):
             return
         if error.condition is Condition.SERVER_BUSY and not run.model.calm:
             return
         run.report("answer", f"{command} is refused: '{error}'")
 
-    def _is_left(self, command: c.AcceptSession) -> bool:
+    def _is_left(self, path: str, name: str | None) -> bool:
         """Whether an earlier holding may go on, because a store did not hear of its end."""
-        return self._run.model.left_until.get((command.of, command.name or ""), 0) > self._run.model.now
+        return self._run.model.left_until.get((path, name or ""), 0) > self._run.model.now
 
     # ---- while it lasts
 
@@ -135,7 +138,7 @@ class Sessions:
         got: list[Delivery] = []
         drained: list[bool] = []
         consumer = holder.consumer
-        consumer.deliver = got.extend
+        consumer.deliver_to(got.extend)
         consumer.set_credit(command.count)
         consumer.drain(lambda: drained.append(True))
         run.world.loop.run_until_idle()

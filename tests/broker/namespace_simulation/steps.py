@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
@@ -18,7 +19,8 @@ from ..tearing import Fate
 from . import commands as c
 from .changes import Changes
 from .comparing import Tally, bears, compare, latitude
-from .model import ACTIVE, DEAD_LETTER, DEFERRED, SCHEDULED, TRANSFER_DEAD_LETTER, Holding, Item, Model
+from .items import ACTIVE, DEAD_LETTER, DEFERRED, SCHEDULED, TRANSFER_DEAD_LETTER, Holding, Item
+from .model import Model
 from .requests import Requests
 from .rules import BrokenRuleError
 from .sending import BROKER_GONE, Sending
@@ -161,6 +163,8 @@ class Run:
         def judge(answer: Answer) -> None:
             if sending.is_accepted(answer):
                 self.model.accept(command.to, command.specs, sent_at=now)
+            elif isinstance(answer.error, UnknownOutcomeError):
+                self.model.perhaps_accept(command.to, command.specs, sent_at=now)
 
         self._pending.append(Pending(answer, judge))
 
@@ -297,15 +301,12 @@ class Run:
 
     def perhaps_at(self, path: str, home: str) -> list[Item]:
         """The messages that are in a place, or are there if one of their doubts is right."""
-        return [
-            item
-            for item in self.model.all()
-            if any(
-                (each.path, each.home) == (path, home)
-                for supposed in ([item], *(self.model.suppose(item, what) for what in sorted(item.doubts)))
-                for each in supposed
-            )
-        ]
+
+        def may_be_there(item: Item) -> bool:
+            supposed = (world.items for what in sorted(item.doubts) for world in self.model.suppose(item, what))
+            return any((each.path, each.home) == (path, home) for each in chain([item], *supposed))
+
+        return list(filter(may_be_there, self.model.possible()))
 
     def delivered(
         self,
@@ -335,6 +336,7 @@ class Run:
             )
             return
         item.number = delivery.sequence_number
+        self.model.confirm(item)
         if "deferred" in item.doubts and home == item.home == DEFERRED:
             item.count = (item.count[0], item.count[1] + 1)  # it was deferred once more, or not
         item.doubts.clear()
@@ -364,18 +366,12 @@ class Run:
         found = min(filter(is_it, self.model.items.get(label, ())), key=latitude, default=None)
         if found is None and self.happened(label, is_it):
             found = min(filter(is_it, self.model.items.get(label, ())), key=latitude, default=None)
-        if found is None:
-            items = self.model.items.get(label, ())
-            for item in sorted(items, key=lambda each: each.path != path):  # each subscription got one of its own
-                found = self.model.came_another_way(item, is_it)
-                if found is not None:
-                    self.model.resolved(item, (), [found])
-                    break
         return found
 
     def happened(self, label: int, is_it: Callable[[Item], bool]) -> bool:
-        """Whether one of a message's doubts leads to what was seen; the model then follows."""
-        return any(self.model.follow(item, is_it) for item in list(self.model.items.get(label, ())))
+        """Whether one of a message's doubts, or another order of copies, leads to what was seen; the model follows."""
+        items = list(self.model.items.get(label, ()))
+        return any(self.model.follow(item, is_it) for item in items) or self.model.came_another_way(label, is_it)
 
     def _settle(self, command: c.Settle) -> None:
         stack = self.held.get((command.label, command.of))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 
 from . import commands as c
-from .model import DEFERRED_HOMES, Item
+from .items import DEFERRED_HOMES, Item
 from .world import Answer
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 121_000
 RULE = "transaction: all or none"
+
+Places = set[tuple[str, int, int | None, str]]
+"""Where messages are: path, label, number, home."""
 
 
 class Transacting:
@@ -74,15 +77,17 @@ class Transacting:
         run = self._run
         error = answer.error
         stored = labels & run.world.labels_stored()
-        there = {(row.path, row.label, row.number, row.home.name) for row in run.world.rows()} if settled else set()
-        locked = [item for _, item, _, is_locked in settled if is_locked and "taken" not in item.doubts]
-        gone = [item for item in locked if (item.path, item.label, item.number, item.home) not in there]
+        there: Places = (
+            {(row.path, row.label, row.number, row.home.name) for row in run.world.rows()} if settled else set()
+        )
+        locked = [item for _, item, _, is_locked in settled if is_locked and not item.doubts]
+        gone = [item for item in locked if not _is_there(item, there)]
         if command.end == "commit" and error is None and answer.given:
             if failures:
                 run.report("answer", f"{command} is committed, though a part was refused: '{failures[0]}'")
             return True
         if command.end == "commit" and isinstance(error, UnknownOutcomeError):
-            if stored and (stored < labels or any(item not in gone for item in self._leaving(settled))):
+            if stored and (stored < labels or any(_is_there(item, there) for item in self._leaving(settled))):
                 run.report(RULE, f"{command} is answered '{error}': stored are {stored}, gone are {gone}")
             if not labels and not any(_shows(part, item) for part, item, _, _ in settled if item in locked):
                 for part, item, _, is_locked in settled:  # nothing in the stores tells whether it is committed
@@ -133,6 +138,10 @@ class Transacting:
                     run.model.accept(send.to, (spec,), sent_at=run.model.now)
                 else:
                     run.model.transfer(command.via, send.to, spec)
+
+
+def _is_there(item: Item, there: Places) -> bool:
+    return (item.path, item.label, item.number, item.home) in there
 
 
 def _shows(part: c.Settle, item: Item) -> bool:
