@@ -8,6 +8,8 @@ Every function is pure. What is wrong with a peer's bytes comes out as `DecodeEr
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
 from typing import Final
 
 from .decode import decode
@@ -53,7 +55,7 @@ HEADS: Final = {
 A width of 0 means that no size follows (the empty list), -1 that the value has to be skipped.
 """
 _head = HEADS.get
-_u32 = int.from_bytes
+_u32: Final = Struct(">I").unpack_from
 
 
 def locate(data: bytes, *, mixed: bool = False) -> list[int] | None:
@@ -80,7 +82,10 @@ def locate(data: bytes, *, mixed: bool = False) -> list[int] | None:
         if width == 1:
             pos += 5 + data[pos + 4]
         elif width == 4:
-            pos += 8 + _u32(data[pos + 4 : pos + 8], "big")
+            try:
+                pos += 8 + _u32(data, pos + 4)[0]
+            except StructError:
+                raise DecodeError(end, f"the last section should end at {pos + 8 + _cut_off(data, pos + 4)}") from None
         elif width == 0:
             pos += 4
         else:
@@ -171,7 +176,7 @@ def section_at(data: bytes, pos: int) -> tuple[int, int, int, int]:
         if width == 1:
             stop = pos + 5 + data[pos + 4]
         elif width == 4:
-            stop = pos + 8 + _u32(data[pos + 4 : pos + 8], "big")
+            stop = pos + 8 + (_u32(data, pos + 4)[0] if pos + 8 <= len(data) else _cut_off(data, pos + 4))
         else:
             stop = skip(data, value_pos)
     if stop > len(data):
@@ -189,7 +194,15 @@ def open_items(data: bytes, pos: int) -> tuple[int, int]:
         return 0, pos + 1
     if constructor < 0xD0:
         return data[pos + 2], pos + 3
-    return _u32(data[pos + 5 : pos + 9], "big"), pos + 9
+    try:
+        return _u32(data, pos + 5)[0], pos + 9
+    except StructError:
+        return _cut_off(data, pos + 5), pos + 9
+
+
+def _cut_off(data: bytes, pos: int) -> int:
+    """Return what is there of a 32-bit number that the end of the data cuts off."""
+    return int.from_bytes(data[pos : pos + 4], "big")
 
 
 def check_items(data: bytes, start: int, stop: int) -> None:
