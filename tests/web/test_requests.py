@@ -265,7 +265,12 @@ REFUSED: tuple[tuple[str, dict[str, str], int, str], ...] = (
     ("resubmit", {"path": "bad", "which": "selected", "number": "x"}, 400, "Sequence number: 'x' is not"),
     ("resubmit", {"path": "bad-topic", "which": "all"}, 400, "holds no messages"),
     ("add-rule", {"path": "bad", "name": "r", "filter": "true"}, 400, "has no rules"),
-    ("add-rule", {"path": "bad-topic/Subscriptions/s", "name": "r", "filter": "sql"}, 400, "the expression must not be empty"),
+    (
+        "add-rule",
+        {"path": "bad-topic/Subscriptions/s", "name": "r", "filter": "sql"},
+        400,
+        "the expression must not be empty",
+    ),
     (
         "add-rule",
         {"path": "bad-topic/Subscriptions/s", "name": "r", "filter": "sql", "expression": "a = = 1"},
