@@ -389,7 +389,7 @@ def test_a_data_folder_that_is_taken_away_makes_the_server_unhealthy_until_it_is
                 data.rename(tmp_path / "away")
                 take_away()
                 assert health(server) == (503, "unhealthy")
-                with pytest.raises(ServiceBusServerBusyError, match=r"data\.mdb was (deleted|exchanged) while"):
+                with pytest.raises(ServiceBusServerBusyError, match=r"data\.mdb was (deleted|replaced) while"):
                     sender.send_messages(ServiceBusMessage("lost"))
                 shutil.rmtree(data, ignore_errors=True)
                 (tmp_path / "away").rename(data)
