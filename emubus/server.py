@@ -19,7 +19,7 @@ import structlog
 import uvloop
 
 from . import __version__
-from .amqp import AmqpFace
+from .amqp import AmqpServer
 from .broker.access import Access
 from .broker.admin.data_folder import DataFolder
 from .broker.admin.folder_view import CATALOG_FOLDER, DataFolderError, FolderView
@@ -79,7 +79,7 @@ class Server:
         self.ready = False
         self._cleanup = contextlib.AsyncExitStack()
         self._broker: Broker | None = None
-        self._amqp: AmqpFace | None = None
+        self._amqp: AmqpServer | None = None
         self._snapshots: Snapshots | None = None
         self._folder: DataFolder | None = None
         self._failpoint: Callable[[str], None] = no_failpoint
@@ -107,7 +107,7 @@ class Server:
         return self._broker
 
     @property
-    def amqp(self) -> AmqpFace:
+    def amqp(self) -> AmqpServer:
         """The AMQP server; RuntimeError before the start."""
         if self._amqp is None:
             raise RuntimeError("the server has not been started")
@@ -158,7 +158,7 @@ class Server:
         )
         limits = config.limits
         partitioned = limits.partitioning is Partitioning.ALWAYS
-        self._amqp = AmqpFace(
+        self._amqp = AmqpServer(
             self._broker,
             access,
             self.clock,

@@ -101,7 +101,7 @@ async def test_elapsed_time_does_not_move_with_the_instants() -> None:
 
 
 async def test_a_time_limit_moves_with_the_clock() -> None:
-    clock = Clock(start_at=0, frozen=True)
+    clock = Clock(start_at=0, manual=True)
     asyncio.get_running_loop().call_soon(clock.advance, 60_000)
     with pytest.raises(TimeoutError):
         async with clock.time_limit(60_000):

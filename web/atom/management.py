@@ -190,7 +190,7 @@ class Management:
         if topic is None or not isinstance(topic.description, TopicDescription):
             raise HttpRefusal(404, f"Entity '{self._broker.namespace}:Topic:{call.target.entity}' was not found")
         entities = sorted(
-            self._broker.fan_out_of(topic.path).entities(), key=lambda each: each.description.name.lower()
+            self._broker.subscriptions_of(topic.path).entities(), key=lambda each: each.description.name.lower()
         )
         skip, top = call.page()
         segment = call.target.path.rpartition("/")[2]  # in the client's spelling: it takes the names from here
@@ -361,7 +361,7 @@ class Management:
         totals = entity.totals_now()
         if not isinstance(entity.description, TopicDescription) or call.is_change:
             return EntityView(entry, totals, accessed_at, *fixed)
-        fan_out = self._broker.fan_out_of(entity.path)
+        fan_out = self._broker.subscriptions_of(entity.path)
         subscriptions = fan_out.entities()
         rule_count = sum(len(self._administration.rules(each.path)) for each in subscriptions)
         correlation_count = fan_out.filter_count(CorrelationFilter)

@@ -35,7 +35,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, p
     picture, scale_max = bars(site.inspection.partitions(entity), PICTURE_HEIGHT)
     subscriptions: list[Entity] = []
     if isinstance(entity.description, TopicDescription):
-        subscriptions = sorted(site.broker.fan_out_of(entity.path).entities(), key=lambda each: each.path.lower())
+        subscriptions = sorted(site.broker.subscriptions_of(entity.path).entities(), key=lambda each: each.path.lower())
     return site.render(
         request,
         "entity.html",

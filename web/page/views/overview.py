@@ -78,7 +78,7 @@ def in_order(site: Site) -> Iterator[Entity]:
     for top in sorted(tops, key=lambda each: entity_key(each.path)):
         yield top
         if isinstance(top.description, TopicDescription):
-            yield from sorted(site.broker.fan_out_of(top.path).entities(), key=lambda each: entity_key(each.path))
+            yield from sorted(site.broker.subscriptions_of(top.path).entities(), key=lambda each: entity_key(each.path))
 
 
 def row_of(site: Site, entity: Entity) -> Row:
@@ -92,5 +92,5 @@ def row_of(site: Site, entity: Entity) -> Row:
         site.rates.sample(entity),
         bars(partitions, STRIP_HEIGHT)[0],
         partitions,
-        len(site.broker.fan_out_of(entity.path).entities()) if is_topic else 0,
+        len(site.broker.subscriptions_of(entity.path).entities()) if is_topic else 0,
     )
