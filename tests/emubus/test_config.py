@@ -118,7 +118,7 @@ def test_the_http_port_of_microsofts_emulator_is_taken_unless_ours_is_set() -> N
 def test_what_only_microsofts_emulator_needs_is_accepted_with_one_note() -> None:
     environment = {"ACCEPT_EULA": "Y", "SQL_SERVER": "sql", "MSSQL_SA_PASSWORD": "secret", "SQL_WAIT_INTERVAL": "15"}
     (note,) = load_config({}, environment).notes
-    assert note.startswith("ACCEPT_EULA, SQL_SERVER, MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL: accepted and not used")
+    assert note.startswith("ACCEPT_EULA, SQL_SERVER, MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL: ignored")
     assert "secret" not in note
 
 
