@@ -1,9 +1,10 @@
 """The one clock: every instant and every timer of the server comes from here.
 
 Knows two time lines. Instants (Unix milliseconds: locks, time to live, schedules) can be moved forward and frozen by
-tests and the control API. Elapsed time (heartbeats, stalls, time-outs of clients) goes on while the instants are
-frozen, since clients wait in real time; moving the clock forward moves it, too. Timers that fall due by a move are
-called at once. Does not know what a timer is for. Owned by the composition root; used on the event-loop thread only.
+users, over the control API. Elapsed time (heartbeats, stalls, time-outs of clients) is real time, whatever users do
+with the instants: else moving the clock would cut connections that clients keep. Only `advance` moves both, for tests
+of these limits. Timers that fall due by a move are called at once. Does not know what a timer is for. Owned by the
+composition root; used on the event-loop thread only.
 """
 
 from __future__ import annotations
@@ -136,14 +137,19 @@ class Clock:
             self._arm()
 
     def advance(self, ms: int) -> None:
-        """Move the time forward by `ms` ≥ 0 and run the timers that have fallen due, in order of their instants."""
+        """Move instants and elapsed time forward by `ms` ≥ 0, and run the timers that have fallen due, in order."""
+        if ms > 0:
+            self._advanced_ms += ms
+        self.advance_instants(ms)
+
+    def advance_instants(self, ms: int) -> None:
+        """Move the instants forward by `ms` ≥ 0, and run the timers that have fallen due, in order."""
         if ms < 0:
             raise ValueError(f"the clock can't go back: advance({ms} ms)")
         if self._frozen_at is not None:
             self._frozen_at += ms
         else:
             self._offset_ms += ms
-        self._advanced_ms += ms
         self._run_due()
 
     def reset(self) -> None:
