@@ -127,7 +127,7 @@ async def live_sessions(sessions: int, durability: Durability) -> None:
                 all_done.set()
 
         def granted(consumer: SessionConsumer) -> None:
-            consumer.deliver = lambda found: [consumer.settle(each.token, Complete(), settled) for each in found]  # type: ignore[assignment, return-value, func-returns-value]
+            consumer.deliver_to(lambda found: [consumer.settle(each.token, Complete(), settled) for each in found])  # type: ignore[assignment, return-value, func-returns-value]
             consumer.set_credit(1)
 
         def refused(error: BrokerError) -> None:

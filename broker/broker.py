@@ -17,7 +17,7 @@ from .admin.maintenance import Maintenance
 from .clock import Clock
 from .entities import scheduling, several_partitions
 from .entities.entity import Entity
-from .entities.entity_base import RECEIVE_REFUSED, SEND_REFUSED, EntityPartition
+from .entities.entity_base import RECEIVE_REFUSED, SEND_REFUSED, PartitionHandle
 from .entities.links import Consumer, Deliver, Detached, Sender, SessionConsumer, SessionWait
 from .entities.namespace import Namespace
 from .entities.transaction import TransactionRef
@@ -190,9 +190,9 @@ class Broker(Namespace):
     async def schedule(self, address: str, encoded: Sequence[bytes]) -> list[int]:
         """Store encoded messages until the times in them; their sequence numbers, in order."""
         entity, messages = self._to_schedule(address, encoded)
-        numbers, place = await scheduling.schedule(entity, messages)
-        if place is not None:
-            await self.forwarder.round_of(place)
+        numbers, handle = await scheduling.schedule(entity, messages)
+        if handle is not None:
+            await self.forwarder.round_of(handle)
         return numbers
 
     async def cancel_scheduled(self, address: str, numbers: Sequence[int]) -> None:
@@ -219,16 +219,16 @@ class Broker(Namespace):
 
     async def renew_session(self, address: str, session_id: str) -> int:
         """Start a session's lock duration anew: its new end (Unix ms); BrokerError (session-lock-lost)."""
-        return int(await self._session_place(address, session_id).request(partial(RenewSession, session_id)))
+        return int(await self._session_partition(address, session_id).request(partial(RenewSession, session_id)))
 
     async def set_session_state(self, address: str, session_id: str, state: bytes | None) -> None:
         """Keep `state` for a held session, None clears it; BrokerError (session-lock-lost, message-size-exceeded)."""
         self._check_state(address, state)
-        await self._session_place(address, session_id).request(partial(SetSessionState, session_id, state))
+        await self._session_partition(address, session_id).request(partial(SetSessionState, session_id, state))
 
     async def session_state(self, address: str, session_id: str) -> bytes | None:
         """The state of a held session; BrokerError (session-lock-lost)."""
-        answer = await self._session_place(address, session_id).request(partial(GetSessionState, session_id))
+        answer = await self._session_partition(address, session_id).request(partial(GetSessionState, session_id))
         return answer if isinstance(answer, bytes) else None
 
     async def message_sessions(self, address: str, updated_after: int | None) -> list[str]:
@@ -263,7 +263,7 @@ class Broker(Namespace):
         """Add a new state of a held session to a transaction; BrokerError as for `set_session_state`."""
         with self.transactions.working(ref):
             self._check_state(address, state)
-            self._session_place(address, session_id)  # raises for an entity without sessions
+            self._session_partition(address, session_id)  # raises for an entity without sessions
         entity, _ = self.find(address)
         await self.transactions.set_state(ref, entity, session_id, state)
 
@@ -321,8 +321,8 @@ class Broker(Namespace):
         if state is not None and len(state) > limit:
             raise service_errors.too_large(len(state), limit)
 
-    def _session_place(self, address: str, session_id: str) -> EntityPartition:
+    def _session_partition(self, address: str, session_id: str) -> PartitionHandle:
         entity, _ = self.find(address)
         if not entity.requires_session:
             raise service_errors.session_not_supported()
-        return entity.partitions[entity.place_of_session(session_id)]
+        return entity.partitions[entity.partition_index_of_session(session_id)]

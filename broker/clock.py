@@ -1,9 +1,10 @@
 """The one clock: every instant and every timer of the server comes from here.
 
 Knows two time lines. Instants (Unix milliseconds: locks, time to live, schedules) can be moved forward and frozen by
-tests and the control API. Elapsed time (heartbeats, stalls, time-outs of clients) goes on while the instants are
-frozen, since clients wait in real time; moving the clock forward moves it, too. Timers that fall due by a move are
-called at once. Does not know what a timer is for. Owned by the composition root; used on the event-loop thread only.
+users, over the control API. Elapsed time (heartbeats, stalls, time-outs of clients) is real time, whatever users do
+with the instants: else moving the clock would cut connections that clients keep. Only `advance` moves both, for tests
+of these limits. Timers that fall due by a move are called at once. Does not know what a timer is for. Owned by the
+composition root; used on the event-loop thread only.
 """
 
 from __future__ import annotations
@@ -84,17 +85,19 @@ class _TimeLine:
 class Clock:
     """Wall-clock time in Unix milliseconds plus an offset; optionally frozen.
 
-    `start_at` (Unix ms) sets the time shown at creation; without it the clock shows the machine's time.
+    `start_at` (Unix ms) sets the time shown at creation; without it the clock shows the machine's time. A `manual`
+    clock is frozen, and its elapsed time moves by `advance` only, too: for tests that are their own clients.
     """
 
-    def __init__(self, *, start_at: int | None = None, frozen: bool = False) -> None:
+    def __init__(self, *, start_at: int | None = None, frozen: bool = False, manual: bool = False) -> None:
         self._offset_ms = 0 if start_at is None else start_at - self._machine_ms()
         self._frozen_at: int | None = None
         self._instants = _TimeLine()
         self._elapsed = _TimeLine()
         self._advanced_ms = 0
+        self._is_manual = manual
         self._wake: asyncio.TimerHandle | None = None
-        if frozen:  # the machine's clock may have moved on since the line above
+        if frozen or manual:  # the machine's clock may have moved on since the line above
             self._frozen_at = self.now_ms() if start_at is None else start_at
 
     @staticmethod
@@ -134,14 +137,19 @@ class Clock:
             self._arm()
 
     def advance(self, ms: int) -> None:
-        """Move the time forward by `ms` ≥ 0 and run the timers that have fallen due, in order of their instants."""
+        """Move instants and elapsed time forward by `ms` ≥ 0, and run the timers that have fallen due, in order."""
+        if ms > 0:
+            self._advanced_ms += ms
+        self.advance_instants(ms)
+
+    def advance_instants(self, ms: int) -> None:
+        """Move the instants forward by `ms` ≥ 0, and run the timers that have fallen due, in order."""
         if ms < 0:
             raise ValueError(f"the clock can't go back: advance({ms} ms)")
         if self._frozen_at is not None:
             self._frozen_at += ms
         else:
             self._offset_ms += ms
-        self._advanced_ms += ms
         self._run_due()
 
     def reset(self) -> None:
@@ -184,7 +192,7 @@ class Clock:
 
     def _elapsed_ms(self) -> int:
         """Milliseconds that have elapsed, on the machine or by `advance`; only differences mean anything."""
-        return time.monotonic_ns() // 1_000_000 + self._advanced_ms
+        return self._advanced_ms if self._is_manual else time.monotonic_ns() // 1_000_000 + self._advanced_ms
 
     def _add(self, line: _TimeLine, at_ms: int, callback: Callable[[], None]) -> Timer:
         timer = line.add(at_ms, callback)
@@ -205,7 +213,9 @@ class Clock:
                 waits_ms.append(wait_ms)
         at_ms = self._elapsed.next_at_ms()
         if at_ms is not None:
-            waits_ms.append(at_ms - self._elapsed_ms())
+            wait_ms = at_ms - self._elapsed_ms()
+            if wait_ms <= 0 or not self._is_manual:
+                waits_ms.append(wait_ms)
         if waits_ms:
             wait_ms = min(waits_ms)
             delay_s = min((wait_ms + TIMER_SLACK_MS) / 1000, TIMER_WAIT_S_MAX) if wait_ms > 0 else 0

@@ -170,7 +170,7 @@ class EmubusServer:
 
     def advance(self, by: int | timedelta) -> None:
         """Move the clock forward, by milliseconds or a timedelta: locks end, messages expire, and nobody waits."""
-        self.call(lambda: self.clock.advance(in_ms(by)))
+        self.call(lambda: self.clock.advance_instants(in_ms(by)))
 
     def create(self, description: Description) -> None:
         """Create a queue, topic or subscription; BrokerError if the name is taken or a property is out of range."""

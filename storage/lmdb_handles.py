@@ -67,6 +67,12 @@ class SharedReader(Generic[TransactionT]):
         self.commit_count = commit_count
         self.view_count = 0  # open views
 
+    def end(self) -> None:
+        """End the transaction; views of it raise StoreError from now on."""
+        txn, self.txn = self.txn, None
+        if txn is not None:
+            txn.abort()
+
 
 class LmdbView(Generic[TransactionT]):
     """Committed state; see `contract.View`."""

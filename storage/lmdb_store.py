@@ -405,9 +405,7 @@ class LmdbStore:
 
     def _end_readers(self) -> None:
         for reader in self._readers:
-            txn, reader.txn = reader.txn, None
-            if txn is not None:
-                txn.abort()
+            reader.end()
         self._readers.clear()
 
     def _close_env(self) -> None:

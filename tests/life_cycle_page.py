@@ -31,22 +31,22 @@ from emubus.broker.partition.records import (
 from emubus.broker.partition.requests import (
     AcceptSession,
     CancelScheduled,
-    Clear,
-    Command,
     Commit,
     DeleteMessages,
+    DeleteRows,
     Delivered,
     ExpireLocks,
-    FallDue,
     Forwarded,
+    ProcessDue,
+    Receive,
+    ReceiveDeferred,
+    ReceiveFromSession,
     Redirect,
     ReleaseSession,
+    Request,
     Resubmit,
     Schedule,
     Settle,
-    Take,
-    TakeDeferred,
-    TakeFromSession,
     Transfer,
     Undeliverable,
 )
@@ -98,7 +98,7 @@ class Observer(Driver):
     def locked(self) -> set[int]:
         return set() if self.partition is None else set(self.partition.state.locks.by_number)
 
-    def run(self, *commands: Command) -> None:
+    def run(self, *commands: Request) -> None:
         (command,) = commands
         before, locked = self.stored(), self.locked()
         super().run(command)
@@ -133,26 +133,26 @@ class Observer(Driver):
 
     def deferred(self, sub_queue: SubQueue = SubQueue.ACTIVE, mode: ReceiveMode = LOCK) -> bytes:
         """Receive the deferred message by its number."""
-        (delivery,) = self.ask(TakeDeferred, sub_queue, [self.number()], mode, None)
+        (delivery,) = self.ask(ReceiveDeferred, sub_queue, [self.number()], mode, None)
         token: bytes = delivery.token
         return token
 
     def wait(self, ms: int) -> Observer:
         """Let time pass; what is due is done."""
         self.now += ms
-        self.run(FallDue(self.due_rows()))
+        self.run(ProcessDue(self.due_rows()))
         return self
 
 
-def label_of(command: Command) -> str:
+def label_of(command: Request) -> str:
     """A request in the diagram: its class, and what tells its cases apart."""
     detail: str | None = None
     match command:
         case Settle():
             detail = type(command.outcome).__name__
-        case Take() | TakeFromSession() | TakeDeferred():
+        case Receive() | ReceiveFromSession() | ReceiveDeferred():
             detail = DETAILS[command.mode]
-        case FallDue():
+        case ProcessDue():
             detail = DETAILS[Due(command.rows[0][1])]
         case Commit():
             detail = type(command.operations[0][1]).__name__
@@ -186,7 +186,7 @@ def _plain() -> Iterator[Observer]:
     deleted.ask(DeleteMessages, SubQueue.ACTIVE, 1, deleted.now + 1, None)
     yield deleted
     cleared = Observer().sent()
-    cleared.ask(Clear, 10)
+    cleared.ask(DeleteRows, 10)
     yield cleared
 
 
@@ -281,7 +281,7 @@ def _sessions() -> Iterator[Observer]:
     for first in (LOCK, DELETE):
         observer = Observer(replace(QUEUE, requires_session=True)).sent(group_id="s")
         grant = observer.ask(AcceptSession, "s", _ignore, _ignore).deliveries[0].grant
-        observer.ask(TakeFromSession, grant, 1, first)
+        observer.ask(ReceiveFromSession, grant, 1, first)
         observer.run(ReleaseSession(grant))
         yield observer
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from emubus.broker.partition.records import HOMES
 from emubus.broker.partition.requests import (
     AcceptSession,
-    Continue,
+    AdoptSequence,
     Examine,
+    GetExtent,
     GetSessionState,
     ListSessions,
-    Measure,
     Peek,
     ReadOutbox,
     Renew,
@@ -22,11 +22,11 @@ from .life_cycle_page import PAGE, diagram, moves, name_of, page, requests
 
 MOVE_NOTHING = {
     AcceptSession,
-    Continue,
+    AdoptSequence,
     Examine,
     GetSessionState,
     ListSessions,
-    Measure,
+    GetExtent,
     Peek,
     ReadOutbox,
     Renew,

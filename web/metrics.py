@@ -1,8 +1,8 @@
-"""Metrics for Prometheus at `/metrics`, made of the broker's own counters when they are asked for.
+"""Prometheus metrics at `/metrics`, read from the broker's own counters on request.
 
-Knows names, labels and units of the metrics (one table). Refuses to count anything: nothing is added on the way of a
-message. Figures of partitions are there once a partition has held a message; they are read store by store, with the
-event loop running in between, and made into text on another thread.
+Knows names, labels and units of the metrics (one table). Counts nothing itself, so metrics cost nothing per message. A
+partition has metrics once it has held a message. The partitions are read in portions, so that the event loop goes on,
+and the text is made on another thread.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ PARTITIONS_AT_ONCE: Final = 500
 PLACE: Final = ("entity", "partition", "store")
 
 GAUGES: Final = {
-    "emubus_messages": ("Messages, by where they are", (*PLACE, "state")),
-    "emubus_messages_locked": ("Messages in receivers' hands", PLACE),
+    "emubus_messages": ("Messages by state", (*PLACE, "state")),
+    "emubus_messages_locked": ("Messages locked by receivers", PLACE),
     "emubus_partition_size_bytes": ("Size of a partition's messages", PLACE),
-    "emubus_partition_next_sequence_number": ("The next sequence number, without the partition's id in it", PLACE),
-    "emubus_partition_last_activity_timestamp_seconds": ("When a partition was last used", PLACE),
+    "emubus_partition_next_sequence_number": ("The next sequence number, without the partition id", PLACE),
+    "emubus_partition_last_activity_timestamp_seconds": ("Time of the last use of a partition", PLACE),
     "emubus_entities": ("Queues, topics and subscriptions", ("kind",)),
-    "emubus_store_available": ("1 while a messaging store takes commands, else 0", ("store",)),
+    "emubus_store_available": ("1 while a messaging store is available, else 0", ("store",)),
     "emubus_amqp_connections": ("AMQP connections", ()),
     "emubus_amqp_links": ("AMQP links", ()),
-    "emubus_faults": ("Faults on the wire that are set on purpose", ()),
+    "emubus_faults": ("Injected faults that are set", ()),
 }
 COUNTERS: Final = {
     "emubus_store_commits": ("Commits", ("store",)),
     "emubus_store_commit_failures": ("Commits that failed", ("store",)),
 }
 HISTOGRAMS: Final = {
-    "emubus_store_commit_duration_seconds": "How long commits took",
+    "emubus_store_commit_duration_seconds": "Duration of commits",
     "emubus_store_batch_commands": "Commands per commit",
 }
 
 
-class Collected(Collector):
-    """Metrics that were collected already."""
+class FixedCollector(Collector):
+    """Gives out metrics that were collected before."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = list(families)
 
     def collect(self) -> Iterator[Metric]:
-        """All of them."""
+        """The metrics."""
         return iter(self._families)
 
 
 def add_metrics(app: web.Application, services: Services) -> None:
-    """Answer `GET /metrics`; with verification on, to those who may manage."""
+    """Answer `GET /metrics`; with `--auth sas` it needs the Manage right."""
     process = CollectorRegistry()
     ProcessCollector(registry=process)
     PlatformCollector(registry=process)
@@ -76,7 +76,7 @@ def add_metrics(app: web.Application, services: Services) -> None:
             return web.Response(status=401, text=error.description)
         families = [*await _of_partitions(services), *_of_stores(services), *_of_the_rest(services)]
         registry = CollectorRegistry()
-        registry.register(Collected(families))
+        registry.register(FixedCollector(families))
         body = await asyncio.to_thread(lambda: generate_latest(registry) + generate_latest(process))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from ...broker.api import Abandon, Complete, DeadLetter, Defer, Outcome, ReceiveMode
 from ...broker.errors import BrokerError, Condition
 from ...broker.ids import token_to_uuid
-from ...broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from ...broker.partition.step import ReceiveMode
 from ...codec.encode import encode, encode_array
 from ...codec.types import Int
 from .operations import NO_CONTENT, Body, Context, Result, encoded_fields, encoded_list

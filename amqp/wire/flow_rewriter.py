@@ -18,9 +18,9 @@ from ...codec.decode import decode
 from ...codec.encode import encode_list
 from ...codec.errors import DecodeError
 from ...codec.types import Described, Uint
-from .deliveries import LinkState
 from .delivery_ids import DeliveryIds
 from .engine import Pointer
+from .flow import LinkState
 from .frames import AMQP_HEADER, ATTACH, BEGIN, FLOW, write_frame
 
 _SESSION_FIELDS = 4  # of a flow: next-incoming-id to outgoing-window [AMQP 2.7.4]

@@ -102,8 +102,8 @@ class Administration:
         self._checks.all_stores_work()
         doomed = [entity]
         if isinstance(entity.description, TopicDescription):
-            doomed += self._namespace.fan_out_of(entity.path).entities()
-        stores = places_of(doomed)
+            doomed += self._namespace.subscriptions_of(entity.path).entities()
+        stores = stores_of(doomed)
         self._namespace.catalog.delete([each.path for each in doomed], stores)
         self.clear(doomed, stores)
 
@@ -115,7 +115,7 @@ class Administration:
         Their links hear `detached`. The new entities, each with the one that had its path. BrokerError (server-busy).
         """
         self._checks.all_stores_work()
-        stores = places_of(doomed)
+        stores = stores_of(doomed)
         before = {entity_key(each.path): each for each in doomed}
         paths = [each.path for each in doomed]
         entries = self._namespace.catalog.exchange(paths, stores, made, self._namespace.clock.now_ms())
@@ -130,8 +130,8 @@ class Administration:
         for each in reversed(doomed):
             self.idle.forget(each)
             self._namespace.remove(each, detached)
-        for queue_id, places in stores.items():
-            self._cleanup.remove_rows(queue_id, places)
+        for queue_id, handles in stores.items():
+            self._cleanup.remove_rows(queue_id, handles)
 
     # ---- rules
 
@@ -156,8 +156,8 @@ class Administration:
         if entity_key(rule.name) not in names:
             raise service_errors.not_found(self._namespace.namespace, f"{path}/Rules/{rule.name}")
         rules = list(description.rules)
-        place = names.index(entity_key(rule.name))
-        rules[place] = replace(rule, name=rules[place].name)
+        handle = names.index(entity_key(rule.name))
+        rules[handle] = replace(rule, name=rules[handle].name)
         self._set_rules(entity, description, rules)
 
     def remove_rule(self, path: str, name: str) -> None:
@@ -191,6 +191,6 @@ class Administration:
         self.idle.used(entity)
 
 
-def places_of(entities: Iterable[Entity]) -> dict[int, list[int]]:
+def stores_of(entities: Iterable[Entity]) -> dict[int, list[int]]:
     """The messaging stores of entities, by queue id."""
-    return {each.queue_id: [place.worker.index for place in each.partitions] for each in entities}
+    return {each.queue_id: [handle.worker.index for handle in each.partitions] for each in entities}

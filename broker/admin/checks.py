@@ -65,7 +65,7 @@ class Checks:
         """Refuse an entity beyond what a namespace or a topic may have (P5)."""
         limits = self._namespace.limits
         if isinstance(description, SubscriptionDescription):
-            count = len(self._namespace.fan_out_of(description.topic_name).entities())
+            count = len(self._namespace.subscriptions_of(description.topic_name).entities())
             _refuse_above(count + 1, limits.subscriptions_per_topic_max, "Subscription", limits.profile)
             self.rule_quotas(None, description)
             return
@@ -80,7 +80,7 @@ class Checks:
     def rule_quotas(self, entity: Entity | None, description: SubscriptionDescription) -> None:
         """Refuse rules of a subscription (`entity` if it is there already) beyond what a topic may have."""
         limits = self._namespace.limits
-        fan_out = self._namespace.fan_out_of(description.topic_name)
+        fan_out = self._namespace.subscriptions_of(description.topic_name)
         for kind, name, count_max in (
             (SqlFilter, "SqlFilter", limits.sql_filters_per_topic_max),
             (CorrelationFilter, "CorrelationFilter", limits.correlation_filters_per_topic_max),

@@ -13,7 +13,7 @@ import structlog
 
 from ..entities.namespace import Namespace
 from ..errors import BrokerError
-from ..partition.requests import Clear
+from ..partition.requests import DeleteRows
 
 CLEAR_ROWS = 500
 RETRY_AFTER_MS = 1_000
@@ -47,15 +47,15 @@ class Cleanup:
 
     async def _clear(self, queue_id: int, stores: list[int]) -> None:
         for store_index in stores:
-            place = self._namespace.place_for_clearing(queue_id, store_index)
+            handle = self._namespace.partition_to_clear(queue_id, store_index)
             while True:
                 try:
-                    if not await place.request(partial(Clear, CLEAR_ROWS)):
+                    if not await handle.request(partial(DeleteRows, CLEAR_ROWS)):
                         break
                 except BrokerError as error:
                     log.info("clearing waits", queue_id=queue_id, store=store_index, cause=error.description)
                     await self._pause()
-            self._namespace.drop_place(queue_id, store_index)
+            self._namespace.drop_partition(queue_id, store_index)
         while True:
             try:
                 return self._namespace.catalog.forget_deleted(queue_id)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...storage import StoreError
 from ..entities.entity import Entity
-from ..entities.entity_base import EntityPartition
+from ..entities.entity_base import PartitionHandle
 from ..entities.namespace import Namespace
 from ..partition.records import PARTITION_SHIFT, STATE, STATE_KEY, Counters, Home
 from ..stores.commit_stats import Histogram
@@ -98,14 +98,14 @@ def stores(namespace: Namespace) -> list[StoreReport]:
 def store(namespace: Namespace, index: int) -> StoreReport:
     """One messaging store."""
     worker = namespace.workers[index]
-    measures = worker.measures
+    commit_stats = worker.commit_stats
     return StoreReport(
         worker.index,
         worker.outage,
         worker.available,
-        measures.failures,
-        _distribution(measures.latency_us),
-        _distribution(measures.sizes),
+        commit_stats.failures,
+        _distribution(commit_stats.latency_us),
+        _distribution(commit_stats.sizes),
     )
 
 
@@ -154,7 +154,7 @@ def placement_in(entity: Entity, partition_id: int) -> Placement:
     )
 
 
-def _figures(handle: EntityPartition, counters: Counters) -> PartitionFigures:
+def _figures(handle: PartitionHandle, counters: Counters) -> PartitionFigures:
     partition = handle.worker.partition(handle.queue_id)
     return PartitionFigures(
         handle.path,
@@ -168,11 +168,11 @@ def _figures(handle: EntityPartition, counters: Counters) -> PartitionFigures:
     )
 
 
-def _partition_in(entity: Entity, worker: Worker) -> EntityPartition | None:
+def _partition_in(entity: Entity, worker: Worker) -> PartitionHandle | None:
     return next((each for each in entity.partitions if each.worker is worker), None)
 
 
-def _counters(handle: EntityPartition) -> Counters | None:
+def _counters(handle: PartitionHandle) -> Counters | None:
     """The counters of a partition; None while its store can't be reached."""
     try:
         return handle.worker.counters(handle.queue_id) if handle.worker.available else None

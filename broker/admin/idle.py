@@ -9,7 +9,7 @@ import structlog
 from ...storage import StoreError
 from ..clock import Timer
 from ..entities.entity import Entity
-from ..entities.entity_base import EntityPartition
+from ..entities.entity_base import PartitionHandle
 from ..entities.namespace import Namespace
 from ..errors import BrokerError
 from ..partition.records import Home
@@ -83,7 +83,7 @@ class IdleWatch:
             return
         now = self._namespace.clock.now_ms()
         last = max(self._used_at.get(entity.queue_id, 0), _last_activity(entity))
-        if entity.has_waiting_receivers or any(_scheduled(place) for place in entity.partitions):
+        if entity.has_waiting_receivers or any(_scheduled(handle) for handle in entity.partitions):
             last = now
         if now < last + idle_ms:
             self._arm(entity, last + idle_ms)
@@ -97,11 +97,11 @@ class IdleWatch:
 
 def _last_activity(entity: Entity) -> int:
     """When something was sent to, asked of or done with an entity last (Unix ms), 0 if never since the start."""
-    return max(entity.received_at, *(place.worker.last_activity_at(place.queue_id) for place in entity.partitions))
+    return max(entity.received_at, *(handle.worker.last_activity_at(handle.queue_id) for handle in entity.partitions))
 
 
-def _scheduled(place: EntityPartition) -> bool:
+def _scheduled(handle: PartitionHandle) -> bool:
     try:
-        return place.worker.counters(place.queue_id).messages[Home.SCHEDULED] > 0
+        return handle.worker.counters(handle.queue_id).messages[Home.SCHEDULED] > 0
     except StoreError:
         return True  # it can't be known now

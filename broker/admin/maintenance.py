@@ -20,7 +20,7 @@ from ..entities.namespace import Namespace
 from ..errors import BrokerError, Condition
 from ..model.catalog import Description
 from ..model.descriptions import SubscriptionDescription, TopicDescription
-from ..partition.requests import Continue
+from ..partition.requests import AdoptSequence
 from .administration import Administration
 from .folder_view import CATALOG_FOLDER, STORE_FOLDER
 
@@ -56,7 +56,7 @@ class Maintenance:
         for entity, before in self._administration.exchange(doomed, made, _detached("was emptied")):
             if before is not None:
                 for new, old in zip(entity.partitions, before.partitions, strict=True):
-                    new.submit(Continue(old))  # behind all that was submitted before
+                    new.submit(AdoptSequence(old))  # behind all that was submitted before
         return message_count
 
     def reset(self) -> int:
@@ -114,7 +114,7 @@ class Maintenance:
 
     def _with_subscriptions(self, entity: Entity) -> Sequence[Entity]:
         if isinstance(entity.description, TopicDescription):
-            return [entity, *self._namespace.fan_out_of(entity.path).entities()]
+            return [entity, *self._namespace.subscriptions_of(entity.path).entities()]
         return [entity]
 
 

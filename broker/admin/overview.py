@@ -13,7 +13,7 @@ from functools import partial
 from ...storage import StoreError
 from ..address import SubQueue
 from ..entities.entity import Entity
-from ..entities.entity_base import EntityPartition
+from ..entities.entity_base import PartitionHandle
 from ..entities.namespace import Namespace
 from ..entities.router import partition_for_key
 from ..errors import BrokerError, Condition
@@ -111,7 +111,7 @@ class Inspection:
     def report(self, entity: Entity) -> EntityReport:
         """An entity at a glance."""
         totals = entity.totals_now()
-        partitions = [place.worker.partition(entity.queue_id) for place in entity.partitions]
+        partitions = [handle.worker.partition(entity.queue_id) for handle in entity.partitions]
         used = [each for each in partitions if each is not None]
         description = entity.description
         return EntityReport(
@@ -124,7 +124,7 @@ class Inspection:
             is_limited=totals.is_limited,
             messages=dict(zip(HOME_NAMES, totals.messages, strict=True)),
             size_bytes=totals.bytes_used,
-            size_bytes_max=sum(place.size_bytes_max for place in entity.partitions),
+            size_bytes_max=sum(handle.size_bytes_max for handle in entity.partitions),
             locked_count=sum(each.locked_count() for each in used),
             link_count=len(entity.attached),
             last_activity_at=max((each.state.last_activity_at for each in used), default=0) or None,
@@ -132,23 +132,23 @@ class Inspection:
 
     def partitions(self, entity: Entity) -> list[PartitionReport]:
         """Every partition of an entity (P31)."""
-        return [self._partition(place) for place in entity.partitions]
+        return [self._partition(handle) for handle in entity.partitions]
 
-    def _partition(self, place: EntityPartition) -> PartitionReport:
-        worker = place.worker
+    def _partition(self, handle: PartitionHandle) -> PartitionReport:
+        worker = handle.worker
         health = HEALTHY if worker.outage is None else worker.outage.kind.value
-        away = PartitionReport(place.index, worker.index, health, *(None,) * 6)
+        away = PartitionReport(handle.index, worker.index, health, *(None,) * 6)
         if not worker.available:
             return away
-        base = place.index << PARTITION_SHIFT if place.partitioned else 0
-        partition = worker.partition(place.queue_id)
+        base = handle.index << PARTITION_SHIFT if handle.partitioned else 0
+        partition = worker.partition(handle.queue_id)
         try:
-            counters = worker.counters(place.queue_id)
-            first = _first_number(place, counters)
+            counters = worker.counters(handle.queue_id)
+            first = _first_number(handle, counters)
         except StoreError:
             return away
         return PartitionReport(
-            place.index,
+            handle.index,
             worker.index,
             health,
             dict(zip(HOME_NAMES, counters.messages, strict=True)),
@@ -177,10 +177,10 @@ class Inspection:
         source, key = next(((name, key) for name, key in candidates.items() if key is not None), (None, None))
         count = len(entity.partitions)
         if key is None and count > 1:
-            available = any(place.worker.available for place in entity.partitions)
+            available = any(handle.worker.available for handle in entity.partitions)
             return Route(None, None, count, None, None, available)
-        place = entity.partitions[0 if key is None else partition_for_key(key, count)]
-        return Route(key, source, count, place.index, place.worker.index, place.worker.available)
+        handle = entity.partitions[0 if key is None else partition_for_key(key, count)]
+        return Route(key, source, count, handle.index, handle.worker.index, handle.worker.available)
 
     async def messages(
         self,
@@ -203,28 +203,28 @@ class Inspection:
                 f"'{entity.path}' has no partition {partition_id}: it has {len(entity.partitions)}, counted from 0.",
             )
         found: list[Seen] = []
-        for place in entity.partitions:
-            if partition_id not in (None, place.index) or not place.worker.available:
+        for handle in entity.partitions:
+            if partition_id not in (None, handle.index) or not handle.worker.available:
                 continue
-            if entity.partitioned and first >> PARTITION_SHIFT > place.index:
+            if entity.partitioned and first >> PARTITION_SHIFT > handle.index:
                 continue
             start = first
             while True:  # an answer may be short for want of bytes: only an empty one is the end
                 ask = partial(_ask, sub_queue, start, count - len(found), bytes_max, session_id)
-                rows: list[tuple[int, bytes]] = await place.request(ask)
+                rows: list[tuple[int, bytes]] = await handle.request(ask)
                 if not rows:
                     break
-                found += (self._seen(place, *row) for row in rows)
+                found += (self._seen(handle, *row) for row in rows)
                 bytes_max -= sum(len(encoded) for _, encoded in rows)
                 start = rows[-1][0] + 1
                 if len(found) >= count or bytes_max <= 0:
                     return Page(found, start)
         return Page(found, None)
 
-    def _seen(self, place: EntityPartition, number: int, encoded: bytes) -> Seen:
-        partition = place.worker.partition(place.queue_id)
+    def _seen(self, handle: PartitionHandle, number: int, encoded: bytes) -> Seen:
+        partition = handle.worker.partition(handle.queue_id)
         lock = None if partition is None else partition.state.locks.by_number.get(number)
-        return Seen(place.index, number, encoded, None if lock is None else lock.until_at)
+        return Seen(handle.index, number, encoded, None if lock is None else lock.until_at)
 
 
 def _ask(
@@ -238,12 +238,12 @@ def _ask(
     return Peek(sub_queue, first, count, bytes_max, session_id, reply, is_use=False)
 
 
-def _first_number(place: EntityPartition, counters: Counters) -> int | None:
+def _first_number(handle: PartitionHandle, counters: Counters) -> int | None:
     """The lowest sequence number of a partition. Raises StoreError."""
     firsts: list[int] = []
-    with place.worker.look() as view:
+    with handle.worker.look() as view:
         for home in SHOWN_HOMES:
             if counters.messages[home]:
-                start, stop = message_key(place.queue_id, home, 0), message_key(place.queue_id, home + 1, 0)
+                start, stop = message_key(handle.queue_id, home, 0), message_key(handle.queue_id, home + 1, 0)
                 firsts += (int.from_bytes(key[-8:], "big") for key, _ in view.scan(MESSAGES, start, stop, 1))
     return min(firsts, default=None)

@@ -23,16 +23,16 @@ from ..partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX
 from ..partition.requests import (
     DeleteMessages,
     Done,
+    GetExtent,
     ListSessions,
-    Measure,
+    Numbered,
     Peek,
-    Placed,
     Resubmit,
     Send,
     Settle,
 )
 from ..partition.step import Extent
-from .entity_base import SEND_REFUSED, EntityBase, EntityPartition
+from .entity_base import SEND_REFUSED, EntityBase, PartitionHandle
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Entity(EntityBase):
 
     # ---- sending
 
-    def send(self, data: bytes, *, batch: bool, done: Done, placed: Placed | None = None) -> None:
+    def send(self, data: bytes, *, batch: bool, done: Done, numbered: Numbered | None = None) -> None:
         """Store one delivery; see `links.Sender.send`."""
         try:
             messages = self.parse(data, batch=batch)
@@ -59,11 +59,11 @@ class Entity(EntityBase):
         except BrokerError as error:
             done(error)
             return
-        place = self.partitions[index]
+        handle = self.partitions[index]
         if keyed or len(self.partitions) == 1:
-            place.submit(Send(messages, done, partial(self._refused, done), placed))
+            handle.submit(Send(messages, done, partial(self._refused, done), numbered))
         else:
-            place.submit(Send(messages, done, self._elsewhere(messages, done, index, placed), placed))
+            handle.submit(Send(messages, done, self._elsewhere(messages, done, index, numbered), numbered))
 
     def parse(self, data: bytes, *, batch: bool) -> list[Message]:
         """The messages in a delivery; BrokerError if the entity doesn't take them as they are."""
@@ -87,7 +87,7 @@ class Entity(EntityBase):
         return messages
 
     def _elsewhere(
-        self, messages: Sequence[Message], done: Done, tried: int, placed: Placed | None
+        self, messages: Sequence[Message], done: Done, tried: int, numbered: Numbered | None
     ) -> Callable[[BrokerError], None]:
         """What to do when a partition does not take a message without a key: the next one takes it (P13)."""
         left = len(self.partitions) - 1
@@ -99,7 +99,7 @@ class Entity(EntityBase):
                 return
             left -= 1
             tried = (tried + 1) % len(self.partitions)
-            self.partitions[tried].submit(Send(messages, done, again, placed))
+            self.partitions[tried].submit(Send(messages, done, again, numbered))
 
         return again
 
@@ -111,11 +111,11 @@ class Entity(EntityBase):
         if error.condition is not Condition.RESOURCE_LIMIT_EXCEEDED:
             return error
         used = 0
-        for place in self.partitions:
-            beside = () if self.fan_out is None else self.fan_out.subscriptions(place.index)
+        for handle in self.partitions:
+            beside = () if self.fan_out is None else self.fan_out.subscriptions(handle.index)
             with suppress(StoreError):
-                used += sum(place.worker.counters(ref.queue_id).bytes_used for ref in (place, *beside))
-        size_bytes_max = sum(place.size_bytes_max for place in self.partitions)
+                used += sum(handle.worker.counters(ref.queue_id).bytes_used for ref in (handle, *beside))
+        size_bytes_max = sum(handle.size_bytes_max for handle in self.partitions)
         kind = "Queue" if self.fan_out is None else "Topic"
         return service_errors.entity_full(kind, self.name_in_errors, used, size_bytes_max)
 
@@ -138,20 +138,22 @@ class Entity(EntityBase):
         reached: what is in there is shown after the outage. BrokerError (server-busy) if it is the first.
         """
         index = max(0, first) >> PARTITION_SHIFT if self.partitioned else 0
-        own = None if session_id is None else self.place_of_session(session_id)  # the only one that may have some
+        own = (
+            None if session_id is None else self.partition_index_of_session(session_id)
+        )  # the only one that may have some
         found: list[bytes] = []
         while index < len(self.partitions) and len(found) < count and bytes_max > 0:
-            place = self.partitions[index]
+            handle = self.partitions[index]
             if own is None or index == own:
                 ask = partial(Peek, sub_queue, first, count - len(found), bytes_max, session_id)
                 try:
-                    rows: list[tuple[int, bytes]] = await place.request(ask)
+                    rows: list[tuple[int, bytes]] = await handle.request(ask)
                     if rows and found and bytes_max < len(rows[0][1]):
                         break
                     found.extend(payload for _, payload in rows)
                     bytes_max -= sum(len(payload) for _, payload in rows)
                     following = rows[-1][0] + 1 if rows and len(found) < count else None
-                    if following is not None and await self._has_from(place, sub_queue, following, session_id):
+                    if following is not None and await self._has_from(handle, sub_queue, following, session_id):
                         break  # the next one was too large: another partition's must not come before it
                 except BrokerError as error:
                     if found and error.condition is Condition.SERVER_BUSY:
@@ -161,9 +163,9 @@ class Entity(EntityBase):
             first = index << PARTITION_SHIFT
         return found
 
-    async def _has_from(self, place: EntityPartition, sub_queue: SubQueue, first: int, session_id: str | None) -> bool:
+    async def _has_from(self, handle: PartitionHandle, sub_queue: SubQueue, first: int, session_id: str | None) -> bool:
         """Whether a partition has a message of that number or a later one."""
-        return bool(await place.request(partial(Peek, sub_queue, first, 1, 1, session_id)))
+        return bool(await handle.request(partial(Peek, sub_queue, first, 1, 1, session_id)))
 
     async def delete_messages(self, sub_queue: SubQueue, count: int, before_at: int, session_id: str | None) -> int:
         """Delete up to `count` available messages enqueued before `before_at` (Unix ms); how many it were."""
@@ -177,15 +179,18 @@ class Entity(EntityBase):
     async def extents(self, sub_queue: SubQueue) -> list[Extent | None]:
         """What each partition has of a sub-queue; None for those that can't be reached."""
         return [
-            await place.request(partial(Measure, sub_queue)) if place.worker.available else None
-            for place in self.partitions
+            await handle.request(partial(GetExtent, sub_queue)) if handle.worker.available else None
+            for handle in self.partitions
         ]
 
     async def delete_before(self, sub_queue: SubQueue, partition_id: int, number: int, count: int) -> int:
         """Delete up to `count` available messages of a partition with a sequence number below `number`; how many."""
-        place = self._partition(partition_id)
-        ask = partial(DeleteMessages, sub_queue, count, SEQUENCE_NUMBER_MAX, None, before_number=number)
-        return int(await place.request(lambda reply: ask(reply=reply)))
+        handle = self._partition(partition_id)
+
+        def ask(reply: Callable[[int | BrokerError], None]) -> DeleteMessages:
+            return DeleteMessages(sub_queue, count, SEQUENCE_NUMBER_MAX, None, reply, before_number=number)
+
+        return await handle.request(ask)
 
     async def peek_partition(
         self, sub_queue: SubQueue, partition_id: int, first: int, count: int, bytes_max: int, session_id: str | None
@@ -217,7 +222,7 @@ class Entity(EntityBase):
                 answer |= dict.fromkeys(group, error)
         return {number: answer[number] for number in numbers}
 
-    def place_of_number(self, number: int) -> EntityPartition | None:
+    def partition_of_number(self, number: int) -> PartitionHandle | None:
         """The partition that gave out a sequence number; None if no partition of the entity can have."""
         index = self._index_of_number(number)
         return None if index is None else self.partitions[index]
@@ -225,14 +230,14 @@ class Entity(EntityBase):
     async def list_sessions(self, updated_after: int | None) -> list[str]:
         """The names of the message sessions, sorted; see `commands.ListSessions`."""
         names: list[str] = []
-        for place in self.partitions:
-            if place.worker.available:
-                names += await place.request(partial(ListSessions, updated_after))
+        for handle in self.partitions:
+            if handle.worker.available:
+                names += await handle.request(partial(ListSessions, updated_after))
         return sorted(names)
 
     # ---- helpers
 
-    def _partition(self, partition_id: int) -> EntityPartition:
+    def _partition(self, partition_id: int) -> PartitionHandle:
         if not 0 <= partition_id < len(self.partitions):
             raise BrokerError(
                 Condition.ARGUMENT_OUT_OF_RANGE,

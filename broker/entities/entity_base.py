@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from ...storage import StoreError
 from .. import service_errors
@@ -20,13 +20,15 @@ from ..message.message import Message
 from ..model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription, entity_key
 from ..partition.records import HOMES, ByteTotal
 from ..partition.requests import (
-    Clear,
-    Command,
+    DeleteRows,
+    Request,
 )
-from ..partition.step import FanOut
+from ..partition.step import Delivery, SessionGrant, SubscriptionRouting
 from ..stores.worker import Worker
-from .dispatcher import Dispatcher, Receives
+from .dispatcher import Dispatcher, ReceiveQuota
 from .router import Router, kept_key_of, partition_for_key
+
+T = TypeVar("T")
 
 SEND_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
 RECEIVE_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
@@ -44,7 +46,7 @@ class Totals:
     is_limited: bool
 
 
-class EntityPartition:
+class PartitionHandle:
     """Where partition `index` of `entity` lives; the worker's and the partition's view of it (`state.PartitionRef`)."""
 
     __slots__ = ("entity", "index", "partitioned", "queue_id", "size_bytes_max", "worker")
@@ -78,7 +80,7 @@ class EntityPartition:
         return self.entity.name_in_errors
 
     @property
-    def fan_out(self) -> FanOut | None:
+    def fan_out(self) -> SubscriptionRouting | None:
         """How a topic finds the subscriptions of a message."""
         return self.entity.fan_out
 
@@ -102,19 +104,19 @@ class EntityPartition:
         del argument
         self.entity.on_outbox(self)
 
-    def submit(self, command: Command) -> None:
-        """Hand `command` to the worker of this partition's store; of a deleted entity all but its clearing fails."""
+    def submit(self, request: Request) -> None:
+        """Hand `request` to the worker of this partition's store; of a deleted entity all but its clearing fails."""
         gone = self.entity.gone
-        if gone is not None and type(command) is not Clear:
-            asyncio.get_running_loop().call_soon(command.fail, gone)
+        if gone is not None and type(request) is not DeleteRows:
+            asyncio.get_running_loop().call_soon(request.fail, gone)
             return
-        self.worker.submit(self, command)
+        self.worker.submit(self, request)
 
-    async def request(self, make: Callable[[Callable[[Any], None]], Command]) -> Any:
+    async def request(self, make: Callable[[Callable[[T | BrokerError], None]], Request]) -> T:
         """Submit the command that `make(reply)` builds, and wait for what it replies; raises the BrokerError."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def reply(result: Any) -> None:
+        def reply(result: T | BrokerError) -> None:
             if answer.done():
                 return
             if isinstance(result, BrokerError):
@@ -132,7 +134,7 @@ class EntityBase:
     `partition_bytes_max` is how much one partition may hold; `on_outbox` is told of partitions whose outbox fills.
     """
 
-    fan_out: FanOut | None = None
+    fan_out: SubscriptionRouting | None = None
     totals: Sequence[ByteTotal] = ()  # of a topic and its subscriptions, by partition
 
     def __init__(
@@ -141,24 +143,24 @@ class EntityBase:
         description: Description,
         workers: Sequence[Worker],
         partition_bytes_max: int,
-        on_outbox: Callable[[EntityPartition], None],
+        on_outbox: Callable[[PartitionHandle], None],
         *,
         partitioned: bool,
         bounds: MessageBounds = STANDARD_BOUNDS,
         namespace: str = "",
     ) -> None:
         self.bounds = bounds
-        self.receives = Receives()
+        self.receives = ReceiveQuota()
         self.queue_id = queue_id
         self.namespace = namespace
         self.description = description
         self.partitioned = partitioned
         self.on_outbox = on_outbox
         self.partitions = [
-            EntityPartition(self, index, worker, partition_bytes_max) for index, worker in enumerate(workers)
+            PartitionHandle(self, index, worker, partition_bytes_max) for index, worker in enumerate(workers)
         ]
-        self.dispatchers = {sub_queue: Dispatcher(len(workers), self._ask) for sub_queue in SubQueue}
-        self.session_dispatcher = Dispatcher(len(workers), self._ask)
+        self.dispatchers = {sub_queue: Dispatcher[Delivery](len(workers), self._ask) for sub_queue in SubQueue}
+        self.session_dispatcher = Dispatcher[SessionGrant](len(workers), self._ask)
         self.attached: set[Callable[[BrokerError], None]] = set()  # links to tell when the entity goes away
         self.gone: BrokerError | None = None  # it is deleted: nothing may be stored for it any more
         self.received_at = 0  # when a receiver last asked for messages (Unix ms), whether or not there were any
@@ -188,8 +190,8 @@ class EntityBase:
         name = description.topic_name if isinstance(description, SubscriptionDescription) else description.name
         return entity_key(name)
 
-    def _ask(self, index: int, command: Command) -> None:
-        self.partitions[index].submit(command)
+    def _ask(self, index: int, request: Request) -> None:
+        self.partitions[index].submit(request)
 
     @property
     def requires_session(self) -> bool:
@@ -200,10 +202,10 @@ class EntityBase:
     def totals_now(self) -> Totals:
         """What all partitions together hold, but for those that can't be reached (P17)."""
         messages, bytes_used, is_limited = [0] * len(HOMES), 0, False
-        for place in self.partitions:
+        for handle in self.partitions:
             try:
-                if place.worker.available:
-                    counters = place.worker.counters(self.queue_id)
+                if handle.worker.available:
+                    counters = handle.worker.counters(self.queue_id)
                     messages = [a + b for a, b in zip(messages, counters.messages, strict=True)]
                     bytes_used += counters.bytes_used
                     continue
@@ -219,12 +221,12 @@ class EntityBase:
     @property
     def is_reachable(self) -> bool:
         """Whether the store of at least one partition can be reached now."""
-        return any(place.worker.available for place in self.partitions)
+        return any(handle.worker.available for handle in self.partitions)
 
     @property
     def is_limited(self) -> bool:
         """Whether a partition can't be reached now: the availability status is `Limited` then (P17)."""
-        return not all(place.worker.available for place in self.partitions)
+        return not all(handle.worker.available for handle in self.partitions)
 
     @property
     def has_waiting_receivers(self) -> bool:
@@ -234,8 +236,8 @@ class EntityBase:
     def describe(self, description: Description) -> None:
         """Follow a changed description (partitioning and sessions can't change)."""
         self.description = description
-        for place in self.partitions:
-            place.worker.described_anew(self.queue_id)
+        for handle in self.partitions:
+            handle.worker.description_changed(self.queue_id)
 
     def detach_all(self, error: BrokerError) -> None:
         """Tell every attached link that the entity is gone, or closed to it."""
@@ -263,7 +265,7 @@ class EntityBase:
             index = self._router.next()
         return index
 
-    def place_of_forwarded(self, message: Message, turn: int) -> tuple[EntityPartition, bool]:
+    def partition_for_forwarded(self, message: Message, turn: int) -> tuple[PartitionHandle, bool]:
         """The partition for a message of an outbox, and whether its key chose it (P30).
 
         Without a key the turn decides that the message got with its place in the outbox, so that it is the same at
@@ -277,6 +279,6 @@ class EntityBase:
             return self.partitions[turn % count], count == 1
         return self.partitions[partition_for_key(key, count) if count > 1 else 0], True
 
-    def place_of_session(self, session_id: str) -> int:
+    def partition_index_of_session(self, session_id: str) -> int:
         """The partition of a message session, which is that of its messages (P10)."""
-        return self._router.place(session_id)
+        return self._router.handle(session_id)

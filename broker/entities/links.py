@@ -13,8 +13,8 @@ from ..address import SubQueue
 from ..clock import Clock, Timer
 from ..errors import BrokerError, Condition
 from ..outcomes import Outcome, Release
-from ..partition.requests import AcceptSession, Command, Done, ReleaseSession, Take, TakeFromSession
-from ..partition.step import Delivery, ReceiveMode, SessionGrant, Taken
+from ..partition.requests import AcceptSession, Done, Receive, ReceiveFromSession, ReleaseSession, Request
+from ..partition.step import Delivery, Received, ReceiveMode, SessionGrant
 from .dispatcher import Demand
 from .entity import Entity
 
@@ -75,14 +75,14 @@ class Consumer:
         self._dispatcher = entity.dispatchers[sub_queue]
         self._detached = detached
 
-        def take(count: int, reply: Callable[[Taken], None]) -> Command:
-            return Take(sub_queue, count, mode, reply)
+        def take(count: int, reply: Callable[[Received[Delivery]], None]) -> Request:
+            return Receive(sub_queue, count, mode, reply)
 
         def give_back(_: int, deliveries: Sequence[Delivery]) -> None:
             # Those that it had asked to be removed are gone.
             if mode is ReceiveMode.PEEK_LOCK:
                 for delivery in deliveries:
-                    entity.settle(delivery.token, Release(), None)
+                    entity.settle(delivery.token, Release(), None, sub_queue)
 
         self._demand = Demand(take, deliver, give_back)
         entity.attached.add(detached)
@@ -132,7 +132,7 @@ class SessionConsumer:
         self.address = entity.path
         self.session_id = grant.session_id
         self.locked_until_at = grant.until_at
-        self.deliver: Deliver = _deliver_nothing  # set by the link before it gives credit
+        self._deliver: Deliver = _deliver_nothing
         self._mode = mode
         self._grant = grant
         self._place = entity.partitions[grant.partition_index]
@@ -143,6 +143,10 @@ class SessionConsumer:
         self._closed = False
         self._drained: Callable[[], None] | None = None
         entity.attached.add(self.refuse)
+
+    def deliver_to(self, deliver: Deliver) -> None:
+        """Where messages go; to be called before there is credit."""
+        self._deliver = deliver
 
     def set_credit(self, count: int) -> None:
         """From now on at most `count` more messages may be handed over (absolute, not added)."""
@@ -200,18 +204,18 @@ class SessionConsumer:
             self._asking = True
             self._more = False
             count = min(self._wanted, SESSION_TAKE_MAX)
-            self._place.submit(TakeFromSession(self._grant.grant, count, self._mode, self._taken))
+            self._place.submit(ReceiveFromSession(self._grant.grant, count, self._mode, self._taken))
         elif self._drained is not None:
             drained, self._drained = self._drained, None
             self._wanted = 0
             drained()
 
-    def _taken(self, taken: Taken) -> None:
+    def _taken(self, taken: Received[Delivery]) -> None:
         self._asking = False
         self._more = self._more or taken.more
         if taken.deliveries and not self._closed:  # of a closed one they go back with the session
             self._wanted = max(0, self._wanted - len(taken.deliveries))
-            self.deliver(taken.deliveries)
+            self._deliver(taken.deliveries)
         self._ask()
 
 
@@ -240,7 +244,7 @@ class SessionWait:
         self._detached = detached
         self._consumer: SessionConsumer | None = None
         self._over = False
-        self._demand: Demand | None = None
+        self._demand: Demand[SessionGrant] | None = None
         self._timer: Timer | None = None
         self._clock = clock
         entity.received_at = clock.now_ms()
@@ -250,17 +254,17 @@ class SessionWait:
             self._demand = Demand(self._accept, self._deliver, self._give_back)
             entity.session_dispatcher.set_demand(self._demand, 1)
         else:
-            entity.partitions[entity.place_of_session(session_id)].submit(self._accept(1, self._answered))
+            entity.partitions[entity.partition_index_of_session(session_id)].submit(self._accept(1, self._answered))
 
     def cancel(self) -> None:
         """The receiver has gone; a session that is granted all the same goes back at once."""
         self._end()
 
-    def _accept(self, count: int, reply: Callable[[Taken], None]) -> Command:
+    def _accept(self, count: int, reply: Callable[[Received[SessionGrant]], None]) -> Request:
         del count
         return AcceptSession(self._session_id, self._announce, self._lost, reply)
 
-    def _answered(self, taken: Taken) -> None:
+    def _answered(self, taken: Received[SessionGrant]) -> None:
         if taken.error is not None:
             self._refuse(taken.error)
         elif self._over:

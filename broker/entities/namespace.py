@@ -26,9 +26,9 @@ from ..model.profiles import Limits, limits_over
 from ..stores.outage import Outage
 from ..stores.worker import Worker
 from .entity import Entity
-from .entity_base import Description, EntityPartition, Totals
+from .entity_base import Description, PartitionHandle, Totals
 from .forwarder import Forwarder
-from .topic import TopicFanOut
+from .topic import TopicSubscriptions
 from .transactions import Transactions
 
 COMMIT_THREADS = 4  # commits of several stores overlap; more threads gain little on the disks measured
@@ -63,7 +63,7 @@ class Namespace:
         ]
         self.forwarder = Forwarder(self.clock, self.find_target)
         self._entities: dict[str, Entity] = {}
-        self._places: dict[tuple[int, int], EntityPartition] = {}  # (queue id, store index)
+        self._handles: dict[tuple[int, int], PartitionHandle] = {}  # (queue id, store index)
 
     def on_entity_added(self, watcher: Callable[[Entity], None]) -> None:
         """Call `watcher` with each entity that comes to life from now on."""
@@ -80,9 +80,9 @@ class Namespace:
             self.add(entry)
         for worker in self.workers:
             for queue_id in worker.start():
-                place = self._places.get((queue_id, worker.index))
-                if place is not None:
-                    self.forwarder.wake_after_start(place, worker.counters(queue_id).next_counter)
+                handle = self._handles.get((queue_id, worker.index))
+                if handle is not None:
+                    self.forwarder.wake_after_start(handle, worker.counters(queue_id).next_counter)
 
     async def _stop_workers(self) -> None:
         """Finish what was accepted for work, and close the messaging stores."""
@@ -91,7 +91,7 @@ class Namespace:
 
     def _forget_entities(self) -> None:
         self._entities.clear()
-        self._places.clear()
+        self._handles.clear()
 
     # ---- entities
 
@@ -106,7 +106,7 @@ class Namespace:
     def totals_of_topic(self, topic: Entity) -> Totals:
         """What a topic holds: its own messages, and the bytes of its subscriptions, too."""
         own = topic.totals_now()
-        others = [each.totals_now() for each in self.fan_out_of(topic.path).entities()]
+        others = [each.totals_now() for each in self.subscriptions_of(topic.path).entities()]
         return replace(own, bytes_used=own.bytes_used + sum(each.bytes_used for each in others))
 
     def entity_keys(self, path: str | None) -> Iterator[SharedKey]:
@@ -133,7 +133,7 @@ class Namespace:
             description,
             self.workers[first : first + count],
             self._partition_bytes_max(top),
-            lambda place: self.forwarder.wake(place),
+            lambda handle: self.forwarder.wake(handle),
             partitioned=top.enable_partitioning,
             bounds=message_bounds(self.limits),
             namespace=self.namespace,
@@ -143,12 +143,12 @@ class Namespace:
         else:
             entity.receives.count_max = self.limits.receives_per_entity_max
         if isinstance(description, TopicDescription):
-            entity.fan_out = TopicFanOut(entity)
+            entity.fan_out = TopicSubscriptions(entity)
         elif isinstance(description, SubscriptionDescription):
-            self.fan_out_of(description.topic_name).add(entity)
+            self.subscriptions_of(description.topic_name).add(entity)
         self._entities[entity_key(entity.path)] = entity
-        for place in entity.partitions:
-            self._places[entry.queue_id, place.worker.index] = place
+        for handle in entity.partitions:
+            self._handles[entry.queue_id, handle.worker.index] = handle
         for watcher in self._watchers:
             watcher(entity)
         return entity
@@ -157,12 +157,15 @@ class Namespace:
         """Let an entity follow its changed description."""
         entity.describe(description)
         if isinstance(description, SubscriptionDescription):
-            self.fan_out_of(description.topic_name).change_rules(entity, description.rules)
+            self.subscriptions_of(description.topic_name).change_rules(entity, description.rules)
             return
         size_bytes_max = self._partition_bytes_max(description)
-        for each in [entity, *(self.fan_out_of(entity.path).entities() if entity.fan_out is not None else ())]:
-            for place in each.partitions:
-                place.size_bytes_max = size_bytes_max
+        for each in [
+            entity,
+            *(self.subscriptions_of(entity.path).entities() if entity.fan_out is not None else ()),
+        ]:
+            for handle in each.partitions:
+                handle.size_bytes_max = size_bytes_max
 
     def remove(self, entity: Entity, detached: BrokerError | None = None) -> None:
         """Take an entity out of the namespace; its rows are the business of `administration`.
@@ -170,31 +173,31 @@ class Namespace:
         Its links, and what is asked of it from now on, hear `detached`, or that there is no such entity.
         """
         if isinstance(entity.description, SubscriptionDescription):
-            self.fan_out_of(entity.description.topic_name).remove(entity)
+            self.subscriptions_of(entity.description.topic_name).remove(entity)
         self._entities.pop(entity_key(entity.path), None)
         entity.gone = detached or service_errors.not_found(self.namespace, entity.path)
         self.forwarder.forget(entity)
         entity.detach_all(entity.gone)
 
-    def drop_place(self, queue_id: int, store_index: int) -> None:
+    def drop_partition(self, queue_id: int, store_index: int) -> None:
         """The rows of a deleted entity's partition are gone."""
-        place = self._places.pop((queue_id, store_index), None)
-        if place is not None:
-            place.worker.forget(queue_id)
+        handle = self._handles.pop((queue_id, store_index), None)
+        if handle is not None:
+            handle.worker.forget(queue_id)
 
-    def place_for_clearing(self, queue_id: int, store_index: int) -> EntityPartition:
+    def partition_to_clear(self, queue_id: int, store_index: int) -> PartitionHandle:
         """The partition of a deleted entity, to remove its rows; made up if an earlier run deleted the entity."""
-        place = self._places.get((queue_id, store_index))
-        if place is None:
+        handle = self._handles.get((queue_id, store_index))
+        if handle is None:
             worker = self.workers[store_index]
             gone = Entity(queue_id, QueueDescription("(deleted)"), [worker], 0, lambda _: None, partitioned=False)
-            place = self._places[queue_id, store_index] = gone.partitions[0]
-        return place
+            handle = self._handles[queue_id, store_index] = gone.partitions[0]
+        return handle
 
-    def fan_out_of(self, topic_name: str) -> TopicFanOut:
+    def subscriptions_of(self, topic_name: str) -> TopicSubscriptions:
         """The subscriptions of a topic that exists."""
         fan_out = self._entities[entity_key(topic_name)].fan_out
-        assert isinstance(fan_out, TopicFanOut)
+        assert isinstance(fan_out, TopicSubscriptions)
         return fan_out
 
     def find_target(self, address: str) -> Entity:
@@ -237,13 +240,13 @@ class Namespace:
         worker = self.workers[store_index]
         worker.end_outage()
         for entity in self.entities():
-            for place in entity.partitions:
-                if place.worker is worker:
+            for handle in entity.partitions:
+                if handle.worker is worker:
                     for sub_queue in SubQueue:
-                        place.announce(sub_queue)
-                    place.announce_session(None)
-                    if worker.has_outbox(place.queue_id):
-                        place.announce_outbox(None)
+                        handle.announce(sub_queue)
+                    handle.announce_session(None)
+                    if worker.has_outgoing(handle.queue_id):
+                        handle.announce_outbox(None)
 
     # ---- helpers
 
@@ -263,8 +266,8 @@ class Namespace:
         """The store of an unpartitioned entity: a stable hash of its top-level path."""
         return zlib.crc32(entity_key(name).encode()) % len(self.workers)
 
-    def _resolver(self, store_index: int) -> Callable[[int], EntityPartition | None]:
-        return lambda queue_id: self._places.get((queue_id, store_index))
+    def _resolver(self, store_index: int) -> Callable[[int], PartitionHandle | None]:
+        return lambda queue_id: self._handles.get((queue_id, store_index))
 
 
 def message_bounds(limits: Limits) -> MessageBounds:

@@ -11,7 +11,7 @@ from ..partition.requests import (
     Operation,
 )
 from .entity import Entity
-from .entity_base import EntityPartition
+from .entity_base import PartitionHandle
 
 FindVia = Callable[[], Entity | None]
 
@@ -25,7 +25,7 @@ class TransactionRef:
 
 
 class Transaction:
-    """Collected work. `place` is the partition that commits it; `via` the entity whose outbox serves other entities.
+    """Collected work. `handle` is the partition that commits it; `via` the entity whose outbox serves other entities.
 
     `find_via` is asked for that with every piece of work until there is one: JMS clients declare a transaction before
     they open any link to an entity.
@@ -37,11 +37,11 @@ class Transaction:
         self.find_via = find_via
         self.via: Entity | None = None
         self.timer = timer
-        self.place: EntityPartition | None = None
+        self.handle: PartitionHandle | None = None
         self.key: str | None = None
-        self.operations: list[tuple[EntityPartition, Operation]] = []
+        self.operations: list[tuple[PartitionHandle, Operation]] = []
         self.tokens: set[bytes] = set()
         self.cancelled: set[int] = set()  # sequence numbers of scheduled messages, in the partition that commits
-        self.let_go: list[tuple[EntityPartition, bytes]] = []  # locks that their receivers won't settle again
+        self.let_go: list[tuple[PartitionHandle, bytes]] = []  # locks that their receivers won't settle again
         self.on_commit: list[Callable[[], None]] = []
         self.failure: BrokerError | None = None  # an operation was refused: nothing of the rest may be committed

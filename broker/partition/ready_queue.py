@@ -42,7 +42,7 @@ class WindowBudget:
         self.bytes_used = 0
 
 
-class Line:
+class ReadyQueue:
     """The available messages of one sub-queue of one partition, in sequence order.
 
     `taken` are the numbers of the messages that receivers have; they are in the store, but not available.
@@ -208,8 +208,8 @@ class Line:
 NUMBERS_READ_MAX = 64  # of a session's messages, ahead of demand
 
 
-class SessionLine:
-    """The active messages of one session, in order; a session's own `Line`."""
+class SessionQueue:
+    """The active messages of one session, in order; a session's own `ReadyQueue`."""
 
     def __init__(self, queue_id: int, session: int, announce: Callable[[None], None]) -> None:
         self.home = Home.ACTIVE

@@ -1,7 +1,7 @@
 """What one partition is made of, and the moves that every concern shares: lines, locks, rows, dead-lettering, expiry.
 
 Knows where a message may be and how it gets from one home to another within the partition (R4). Does not know
-commands; the concerns built on it do (`arrivals`, `deliveries`, `settlements`, `sessions`). Owned by a `Partition`.
+commands; the concerns built on it do (`enqueue`, `deliveries`, `settlements`, `sessions`). Owned by a `Partition`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ..address import SubQueue
 from ..message.message import Message
 from ..message.stored import parse_stored, with_application_properties
 from ..model.descriptions import TopicDescription
-from .locks import Locks, Place
-from .ready_queue import Line, Reader, WindowBudget
+from .locks import Locks, LockSource
+from .ready_queue import Reader, ReadyQueue, WindowBudget
 from .records import (
     COUNTER_MASK,
     DUE,
@@ -52,8 +52,8 @@ class PartitionState:
         self.locks = Locks()
         self.last_activity_at = 0
         self._next_turn = ref.index  # the partitions of a source begin with different ones of the target
-        self.lines = {
-            sub_queue: Line(
+        self.ready_queues = {
+            sub_queue: ReadyQueue(
                 sub_queue,
                 home,
                 ref.queue_id,
@@ -68,7 +68,7 @@ class PartitionState:
                 (SubQueue.TRANSFER_DEAD_LETTER, Home.TRANSFER_DEAD_LETTER),
             )
         }
-        self.main = self.lines[SubQueue.ACTIVE]
+        self.main = self.ready_queues[SubQueue.ACTIVE]
 
     @property
     def counters(self) -> Counters:
@@ -80,8 +80,8 @@ class PartitionState:
         counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(self.queue_id)))
         self.rows.restart(counters)
         self.locks.roll_back()
-        for line in self.lines.values():
-            line.restart(more_in_store=counters.messages[line.home] > 0)
+        for ready_queue in self.ready_queues.values():
+            ready_queue.restart(more_in_store=counters.messages[ready_queue.home] > 0)
 
     @property
     def receivable(self) -> Receivable:
@@ -104,11 +104,11 @@ class PartitionState:
                 total.bytes_used += counters.bytes_used
         return total.bytes_used
 
-    def announce_line(self, line: Place, step: Step) -> None:
+    def announce_ready(self, ready_queue: LockSource, step: Step) -> None:
         """Say once that a line has messages; its dispatcher says when it wants to hear it again."""
-        if not line.announced:
-            line.announced = True
-            step.effects.append((line.announce, line.sub_queue))
+        if not ready_queue.announced:
+            ready_queue.announced = True
+            step.effects.append((ready_queue.announce, ready_queue.sub_queue))
 
     def turn_of(self, message: Message) -> int:
         """Which partition of another entity a message is for if it has no key there: each in turn."""
@@ -139,9 +139,9 @@ class PartitionState:
         """Move a message to the dead-letter queue, under a new number so that its order is the order of arrival."""
         record = Record.unpack(row)
         self.remove(home, number, len(row), record.expires_at, session, step)
-        self.bury(record, properties, step)
+        self.dead_letter_record(record, properties, step)
 
-    def bury(
+    def dead_letter_record(
         self,
         record: Record,
         properties: Mapping[str, object],
@@ -162,11 +162,11 @@ class PartitionState:
             self.rows.put(Home.DEAD_LETTER_OUTBOX, number, record.pack(), step)
             step.effects.append((self.ref.announce_outbox, None))
             return
-        line = self.lines[sub_queue]
+        ready_queue = self.ready_queues[sub_queue]
         row = record.pack()
-        self.rows.put(line.home, number, row, step)
-        line.append(number, row)
-        self.announce_line(line, step)
+        self.rows.put(ready_queue.home, number, row, step)
+        ready_queue.append(number, row)
+        self.announce_ready(ready_queue, step)
 
     def expire(self, number: int, row: bytes, session: int, step: Step) -> None:
         """The time to live of an active message is over."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Generic, Protocol, TypeVar
 
 from ..address import SubQueue
 from ..errors import BrokerError
@@ -16,6 +16,8 @@ from .records import (
     ByteTotal,
     Counters,
 )
+
+T = TypeVar("T")
 
 
 class ReceiveMode(Enum):
@@ -45,10 +47,10 @@ class SessionGrant:
 
 
 @dataclass(slots=True)
-class Taken:
+class Received(Generic[T]):
     """The answer to a request for messages or sessions: what was found, and whether the partition has more."""
 
-    deliveries: list[Any]
+    deliveries: list[T]
     more: bool
     error: BrokerError | None = None
 
@@ -64,7 +66,7 @@ class Step:
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, bytes, bytes | None]] = []
-        self.effects: list[tuple[Callable[[Any], None], Any]] = []
+        self.effects: list[tuple[Callable[..., None], object]] = []
         self.touched: dict[int, Counters] = {}
         self.next_due: int | None = None
 
@@ -84,7 +86,7 @@ Receivable = QueueDescription | SubscriptionDescription
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class RoutedMessage:
     """A message for one subscription: the subscription's partition, and the message as its rules made it.
 
     The partition `ref` is in the topic's messaging store. With `error` the rules failed on the message, and the copy is
@@ -97,7 +99,7 @@ class Copy:
     goes_to: int | None = None  # the partition of the subscription that its new key names, if that is another one
 
 
-class FanOut(Protocol):
+class SubscriptionRouting(Protocol):
     """Which subscriptions get a message; the partitions of all are in the same messaging store (R4)."""
 
     @property
@@ -105,7 +107,7 @@ class FanOut(Protocol):
         """How many copies of one message there may be."""
         ...
 
-    def copies(self, message: Message, partition_index: int, now: int) -> list[Copy]:
+    def copies(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
         """The copies of a message that a topic took."""
         ...
 
@@ -143,7 +145,7 @@ class PartitionRef(Protocol):
         ...
 
     @property
-    def fan_out(self) -> FanOut | None:
+    def fan_out(self) -> SubscriptionRouting | None:
         """How a topic finds the subscriptions of a message; None for entities that keep their messages."""
         ...
 

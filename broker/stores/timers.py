@@ -13,7 +13,7 @@ from ...storage import Store
 from ..clock import Clock, Timer
 from ..partition.partition import Partition
 from ..partition.records import DUE, DUE_KEY
-from ..partition.requests import Command, FallDue
+from ..partition.requests import ProcessDue, Request
 from ..partition.step import PartitionRef
 
 DUE_ROWS_MAX: Final = 500  # expired messages looked at in one batch
@@ -99,7 +99,7 @@ class StoreTimers:
 
     def due_requests(
         self, store: Store, resolve: Callable[[int], PartitionRef | None]
-    ) -> list[tuple[PartitionRef, Command]]:
+    ) -> list[tuple[PartitionRef, Request]]:
         """What is due now; `orphans` get the rows of deleted queues. Raises StoreError."""
         end = DUE_KEY.pack(self._clock.now_ms() + 1, 0, 0, 0)
         with store.view() as view:
@@ -113,12 +113,12 @@ class StoreTimers:
         for key, _ in rows:
             at, queue_id, what, number = DUE_KEY.unpack(key)
             by_queue.setdefault(queue_id, []).append((at, what, number))
-        requests: list[tuple[PartitionRef, Command]] = []
+        requests: list[tuple[PartitionRef, Request]] = []
         for queue_id, due in by_queue.items():
             ref = resolve(queue_id)
             if ref is None:
                 self.orphans += (DUE_KEY.pack(at, queue_id, what, number) for at, what, number in due)
                 continue
             at_once = DUE_ROWS_AT_ONCE if ref.fan_out is None else 1
-            requests += ((ref, FallDue(due[start : start + at_once])) for start in range(0, len(due), at_once))
+            requests += ((ref, ProcessDue(due[start : start + at_once])) for start in range(0, len(due), at_once))
         return requests

@@ -24,10 +24,10 @@ from ..errors import BrokerError, Condition
 from ..model.catalog import UnreadableRowError
 from ..partition.partition import Partition
 from ..partition.records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters
-from ..partition.requests import Command, ExpireLocks, Reserve, is_unanswered
+from ..partition.requests import ExpireLocks, Request, Reserve, is_unanswered
 from ..partition.step import PartitionRef, Step
 from .batch_weight import written_bytes_max
-from .commit_stats import CommitMeasures
+from .commit_stats import CommitStats
 from .open_partitions import OpenPartitions
 from .outage import Outage, OutageKind
 from .timers import FIRST_DUE, LAST_DUE, StoreTimers
@@ -64,15 +64,15 @@ class Worker:
         self._resolve = resolve
         self._failpoint = failpoint
         self._open = OpenPartitions()
-        self._inbox: list[tuple[PartitionRef, Command]] = []
-        self._unanswered: list[tuple[PartitionRef, Command]] = []  # to be tried again before what is in the inbox
+        self._inbox: list[tuple[PartitionRef, Request]] = []
+        self._unanswered: list[tuple[PartitionRef, Request]] = []  # to be tried again before what is in the inbox
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timers = StoreTimers(clock, self._locks_ended, self._wake.set)
         self._stopping = False
-        self._slowed: asyncio.Future[None] | None = None  # what a commit waits for under an outage
+        self._outage_gate: asyncio.Future[None] | None = None  # what a commit waits for under an outage
         self.turn = asyncio.Lock()  # whoever has it, no batch is under way
-        self.measures = CommitMeasures()
+        self.commit_stats = CommitStats()
         self._committing = False  # from here on a failure leaves open what is stored
         self.outage: Outage | None = None
         self.fault: str | None = None  # why the newest commit failed; None after one that succeeded
@@ -120,16 +120,16 @@ class Worker:
         """Whether the store takes commands at all."""
         return self.outage is None or not self.outage.is_down
 
-    def submit(self, ref: PartitionRef, command: Command) -> None:
-        """Queue `command` for the next batch; while the store is down it fails instead, or waits if nobody asks."""
+    def submit(self, ref: PartitionRef, request: Request) -> None:
+        """Queue `request` for the next batch; while the store is down it fails instead, or waits if nobody asks."""
         if self.outage is not None and self.outage.is_down:
-            if is_unanswered(command):
-                self._unanswered.append((ref, command))
+            if is_unanswered(request):
+                self._unanswered.append((ref, request))
                 return
             error = service_errors.store_unavailable(self.index, "it is down")
-            asyncio.get_running_loop().call_soon(command.fail, error)
+            asyncio.get_running_loop().call_soon(request.fail, error)
             return
-        self._inbox.append((ref, command))
+        self._inbox.append((ref, request))
         self._wake.set()
 
     def probe(self) -> None:
@@ -142,8 +142,8 @@ class Worker:
         """Behave as `outage` says until `end_outage`; what waits in the inbox of a store that goes down fails."""
         self.outage = outage
         if outage.is_down:
-            commands, self._inbox = self._inbox, []
-            self._answer(commands, service_errors.store_unavailable(self.index, "it is down"))
+            requests, self._inbox = self._inbox, []
+            self._answer(requests, service_errors.store_unavailable(self.index, "it is down"))
 
     def end_outage(self) -> None:
         """Work normally again; a commit that an outage holds up goes on."""
@@ -151,8 +151,8 @@ class Worker:
             return
         self.outage = None
         self.fault = None
-        if self._slowed is not None and not self._slowed.done():
-            self._slowed.set_result(None)
+        if self._outage_gate is not None and not self._outage_gate.done():
+            self._outage_gate.set_result(None)
         self._resume(self._open.refs.values())
 
     def copy_to(self, folder: Path) -> Callable[[], None]:
@@ -175,7 +175,7 @@ class Worker:
         with self._store.view() as view:
             return Counters.unpack(view.get(STATE, STATE_KEY.pack(queue_id)))
 
-    def has_outbox(self, queue_id: int) -> bool:
+    def has_outgoing(self, queue_id: int) -> bool:
         """Whether messages wait in the partition of a queue to go elsewhere; also if that can't be known now."""
         try:
             messages = self.counters(queue_id).messages
@@ -187,11 +187,11 @@ class Worker:
         """When the partition of a queue was last used (Unix ms), 0 if it was not since the start."""
         return self._open.last_activity_at(queue_id)
 
-    def described_anew(self, queue_id: int) -> None:
+    def description_changed(self, queue_id: int) -> None:
         """The description of an entity changed; its partition here, if open, follows."""
         partition = self._open.by_queue_id.get(queue_id)
         if partition is not None:
-            partition.described_anew()
+            partition.description_changed()
 
     def forget(self, queue_id: int) -> None:
         """Drop the memory of a partition whose queue is gone."""
@@ -212,66 +212,66 @@ class Worker:
 
     async def _next_batch(self) -> None:
         inbox = self._inbox
-        commands, self._inbox = inbox[:BATCH_COMMANDS_MAX], inbox[BATCH_COMMANDS_MAX:]
+        requests, self._inbox = inbox[:BATCH_COMMANDS_MAX], inbox[BATCH_COMMANDS_MAX:]
         self._committing = False
         self._open.touched.clear()
         try:
             if self._timers.is_due:
-                commands = [*commands, *self._timers.due_requests(self._store, self._resolve)]
+                requests = [*requests, *self._timers.due_requests(self._store, self._resolve)]
                 self._timers.arm()  # also if nothing is due any more
         except StoreError as error:
-            self._refuse(commands, error)
+            self._refuse(requests, error)
             return
-        await self._work_off(commands)
+        await self._work_off(requests)
 
-    async def _work_off(self, commands: list[tuple[PartitionRef, Command]]) -> None:
-        """Do `commands` in their order, in as many batches as they need.
+    async def _work_off(self, requests: list[tuple[PartitionRef, Request]]) -> None:
+        """Do `requests` in their order, in as many batches as they need.
 
         A batch that does not fit, or that fails before its commit, is tried again in halves, down to single commands:
         only the command that can't be done fails.
         """
-        while commands or self._timers.orphans:
-            count = len(commands)
+        while requests or self._timers.orphans:
+            count = len(requests)
             self._committing = False
             try:
-                count, expected_bytes = self._next_count(commands)
-                done_count = await self._process(commands[:count], expected_bytes)
+                count, expected_bytes = self._next_count(requests)
+                done_count = await self._process(requests[:count], expected_bytes)
             except StoreError as error:
                 if isinstance(error, StoreFull) and error.grows:
-                    self._roll_back(commands[:count])
+                    self._roll_back(requests[:count])
                     continue  # the store makes more room at its next batch
                 if isinstance(error, StoreFull) and count > 1:
-                    await self._work_off_halves(commands[:count], error)
+                    await self._work_off_halves(requests[:count], error)
                 else:
-                    self._refuse(commands[:count], error)
+                    self._refuse(requests[:count], error)
                     self._timers.orphans.clear()  # they are found again
                 done_count = count
             except Exception as error:
                 if count > 1 and not self._committing:
-                    await self._work_off_halves(commands[:count], error)
+                    await self._work_off_halves(requests[:count], error)
                 else:
-                    log.exception("batch failed", store=self.index, commands=count)
+                    log.exception("batch failed", store=self.index, requests=count)
                     failure = BrokerError(Condition.INTERNAL_ERROR, "The broker failed; see its log.")
-                    self._fail(commands[:count], failure, is_open=self._committing)
+                    self._fail(requests[:count], failure, is_open=self._committing)
                 done_count = count
-            commands = commands[done_count:]
+            requests = requests[done_count:]
 
-    async def _work_off_halves(self, commands: list[tuple[PartitionRef, Command]], error: Exception) -> None:
-        log.warning("batch is tried again in halves", store=self.index, cause=str(error), commands=len(commands))
-        refs = self._roll_back(commands)
-        half = len(commands) // 2
-        await self._work_off(commands[:half])
-        await self._work_off(commands[half:])
+    async def _work_off_halves(self, requests: list[tuple[PartitionRef, Request]], error: Exception) -> None:
+        log.warning("batch is tried again in halves", store=self.index, cause=str(error), requests=len(requests))
+        refs = self._roll_back(requests)
+        half = len(requests) // 2
+        await self._work_off(requests[:half])
+        await self._work_off(requests[half:])
         self._offer(refs.values())
 
-    def _next_count(self, commands: Sequence[tuple[PartitionRef, Command]]) -> tuple[int, int]:
-        """How many of `commands` come into the next batch, and how many bytes it writes at most."""
+    def _next_count(self, requests: Sequence[tuple[PartitionRef, Request]]) -> tuple[int, int]:
+        """How many of `requests` come into the next batch, and how many bytes it writes at most."""
         sent_bytes = expected_bytes = largest_bytes = 0
         count = 0
-        for ref, command in commands:
+        for ref, request in requests:
             if sent_bytes > BATCH_BYTES_MAX:
                 break
-            own_bytes, with_copies_bytes = written_bytes_max(ref, command)
+            own_bytes, with_copies_bytes = written_bytes_max(ref, request)
             sent_bytes += own_bytes
             expected_bytes += with_copies_bytes
             if with_copies_bytes > largest_bytes:
@@ -280,15 +280,15 @@ class Worker:
         # `_apply` stops behind the command that passes the limit.
         return count, min(expected_bytes, BATCH_BYTES_MAX + largest_bytes)
 
-    async def _process(self, commands: Sequence[tuple[PartitionRef, Command]], expected_bytes: int) -> int:
-        """Do the first of `commands` in one batch; how many it were."""
+    async def _process(self, requests: Sequence[tuple[PartitionRef, Request]], expected_bytes: int) -> int:
+        """Do the first of `requests` in one batch; how many it were."""
         step = Step()
         now = self._clock.now_ms()
         self._open.touched.clear()
         self._committing = False
         batch = self._store.begin(expected_bytes)
         try:
-            done_count, changed = self._apply(commands, now, batch, step)
+            done_count, changed = self._apply(requests, now, batch, step)
             for queue_id, counters in step.touched.items():
                 batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
             orphans = list(self._timers.orphans)
@@ -317,9 +317,9 @@ class Worker:
             return
         began_us = self._clock.stopwatch_us()
         if self.outage is not None:
-            self._slowed = asyncio.get_running_loop().create_future()
+            self._outage_gate = asyncio.get_running_loop().create_future()
             try:
-                await self.outage.before_commit(self._clock, self._slowed)
+                await self.outage.before_commit(self._clock, self._outage_gate)
             except StoreError:
                 batch.abort()
                 raise
@@ -329,10 +329,10 @@ class Worker:
         else:
             batch.commit()
         self.fault = None
-        self.measures.committed(command_count, self._clock.stopwatch_us() - began_us)
+        self.commit_stats.committed(command_count, self._clock.stopwatch_us() - began_us)
 
     def _apply(
-        self, commands: Sequence[tuple[PartitionRef, Command]], now: int, batch: Batch, step: Step
+        self, requests: Sequence[tuple[PartitionRef, Request]], now: int, batch: Batch, step: Step
     ) -> tuple[int, bool]:
         """Decide about commands until the batch is large enough.
 
@@ -342,7 +342,7 @@ class Worker:
         changes = step.changes
         written_bytes = done_count = 0
         put, delete = batch.put, batch.delete
-        for ref, command in commands:
+        for ref, request in requests:
             if written_bytes > BATCH_BYTES_MAX:
                 break
             done_count += 1
@@ -350,7 +350,7 @@ class Worker:
             if partition is None:
                 partition = touch(ref, batch)
             touched[ref.queue_id] = partition
-            partition.apply(command, now, batch, step)
+            partition.apply(request, now, batch, step)
             if changes:
                 for table, key, value in changes:
                     if value is None:
@@ -362,36 +362,36 @@ class Worker:
                 changes.clear()
         return done_count, written_bytes > 0
 
-    def _refuse(self, commands: Sequence[tuple[PartitionRef, Command]], error: StoreError) -> None:
+    def _refuse(self, requests: Sequence[tuple[PartitionRef, Request]], error: StoreError) -> None:
         """The store said no to a batch: its callers hear whether nothing of it is stored, or that this is not known."""
-        self.measures.failures += 1
-        log.error("commit failed", store=self.index, cause=str(error), commands=len(commands))
+        self.commit_stats.failures += 1
+        log.error("commit failed", store=self.index, cause=str(error), requests=len(requests))
         if not isinstance(error, StoreFull):
             if self.fault is None:
                 self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, self.probe)
             self.fault = str(error)
         is_open = self._committing and not isinstance(error, StoreFull)
         refusal = service_errors.outcome_unknown if is_open else service_errors.store_unavailable
-        self._fail(commands, refusal(self.index, str(error)), is_open=is_open)
+        self._fail(requests, refusal(self.index, str(error)), is_open=is_open)
 
-    def _fail(self, commands: Sequence[tuple[PartitionRef, Command]], error: BrokerError, *, is_open: bool) -> None:
+    def _fail(self, requests: Sequence[tuple[PartitionRef, Request]], error: BrokerError, *, is_open: bool) -> None:
         """A batch failed: forget what memory made of it, report to the callers, offer the lines anew.
 
         With `is_open` it is not known whether the batch is stored.
         """
-        refs = self._drop(commands) if is_open else self._roll_back(commands)
-        self._answer(commands, error)
+        refs = self._drop(requests) if is_open else self._roll_back(requests)
+        self._answer(requests, error)
         # Not at once: a store that refuses every commit must not be asked in a tight loop.
         self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, lambda: self._resume(refs.values()))
 
-    def _answer(self, commands: Sequence[tuple[PartitionRef, Command]], error: BrokerError) -> None:
+    def _answer(self, requests: Sequence[tuple[PartitionRef, Request]], error: BrokerError) -> None:
         """Report that these commands failed; those that nobody asks about are kept to be tried again."""
-        for ref, command in commands:
-            command.fail(error)
-            if is_unanswered(command) and error.condition is Condition.SERVER_BUSY:
-                self._unanswered.append((ref, command))
+        for ref, request in requests:
+            request.fail(error)
+            if is_unanswered(request) and error.condition is Condition.SERVER_BUSY:
+                self._unanswered.append((ref, request))
 
-    def _roll_back(self, commands: Sequence[tuple[PartitionRef, Command]]) -> dict[int, PartitionRef]:
+    def _roll_back(self, requests: Sequence[tuple[PartitionRef, Request]]) -> dict[int, PartitionRef]:
         """Undo what memory made of a batch of which nothing is stored; the partitions of the batch, by queue id.
 
         Locks and held sessions are as before the batch. If not even reading works, memory is dropped.
@@ -400,14 +400,14 @@ class Worker:
             with self._store.view() as view:
                 self._open.roll_back(view)
         except StoreError:
-            return self._drop(commands)
-        refs = self._open.refs_of_batch(ref for ref, _ in commands)
+            return self._drop(requests)
+        refs = self._open.refs_of_batch(ref for ref, _ in requests)
         self._open.touched.clear()
         return refs
 
-    def _drop(self, commands: Sequence[tuple[PartitionRef, Command]]) -> dict[int, PartitionRef]:
+    def _drop(self, requests: Sequence[tuple[PartitionRef, Request]]) -> dict[int, PartitionRef]:
         """Forget the partitions of a batch that may be stored, locks and held sessions with them; by queue id."""
-        refs = self._open.refs_of_batch(ref for ref, _ in commands)
+        refs = self._open.refs_of_batch(ref for ref, _ in requests)
         self._open.drop(refs)
         self._open.touched.clear()
         return refs
@@ -432,7 +432,7 @@ class Worker:
             partition = self._open.by_queue_id.get(ref.queue_id)
             if partition is not None:
                 partition.announce_held()
-            if self.has_outbox(ref.queue_id):
+            if self.has_outgoing(ref.queue_id):
                 ref.announce_outbox(None)
 
     def _locks_ended(self, queue_id: int) -> None:

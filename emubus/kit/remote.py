@@ -24,7 +24,7 @@ from ..broker.api import OutageKind
 from ..broker.errors import BrokerError, Condition
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from ..web.atom.asking import entity_entry, named_entry, rule_entry
+from ..web.atom.entries import entity_entry, named_entry, rule_entry
 from ..web.atom.feeds import ENTRY_TYPE
 from ..web.atom.markup import ATOM
 from ..web.control import ROOT

@@ -33,6 +33,9 @@ class FakeSessionConsumer:
     closed: bool = False
     settled: list[tuple[bytes, Outcome]] = field(default_factory=list)
 
+    def deliver_to(self, deliver: Callable[[Sequence[Delivery]], None]) -> None:
+        self.deliver = deliver
+
     def set_credit(self, count: int) -> None:
         self.credit = count
 

@@ -81,7 +81,7 @@ class Looking:
 @pytest.fixture
 async def looking() -> AsyncIterator[Looking]:
     with capture_logs() as logs:
-        clock = Clock(start_at=START, frozen=True)
+        clock = Clock(start_at=START, manual=True)
         broker = open_broker(
             QueueDescription("q"),
             QueueDescription("p", enable_partitioning=True),

@@ -90,7 +90,7 @@ class Net:
 
 @pytest.fixture
 async def net() -> AsyncIterator[Net]:
-    clock = Clock(start_at=START, frozen=True)
+    clock = Clock(start_at=START, manual=True)
     queues = (QueueDescription("q"), QueueDescription("a/b c"), QueueDescription("s", requires_session=True))
     net = Net(open_broker(*queues, clock=clock), clock)
     yield net

@@ -107,7 +107,7 @@ class Together:
 @pytest.fixture
 async def both() -> AsyncIterator[Together]:
     with capture_logs() as logs:
-        clock = Clock(start_at=START, frozen=True)
+        clock = Clock(start_at=START, manual=True)
         broker = open_broker(*QUEUES, clock=clock)
         together = Together(broker, clock)
         yield together

@@ -92,7 +92,7 @@ async def test_the_oldest_stranger_goes_for_a_new_one() -> None:
     first = stranger()
     sockets = [FakeTransport() for _ in range(2)]
     for number, each in enumerate(sockets):
-        Connection(first.server._shared, number + 2).connection_made(each)
+        Connection(first.state, number + 2).connection_made(each)
     assert [each.is_closing() for each in (first.socket, *sockets)] == [True, False, False]
     first.lose()
 

@@ -68,7 +68,7 @@ async def receive_session(broker: Broker, session_id: str, count: int) -> list[s
     )
     consumer = await asyncio.wait_for(granted, 5)
     got: list[Any] = []
-    consumer.deliver = got.extend
+    consumer.deliver_to(got.extend)
     consumer.set_credit(count)
     await loop_turns(60)
     return bodies(got)

@@ -91,8 +91,17 @@ async def test_elapsed_time_goes_on_while_the_clock_is_frozen_and_moves_with_it(
     assert called[3:] == ["at five seconds"]
 
 
+async def test_elapsed_time_does_not_move_with_the_instants() -> None:
+    clock, called = Clock(start_at=0, frozen=True), list[str]()
+    clock.call_after(60_000, lambda: called.append("a minute of real time"))
+    clock.call_at(60_000, lambda: called.append("an instant"))
+    clock.advance_instants(3_600_000)
+    assert called == ["an instant"]
+    clock.close()
+
+
 async def test_a_time_limit_moves_with_the_clock() -> None:
-    clock = Clock(start_at=0, frozen=True)
+    clock = Clock(start_at=0, manual=True)
     asyncio.get_running_loop().call_soon(clock.advance, 60_000)
     with pytest.raises(TimeoutError):
         async with clock.time_limit(60_000):

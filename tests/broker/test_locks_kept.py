@@ -58,7 +58,7 @@ class Holder:
         )
 
     def _granted(self, consumer: SessionConsumer) -> None:
-        consumer.deliver = self.got.extend
+        consumer.deliver_to(self.got.extend)
         self.consumer = consumer
         consumer.set_credit(10)
 

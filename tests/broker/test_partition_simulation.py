@@ -25,34 +25,34 @@ from emubus.broker.partition.records import Home, Record, session_number
 from emubus.broker.partition.requests import (
     AcceptSession,
     CancelScheduled,
-    Clear,
-    Command,
     Commit,
     DeleteMessages,
+    DeleteRows,
     Delivered,
     ExpireLocks,
-    FallDue,
     Forwarded,
+    GetExtent,
     GetSessionState,
     ListSessions,
-    Measure,
     Peek,
+    ProcessDue,
     ReadOutbox,
+    Receive,
+    ReceiveDeferred,
+    ReceiveFromSession,
     ReleaseSession,
     Renew,
     RenewSession,
+    Request,
     Reserve,
     Schedule,
     Send,
     SetSessionState,
     Settle,
-    Take,
-    TakeDeferred,
-    TakeFromSession,
     Transfer,
     Undeliverable,
 )
-from emubus.broker.partition.step import Delivery, ReceiveMode, SessionGrant, Taken
+from emubus.broker.partition.step import Delivery, Received, ReceiveMode, SessionGrant
 
 from .driving import Place, encoded
 from .model import SEEN, TAKEN, Held, Model
@@ -107,7 +107,7 @@ def is_done(answer: object, expected: bool) -> None:
 class Act:
     """A command, what it is to the model, and how the answers of both compare; `check` None: nobody waits for it."""
 
-    make: Callable[[Reply], Command]
+    make: Callable[[Reply], Request]
     on_model: Callable[[Model, int], Any]
     check: Callable[[Any, Any], None] | None = same
 
@@ -324,7 +324,7 @@ class Simulation:
         remove = self.random.random() < 0.1
         mode = ReceiveMode.RECEIVE_AND_DELETE if remove else PEEK
         return Act(
-            lambda reply: Take(line, count, mode, reply),
+            lambda reply: Receive(line, count, mode, reply),
             lambda model, now: model.take(line, count, now, remove),
             lambda answer, expected: self.noted(answer.deliveries, expected),
         )
@@ -396,7 +396,7 @@ class Simulation:
                 self.noted(answer, expected)
 
         return Act(
-            lambda reply: TakeDeferred(line, orders, PEEK, session, reply),
+            lambda reply: ReceiveDeferred(line, orders, PEEK, session, reply),
             lambda model, now: model.take_deferred(line, orders, now, session),
             check,
         )
@@ -417,7 +417,7 @@ class Simulation:
         line = self.random.choice(LINES)
         if self.random.random() < 0.5:
             return Act(
-                lambda reply: Measure(line, reply),
+                lambda reply: GetExtent(line, reply),
                 lambda model, _: model.extent(line),
                 lambda answer, expected: same(
                     (answer.first_sequence_number, answer.next_sequence_number, answer.message_count), expected
@@ -446,7 +446,7 @@ class Simulation:
     def accept(self) -> Act:
         name = self.random.choice((*NAMES, None, None))
 
-        def check(answer: Taken, expected: Held | None) -> None:
+        def check(answer: Received[Any], expected: Held | None) -> None:
             grants: list[SessionGrant] = answer.deliveries
             assert [grant.session_id for grant in grants] == ([] if expected is None else [expected.name])
             if expected is not None:
@@ -479,12 +479,12 @@ class Simulation:
         name, grant, holding = known
         count = self.random.randint(1, 4)
 
-        def check(answer: Taken, expected: list[TAKEN] | None) -> None:
+        def check(answer: Received[Any], expected: list[TAKEN] | None) -> None:
             assert (answer.error is not None) == (expected is None)
             self.noted(answer.deliveries, expected or [])
 
         return Act(
-            lambda reply: TakeFromSession(grant, count, PEEK, reply),
+            lambda reply: ReceiveFromSession(grant, count, PEEK, reply),
             lambda model, now: model.take_from_session(name, holding, count, now),
             check,
         )
@@ -530,7 +530,7 @@ class Simulation:
 
     def fall_due(self) -> Act:
         rows = self.cell.due_rows(self.place.queue_id, self.now)
-        return Act(lambda _: FallDue(rows), lambda model, now: model.fall_due(now), None)
+        return Act(lambda _: ProcessDue(rows), lambda model, now: model.fall_due(now), None)
 
     def actions(self) -> Sequence[Callable[[], Act | None]]:
         """All of them, those that keep the others busy more often."""
@@ -579,7 +579,7 @@ def test_a_partition_behaves_like_the_plain_model(seed: int, monkeypatch: pytest
     simulation.check_sessions(exactly=True)
     cleared: list[bool | BrokerError] = []
     while not cleared or cleared[-1]:
-        assert simulation.cell.run(simulation.now, (simulation.place, Clear(37, cleared.append))) is None
+        assert simulation.cell.run(simulation.now, (simulation.place, DeleteRows(37, cleared.append))) is None
         if cleared[-1]:
             simulation.cell.check()
     assert simulation.cell.rows_left() == {}

@@ -174,7 +174,7 @@ async def test_whoever_sends_can_hear_where_a_message_is_placed() -> None:
     async def placed(path: str, data: bytes) -> list[int | None]:
         numbers: list[int | None] = []
         answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-        broker.find(path)[0].send(data, batch=False, done=answer.set_result, placed=numbers.extend)
+        broker.find(path)[0].send(data, batch=False, done=answer.set_result, numbered=numbers.extend)
         assert await asyncio.wait_for(answer, WAIT_S) is None
         return numbers
 

@@ -61,7 +61,7 @@ class Holder:
         )
 
     def _granted(self, consumer: SessionConsumer) -> None:
-        consumer.deliver = self._deliver
+        consumer.deliver_to(self._deliver)
         self.answer.set_result(consumer)
 
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:

@@ -210,7 +210,7 @@ class Holder:
         )
 
     def _granted(self, consumer: SessionConsumer) -> None:
-        consumer.deliver = lambda deliveries: self.got.extend(bodies(deliveries))
+        consumer.deliver_to(lambda deliveries: self.got.extend(bodies(deliveries)))
         self.consumer = consumer
 
 

@@ -213,7 +213,7 @@ async def test_filters_are_counted_by_kind(http: Raw) -> None:
         ),
         (
             f'<Filter i:type="CorrelationFilter"><Properties>{value("a", "int", "1") * 2}</Properties></Filter>',
-            "The key 'a' is there twice.",
+            "The key 'a' is given twice.",
         ),
     ],
 )

@@ -11,17 +11,17 @@ from urllib.parse import urlencode
 from aiohttp import hdrs, web
 
 from ..limits import PAGE_ENTITIES, PAGE_ENTITIES_MAX, XML_BYTES_MAX
-from ..targets import Target
+from ..resources import Resource
 from .parsing import bad
 from .refusals import too_large
 
-NEWEST: Final = "9999-99"  # the api-version of a request that names none
+NEWEST: Final = "9999-99"  # stands for the api-version of a request without one
 
 
-class Call:
-    """A request that was understood: its target, its body, and what its query says."""
+class ManagementCall:
+    """A parsed request: its target, body and query."""
 
-    def __init__(self, request: web.Request, target: Target, body: bytes) -> None:
+    def __init__(self, request: web.Request, target: Resource, body: bytes) -> None:
         self.request = request
         self.target = target
         self.body = body
@@ -32,14 +32,14 @@ class Call:
 
     @property
     def short_query(self) -> str:
-        """What follows the address of an entity in a list."""
+        """The query that follows an entity's address in a list."""
         version = self.request.query.get("api-version")
         return "" if version is None else f"?api-version={version}"
 
     def address(self, *, subscription: bool = False) -> str:
         """The address of the request with its query, the path decoded and in the client's spelling.
 
-        JavaScript takes the names from it. Those of subscriptions and rules are shown with scheme sb when read.
+        JavaScript takes the names from it. Addresses of subscriptions and rules have the scheme sb in answers to GET.
         """
         scheme = "sb" if subscription and not self.is_change else self.request.scheme
         query = self.request.rel_url.raw_query_string
@@ -51,7 +51,7 @@ class Call:
         return f"{self.request.scheme}://{self.request.host}/{path}{self.short_query}"
 
     def page(self) -> tuple[int, int]:
-        """How many entities to leave out and how many to show; HttpRefusal (400), for `$skip` first."""
+        """The number of entities to skip and to return; HttpRefusal (400), for `$skip` first."""
         skip = self._count("$skip", 0)
         return skip, min(self._count("$top", PAGE_ENTITIES), PAGE_ENTITIES_MAX)
 

@@ -9,26 +9,26 @@ from aiohttp import web
 
 from ..errors import HttpRefusal
 from ..limits import XML_BYTES_MAX
-from ..targets import Kind, Target
+from ..resources import Resource, ResourceKind
 
 _ACTIONS: Final[Mapping[str, str]] = {
     "GET": "Manage,EntityRead claims required for this operation.",
     "PUT": "Authorization failed for specified action: Manage,EntityWrite.",
     "DELETE": "Authorization failed for specified action: Manage,EntityDelete.",
 }
-_OPERATIONS: Final[Mapping[Kind, Mapping[str, str]]] = {
-    Kind.SUBSCRIPTIONS: {"GET": "EnumerateSubscriptions"},
-    Kind.SUBSCRIPTION: {
+_OPERATIONS: Final[Mapping[ResourceKind, Mapping[str, str]]] = {
+    ResourceKind.SUBSCRIPTIONS: {"GET": "EnumerateSubscriptions"},
+    ResourceKind.SUBSCRIPTION: {
         "GET": "GetSubscription",
         "PUT": "CreateOrUpdateSubscription",
         "DELETE": "DeleteSubscription",
     },
-    Kind.RULES: {"GET": "EnumerateRules"},
-    Kind.RULE: {"GET": "GetRule", "PUT": "CreateOrUpdateRule", "DELETE": "DeleteRule"},
+    ResourceKind.RULES: {"GET": "EnumerateRules"},
+    ResourceKind.RULE: {"GET": "GetRule", "PUT": "CreateOrUpdateRule", "DELETE": "DeleteRule"},
 }
 
 
-def unauthorized(request: web.Request, target: Target) -> HttpRefusal:
+def unauthorized(request: web.Request, target: Resource) -> HttpRefusal:
     """What the service says to a valid token without Manage; Go's tests know the words."""
     operation = _OPERATIONS.get(target.kind, {}).get(request.method)
     if operation is None:

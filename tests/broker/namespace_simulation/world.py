@@ -266,7 +266,7 @@ class World:
 
     def failures(self) -> int:
         """How many batches were not confirmed in this life: their partitions have lost their memory, and all locks."""
-        outages = sum(worker.measures.failures for worker in self.broker.workers)
+        outages = sum(worker.commit_stats.failures for worker in self.broker.workers)
         return outages + sum(disk.failures for disk in self.disks)
 
     # ---- what is stored

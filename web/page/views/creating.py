@@ -58,11 +58,11 @@ async def create(site: Site, request: web.Request) -> web.Response:
 def _description(site: Site, form: Form, kind: str) -> Description:
     name = form.text("name")
     if not name:
-        raise FormError("Name: it is empty.", "name")
+        raise FormError("Name: must not be empty.", "name")
     if kind == "subscription":
         topic = form.text("topic")
         if not topic:
-            raise FormError("Topic: none is chosen.", "topic")
+            raise FormError("Topic: choose one.", "topic")
         return SubscriptionDescription(
             topic,
             name,
@@ -113,5 +113,5 @@ def _receiving(site: Site, form: Form) -> dict[str, Any]:
 def _definite(form: Form, name: str, label: str, default_ms: int) -> int:
     ms = form.span(name, label, default_ms)
     if ms is None:
-        raise FormError(f"{label}: '{form.text(name)}' is no definite duration.", name)
+        raise FormError(f"{label}: '{form.text(name)}' is not a finite duration.", name)
     return ms

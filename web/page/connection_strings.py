@@ -1,4 +1,4 @@
-"""How clients reach this server, as a browser that has reached it can tell.
+"""The connection string of this server, for the page.
 
 Knows the form of a connection string [http 1]. Does not know who connects.
 """
@@ -13,7 +13,7 @@ from ..services import Services
 
 
 def connection_string(services: Services, request: web.Request) -> str:
-    """What an SDK wants: the host by which the browser came, the AMQP port, and a key with Manage."""
+    """The connection string: host as the browser used it, AMQP port, and a key with Manage."""
     host = request.url.host or "localhost"
     if ":" in host:
         host = f"[{host}]"

@@ -1,7 +1,6 @@
-"""Requests of a client of the management API: descriptions of entities as Atom entries.
+"""Client side of the management API: descriptions of entities as Atom entries.
 
-Knows how a description is written so that the server reads the same one; the names and their order are those of its
-tables. Does not know who asks. Pure.
+Writes a description so that the server reads the same one, with the names and order of the server's tables. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _BYTES: Final = "max_message_bytes"
 
 
 def entity_entry(description: Description) -> bytes:
-    """The entry that creates or changes an entity; of a subscription's rules it has the first.
+    """The entry that creates or changes an entity; it has the first of a subscription's rules.
 
     ValueError if the largest message is no whole number of KiB, which the API counts in.
     """
@@ -33,7 +32,7 @@ def entity_entry(description: Description) -> bytes:
 
 
 def named_entry(kind: type[Description], parts: str = "") -> bytes:
-    """The entry of an entity of which no more is said than these elements: the profile decides the rest."""
+    """The entry of an entity with these elements only: the profile gives the rest."""
     name = kind.kind.element
     return _entry(f'<{name} xmlns="{CONNECT}" xmlns:i="{INSTANCE}">{parts}</{name}>')
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ...codec.encode import encode_list
 from ...codec.types import Described, Ulong
-from ..wire.engine import Pointer, lib, put_value, value_of
+from .engine import Pointer, lib, put_value, value_of
 
 DECLARED: Final = 0x33
 TRANSACTIONAL: Final = 0x34

@@ -1,7 +1,7 @@
-"""Values as people read them: instants, durations, sizes, bodies, and the little pictures of counts.
+"""Values as readable text: instants, durations, sizes, bodies; and the small charts of counts.
 
-Knows how much of a body is shown. Does not know HTML: what comes out of here is text and numbers, and the templates
-escape it. Pure.
+Knows how much of a body is displayed. Does not know HTML: it returns text and numbers, and the templates escape them.
+Pure.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def spark(values: Sequence[float], width: int, height: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One partition in the picture: heights from the bottom, in pixels; `dead_height` is a bar of its own."""
+    """One partition in the chart: heights from the bottom, in pixels; `dead_height` is the dead letters' own bar."""
 
     report: PartitionReport
     total: int
@@ -111,7 +111,7 @@ class Bar:
 
 
 def bars(reports: Sequence[PartitionReport], height: int) -> tuple[list[Bar], int]:
-    """The picture of partitions, `height` pixels high, and how many messages the full height stands for."""
+    """The chart of partitions, `height` pixels high, and how many messages the full height stands for."""
     tops = [max(_total(each), _dead(each)) for each in reports]
     scale_max = max([1, *tops])
     return [_bar(each, height, scale_max) for each in reports], scale_max
@@ -154,7 +154,7 @@ def _dead(report: PartitionReport) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A body to be shown: `kind` says as what, `text` is all of it or its beginning, `cut` how much is not shown."""
+    """A body for display: `kind` is its form, `text` all of it or its beginning, `cut` how much is left out."""
 
     kind: str
     text: str
@@ -162,8 +162,8 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A message to be shown; `json` is what the control API tells of it."""
+class MessageView:
+    """A message for display; `json` is its form in the control API."""
 
     json: Mapping[str, Any]
     body: Body
@@ -182,35 +182,35 @@ class Shown:
         return dict(self.application_properties).get(name, "")
 
 
-def shown(seen: Seen) -> Shown:
-    """A message that was looked at."""
-    told = message_json(seen)
-    return Shown(
-        told,
-        body_of(told["body"]),
-        _pairs({**told["header"], **told["properties"]}),
-        _pairs(told["application_properties"]),
-        _pairs(told["annotations"]),
+def message_view(seen: Seen) -> MessageView:
+    """The view of a peeked message."""
+    values = message_json(seen)
+    return MessageView(
+        values,
+        body_of(values["body"]),
+        _pairs({**values["header"], **values["properties"]}),
+        _pairs(values["application_properties"]),
+        _pairs(values["annotations"]),
     )
 
 
-def body_of(told: Mapping[str, Any]) -> Body:
-    """A body: JSON on many lines, text as it is, all else as a table of bytes."""
-    if told["base64"] is not None:
-        data = base64.b64decode(told["base64"])
+def body_of(values: Mapping[str, Any]) -> Body:
+    """A body for display: JSON indented, text unchanged, other bytes as a hex table."""
+    if values["base64"] is not None:
+        data = base64.b64decode(values["base64"])
         cut = f"{len(data) - HEX_BYTES_MAX} more bytes" if len(data) > HEX_BYTES_MAX else ""
-        kind = "binary" if told["kind"] != "malformed" else "malformed"
+        kind = "binary" if values["kind"] != "malformed" else "malformed"
         return Body(kind, hex_table(data[:HEX_BYTES_MAX]), cut)
-    if told["kind"] == "none":
+    if values["kind"] == "none":
         return Body("none", "")
-    if told["text"] is None:
-        return _cut(told["kind"], json.dumps(told["json"], indent=2, ensure_ascii=False))
-    text: str = told["text"]
+    if values["text"] is None:
+        return _cut(values["kind"], json.dumps(values["json"], indent=2, ensure_ascii=False))
+    text: str = values["text"]
     if any(not (each.isprintable() or each in "\r\n\t") for each in text[:BODY_CHARS_MAX]):
         data = text.encode()
         cut = f"{len(data) - HEX_BYTES_MAX} more bytes" if len(data) > HEX_BYTES_MAX else ""
         return Body("binary", hex_table(data[:HEX_BYTES_MAX]), cut)
-    if isinstance(told["json"], dict | list):
+    if isinstance(values["json"], dict | list):
         return _cut("JSON", indented(text))
     return _cut("text", text)
 
@@ -221,7 +221,7 @@ def _cut(kind: str, text: str) -> Body:
 
 
 def indented(text: str) -> str:
-    """A JSON text on many lines; numbers, strings and repeated keys stay as they were written."""
+    """A JSON text, indented; numbers, strings and repeated keys stay as written."""
     out: list[str] = []
     depth = length = 0
     before = ""

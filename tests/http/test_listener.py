@@ -14,9 +14,11 @@ import pytest
 
 from emubus.broker.clock import Clock
 from emubus.config import load_config
-from emubus.listener import Doors
+from emubus.listener import SPEAK_WAIT_MS, Listener
 from emubus.server import Server, StartError
 from emubus.tls import ca_file
+
+from ..broker.namespace import loop_turns
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -109,17 +111,23 @@ async def test_certificates_that_cannot_be_used_are_named(tmp_path: Path) -> Non
         await Server(load_config(texts, {}), Clock()).start()
 
 
-async def test_a_connection_that_says_nothing_is_cut_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emubus.listener.SPEAK_WAIT_S", 0.05)
-    doors = Doors(asyncio.Protocol, asyncio.Protocol)
-    port = doors.listen("127.0.0.1", 0)
+async def test_a_connection_that_says_nothing_is_cut_after_a_while() -> None:
+    clock = Clock()
+    listener = Listener(asyncio.Protocol, asyncio.Protocol, clock)
+    port = listener.listen("127.0.0.1", 0)
     for first in (b"", b"AM"):  # not enough to tell
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(first)
+        ended = asyncio.ensure_future(reader.read())
+        async with asyncio.timeout(WAIT_S):
+            while not ended.done():
+                await loop_turns(5)
+                clock.advance(SPEAK_WAIT_MS)
         with contextlib.suppress(ConnectionError):  # a reset is as good as an orderly end
-            assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
+            assert await ended == b""
         writer.close()
-    await doors.stop()
+    await listener.stop()
+    clock.close()
 
 
 @pytest.mark.parametrize("protocol", ["AMQPWSB10", "amqp"])

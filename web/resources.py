@@ -1,6 +1,6 @@
-"""What the path of a management request is about [http 2].
+"""The resource that the path of a management request names [http 2].
 
-Knows the shapes of the paths, whose names may hold slashes and be percent-encoded. Does not know what is there. Pure.
+Knows the forms of paths; names in them may hold slashes and be percent-encoded. Does not know entities. Pure.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Final
 from urllib.parse import unquote
 
 RESERVED: Final = frozenset({"health", "metrics", "emubus"})
-"""First segments that belong to other parts of the HTTP face; entities of these names are reached over AMQP."""
+"""First path segments of other HTTP endpoints; entities of these names can be used over AMQP only."""
 
 
-class Kind(Enum):
+class ResourceKind(Enum):
     """Kinds of resources."""
 
     NAMESPACE = auto()
@@ -29,11 +29,11 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Resource:
     """A resource: `entity` is the queue or topic. `path` is the decoded path as the client wrote it, without slashes
-    at its ends; `is_open` if it had one at its end, which only lists may have."""
+    at its ends; `is_open` if it ended with a slash, which only lists may."""
 
-    kind: Kind
+    kind: ResourceKind
     path: str
     entity: str = ""
     subscription: str = ""
@@ -47,17 +47,17 @@ class Target:
 
     @property
     def address(self) -> str:
-        """What rights are needed on: the entity, or the namespace (empty)."""
+        """The entity on which rights are needed; empty for the namespace."""
         if self.subscription:
             return self.subscription_path
         return self.entity
 
 
-_LISTS: Final = {"queues": Kind.QUEUES, "topics": Kind.TOPICS}
+_LISTS: Final = {"queues": ResourceKind.QUEUES, "topics": ResourceKind.TOPICS}
 
 
-def target_of(raw_path: str) -> Target:
-    """The resource at a percent-encoded path; `Kind.NOTHING` for what cannot be one."""
+def resource_of(raw_path: str) -> Resource:
+    """The resource at a percent-encoded path; `ResourceKind.NOTHING` for a path that names none."""
     decoded = unquote(raw_path).removeprefix("/")
     path = decoded.removesuffix("/")
     is_open = path != decoded
@@ -65,19 +65,19 @@ def target_of(raw_path: str) -> Target:
     words = [part.lower() for part in parts]
     if words[0].startswith("$"):
         if words == ["$namespaceinfo"]:
-            return Target(Kind.NAMESPACE, path, is_open=is_open)
+            return Resource(ResourceKind.NAMESPACE, path, is_open=is_open)
         if len(words) == 2 and words[0] == "$resources" and words[1] in _LISTS:
-            return Target(_LISTS[words[1]], path, is_open=is_open)
-        return Target(Kind.NOTHING, path)
+            return Resource(_LISTS[words[1]], path, is_open=is_open)
+        return Resource(ResourceKind.NOTHING, path)
     if not path or words[0] in RESERVED:
-        return Target(Kind.NOTHING, path)
+        return Resource(ResourceKind.NOTHING, path)
     # From the right: the name of a topic may have any number of segments.
     if len(words) >= 5 and words[-2] == "rules" and words[-4] == "subscriptions":
-        return Target(Kind.RULE, path, "/".join(parts[:-4]), parts[-3], parts[-1], is_open)
+        return Resource(ResourceKind.RULE, path, "/".join(parts[:-4]), parts[-3], parts[-1], is_open)
     if len(words) >= 4 and words[-1] == "rules" and words[-3] == "subscriptions":
-        return Target(Kind.RULES, path, "/".join(parts[:-3]), parts[-2], is_open=is_open)
+        return Resource(ResourceKind.RULES, path, "/".join(parts[:-3]), parts[-2], is_open=is_open)
     if len(words) >= 3 and words[-2] == "subscriptions":
-        return Target(Kind.SUBSCRIPTION, path, "/".join(parts[:-2]), parts[-1], is_open=is_open)
+        return Resource(ResourceKind.SUBSCRIPTION, path, "/".join(parts[:-2]), parts[-1], is_open=is_open)
     if len(words) >= 2 and words[-1] == "subscriptions":
-        return Target(Kind.SUBSCRIPTIONS, path, "/".join(parts[:-1]), is_open=is_open)
-    return Target(Kind.ENTITY, path, path, is_open=is_open)
+        return Resource(ResourceKind.SUBSCRIPTIONS, path, "/".join(parts[:-1]), is_open=is_open)
+    return Resource(ResourceKind.ENTITY, path, path, is_open=is_open)
