@@ -150,6 +150,11 @@ def given_id(label: int) -> str:
     return f"given to {label}"
 
 
+def is_given(item: Item) -> bool:
+    """Whether no other message has the message id of this one, but its copies."""
+    return item.id == given_id(item.label)
+
+
 def least(first: int | None, second: int | None) -> int | None:
     """The shorter of two times to live."""
     if first is None or second is None:

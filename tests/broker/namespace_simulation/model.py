@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import chain, product
+from itertools import chain
 
+from .arrivals import Arrivals, Time
 from .commands import Spec
 from .items import (
     ACTIVE,
@@ -44,8 +45,6 @@ from .items import (
 from .memory import DuplicateMemory, Identity
 from .shapes import LOCK_MS, QUEUE, SUBSCRIPTION, TOPIC, Shape
 
-POSSIBILITIES_MAX = 256
-
 
 class Model:
     """The namespace as it should be; `now` follows the clock."""
@@ -61,6 +60,7 @@ class Model:
         self.left_until: dict[tuple[str, str], int] = {}  # how long holdings may go on that ended unheard
         self.states: dict[tuple[str, str], set[str | None]] = {}  # what it may be, as the last answers leave it
         self._memory = DuplicateMemory()
+        self._arrivals = Arrivals(self.shapes, self._memory, self._placed_at_entity)
         self._late_takes: Counter[str] = Counter()  # by path: of receivers that went while a store kept them waiting
         self._rank = 0
 
@@ -135,7 +135,7 @@ class Model:
     def perhaps_accept(self, path: str, specs: Iterable[Spec], *, sent_at: int) -> None:
         """A delivery of which nothing is there may have been stored, and be remembered."""
         for spec in specs:
-            identity = self._identity(self._item(path, spec))
+            identity = self._arrivals.identity(self._item(path, spec))
             if identity is not None:
                 self._memory.add(identity, sent_at, self.now, is_sure=False)
 
@@ -183,16 +183,9 @@ class Model:
             is_calm=self.calm,
         )
 
-    def _identity(self, item: Item) -> Identity | None:
-        """As what an entity that drops duplicates remembers a message."""
-        shape = self.shapes[item.path]
-        if not shape.duplicates or item.id is None:
-            return None
-        return item.path, item.id, item.partition_key if shape.partitioned else None
-
     def _is_duplicate(self, item: Item, sent_at: int) -> bool:
         """Whether a message that was sent is dropped; if that is open it is in doubt."""
-        identity = self._identity(item)
+        identity = self._arrivals.identity(item)
         if identity is None:
             return False
         had = self._memory.has(identity, sent_at, self.now)
@@ -206,67 +199,15 @@ class Model:
 
     # ---- arriving
 
-    def _possibilities(self, items: Iterable[Item], since: int | None = None) -> list[Possibility]:
-        """Where messages and those under way are in the end: all that may be, by which of several copies come first.
-
-        They arrive now, or at any time `since` then.
-        """
-        moving: list[Item] = []
-        resting: list[Item] = []
-        for item in items:
-            (moving if item.home == UNDER_WAY else resting).append(item)
-        if not moving:
-            return [Possibility(resting)]
-        path = self._next_stop(moving)
-        resting += [item for item in moving if item.path != path]
-        found: list[Possibility] = []
-        for taken, identities in self._takings(path, [item for item in moving if item.path == path], since):
-            placed = chain.from_iterable(self._placed_at_entity(item) for item in taken)
-            for world in self._possibilities([*resting, *placed], since):
-                found.append(replace(world, identities=world.identities | identities))
-        if len(found) > 1:
-            found = list({repr(world.looks()): world for world in reversed(found)}.values())[::-1]
-        assert len(found) <= POSSIBILITIES_MAX, "copies of a message meet too often"
-        return found
-
-    def _next_stop(self, moving: Iterable[Item]) -> str:
-        """Where messages are let in next: where duplicates are dropped after all other places that lead there."""
-        paths = sorted({item.path for item in moving})
-        paths.sort(key=lambda path: self.shapes[path].duplicates)
-        return next((path for path in paths if not any(path in self._behind(each) for each in paths)), paths[0])
-
-    def _behind(self, path: str) -> set[str]:
-        """The entities to which messages may go from this one."""
-        found: set[str] = set()
-        for shape in (self.shapes[path], *self.subscriptions(path)):
-            for target in (shape.forward_to, shape.forward_dead_letters_to):
-                if target in self.shapes and target not in found:
-                    found |= {target, *self._behind(target)}
-        return found
-
-    def _takings(self, path: str, arriving: list[Item], since: int | None) -> list[tuple[list[Item], set[Identity]]]:
-        """Which of the copies that arrive at an entity it takes: all, or one of each identity, whichever comes first.
-
-        With them the identities that it remembers for that.
-        """
-        if not self.shapes[path].duplicates:
-            return [(arriving, set())]
-        if not self._is_certain():  # another one may have come before it, or may come
-            sure = _known(self._identity(item) for item in arriving if "taken" not in item.doubts)
-            return [([replace(item, doubts={"taken"}) for item in arriving], sure)]
-        groups: dict[Identity | None, list[Item]] = {}
-        for item in arriving:
-            groups.setdefault(self._identity(item), []).append(item)
-        choices: list[list[Item]] = []
-        for identity, group in groups.items():
-            had = identity is not None and self._memory.has(identity, since or self.now, self.now)
-            if had is True:
-                continue
-            trail = tuple(chain.from_iterable(sorted({item.trail for item in group}, key=repr)))
-            rank = min(item.rank for item in group)
-            doubts = {"taken"} if had is None else set()
-            choices.append([replace(item, trail=trail, rank=rank, doubts=item.doubts | doubts) for item in group])
-        return [(list(taken), _known(groups)) for taken in product(*choices)]
+    def _possibilities(
+        self, items: Iterable[Item], *, source: Item | None = None, since: int | None = None
+    ) -> list[Possibility]:
+        """Where messages and those under way are in the end, which come from `source`; now, or at any time `since`."""
+        items = list(items)
+        others = [each for item in items[:1] for each in self.items.get(item.label, ()) if each is not source]
+        is_certain = self._is_certain()
+        time = Time(since or (self.now if is_certain else self.rested_at), self.now, is_certain)
+        return self._arrivals.possibilities(items, time, is_single=not others)
 
     def _is_certain(self) -> bool:
         """Whether messages arrive in the order in which the model thinks of them."""
@@ -348,7 +289,7 @@ class Model:
 
     def after(self, item: Item, what: str, *, since: int | None = None) -> list[Possibility]:
         """What may become of a message: it is taken, expires, or is dead-lettered for one reason or the other."""
-        return self._possibilities(self._after(item, what), since)
+        return self._possibilities(self._after(item, what), source=item, since=since)
 
     def _after(self, item: Item, what: str) -> list[Item]:
         gone = replace(item, lock_until=0, number=None, doubts=item.doubts & {"taken"})
@@ -596,7 +537,3 @@ class Model:
             if item.home == SCHEDULED and item.due_at <= now:
                 self.happen(item, "activated")
         self._many = False
-
-
-def _known(identities: Iterable[Identity | None]) -> set[Identity]:
-    return {identity for identity in identities if identity is not None}
