@@ -16,6 +16,6 @@ limits of entities are the broker's: links map deliveries to lock tokens and bac
 
 from .faults import Faults, Target
 from .limits import Limits
-from .server import AmqpFace
+from .server import AmqpServer
 
-__all__ = ["AmqpFace", "Faults", "Limits", "Target"]
+__all__ = ["AmqpServer", "Faults", "Limits", "Target"]

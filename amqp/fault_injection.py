@@ -1,7 +1,7 @@
-"""What stands between a link and the broker while faults are set: a sender, a consumer and an answerer that may fail.
+"""What is put between a link and the broker while faults are set: a send, a consumer and an answer that may fail.
 
-Knows how each kind of fault is done to what a client does, one table for all. Does not know which fault strikes:
-`broker.faults` decides. Each object belongs to the link or node that it was put into.
+Knows how each kind of fault is done to an operation of a client, one table for all. Does not know which fault comes
+next: `broker.admin.fault_table` decides. Each object belongs to the link or node that it was put into.
 """
 
 from __future__ import annotations
@@ -11,23 +11,22 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from ..broker import service_errors
 from ..broker.address import parse_address
 from ..broker.admin.fault_table import Fault, FaultKind, FaultOperation, FaultTable
-from ..broker.clock import Clock
+from ..broker.api import Abandon, Outcome
 from ..broker.errors import BrokerError, Condition
-from ..broker.outcomes import Abandon, Outcome
+from .link_context import LinkContext
+from .links.incoming import Send
 from .links.message_sessions import MessageSessionLink
-from .links.outgoing import OutgoingLink
-from .links.ports import BrokerPort, ConsumerPort, SenderPort
+from .links.outgoing import ConsumerHandle, OutgoingLink
 from .nodes.management import refusal
 from .nodes.operations import Body
-from .nodes.requests import Answer, Node, Request, Response
-from .tracking import Tracker
-from .wire.deliveries import Done, Link
+from .nodes.requests import Answer, Request, Response
 from .wire.engine import AttachRequest, Pointer, read_attach
+from .wire.link import Done
 
 _OPERATIONS: Final[Mapping[str | None, FaultOperation]] = {
     "com.microsoft:renew-lock": FaultOperation.RENEW,
@@ -36,40 +35,22 @@ _OPERATIONS: Final[Mapping[str | None, FaultOperation]] = {
 }
 
 
-class Faulty(Protocol):
-    """A connection, as far as faults need it."""
-
-    broker: BrokerPort
-    clock: Clock
-    links: dict[Pointer, Link]
-    nodes: dict[str, Node]
-    tracker: Tracker
-
-    def detach(self, pointer: Pointer, error: BrokerError) -> None:
-        """Close a link from our side."""
-        ...
-
-    def abort(self) -> None:
-        """Cut the socket."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """Where a fault may strike: a link (without `pointer` the management node) to `address` on a connection."""
+class InjectionPoint:
+    """Where faults are injected: a link (without `pointer` the management node) to `address` on a connection."""
 
     table: FaultTable
-    connection: Faulty
+    connection: LinkContext
     pointer: Pointer | None
     address: str
 
-    def strike(self, operation: FaultOperation) -> Fault | None:
-        """The fault that strikes here now."""
+    def next_fault(self, operation: FaultOperation) -> Fault | None:
+        """The fault of an operation that happens now; a fault with a count is used up by it."""
         return self.table.strike(self.address, operation)
 
     def may_receive(self) -> bool:
-        """Whether a client that gives credit gets messages; there is nothing to reject here: a busy server detaches."""
-        fault = self.strike(FaultOperation.RECEIVE)
+        """Whether a client that gives credit gets messages; credit can't be rejected: a busy server detaches."""
+        fault = self.next_fault(FaultOperation.RECEIVE)
         if fault is None:
             return True
         if fault.kind is FaultKind.DROPPED_CONNECTION:
@@ -79,7 +60,7 @@ class Spot:
         return False
 
     def detach(self, condition: Condition = Condition.DETACH_FORCED) -> None:
-        """Detach the link, or those of the node, at the end of what is going on."""
+        """Detach the link, or those of the node, once the operation under way has returned."""
         asyncio.get_running_loop().call_soon(self._detach, condition)
 
     def busy(self) -> BrokerError:
@@ -101,7 +82,7 @@ class Spot:
         return found
 
     def cut(self) -> None:
-        """Cut the connection at the end of what is going on."""
+        """Abort the connection once the operation under way has returned."""
         asyncio.get_running_loop().call_soon(self.connection.abort)
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
@@ -113,31 +94,31 @@ class Spot:
 Work = Callable[[Done], None]
 
 
-def _busy(spot: Spot, fault: Fault, work: Work, done: Done) -> None:
+def _busy(point: InjectionPoint, fault: Fault, work: Work, done: Done) -> None:
     del fault, work
-    done(spot.busy())
+    done(point.busy())
 
 
-def _dropped_link(spot: Spot, fault: Fault, work: Work, done: Done) -> None:
+def _dropped_link(point: InjectionPoint, fault: Fault, work: Work, done: Done) -> None:
     del fault, work, done
-    spot.detach()
+    point.detach()
 
 
-def _dropped_connection(spot: Spot, fault: Fault, work: Work, done: Done) -> None:
+def _dropped_connection(point: InjectionPoint, fault: Fault, work: Work, done: Done) -> None:
     del fault, work, done
-    spot.cut()
+    point.cut()
 
 
-def _delayed(spot: Spot, fault: Fault, work: Work, done: Done) -> None:
-    work(lambda error: spot.later(fault.delay_ms, partial(done, error)))
+def _delayed(point: InjectionPoint, fault: Fault, work: Work, done: Done) -> None:
+    work(lambda error: point.later(fault.delay_ms, partial(done, error)))
 
 
-def _missing(spot: Spot, fault: Fault, work: Work, done: Done) -> None:
-    del spot, fault, done
-    work(_tell_nobody)
+def _missing(point: InjectionPoint, fault: Fault, work: Work, done: Done) -> None:
+    del point, fault, done
+    work(_ignore_outcome)
 
 
-EFFECTS: Final[Mapping[FaultKind, Callable[[Spot, Fault, Work, Done], None]]] = {
+EFFECTS: Final[Mapping[FaultKind, Callable[[InjectionPoint, Fault, Work, Done], None]]] = {
     FaultKind.SERVER_BUSY: _busy,
     FaultKind.DROPPED_LINK: _dropped_link,
     FaultKind.DROPPED_CONNECTION: _dropped_connection,
@@ -147,156 +128,118 @@ EFFECTS: Final[Mapping[FaultKind, Callable[[Spot, Fault, Work, Done], None]]] = 
 """What a fault does to work that ends in `done`; a lost lock depends on the lock and is done where that is known."""
 
 
-class FaultySender:
-    """A way into an entity on which sends may fail."""
+class FaultySend:
+    """Stores a delivery, or fails."""
 
-    def __init__(self, inner: SenderPort, spot: Spot) -> None:
-        self.inner = inner
-        self.entity = inner.entity
-        self.message_bytes_max = inner.message_bytes_max
-        self.batch_bytes_max = inner.batch_bytes_max
-        self._spot = spot
+    def __init__(self, inner: Send, point: InjectionPoint) -> None:
+        self._inner = inner
+        self._point = point
 
-    @classmethod
-    def around(cls, sender: SenderPort, spot: Spot) -> SenderPort:
-        """Put one around a sender that has none."""
-        return sender if isinstance(sender, cls) else cls(sender, spot)
-
-    @staticmethod
-    def bare(sender: SenderPort) -> SenderPort:
-        """The sender without."""
-        return sender.inner if isinstance(sender, FaultySender) else sender
-
-    def send(self, data: bytes, *, batch: bool, done: Done) -> None:
+    def __call__(self, data: bytes, *, batch: bool, done: Done) -> None:
         """Store one delivery, or fail."""
-        fault = self._spot.strike(FaultOperation.SEND)
+        fault = self._point.next_fault(FaultOperation.SEND)
+        work = partial(self._inner, data, batch=batch)
         if fault is None:
-            self.inner.send(data, batch=batch, done=done)
+            work(done=done)
         else:
-            EFFECTS[fault.kind](self._spot, fault, lambda then: self.inner.send(data, batch=batch, done=then), done)
-
-    def size_refusal(self, data: bytes, *, batch: bool) -> BrokerError | None:
-        """The error for a delivery over the limit."""
-        return self.inner.size_refusal(data, batch=batch)
-
-    def close(self) -> None:
-        """The link is gone."""
-        self.inner.close()
+            EFFECTS[fault.kind](self._point, fault, lambda then: work(done=then), done)
 
 
 class FaultyConsumer:
     """A way out of an entity on which receiving and settling may fail."""
 
-    def __init__(self, inner: ConsumerPort, spot: Spot, link: OutgoingLink) -> None:
-        self.inner = inner
+    def __init__(self, inner: ConsumerHandle, point: InjectionPoint, link: OutgoingLink) -> None:
+        self._inner = inner
         self.address = inner.address
-        self._spot = spot
+        self._point = point
         self._link = link
-
-    @classmethod
-    def around(cls, consumer: ConsumerPort, spot: Spot, link: OutgoingLink) -> ConsumerPort:
-        """Put one around a consumer that has none."""
-        return consumer if isinstance(consumer, cls) else cls(consumer, spot, link)
-
-    @staticmethod
-    def bare(consumer: ConsumerPort) -> ConsumerPort:
-        """The consumer without."""
-        return consumer.inner if isinstance(consumer, FaultyConsumer) else consumer
 
     def set_credit(self, count: int) -> None:
         """Pass credit on, or fail."""
-        if not count or self._spot.may_receive():
-            self.inner.set_credit(count)
+        if not count or self._point.may_receive():
+            self._inner.set_credit(count)
 
     def drain(self, drained: Callable[[], None]) -> None:
         """Pass a drain on."""
-        self.inner.drain(drained)
+        self._inner.drain(drained)
 
     def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
         """Settle one delivery, or fail."""
-        fault = self._spot.strike(FaultOperation.SETTLE)
+        fault = self._point.next_fault(FaultOperation.SETTLE)
         if fault is None:
-            self.inner.settle(token, outcome, done)
+            self._inner.settle(token, outcome, done)
         elif fault.kind is FaultKind.LOST_LOCK:
-            self._lose(token, done or _tell_nobody)
+            self._lose(token, done or _ignore_outcome)
         else:
-            work = partial(self.inner.settle, token, outcome)
-            EFFECTS[fault.kind](self._spot, fault, work, done or _tell_nobody)
+            work = partial(self._inner.settle, token, outcome)
+            EFFECTS[fault.kind](self._point, fault, work, done or _ignore_outcome)
 
     def close(self) -> None:
         """The link is gone."""
-        self.inner.close()
+        self._inner.close()
 
     def _lose(self, token: bytes, done: Done) -> None:
         """End the lock as its time would: the attempt counts. In a message session it is the session's lock."""
         link = self._link
         if isinstance(link, MessageSessionLink):
             error = service_errors.session_lock_lost()
-            self.inner.close()
+            self._inner.close()
             done(error)
             link.lose(error)
         else:
-            self.inner.settle(token, Abandon({}), lambda _: done(service_errors.lock_lost()))
+            self._inner.settle(token, Abandon({}), lambda _: done(service_errors.lock_lost()))
 
 
 class FaultyAnswer:
     """Answers requests to a management node, or fails."""
 
-    def __init__(self, inner: Answer, spot: Spot) -> None:
-        self.inner = inner
-        self._spot = spot
-
-    @classmethod
-    def around(cls, answer: Answer, spot: Spot) -> Answer:
-        """Put one around an answer that has none."""
-        return answer if isinstance(answer, cls) else cls(answer, spot)
-
-    @staticmethod
-    def bare(answer: Answer) -> Answer:
-        """The answer without."""
-        return answer.inner if isinstance(answer, FaultyAnswer) else answer
+    def __init__(self, inner: Answer, point: InjectionPoint) -> None:
+        self._inner = inner
+        self._point = point
 
     async def __call__(self, request: Request, bytes_max: int) -> Response | None:
         """The response; None is none at all."""
         operation = _OPERATIONS.get(request.text("operation"), FaultOperation.REQUEST)
-        spot = self._spot
-        fault = spot.strike(operation)
+        point = self._point
+        fault = point.next_fault(operation)
         match None if fault is None else fault.kind:
             case FaultKind.SERVER_BUSY:
-                return refusal(request, self._tracked(spot.busy()))
+                return refusal(request, self._tracked(point.busy()))
             case FaultKind.LOST_LOCK:
                 return refusal(request, self._tracked(await self._lose(request)))
             case FaultKind.DROPPED_LINK:
-                spot.detach()
+                point.detach()
                 return None
             case FaultKind.DROPPED_CONNECTION:
-                spot.cut()
+                point.cut()
                 return None
-        response = await self.inner(request, bytes_max)
+        response = await self._inner(request, bytes_max)
         if fault is not None and fault.kind is FaultKind.DELAYED_CONFIRMATION:
             over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            spot.later(fault.delay_ms, lambda: None if over.done() else over.set_result(None))
+            point.later(fault.delay_ms, lambda: None if over.done() else over.set_result(None))
             await over
         return response if fault is None or fault.kind is FaultKind.DELAYED_CONFIRMATION else None
 
     def _tracked(self, error: BrokerError) -> BrokerError:
-        return self._spot.connection.tracker.answered(error, self._spot.address)
+        return self._point.connection.tracker.answered(error, self._point.address)
 
     async def _lose(self, request: Request) -> BrokerError:
-        """End the locks that a request names; what the client hears then."""
+        """End the locks that a request names; returns the error of the response."""
         if isinstance(request.body, dict) and "session-id" in request.body and "lock-tokens" not in request.body:
             return service_errors.session_lock_lost()
         with suppress(BrokerError):  # they are lost already, or there are none
-            await self._spot.connection.broker.settle(self._spot.address, Body(request.body).lock_tokens(), Abandon({}))
+            await self._point.connection.broker.settle(
+                self._point.address, Body(request.body).lock_tokens(), Abandon({})
+            )
         return service_errors.lock_lost()
 
 
-def loss_of(connection: Faulty, request: AttachRequest, condition: Condition) -> BrokerError:
+def loss_of(connection: LinkContext, request: AttachRequest, condition: Condition) -> BrokerError:
     """Why a link is lost that is detached on purpose: in the service's words for that condition."""
     if condition is Condition.SERVER_BUSY:
         return service_errors.throttled(connection.broker.namespace)
     return service_errors.link_closed(connection.tracker.name_of_link(request.name), condition, sends=request.sends)
 
 
-def _tell_nobody(error: BrokerError | None) -> None:
-    """An outcome that nobody hears."""
+def _ignore_outcome(error: BrokerError | None) -> None:
+    """The outcome of work whose client gets none."""

@@ -1,27 +1,28 @@
 """Faults made on purpose on AMQP connections, so that users see what their clients make of them.
 
-Knows how to find the links that a fault is meant for, and how each fault is done. Which one strikes is decided by a
-`broker.faults.FaultTable`. While it is empty nothing of this stands in the way of a message: only when a fault is set,
-something is put between each link and its handle of the broker (`interposed`), and taken away when the last has gone.
-Faults strike what is done outside transactions. Everything here runs on the event loop of the connections.
+Knows how to find the links that a fault is meant for, and how each fault is done. A `broker.admin.fault_table` decides
+which fault comes next. While it is empty nothing is put between a message's link and the broker: only when a fault is
+set are the links wrapped (`fault_injection`), and unwrapped when the last fault has gone. Faults hit what is done
+outside transactions. Everything here runs on the event loop of the connections.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from ..broker.address import parse_address
 from ..broker.admin.fault_table import FaultKind, FaultOperation, FaultTable
 from ..broker.errors import Condition
-from .fault_injection import Faulty, FaultyAnswer, FaultyConsumer, FaultySender, Spot, loss_of
-from .links.browsing import BrowsingLink, always
+from .fault_injection import FaultyAnswer, FaultyConsumer, FaultySend, InjectionPoint, loss_of
+from .link_context import LinkContext
+from .links.browsing import BrowsingLink
 from .links.incoming import IncomingLink
 from .links.outgoing import OutgoingLink
 from .nodes.cbs import CBS_ADDRESS
-from .wire.deliveries import Link
+from .nodes.requests import RequestLink
 from .wire.engine import AttachRequest, Pointer, read_attach
 
 
@@ -41,23 +42,23 @@ class Target:
 
 
 class Faults:
-    """What can be done to connections: at once, or by a `table` of faults that strike when clients do something."""
+    """What can be done to connections: at once, or by a `table` of faults that come when clients do something."""
 
-    def __init__(self, connections: Collection[Faulty]) -> None:
+    def __init__(self, connections: Collection[LinkContext]) -> None:
         self._connections = connections
-        self.table = FaultTable(self._changed)
+        self.table = FaultTable(self._on_table_changed)
 
     # ---- at once
 
     def drop_connections(self, target: Target) -> int:
-        """Cut every connection that has a link that is meant, without a word; without an entity every connection."""
+        """Abort every connection that has a link that is meant, without an entity all; returns how many."""
         doomed = [each for each in self._connections if target.entity is None or any(_links(each, target))]
         for connection in doomed:
             connection.abort()
         return len(doomed)
 
     def drop_links(self, target: Target, condition: Condition = Condition.DETACH_FORCED) -> int:
-        """Detach every link that is meant, because of `condition`; the connections stay."""
+        """Detach every link that is meant, because of `condition`; the connections stay; returns how many."""
         doomed = [(each, pointer) for each in self._connections for pointer in _links(each, target)]
         for connection, pointer in doomed:
             connection.detach(pointer, loss_of(connection, read_attach(pointer), condition))
@@ -75,10 +76,10 @@ class Faults:
 
     @property
     def are_set(self) -> bool:
-        """Whether any fault is set: then `attaching` and `attached` want to hear of links."""
+        """Whether any fault is set: then `attaching` and `attached` must be called for new links."""
         return not self.table.is_empty
 
-    def attaching(self, connection: Faulty, request: AttachRequest) -> None:
+    def attaching(self, connection: LinkContext, request: AttachRequest) -> None:
         """A client attaches; BrokerError if that is to fail."""
         if _is_exempt(request.address):
             return
@@ -90,49 +91,43 @@ class Faults:
         condition = Condition.SERVER_BUSY if fault.kind is FaultKind.SERVER_BUSY else Condition.DETACH_FORCED
         raise loss_of(connection, request, condition)
 
-    def attached(self, connection: Faulty) -> None:
-        """A connection has new links: have faults strike them, too."""
+    def attached(self, connection: LinkContext) -> None:
+        """Wrap the links of a connection: there are new ones among them."""
         for pointer, link in connection.links.items():
             address = read_attach(pointer).address
-            spot = Spot(self.table, connection, pointer, address)
+            point = InjectionPoint(self.table, connection, pointer, address)
             if isinstance(link, IncomingLink):
-                link.interpose(partial(FaultySender.around, spot=spot))
+                link.wrap(partial(FaultySend, point=point))
             elif isinstance(link, OutgoingLink):
-                link.interpose(partial(FaultyConsumer.around, spot=spot, link=link))
+                link.wrap(partial(FaultyConsumer, point=point, link=link))
             elif isinstance(link, BrowsingLink):
-                link.may_look = spot.may_receive
-        for address, node in connection.nodes.items():
-            if not _is_exempt(address):
-                at = Spot(self.table, connection, None, address)
-                node.interpose(partial(FaultyAnswer.around, spot=at))
+                link.gate(point.may_receive)
+            elif isinstance(link, RequestLink) and not _is_exempt(address):
+                node_point = InjectionPoint(self.table, connection, None, address)
+                link.node.wrap(partial(FaultyAnswer, point=node_point))
 
-    def _changed(self) -> None:
+    def _on_table_changed(self) -> None:
         for connection in self._connections:
             if self.are_set:
                 self.attached(connection)
             else:
-                _restore(connection)
+                _unwrap(connection)
 
 
-def _restore(connection: Faulty) -> None:
-    """Take what stands between links and the broker away."""
+def _unwrap(connection: LinkContext) -> None:
+    """Put nothing between the links of a connection and the broker."""
     for link in connection.links.values():
-        if isinstance(link, IncomingLink):
-            link.interpose(FaultySender.bare)
-        elif isinstance(link, OutgoingLink):
-            link.interpose(FaultyConsumer.bare)
-        elif isinstance(link, BrowsingLink):
-            link.may_look = always
-    for node in connection.nodes.values():
-        node.interpose(FaultyAnswer.bare)
+        if isinstance(link, IncomingLink | OutgoingLink | BrowsingLink):
+            link.unwrap()
+        elif isinstance(link, RequestLink):
+            link.node.unwrap()
 
 
 def _is_exempt(address: str) -> bool:
-    """Whether no fault strikes a link: the one for tokens belongs to no entity."""
+    """Whether faults spare a link: the one for tokens belongs to no entity."""
     return parse_address(address).key == CBS_ADDRESS
 
 
-def _links(connection: Faulty, target: Target) -> Iterator[Pointer]:
+def _links(connection: LinkContext, target: Target) -> Iterator[Pointer]:
     """The links of a connection that are meant, each by its pointer."""
-    links: Mapping[Pointer, Link] = connection.links
-    return (pointer for pointer in links if target.covers(read_attach(pointer).address))
+    return (pointer for pointer in connection.links if target.covers(read_attach(pointer).address))

@@ -14,7 +14,7 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one face; each connection has for itself all that are not said to hold for all of them."""
+    """Limits of one server. Each is per connection, unless its text names another scope."""
 
     frame_bytes_max: int = 64 * KIB
     """What we advertise and accept; the size most clients advertise themselves [wire 1.3]."""
@@ -39,17 +39,17 @@ class Limits:
     open_wait_ms: int = 30_000
     """A connection that has not finished its `open` by then is closed."""
 
-    close_wait_s: float = 3.0
-    """How long the peer may take to read our `close` before the socket goes, and what is unsent with it (real time)."""
+    close_wait_ms: int = 3_000
+    """How long the peer may take to read our `close` before the socket goes, and what is unsent with it."""
 
-    refusal_pause_s: float = 0.03
-    """Between a refusal's attach and its detach for clients that need it (real time): a few turns of their loop."""
+    refusal_pause_ms: int = 30
+    """Between a refusal's attach and its detach for clients that need it: a few turns of their loop."""
 
     ignored_bytes_max: int = 256 * KIB
     """What is read and thrown away behind our own close; with more we stop reading from the socket."""
 
-    stop_wait_s: float = 1.0
-    """How long connections have to end when the face stops (real time)."""
+    stop_wait_ms: int = 1_000
+    """How long connections have to end when the server stops."""
 
     slice_us: int = 5_000
     """How long a connection handles input before the others get their turn (microseconds)."""
@@ -86,8 +86,8 @@ class Limits:
     attach_bytes_in_all_max: int = 64 * MIB
     """The same over all connections."""
 
-    heartbeat_interval_s_min: float = 0.05
-    """However short the peer's idle time-out, we don't look more often (real time)."""
+    heartbeat_interval_ms_min: int = 50
+    """The shortest interval of heartbeats, however short the peer's idle time-out."""
 
     link_credit: int = 1_000
     """Credit of a client that sends; comes back only with outcomes [wire 4.1]."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import zlib
 
 from ..broker.address import parse_address
+from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError, Condition
 from ..broker.service_errors import HOST_SUFFIX, SUBSCRIPTIONS
 from ..broker.tracking import GATEWAYS, Form, Tail
-from .links.ports import BrokerPort
 from .wire.engine import Pointer, read_attach
 
 BEFORE_THE_BROKER = frozenset({Condition.UNAUTHORIZED_ACCESS, Condition.ENTITY_DISABLED, Condition.NOT_IMPLEMENTED})
@@ -23,7 +23,7 @@ BEFORE_THE_BROKER = frozenset({Condition.UNAUTHORIZED_ACCESS, Condition.ENTITY_D
 class Tracker:
     """Gives the errors of one connection their tails."""
 
-    def __init__(self, broker: BrokerPort, clock: Clock, number: int) -> None:
+    def __init__(self, broker: Broker, clock: Clock, number: int) -> None:
         self._broker = broker
         self._clock = clock
         self._number = number

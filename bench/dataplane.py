@@ -38,7 +38,7 @@ from emubus.broker.model.descriptions import (
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.outcomes import Complete
 from emubus.broker.partition.records import TABLES
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 from emubus.storage import Durability, open_store
 
 WINDOW = 1000
@@ -127,7 +127,7 @@ async def live_sessions(sessions: int, durability: Durability) -> None:
                 all_done.set()
 
         def granted(consumer: SessionConsumer) -> None:
-            consumer.deliver = lambda found: [consumer.settle(each.token, Complete(), settled) for each in found]  # type: ignore[assignment, return-value, func-returns-value]
+            consumer.deliver_to(lambda found: [consumer.settle(each.token, Complete(), settled) for each in found])  # type: ignore[assignment, return-value, func-returns-value]
             consumer.set_credit(1)
 
         def refused(error: BrokerError) -> None:

@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.model.descriptions import CorrelationFilter, Filter, RuleDescription, SqlFilter, TrueFilter
 from emubus.broker.rules import MessageContext, RuleIndex, compile_filter
-from emubus.codec.values import Ulong, encode, encode_described
+from emubus.codec.encode import encode, encode_described
+from emubus.codec.types import Ulong
 
 COUNTS: Final = (1, 10, 100, 1_000)
 MESSAGES: Final = 1_000  # different ones, so that nothing is measured that only the first look at a message costs

@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from itertools import chain
 from typing import Final
 from urllib.parse import unquote
@@ -22,32 +21,11 @@ from urllib.parse import unquote
 from . import service_errors
 from .address import parse_address
 from .errors import BrokerError, Condition
+from .keys import ALL_RIGHTS, Right, SharedKey
 
 DEFAULT_KEY_NAME: Final = "RootManageSharedAccessKey"
 DEFAULT_KEY: Final = "SAS_KEY_VALUE"
 _SAS_PREFIX: Final = "sharedaccesssignature "
-
-
-class Right(StrEnum):
-    """What a key allows; Manage includes the other two."""
-
-    SEND = "Send"
-    LISTEN = "Listen"
-    MANAGE = "Manage"
-
-
-ALL_RIGHTS: Final = frozenset(Right)
-
-
-@dataclass(frozen=True, slots=True)
-class SharedKey:
-    """An authorisation rule; `scope` is the path of the entity that it belongs to, None is the namespace."""
-
-    name: str
-    key: str
-    rights: frozenset[Right] = ALL_RIGHTS
-    scope: str | None = None
-    secondary_key: str | None = None
 
 
 DEFAULT_SHARED_KEY: Final = SharedKey(DEFAULT_KEY_NAME, DEFAULT_KEY)

@@ -1,48 +1,38 @@
-"""The namespace at run time: addresses in, senders and consumers out. The face that adapters see.
+"""The broker: a namespace with the verbs that adapters call. Addresses go in; senders, receivers and answers come out.
 
-Knows the entities, the messaging stores' workers and which partition lives where. Refuses to decide about messages
-(`partition.py`), to change what entities there are (`administration.py`) and to speak a protocol. Owned by the
-composition root; everything here runs on the event loop.
+Does not decide about messages (`partition/`), does not create entities (`admin/`), and speaks no protocol. Owned by
+the composition root; everything here runs on the event loop.
 """
 
 from __future__ import annotations
 
-import asyncio
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..storage import Store, no_failpoint
 from . import service_errors
-from .access import SharedKey
-from .address import Address, SubQueue, parse_address
+from .address import Address, SubQueue
 from .admin.administration import Administration
-from .admin.maintenance import Upkeep
+from .admin.maintenance import Maintenance
 from .clock import Clock
 from .entities import scheduling, several_partitions
-from .entities.entity import RECEIVE_REFUSED, SEND_REFUSED, Description, Entity, EntityPartition, Totals
-from .entities.forwarder import Forwarder
+from .entities.entity import Entity
+from .entities.entity_base import RECEIVE_REFUSED, SEND_REFUSED, PartitionHandle
 from .entities.links import Consumer, Deliver, Detached, Sender, SessionConsumer, SessionWait
-from .entities.topic import TopicFanOut
-from .entities.transactions import TransactionRef, Transactions
+from .entities.namespace import Namespace
+from .entities.transaction import TransactionRef
 from .errors import BrokerError, Condition
-from .message.bounds import bounds_of
 from .message.message import Message
-from .model.catalog import Catalog, Entry
-from .model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
-from .model.profiles import Limits, limits_over, message_bytes_max
+from .model.catalog import Catalog
+from .model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
+from .model.profiles import Limits, message_bytes_max
 from .outcomes import Outcome
-from .partition.requests import Delivery, Extent, GetSessionState, ReceiveMode, RenewSession, SetSessionState
-from .stores.outage import Outage
-from .stores.worker import Worker
-
-COMMIT_THREADS = 4  # commits of several stores overlap; more threads gain little on the disks measured
+from .partition.requests import GetSessionState, RenewSession, SetSessionState
+from .partition.step import Delivery, Extent, ReceiveMode
 
 
-class Broker:
-    """One namespace over `stores` (one worker each) and the `catalog` of its entities, within `limits`."""
+class Broker(Namespace):
+    """A namespace with the verbs that adapters call."""
 
     def __init__(
         self,
@@ -52,31 +42,9 @@ class Broker:
         limits: Limits,
         failpoint: Callable[[str], None] = no_failpoint,
     ) -> None:
-        self.limits = limits_over(limits, len(stores))
-        self.clock = clock
-        self.topology = Topology()  # what it was started with
+        super().__init__(catalog, stores, clock, limits, failpoint)
         self.administration = Administration(self)
-        self.upkeep = Upkeep(self)
-        self.away: BrokerError | None = None  # why there are no stores now, while they are exchanged
-        self.pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
-        self._failpoint = failpoint
-        self._take_over(catalog, stores)
-
-    def _take_over(self, catalog: Catalog, stores: Sequence[Store]) -> None:
-        self.catalog = catalog
-        self.transactions = Transactions(self.clock, self.limits.messages_per_transaction_max)
-        self.workers = [
-            Worker(index, store, self.clock, self.pool, self._resolver(index), self._failpoint)
-            for index, store in enumerate(stores)
-        ]
-        self.forwarder = Forwarder(self.clock, self.find_target)
-        self._entities: dict[str, Entity] = {}
-        self._places: dict[tuple[int, int], EntityPartition] = {}  # (queue id, store index)
-
-    @property
-    def namespace(self) -> str:
-        """The name of the namespace."""
-        return self.topology.namespace
+        self.maintenance = Maintenance(self, self.administration)
 
     # ---- life
 
@@ -90,17 +58,7 @@ class Broker:
         self.catalog.fix_store_count(len(self.workers), self.clock.now_ms())
         if is_new or not only_if_new:
             self.catalog.merge(topology, self.clock.now_ms())
-        self._begin()
-
-    def _begin(self) -> None:
-        for entry in self.catalog.entries():
-            self.add(entry)
-        for worker in self.workers:
-            for queue_id in worker.start():
-                place = self._places.get((queue_id, worker.index))
-                if place is not None:
-                    self.forwarder.wake_after_start(place, worker.counters(queue_id).next_counter)
-        self.administration.start()
+        self._work()
 
     async def stop(self) -> None:
         """Finish what was accepted for work, then close the stores."""
@@ -118,148 +76,24 @@ class Broker:
             entity.detach_all(detached)
         self.transactions.close()
         await self._close_stores()
-        self._entities.clear()
-        self._places.clear()
+        self._forget_entities()
 
     def go_on_with(self, catalog: Catalog, stores: Sequence[Store]) -> None:
         """Work with these stores, after `give_up_stores`; CatalogError if it is another number than before."""
         catalog.fix_store_count(len(stores), self.clock.now_ms())
-        self._take_over(catalog, stores)
-        self._begin()
+        self._use_stores(catalog, stores)
+        self._work()
         self.away = None
+
+    def _work(self) -> None:
+        self._load()
+        self.administration.start()
 
     async def _close_stores(self) -> None:
         await self.administration.stop()
-        await self.forwarder.stop()
-        await asyncio.gather(*(worker.stop() for worker in self.workers))
-        self.administration.remember_access()
+        await self._stop_workers()
+        self.administration.idle.remember_access()
         self.catalog.close()
-
-    # ---- entities
-
-    def entities(self) -> Iterator[Entity]:
-        """All queues, topics and subscriptions."""
-        return iter(list(self._entities.values()))
-
-    def entity(self, path: str) -> Entity | None:
-        """The entity of that path in any case."""
-        return self._entities.get(entity_key(path))
-
-    def totals_of_topic(self, topic: Entity) -> Totals:
-        """What a topic holds: its own messages, and the bytes of its subscriptions, too."""
-        own = topic.totals_now()
-        others = [each.totals_now() for each in self.fan_out_of(topic.path).entities()]
-        return replace(own, bytes_used=own.bytes_used + sum(each.bytes_used for each in others))
-
-    def entity_keys(self, path: str | None) -> Iterator[SharedKey]:
-        """The keys of the entities at or above a path, or with None of all: they change while the broker runs."""
-        if path is None:
-            entities = list(self._entities.values())
-        else:
-            parts = entity_key(path).split("/")
-            above = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
-            entities = [self._entities[each] for each in above if each in self._entities]
-        for entity in entities:
-            description = entity.description
-            if not isinstance(description, SubscriptionDescription):
-                yield from (rule.shared_key(entity.path) for rule in description.authorization_rules)
-
-    def add(self, entry: Entry) -> Entity:
-        """Bring an entity of the catalog to life."""
-        description = entry.description
-        top = self._topic_of(description) if isinstance(description, SubscriptionDescription) else description
-        count = self.limits.partition_count if top.enable_partitioning else 1
-        first = 0 if top.enable_partitioning else self._home_store(top.name)
-        entity = Entity(
-            entry.queue_id,
-            description,
-            self.workers[first : first + count],
-            self._partition_bytes_max(top),
-            lambda place: self.forwarder.wake(place),
-            partitioned=top.enable_partitioning,
-            bounds=bounds_of(self.limits),
-            namespace=self.namespace,
-        )
-        if isinstance(description, SubscriptionDescription):
-            entity.receives = self._entities[entity_key(description.topic_name)].receives
-        else:
-            entity.receives.count_max = self.limits.receives_per_entity_max
-        if isinstance(description, TopicDescription):
-            entity.fan_out = TopicFanOut(entity)
-        elif isinstance(description, SubscriptionDescription):
-            self.fan_out_of(description.topic_name).add(entity)
-        self._entities[entity_key(entity.path)] = entity
-        for place in entity.partitions:
-            self._places[entry.queue_id, place.worker.index] = place
-        self.administration.watch(entity)
-        return entity
-
-    def describe(self, entity: Entity, description: Description) -> None:
-        """Let an entity follow its changed description."""
-        entity.describe(description)
-        if isinstance(description, SubscriptionDescription):
-            self.fan_out_of(description.topic_name).change_rules(entity, description.rules)
-            return
-        size_bytes_max = self._partition_bytes_max(description)
-        for each in [entity, *(self.fan_out_of(entity.path).entities() if entity.fan_out is not None else ())]:
-            for place in each.partitions:
-                place.size_bytes_max = size_bytes_max
-
-    def remove(self, entity: Entity, detached: BrokerError | None = None) -> None:
-        """Take an entity out of the namespace; its rows are the business of `administration`.
-
-        Its links, and what is asked of it from now on, hear `detached`, or that there is no such entity.
-        """
-        if isinstance(entity.description, SubscriptionDescription):
-            self.fan_out_of(entity.description.topic_name).remove(entity)
-        self._entities.pop(entity_key(entity.path), None)
-        entity.gone = detached or service_errors.not_found(self.namespace, entity.path)
-        self.forwarder.forget(entity)
-        entity.detach_all(entity.gone)
-
-    def drop_place(self, queue_id: int, store_index: int) -> None:
-        """The rows of a deleted entity's partition are gone."""
-        place = self._places.pop((queue_id, store_index), None)
-        if place is not None:
-            place.worker.forget(queue_id)
-
-    def place_for_clearing(self, queue_id: int, store_index: int) -> EntityPartition:
-        """The partition of a deleted entity, to remove its rows; made up if an earlier run deleted the entity."""
-        place = self._places.get((queue_id, store_index))
-        if place is None:
-            worker = self.workers[store_index]
-            gone = Entity(queue_id, QueueDescription("(deleted)"), [worker], 0, lambda _: None, partitioned=False)
-            place = self._places[queue_id, store_index] = gone.partitions[0]
-        return place
-
-    def fan_out_of(self, topic_name: str) -> TopicFanOut:
-        """The subscriptions of a topic that exists."""
-        fan_out = self._entities[entity_key(topic_name)].fan_out
-        assert isinstance(fan_out, TopicFanOut)
-        return fan_out
-
-    def find_target(self, address: str) -> Entity:
-        """The queue or topic that a ForwardTo or a transfer names; BrokerError if there is none."""
-        entity, parsed = self.find(address)
-        if parsed.sub_queue is not SubQueue.ACTIVE or isinstance(entity.description, SubscriptionDescription):
-            raise BrokerError(Condition.NOT_ALLOWED, f"Messages can't be forwarded to '{parsed.path}'.")
-        return entity
-
-    def find(self, address: str) -> tuple[Entity, Address]:
-        """The entity of an address as a client writes it; BrokerError (amqp:not-found) with the sentence they match."""
-        parsed = parse_address(address)
-        entity = self._entities.get(parsed.key)
-        if entity is None:
-            raise self.away or service_errors.not_found(self.namespace, parsed.path)
-        return entity, parsed
-
-    def name_of(self, address: str) -> str:
-        """How the service's brokers call the entity of an address, in the tails of errors: `ns:Queue:q`."""
-        parsed = parse_address(address)
-        entity = self._entities.get(parsed.key)
-        if entity is None:
-            return service_errors.name_of(self.namespace, parsed.entity)
-        return entity.name_in_errors
 
     # ---- links
 
@@ -356,9 +190,9 @@ class Broker:
     async def schedule(self, address: str, encoded: Sequence[bytes]) -> list[int]:
         """Store encoded messages until the times in them; their sequence numbers, in order."""
         entity, messages = self._to_schedule(address, encoded)
-        numbers, place = await scheduling.schedule(entity, messages)
-        if place is not None:
-            await self.forwarder.round_of(place)
+        numbers, handle = await scheduling.schedule(entity, messages)
+        if handle is not None:
+            await self.forwarder.round_of(handle)
         return numbers
 
     async def cancel_scheduled(self, address: str, numbers: Sequence[int]) -> None:
@@ -385,16 +219,16 @@ class Broker:
 
     async def renew_session(self, address: str, session_id: str) -> int:
         """Start a session's lock duration anew: its new end (Unix ms); BrokerError (session-lock-lost)."""
-        return int(await self._session_place(address, session_id).request(partial(RenewSession, session_id)))
+        return int(await self._session_partition(address, session_id).request(partial(RenewSession, session_id)))
 
     async def set_session_state(self, address: str, session_id: str, state: bytes | None) -> None:
         """Keep `state` for a held session, None clears it; BrokerError (session-lock-lost, message-size-exceeded)."""
         self._check_state(address, state)
-        await self._session_place(address, session_id).request(partial(SetSessionState, session_id, state))
+        await self._session_partition(address, session_id).request(partial(SetSessionState, session_id, state))
 
     async def session_state(self, address: str, session_id: str) -> bytes | None:
         """The state of a held session; BrokerError (session-lock-lost)."""
-        answer = await self._session_place(address, session_id).request(partial(GetSessionState, session_id))
+        answer = await self._session_partition(address, session_id).request(partial(GetSessionState, session_id))
         return answer if isinstance(answer, bytes) else None
 
     async def message_sessions(self, address: str, updated_after: int | None) -> list[str]:
@@ -429,7 +263,8 @@ class Broker:
         """Add a new state of a held session to a transaction; BrokerError as for `set_session_state`."""
         with self.transactions.working(ref):
             self._check_state(address, state)
-            entity = self._session_place(address, session_id).entity
+            self._session_partition(address, session_id)  # raises for an entity without sessions
+        entity, _ = self.find(address)
         await self.transactions.set_state(ref, entity, session_id, state)
 
     def transactional_settle(
@@ -449,31 +284,6 @@ class Broker:
         entity, parsed = self.find(address)
         of = parsed.sub_queue
         self.transactions.settle(ref, entity, of, token, outcome, settled=settled, on_commit=on_commit)
-
-    # ---- outages
-
-    def begin_outage(self, store_index: int, outage: Outage, duration_ms: int | None = None) -> None:
-        """Let a messaging store be out, for `duration_ms` or until `end_outage` (P18)."""
-        worker = self.workers[store_index]
-        worker.begin_outage(outage)
-        if duration_ms is not None:
-            self.clock.call_at(
-                self.clock.now_ms() + duration_ms,
-                lambda: self.end_outage(store_index) if worker.outage is outage else None,
-            )
-
-    def end_outage(self, store_index: int) -> None:
-        """The store works again; whoever waits for what is in it is served."""
-        worker = self.workers[store_index]
-        worker.end_outage()
-        for entity in self.entities():
-            for place in entity.partitions:
-                if place.worker is worker:
-                    for sub_queue in SubQueue:
-                        place.announce(sub_queue)
-                    place.announce_session(None)
-                    if worker.has_outbox(place.queue_id):
-                        place.announce_outbox(None)
 
     # ---- helpers
 
@@ -511,27 +321,8 @@ class Broker:
         if state is not None and len(state) > limit:
             raise service_errors.too_large(len(state), limit)
 
-    def _session_place(self, address: str, session_id: str) -> EntityPartition:
+    def _session_partition(self, address: str, session_id: str) -> PartitionHandle:
         entity, _ = self.find(address)
         if not entity.requires_session:
             raise service_errors.session_not_supported()
-        return entity.partitions[entity.place_of_session(session_id)]
-
-    def _topic_of(self, description: SubscriptionDescription) -> TopicDescription:
-        topic = self._entities[entity_key(description.topic_name)].description
-        assert isinstance(topic, TopicDescription)
-        return topic
-
-    def _partition_bytes_max(self, top: QueueDescription | TopicDescription) -> int:
-        """How much one partition of a queue or topic may hold."""
-        size_bytes_max = top.max_size_mb << 20
-        if self.limits.size_is_per_partition or not top.enable_partitioning:
-            return size_bytes_max
-        return size_bytes_max // self.limits.partition_count
-
-    def _home_store(self, name: str) -> int:
-        """The store of an unpartitioned entity: a stable hash of its top-level path."""
-        return zlib.crc32(entity_key(name).encode()) % len(self.workers)
-
-    def _resolver(self, store_index: int) -> Callable[[int], EntityPartition | None]:
-        return lambda queue_id: self._places.get((queue_id, store_index))
+        return entity.partitions[entity.partition_index_of_session(session_id)]

@@ -1,8 +1,10 @@
-"""The one clock: every instant and every timer of the broker comes from here.
+"""The one clock: every instant and every timer of the server comes from here.
 
-Knows Unix milliseconds and a heap of timers; can be moved forward (timers that fall due run at once) and frozen, so
-that tests and the control API move locks, time to live and idle time-outs together. Does not know what a timer is
-for. Owned by the composition root; used on the event-loop thread only.
+Knows two time lines. Instants (Unix milliseconds: locks, time to live, schedules) can be moved forward and frozen by
+users, over the control API. Elapsed time (heartbeats, stalls, time-outs of clients) is real time, whatever users do
+with the instants: else moving the clock would cut connections that clients keep. Only `advance` moves both, for tests
+of these limits. Timers that fall due by a move are called at once. Does not know what a timer is for. Owned by the
+composition root; used on the event-loop thread only.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import count
 
 TIMER_SLACK_MS = 1  # asyncio may fire a hair early; waiting one millisecond more beats a second wake-up
 TIMER_WAIT_S_MAX = 1.0  # the wall clock can be set, and the machine can sleep: look again at least once a second
-CANCELLED_MAX = 1024  # timers that are still kept though nobody waits for them, before they are tidied away
+CANCELLED_MAX = 1024  # cancelled timers that are kept before they are removed
 
 
 class Timer:
@@ -34,20 +37,67 @@ class Timer:
             self._cancelled()
 
 
+class _TimeLine:
+    """The timers of one time line: a heap by due millisecond, then by the order in which they were made."""
+
+    def __init__(self) -> None:
+        self.timers: list[tuple[int, int, Timer]] = []
+        self._numbers = count()
+        self._cancelled_count = 0  # since cancelled timers were last removed: most are cancelled before their time
+
+    def add(self, at_ms: int, callback: Callable[[], None]) -> Timer:
+        """A new timer."""
+        timer = Timer(callback, self._on_cancel)
+        heapq.heappush(self.timers, (at_ms, next(self._numbers), timer))
+        return timer
+
+    def is_first(self, timer: Timer) -> bool:
+        """Whether no other timer is due earlier."""
+        return self.timers[0][2] is timer
+
+    def next_at_ms(self) -> int | None:
+        """When the next timer is due; None without timers."""
+        while self.timers and self.timers[0][2].callback is None:
+            heapq.heappop(self.timers)
+        return self.timers[0][0] if self.timers else None
+
+    def call_due(self, now_ms: int) -> None:
+        """Call all that are due, in order."""
+        while self.timers and self.timers[0][0] <= now_ms:
+            timer = heapq.heappop(self.timers)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                callback()
+
+    def move(self, by_ms: int) -> None:
+        """Move the instants of all timers."""
+        self.timers = [(at_ms + by_ms, number, timer) for at_ms, number, timer in self.timers]  # still a heap
+
+    def _on_cancel(self) -> None:
+        """A timer was cancelled; remove the cancelled ones once they are most of the heap."""
+        self._cancelled_count += 1
+        if self._cancelled_count > CANCELLED_MAX and self._cancelled_count > len(self.timers) // 2:
+            self.timers = [entry for entry in self.timers if entry[2].callback is not None]
+            heapq.heapify(self.timers)
+            self._cancelled_count = 0
+
+
 class Clock:
     """Wall-clock time in Unix milliseconds plus an offset; optionally frozen.
 
-    `start_at` (Unix ms) sets the time shown at creation; without it the clock shows the machine's time.
+    `start_at` (Unix ms) sets the time shown at creation; without it the clock shows the machine's time. A `manual`
+    clock is frozen, and its elapsed time moves by `advance` only, too: for tests that are their own clients.
     """
 
-    def __init__(self, *, start_at: int | None = None, frozen: bool = False) -> None:
+    def __init__(self, *, start_at: int | None = None, frozen: bool = False, manual: bool = False) -> None:
         self._offset_ms = 0 if start_at is None else start_at - self._machine_ms()
         self._frozen_at: int | None = None
-        self._timers: list[tuple[int, int, Timer]] = []
-        self._numbers = count()
-        self._cancelled_count = 0  # since the last time that they were tidied away: most waits end before their time
+        self._instants = _TimeLine()
+        self._elapsed = _TimeLine()
+        self._advanced_ms = 0
+        self._is_manual = manual
         self._wake: asyncio.TimerHandle | None = None
-        if frozen:  # the machine's clock may have moved on since the line above
+        if frozen or manual:  # the machine's clock may have moved on since the line above
             self._frozen_at = self.now_ms() if start_at is None else start_at
 
     @staticmethod
@@ -87,7 +137,13 @@ class Clock:
             self._arm()
 
     def advance(self, ms: int) -> None:
-        """Move the time forward by `ms` ≥ 0 and run the timers that have fallen due, in order of their instants."""
+        """Move instants and elapsed time forward by `ms` ≥ 0, and run the timers that have fallen due, in order."""
+        if ms > 0:
+            self._advanced_ms += ms
+        self.advance_instants(ms)
+
+    def advance_instants(self, ms: int) -> None:
+        """Move the instants forward by `ms` ≥ 0, and run the timers that have fallen due, in order."""
         if ms < 0:
             raise ValueError(f"the clock can't go back: advance({ms} ms)")
         if self._frozen_at is not None:
@@ -97,60 +153,75 @@ class Clock:
         self._run_due()
 
     def reset(self) -> None:
-        """Show the machine's time again, and go on; whoever has asked for a call waits no longer for it than before.
+        """Show the machine's time again, and go on; timers are called no later than they would have been.
 
         The time may jump back: for what was written with later instants, that is as if it came from the future.
         """
         back_ms = self.offset_ms
         self._offset_ms, self._frozen_at = 0, None
         if back_ms > 0:
-            self._timers = [(at_ms - back_ms, number, timer) for at_ms, number, timer in self._timers]  # still a heap
+            self._instants.move(-back_ms)
         self._run_due()
 
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Timer:
         """Call `callback` on the event loop once the clock shows `at_ms` (Unix ms) or later."""
-        timer = Timer(callback, self._tidy)
-        heapq.heappush(self._timers, (at_ms, next(self._numbers), timer))
-        if self._timers[0][2] is timer:
-            self._arm()
-        return timer
+        return self._add(self._instants, at_ms, callback)
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Call `callback` on the event loop once `delay_ms` have elapsed, whether or not the clock is frozen."""
+        return self._add(self._elapsed, self._elapsed_ms() + delay_ms, callback)
+
+    @asynccontextmanager
+    async def time_limit(self, limit_ms: int) -> AsyncIterator[None]:
+        """Cancel the block and raise TimeoutError once `limit_ms` have elapsed, whether or not the clock is frozen."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(None) as scope:
+            timer = self.call_after(limit_ms, lambda: scope.reschedule(loop.time()))
+            try:
+                yield
+            finally:
+                timer.cancel()
 
     def close(self) -> None:
         """Drop all timers."""
-        self._timers.clear()
+        self._instants.timers.clear()
+        self._elapsed.timers.clear()
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
 
-    def _tidy(self) -> None:
-        """A timer was cancelled: once they are most of what is kept, let go of them."""
-        self._cancelled_count += 1
-        if self._cancelled_count > CANCELLED_MAX and self._cancelled_count > len(self._timers) // 2:
-            self._timers = [entry for entry in self._timers if entry[2].callback is not None]
-            heapq.heapify(self._timers)
-            self._cancelled_count = 0
+    def _elapsed_ms(self) -> int:
+        """Milliseconds that have elapsed, on the machine or by `advance`; only differences mean anything."""
+        return self._advanced_ms if self._is_manual else time.monotonic_ns() // 1_000_000 + self._advanced_ms
+
+    def _add(self, line: _TimeLine, at_ms: int, callback: Callable[[], None]) -> Timer:
+        timer = line.add(at_ms, callback)
+        if line.is_first(timer):
+            self._arm()
+        return timer
 
     def _arm(self) -> None:
+        """Have the event loop call when the next timer of either time line is due."""
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        while self._timers and self._timers[0][2].callback is None:
-            heapq.heappop(self._timers)
-        if not self._timers:
-            return
-        loop = asyncio.get_running_loop()
-        wait_ms = self._timers[0][0] - self.now_ms()
-        if wait_ms <= 0:
-            self._wake = loop.call_later(0, self._run_due)
-        elif self._frozen_at is None:
-            delay_s = min((wait_ms + TIMER_SLACK_MS) / 1000, TIMER_WAIT_S_MAX)
-            self._wake = loop.call_later(delay_s, self._run_due)
+        waits_ms: list[int] = []
+        at_ms = self._instants.next_at_ms()
+        if at_ms is not None:
+            wait_ms = at_ms - self.now_ms()
+            if wait_ms <= 0 or self._frozen_at is None:
+                waits_ms.append(wait_ms)
+        at_ms = self._elapsed.next_at_ms()
+        if at_ms is not None:
+            wait_ms = at_ms - self._elapsed_ms()
+            if wait_ms <= 0 or not self._is_manual:
+                waits_ms.append(wait_ms)
+        if waits_ms:
+            wait_ms = min(waits_ms)
+            delay_s = min((wait_ms + TIMER_SLACK_MS) / 1000, TIMER_WAIT_S_MAX) if wait_ms > 0 else 0
+            self._wake = asyncio.get_running_loop().call_later(delay_s, self._run_due)
 
     def _run_due(self) -> None:
-        now = self.now_ms()
-        while self._timers and self._timers[0][0] <= now:
-            timer = heapq.heappop(self._timers)[2]
-            callback, timer.callback = timer.callback, None
-            if callback is not None:
-                callback()
+        self._instants.call_due(self.now_ms())
+        self._elapsed.call_due(self._elapsed_ms())
         self._arm()

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from ..codec.errors import DecodeError
+
 
 class Condition(StrEnum):
     """AMQP error conditions as SDKs know them; the value is the symbol on the wire."""
@@ -64,3 +66,8 @@ class KeysDifferError(BrokerError):
 
 class UnknownOutcomeError(BrokerError):
     """The refusal of work that may have been stored all the same, as a whole: its commit was not confirmed (R3)."""
+
+
+def decode_refusal(error: DecodeError) -> BrokerError:
+    """Return the refusal of bytes that are no AMQP: what `codec` raises, as clients get it."""
+    return BrokerError(Condition.DECODE_ERROR, str(error))

@@ -57,7 +57,7 @@ def new_lock_token(partition_index: int) -> bytes:
 
 
 def new_transaction_id() -> bytes:
-    """An id for a transaction: 16 bytes; a transaction-id on the wire has at most 32 [AMQP 4.5.6]."""
+    """An id for a transaction: 16 bytes; a transaction-id on the wire has at most 32 [AMQP 4.5.4]."""
     return _take(16)
 
 

@@ -2,7 +2,7 @@
 
 Knows the order, the descriptors and the outer shape of the sections, and splices lists and maps so that every item
 that is not replaced keeps its very bytes. Does not know what any field or annotation means: `message` does.
-Every function is pure. What is wrong with a peer's bytes comes out as `BrokerError(Condition.DECODE_ERROR)`.
+Every function is pure. What is wrong with a peer's bytes comes out as `DecodeError`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from .values import Symbol, Ulong, decode, encode, list_from_items, malformed, map_from_items, skip
+from .decode import decode
+from .encode import encode, list_from_items, map_from_items
+from .errors import DecodeError
+from .skip import skip
+from .types import Symbol, Ulong
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, BODY, FOOTER = range(7)
 """Ranks of the sections: their order in a message [AMQP 3.2]."""
@@ -52,7 +56,7 @@ def locate(data: bytes, *, mixed: bool = False) -> list[int] | None:
 
     Knows the form in which every usual encoder writes: sections in order, descriptors as small ulongs. None for
     whatever is not in that form; `canonical` then brings it there or raises. All body sections together make one
-    span; with `mixed` they may be of several kinds. Raises IndexError or BrokerError(DECODE_ERROR) for data that is
+    span; with `mixed` they may be of several kinds. Raises IndexError or DecodeError for data that is
     cut off.
     """
     at = [0] * 14
@@ -78,14 +82,14 @@ def locate(data: bytes, *, mixed: bool = False) -> list[int] | None:
             pos = skip(data, pos + 3)
         at[rank + 7] = pos
     if pos != end:
-        raise malformed(end, f"the last section should end at {pos}")
+        raise DecodeError(end, f"the last section should end at {pos}")
     return at
 
 
 def canonical(data: bytes) -> bytes:
     """Return the message with its sections in order and their descriptors as small ulongs, values as they came.
 
-    A section that is null is left out: some encoders write one for what is not set. Raises BrokerError(DECODE_ERROR),
+    A section that is null is left out: some encoders write one for what is not set. Raises DecodeError,
     also for a section that comes twice, for a described value that is no section, and for two kinds of body. An empty
     data section beside another body is none: some senders write one whatever the body is.
     """
@@ -98,9 +102,9 @@ def canonical(data: bytes) -> bytes:
             pos = value_pos + 1
             continue
         if value_pos >= end or data[value_pos] not in constructors:
-            raise malformed(value_pos, f"not the value of a section {symbol}")
+            raise DecodeError(value_pos, f"not the value of a section {symbol}")
         if code in values and not repeatable:
-            raise malformed(pos, f"a second section {symbol}")
+            raise DecodeError(pos, f"a second section {symbol}")
         stop = skip(data, value_pos)
         values.setdefault(code, []).append(data[value_pos:stop])
         pos = stop
@@ -108,28 +112,28 @@ def canonical(data: bytes) -> bytes:
         code for code in values if _SECTIONS[code][0] == BODY and any(value not in _EMPTY for value in values[code])
     ]
     if len(bodies) > 1:
-        raise malformed(0, "a message with more than one kind of body")
+        raise DecodeError(0, "a message with more than one kind of body")
     return b"".join(bytes((0, 0x53, code)) + value for code in sorted(values) for value in values[code])
 
 
 def _descriptor(data: bytes, pos: int) -> tuple[int, int]:
     """Return the code of the section that begins at `pos` and the offset of its value."""
     if data[pos] != 0:
-        raise malformed(pos, f"a section begins with 0x00, not with 0x{data[pos]:02x}")
+        raise DecodeError(pos, f"a section begins with 0x00, not with 0x{data[pos]:02x}")
     descriptor, value_pos = decode(data, pos + 1)
     if isinstance(descriptor, Symbol):
         code = _CODE_BY_SYMBOL.get(descriptor)
     else:
         code = int(descriptor) if isinstance(descriptor, Ulong) and descriptor in _SECTIONS else None
     if code is None:
-        raise malformed(pos + 1, f"{descriptor!r:.60} describes no section of a message")
+        raise DecodeError(pos + 1, f"{descriptor!r:.60} describes no section of a message")
     return code, value_pos
 
 
 def data_sections(data: bytes) -> list[bytes]:
     """Return what the data sections of a message hold, ignoring its other sections.
 
-    Raises BrokerError(DECODE_ERROR).
+    Raises DecodeError.
     """
     found: list[bytes] = []
     pos, end = 0, len(data)
@@ -139,7 +143,7 @@ def data_sections(data: bytes) -> list[bytes]:
         if code == _DATA:
             constructor = data[value_pos]
             if constructor not in _BINARY:
-                raise malformed(value_pos, "a data section that holds no binary")
+                raise DecodeError(value_pos, "a data section that holds no binary")
             found.append(data[value_pos + (2 if constructor == _BINARY[0] else 5) : pos])
     return found
 
@@ -158,10 +162,10 @@ def open_items(data: bytes, start: int) -> tuple[int, int]:
 
 
 def check_items(data: bytes, start: int, stop: int) -> None:
-    """Raise BrokerError(DECODE_ERROR) unless the items of the section from `start` to `stop` fill it exactly."""
+    """Raise DecodeError unless the items of the section from `start` to `stop` fill it exactly."""
     count, pos = open_items(data, start)
     if skip(data, pos, count) != stop or (count & 1 and data[start + 3] in _MAP):
-        raise malformed(start, f"{count} items do not fill the section, which ends at {stop}")
+        raise DecodeError(start, f"{count} items do not fill the section, which ends at {stop}")
 
 
 def list_with_fields(data: bytes, start: int, stop: int, first: int, value: bytes, default: bytes) -> bytes:

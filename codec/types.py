@@ -2,7 +2,7 @@
 
 Python's own types stand for the ones that they match: `None`, `bool`, `float` (double), `str`, `bytes`
 (binary), `uuid.UUID`, `list`, `dict`; a plain `int` stands for a long. Each of the others is a thin subclass
-here, so that a value keeps its AMQP type from `encoding.decode` to `encoding.encode`. Ranges are not
+here, so that a value keeps its AMQP type from `decode` to `encode`. Ranges are not
 checked here: `encode` does that. Everything is immutable; nothing has an owner.
 """
 

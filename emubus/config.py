@@ -16,11 +16,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from .broker.access import ALL_RIGHTS, DEFAULT_KEY, DEFAULT_KEY_NAME, SharedKey
+from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
+from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Partitioning, Profile, limits_for
-from .config_file.reading import ConfigFileError, FileConfig, read_config_file
-from .storage.contract import Durability
+from .config_file.cursor import ConfigFileError
+from .config_file.reading import FileConfig, read_config_file
+from .storage.contract import Durability as Durability
 
 MOUNTED_CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
 """Where Microsoft's emulator has its Config.json mounted; used when it is there and no other file is named."""

@@ -15,19 +15,22 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Final, cast
 
 import structlog
+
+from .broker.clock import Clock, Timer
 
 Factory = Callable[[], asyncio.Protocol]
 
 TLS_HELLO: Final = 0x16
 AMQP_MAGIC: Final = b"AMQP"
-SPEAK_WAIT_S: Final = 60.0
+SPEAK_WAIT_MS: Final = 60_000
 """How long a connection may be silent before it has said what it is, and how long TLS may take to begin."""
 TLS_END_WAIT_S: Final = 5.0
 """How long TLS may take to end: clients often don't answer, and what was written is on its way by then."""
-ACCEPT_PAUSE_S: Final = 1.0
+ACCEPT_PAUSE_MS: Final = 1_000
 """How long nobody is accepted when there is no room for another connection."""
 BACKLOG: Final = 1024
 ACCEPT_AT_ONCE: Final = 4
@@ -40,18 +43,19 @@ A server without TLS leaves it: messages of 64 KiB go out a quarter slower in sm
 log = structlog.get_logger("emubus")
 
 
-class Doors:
+class Listener:
     """Listens on any number of ports and gives each connection to `amqp()` or `http()`; without `tls`, TLS is cut."""
 
-    def __init__(self, amqp: Factory, http: Factory, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, amqp: Factory, http: Factory, clock: Clock, tls: ssl.SSLContext | None = None) -> None:
         self._amqp = amqp
         self._http = http
+        self._clock = clock
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._listening: list[socket.socket] = []
-        self._silent: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._sniffing: set[Sniffer] = set()
-        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._silent: dict[socket.socket, Timer] = {}
+        self._undecided: set[ProtocolDetector] = set()
+        self._pauses: dict[socket.socket, Timer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, host: str, port: int) -> int:
@@ -94,8 +98,8 @@ class Doors:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for sniffing in list(self._sniffing):
-            sniffing.abort()
+        for detector in list(self._undecided):
+            detector.abort()
 
     def _accept(self, bound: socket.socket) -> None:
         for _ in range(ACCEPT_AT_ONCE):
@@ -107,10 +111,10 @@ class Doors:
                 # Out of file descriptors. Who waits makes the socket readable all the time: look again in a while.
                 log.warning("a connection could not be accepted", error=str(error))
                 self._loop.remove_reader(bound)
-                self._pauses[bound] = self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again, bound)
+                self._pauses[bound] = self._clock.call_after(ACCEPT_PAUSE_MS, partial(self._accept_again, bound))
                 return
             connection.setblocking(False)
-            self._silent[connection] = self._loop.call_later(SPEAK_WAIT_S, self._drop, connection)
+            self._silent[connection] = self._clock.call_after(SPEAK_WAIT_MS, partial(self._drop, connection))
             self._loop.add_reader(connection, self._look, connection)
 
     def _accept_again(self, bound: socket.socket) -> None:
@@ -135,19 +139,20 @@ class Doors:
 
     async def _hand_over(self, connection: socket.socket, secret: bool) -> None:
         try:
-            await self._loop.connect_accepted_socket(
-                self._sniffer,
-                connection,
-                ssl=self._tls if secret else None,
-                ssl_handshake_timeout=SPEAK_WAIT_S if secret else None,
-                ssl_shutdown_timeout=TLS_END_WAIT_S if secret else None,
-            )
+            async with self._clock.time_limit(SPEAK_WAIT_MS):
+                await self._loop.connect_accepted_socket(
+                    self._detector,
+                    connection,
+                    ssl=self._tls if secret else None,
+                    ssl_handshake_timeout=2 * SPEAK_WAIT_MS / 1000 if secret else None,  # the clock's limit comes first
+                    ssl_shutdown_timeout=TLS_END_WAIT_S if secret else None,
+                )
         except (OSError, ssl.SSLError) as error:  # a client that does not trust the certificate hangs up
             log.info("a TLS connection could not be made", error=str(error) or type(error).__name__)
             connection.close()
 
-    def _sniffer(self) -> asyncio.Protocol:
-        return Sniffer(self._amqp, self._http, self._sniffing)
+    def _detector(self) -> asyncio.Protocol:
+        return ProtocolDetector(self._amqp, self._http, self._clock, self._undecided)
 
     def _release(self, connection: socket.socket) -> None:
         self._silent.pop(connection).cancel()
@@ -158,22 +163,23 @@ class Doors:
         connection.close()
 
 
-class Sniffer(asyncio.Protocol):
-    """A connection whose first bytes have not been read yet: becomes AMQP or HTTP. Until then it is in `sniffing`."""
+class ProtocolDetector(asyncio.Protocol):
+    """A connection whose first bytes have not been read yet: becomes AMQP or HTTP. Until then it is in `undecided`."""
 
-    def __init__(self, amqp: Factory, http: Factory, sniffing: set[Sniffer]) -> None:
+    def __init__(self, amqp: Factory, http: Factory, clock: Clock, undecided: set[ProtocolDetector]) -> None:
         self._amqp = amqp
         self._http = http
-        self._sniffing = sniffing
+        self._clock = clock
+        self._undecided = undecided
         self._transport: asyncio.Transport | None = None
         self._first = b""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It has a limited time to say something."""
-        self._sniffing.add(self)
+        self._undecided.add(self)
         self._transport = cast("asyncio.Transport", transport)
-        self._timer = asyncio.get_running_loop().call_later(SPEAK_WAIT_S, self._transport.abort)
+        self._timer = self._clock.call_after(SPEAK_WAIT_MS, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         """Wait until it is clear which it is, then let that protocol begin with these bytes."""
@@ -198,7 +204,7 @@ class Sniffer(asyncio.Protocol):
             self._transport.abort()
 
     def _rest(self) -> None:
-        self._sniffing.discard(self)
+        self._undecided.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

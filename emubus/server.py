@@ -19,9 +19,10 @@ import structlog
 import uvloop
 
 from . import __version__
-from .amqp import AmqpFace
+from .amqp import AmqpServer
 from .broker.access import Access
-from .broker.admin.data_folder import CATALOG_FOLDER, DataFolder, DataFolderError, FolderView
+from .broker.admin.data_folder import DataFolder
+from .broker.admin.folder_view import CATALOG_FOLDER, DataFolderError, FolderView
 from .broker.admin.verify import check_data_folder
 from .broker.broker import Broker
 from .broker.clock import Clock
@@ -32,12 +33,12 @@ from .broker.partition.records import TABLES
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
 from .config import Auth, Config, Tls
 from .failpoint import failpoint_hook
-from .listener import Doors
+from .listener import Listener
 from .logging import announce_ready
 from .snapshots import Snapshots, finish_restore
 from .storage import Durability, FolderLock, Store, StoreError, no_failpoint, open_store, read_into_memory
 from .tls import FOLDER, TlsError, ca_file, context_from_files, development_context
-from .web import HttpFace, Services
+from .web import HttpServer, Services
 
 STOP_TIMEOUT_S = 4.0
 EXIT_OK, EXIT_FAILED, EXIT_BAD_CONFIG = 0, 1, 2
@@ -58,7 +59,7 @@ class StartError(Exception):
         self.exit_code = exit_code
 
 
-class Hasty(asyncio.Protocol):
+class NotReady(asyncio.Protocol):
     """A client that speaks AMQP before there is a broker: it is cut, and tries again."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -78,12 +79,12 @@ class Server:
         self.ready = False
         self._cleanup = contextlib.AsyncExitStack()
         self._broker: Broker | None = None
-        self._amqp: AmqpFace | None = None
+        self._amqp: AmqpServer | None = None
         self._snapshots: Snapshots | None = None
         self._folder: DataFolder | None = None
         self._failpoint: Callable[[str], None] = no_failpoint
-        self._http: HttpFace | None = None
-        self._doors: Doors | None = None
+        self._http: HttpServer | None = None
+        self._listener: Listener | None = None
 
     @property
     def ports(self) -> dict[str, int]:
@@ -94,9 +95,9 @@ class Server:
     @property
     def open_to(self) -> list[str]:
         """The addresses on which others than this machine can reach it, and nobody's token or key is verified."""
-        if self.config.auth is not Auth.NONE or self._doors is None:
+        if self.config.auth is not Auth.NONE or self._listener is None:
             return []
-        return [address for address in self._doors.addresses if not ipaddress.ip_address(address).is_loopback]
+        return [address for address in self._listener.addresses if not ipaddress.ip_address(address).is_loopback]
 
     @property
     def broker(self) -> Broker:
@@ -106,7 +107,7 @@ class Server:
         return self._broker
 
     @property
-    def amqp(self) -> AmqpFace:
+    def amqp(self) -> AmqpServer:
         """The AMQP face; RuntimeError before the start."""
         if self._amqp is None:
             raise RuntimeError("the server has not been started")
@@ -134,15 +135,17 @@ class Server:
     async def stop(self) -> None:
         """Stop listening, let commits end, close the stores."""
         self.ready = False
-        if self._doors is not None:
-            await self._doors.stop()
+        if self._listener is not None:
+            await self._listener.stop()
         await self._cleanup.aclose()
 
     async def _start(self) -> None:
         config = self.config
         self._http = await self._open_http(None)
-        self._doors = doors = Doors(self._new_amqp, self._new_http, self._tls_context())
-        self.http_port = doors.listen(config.host, config.http_port)  # first: /health answers 503 while the rest starts
+        self._listener = listener = Listener(self._new_amqp, self._new_http, self.clock, self._tls_context())
+        self.http_port = listener.listen(
+            config.host, config.http_port
+        )  # first: /health answers 503 while the rest starts
         self._broker = self._open_broker()
         self._cleanup.callback(self.clock.close)
         self._cleanup.push_async_callback(self._broker.stop)  # also when it can't start: it closes the stores
@@ -155,7 +158,7 @@ class Server:
         )
         limits = config.limits
         partitioned = limits.partitioning is Partitioning.ALWAYS
-        self._amqp = AmqpFace(
+        self._amqp = AmqpServer(
             self._broker,
             access,
             self.clock,
@@ -183,12 +186,12 @@ class Server:
         )
         self._http = await self._open_http(services)
         self._cleanup.push_async_callback(self._amqp.stop)  # before HTTP, whose WebSockets carry AMQP to its end, too
-        self.amqp_port = doors.listen(config.host, config.amqp_port)
-        self.more_ports = tuple(doors.listen(config.host, port) for port in config.more_ports)
+        self.amqp_port = listener.listen(config.host, config.amqp_port)
+        self.more_ports = tuple(listener.listen(config.host, port) for port in config.more_ports)
         self.ready = True
 
-    async def _open_http(self, services: Services | None) -> HttpFace:
-        face = HttpFace(self._is_ready, services)
+    async def _open_http(self, services: Services | None) -> HttpServer:
+        face = HttpServer(self._is_ready, self.clock, services)
         self._cleanup.push_async_callback(face.stop)
         await face.start()
         return face
@@ -201,7 +204,7 @@ class Server:
         return self._http.protocol()
 
     def _new_amqp(self) -> asyncio.Protocol:
-        return self._amqp.protocol() if self._amqp is not None else Hasty()
+        return self._amqp.protocol() if self._amqp is not None else NotReady()
 
     def _tls_context(self) -> ssl.SSLContext | None:
         config = self.config

@@ -24,13 +24,13 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from .archive import UnusableArchive, pack, unpack
-from .broker.admin.data_folder import (
+from .broker.admin.data_folder import DataFolder
+from .broker.admin.folder_view import (
     CATALOG_FOLDER,
     COMPLETE_FILE,
     SNAPSHOT_FOLDER,
     STAGING_FOLDER,
     STORE_FOLDER,
-    DataFolder,
     part_names,
 )
 from .broker.admin.verify import problems_of_parts
@@ -145,7 +145,7 @@ class Snapshots:
         draft = self._draft(name)
         try:
             await asyncio.to_thread(_make_empty, draft)
-            copied = await self._broker.upkeep.copy_to(draft)
+            copied = await self._broker.maintenance.copy_to(draft)
             snapshot = Snapshot(name, store_count=len(self._broker.workers), size_bytes=_size(draft), **asdict(copied))
             return await asyncio.to_thread(self._publish, draft, snapshot)
         except (StoreError, OSError) as error:

@@ -22,11 +22,12 @@ import structlog
 import uvloop
 
 from .amqp import Target
-from .broker.access import Right, SharedKey
 from .broker.admin.fault_table import Fault, FaultKind, FaultOperation
 from .broker.admin.overview import Inspection, Route
+from .broker.api import Outage, OutageKind
 from .broker.clock import Clock
 from .broker.errors import BrokerError, Condition
+from .broker.keys import Right, SharedKey
 from .broker.model.catalog import Description
 from .broker.model.descriptions import (
     AuthorizationRule,
@@ -42,12 +43,10 @@ from .broker.model.descriptions import (
     TrueFilter,
 )
 from .broker.model.profiles import Profile
-from .broker.stores.outage import Outage, OutageKind
-from .config import Auth, Config, ConfigError, Tls, load_config
+from .config import Auth, Config, ConfigError, Durability, Tls, load_config
 from .kit.remote import RemoteEmubus
 from .kit.verbs import Emubus, ManualClock, PeekedMessage, in_ms
 from .server import Server
-from .storage.contract import Durability
 from .tls import ca_file
 from .web.atom.descriptions import defaults_of
 from .web.control.entities import MESSAGES_BYTES_MAX, MESSAGES_MAX, SUB_QUEUES
@@ -171,7 +170,7 @@ class EmubusServer:
 
     def advance(self, by: int | timedelta) -> None:
         """Move the clock forward, by milliseconds or a timedelta: locks end, messages expire, and nobody waits."""
-        self.call(lambda: self.clock.advance(in_ms(by)))
+        self.call(lambda: self.clock.advance_instants(in_ms(by)))
 
     def create(self, description: Description) -> None:
         """Create a queue, topic or subscription; BrokerError if the name is taken or a property is out of range."""
@@ -213,12 +212,12 @@ class EmubusServer:
 
         Links to it are detached, and clients attach again by themselves.
         """
-        return self.call(lambda: self._server.broker.upkeep.purge(path))
+        return self.call(lambda: self._server.broker.maintenance.purge(path))
 
     def reset(self) -> None:
         """As at the start: the same entities without messages, no others, no outages, no faults, the machine's time."""
         self.clear_faults()
-        self.call(self._server.broker.upkeep.start_over)
+        self.call(self._server.broker.maintenance.start_over)
 
     def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
         """All messages of an entity, which are neither locked nor counted as used by that.

@@ -116,6 +116,14 @@ class StoreFailed(StoreError):  # noqa: N818
     """
 
 
+class BatchState(StrEnum):
+    """Where a batch is in its life; the values complete the sentence "the batch is ..."."""
+
+    OPEN = "open"
+    COMMITTING = "being committed"
+    OVER = "over"
+
+
 class View(Protocol):
     """Committed state as of one moment, for the thread that owns the store.
 

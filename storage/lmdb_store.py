@@ -22,8 +22,7 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any
 
 import lmdb
 
@@ -36,6 +35,7 @@ from .contract import (
     MAP_BYTES_START,
     MAP_SLACK_BYTES,
     PAGES_KEPT_BYTES_MAX,
+    BatchState,
     Durability,
     StoreError,
     StoreFailed,
@@ -45,6 +45,7 @@ from .contract import (
 )
 from .data_file import is_full
 from .folder import FolderLock, file_mode, keep_private, make_folder, sync_folders
+from .lmdb_handles import LmdbBatch, LmdbView, SharedReader
 from .lmdb_reading import (
     DATA_FILE,
     FORMAT_KEY,
@@ -61,29 +62,13 @@ from .resident import ResidentGauge
 if TYPE_CHECKING:
     _Transaction = lmdb.Transaction[bytes]
 
-_OPEN, _COMMITTING, _OVER = "open", "being committed", "over"
-
 # A page fault of a file map brings in the pages around it too (Linux: fault_around_bytes).
 _FAULT_BYTES = 64 * 1024
 
 # Errors of the disk that mean "no room". A write past a file size limit (ulimit -f) is EFBIG.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-# A value up to this size lies in its leaf, whatever the page size and its key (half a page of 4096 bytes holds both).
-_SMALL_BYTES = 1500
-
 _TURN_KEY = b"turn"
-
-
-class _Reader:
-    """One read transaction, shared by the views of its moment. `txn` is None once it has ended."""
-
-    __slots__ = ("commit_count", "txn", "view_count")
-
-    def __init__(self, txn: _Transaction, commit_count: int) -> None:
-        self.txn: _Transaction | None = txn
-        self.commit_count = commit_count
-        self.view_count = 0  # open views
 
 
 class LmdbStore:
@@ -115,8 +100,8 @@ class LmdbStore:
         self._map_bytes_max = map_bytes_max
         self._env: lmdb.Environment | None = None
         self._dbs: dict[str, Any] = {}
-        self._readers: list[_Reader] = []
-        self._batch: LmdbBatch | None = None
+        self._readers: list[SharedReader[_Transaction]] = []
+        self._batch: LmdbBatch[_Transaction] | None = None
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._commit_count = 0  # written by the committing thread; a reader has that of its state
         self._broken = False  # a commit failed: the environment is opened anew before its next use
@@ -138,9 +123,9 @@ class LmdbStore:
 
     # --- the contract --------------------------------------------------------------------------------------
 
-    def begin(self, expected_bytes: int) -> LmdbBatch:
+    def begin(self, expected_bytes: int) -> LmdbBatch[_Transaction]:
         """Begin the one batch; see `contract.Store.begin`."""
-        if self._batch is not None and self._batch.state is not _OVER:
+        if self._batch is not None and self._batch.state is not BatchState.OVER:
             raise StoreError(self.path, f"a batch is {self._batch.state}; one at a time")
         if self._copying:
             raise StoreError(self.path, "is being copied")
@@ -153,14 +138,14 @@ class LmdbStore:
         try:
             # Opened now and not when a view is asked for: by then the commit may be writing the very page
             # that a new read transaction starts from.
-            self._readers.append(_Reader(env.begin(), self._commit_count))
+            self._readers.append(SharedReader(env.begin(), self._commit_count))
             txn = env.begin(write=True)
         except lmdb.Error as error:
             raise self.refusal("can't begin a batch", error) from error
         self._batch = LmdbBatch(self, txn)
         return self._batch
 
-    def view(self) -> LmdbView:
+    def view(self) -> LmdbView[_Transaction]:
         """Look at the committed state; see `contract.Store.view`."""
         if self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._too_resident():
             self._end_readers()
@@ -169,7 +154,7 @@ class LmdbStore:
             return LmdbView(self, self._readers[-1])
         env = self._usable()  # no commit runs: begin() left a reader that is of use until the commit is done
         try:
-            reader = _Reader(env.begin(), self._commit_count)
+            reader = SharedReader(env.begin(), self._commit_count)
         except lmdb.Error as error:
             raise self.refusal("can't begin to read", error) from error
         self._readers.append(reader)
@@ -177,7 +162,7 @@ class LmdbStore:
 
     def copy_to(self, path: Path) -> Callable[[], None]:
         """Get ready to copy the committed state; see `contract.Store.copy_to`."""
-        if self._copying or (self._batch is not None and self._batch.state is not _OVER):
+        if self._copying or (self._batch is not None and self._batch.state is not BatchState.OVER):
             raise StoreError(self.path, "can't be copied while a batch is open or another copy is made")
         env = self._usable()
         self._copying = True
@@ -412,7 +397,7 @@ class LmdbStore:
         return self._gauge.file_bytes() > FILE_RESIDENT_BYTES_MAX
 
     def _is_idle(self) -> bool:
-        writing = self._batch is not None and self._batch.state is not _OVER
+        writing = self._batch is not None and self._batch.state is not BatchState.OVER
         return not (writing or self._copying) and not any(reader.view_count for reader in self._readers)
 
     def _map_bytes(self) -> int:
@@ -420,138 +405,13 @@ class LmdbStore:
 
     def _end_readers(self) -> None:
         for reader in self._readers:
-            txn, reader.txn = reader.txn, None
-            if txn is not None:
-                txn.abort()
+            reader.end()
         self._readers.clear()
 
     def _close_env(self) -> None:
         env, self._env = self._env, None
         if env is not None:
             env.close()
-
-
-class LmdbView:
-    """Committed state; see `contract.View`."""
-
-    __slots__ = ("_closed", "_reader", "_store")
-
-    def __init__(self, store: LmdbStore, reader: _Reader) -> None:
-        self._store = store
-        self._reader = reader
-        self._closed = False
-        reader.view_count += 1
-
-    def get(self, table: str, key: bytes) -> bytes | None:
-        """Return the value at `key`; see `contract.View.get`."""
-        return self._store.read(self._txn(), table, key)
-
-    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Return rows in key order; see `contract.View.scan`."""
-        return self._store.read_range(self._txn(), table, start, stop, limit)
-
-    def close(self) -> None:
-        """Give the view back."""
-        if not self._closed:
-            self._closed = True
-            self._reader.view_count -= 1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _txn(self) -> _Transaction:
-        txn = self._reader.txn
-        if txn is None:
-            raise StoreError(self._store.path, "this view ended when the next batch began; take a new one")
-        if self._closed:
-            raise StoreError(self._store.path, "this view is closed")
-        return txn
-
-
-class LmdbBatch:
-    """The one writer; see `contract.Batch`."""
-
-    __slots__ = ("_large", "_store", "_txn", "state", "written_bytes")
-
-    def __init__(self, store: LmdbStore, txn: _Transaction) -> None:
-        self._store = store
-        self._large: set[tuple[str, bytes]] = set()  # rows with large values that this batch has put
-        self._txn: _Transaction | None = txn
-        self.state = _OPEN
-        self.written_bytes = 0
-
-    def get(self, table: str, key: bytes) -> bytes | None:
-        """Return the value at `key`, own writes included."""
-        return self._store.read(self._txn or self._refuse(), table, key)
-
-    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Return rows in key order, own writes included."""
-        return self._store.read_range(self._txn or self._refuse(), table, start, stop, limit)
-
-    def put(self, table: str, key: bytes, value: bytes) -> None:
-        """Write or overwrite; see `contract.Batch.put`."""
-        txn = self._txn or self._refuse()
-        self.written_bytes += len(value)
-        try:
-            if (table, key) in self._large:
-                # LMDB would write a smaller value over it and keep its pages, more than the value has need of.
-                # Readers don't mind, but py-lmdb's verifier, and so `check_store`, calls that damage.
-                self._store.remove(txn, table, key)
-            if len(value) > _SMALL_BYTES:
-                self._large.add((table, key))
-            self._store.write(txn, table, key, value)
-        except StoreError:
-            self._drop()
-            raise
-
-    def delete(self, table: str, key: bytes) -> bool:
-        """Remove `key`; False if it wasn't there."""
-        try:
-            return self._store.remove(self._txn or self._refuse(), table, key)
-        except StoreError:
-            self._drop()
-            raise
-
-    def commit(self) -> None:
-        """Make the batch durable; see `contract.Batch.commit`."""
-        txn, self._txn = self._txn or self._refuse(), None  # from here on nobody else can touch it
-        self.state = _COMMITTING
-        try:
-            self._store.finish(txn)
-        finally:
-            self.state = _OVER
-
-    def abort(self) -> None:
-        """Forget the batch; see `contract.Batch.abort`."""
-        if self.state is _COMMITTING:
-            raise StoreError(self._store.path, "the batch is being committed")
-        self._drop()
-
-    def close(self) -> None:
-        """Abort unless the batch is over."""
-        self.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _drop(self) -> None:
-        txn, self._txn = self._txn, None
-        if txn is not None:
-            self.state = _OVER
-            txn.abort()
-
-    def _refuse(self) -> NoReturn:
-        raise StoreError(self._store.path, f"this batch is {self.state}")
 
 
 def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str], is_new: bool) -> dict[str, Any]:

@@ -18,15 +18,13 @@ from typing import Any, Self
 
 from sortedcontainers import SortedDict
 
-from .contract import KEY_BYTES_MAX, Durability, StoreError, StoreFailed, checked_names, no_failpoint
+from .contract import KEY_BYTES_MAX, BatchState, Durability, StoreError, StoreFailed, checked_names, no_failpoint
 from .lmdb_store import LmdbStore
 
 _Rows = Any  # SortedDict[bytes, bytes | None]; sortedcontainers comes without types
 _Layer = dict[str, _Rows]
 
 _COPY_ROWS = 10_000  # written in one batch of a copy
-
-_OPEN, _COMMITTING, _OVER = "open", "being committed", "over"
 
 
 class MemoryStore:
@@ -47,7 +45,7 @@ class MemoryStore:
         """Begin the one batch; see `contract.Store.begin`."""
         del expected_bytes  # memory has no map to grow
         self._refuse_closed()
-        if self._batch is not None and self._batch.state is not _OVER:
+        if self._batch is not None and self._batch.state is not BatchState.OVER:
             raise StoreError(None, f"a batch is {self._batch.state}; one at a time")
         if self._copying:
             raise StoreError(None, "is being copied")
@@ -64,7 +62,7 @@ class MemoryStore:
     def copy_to(self, path: Path) -> Callable[[], None]:
         """Get ready to copy the committed state; see `contract.Store.copy_to`."""
         self._refuse_closed()
-        if self._copying or (self._batch is not None and self._batch.state is not _OVER):
+        if self._copying or (self._batch is not None and self._batch.state is not BatchState.OVER):
             raise StoreError(None, "can't be copied while a batch is open or another copy is made")
         self._copying = True
         self._epoch += 1
@@ -167,7 +165,7 @@ class MemoryBatch:
         self._store = store
         self._base = base
         self._layer: _Layer = {}  # only the tables written to: making a SortedDict takes microseconds
-        self.state = _OPEN
+        self.state = BatchState.OPEN
 
     def get(self, table: str, key: bytes) -> bytes | None:
         """Return the value at `key`, own writes included."""
@@ -197,7 +195,7 @@ class MemoryBatch:
     def commit(self) -> None:
         """Make the batch the committed state; see `contract.Batch.commit`."""
         self._refuse_over()
-        self.state = _COMMITTING
+        self.state = BatchState.COMMITTING
         try:
             try:
                 self._store.finish(self._layer)
@@ -207,13 +205,13 @@ class MemoryBatch:
                 raise StoreFailed(None, f"commit failed: {error}") from error
             self._store.committed()
         finally:
-            self.state = _OVER
+            self.state = BatchState.OVER
 
     def abort(self) -> None:
         """Forget the batch; see `contract.Batch.abort`."""
-        if self.state is _COMMITTING:
+        if self.state is BatchState.COMMITTING:
             raise StoreError(None, "the batch is being committed")
-        self.state = _OVER
+        self.state = BatchState.OVER
 
     def close(self) -> None:
         """Abort unless the batch is over."""
@@ -235,7 +233,7 @@ class MemoryBatch:
         changes[key] = value
 
     def _refuse_over(self) -> None:
-        if self.state is not _OPEN:
+        if self.state is not BatchState.OPEN:
             raise StoreError(None, f"this batch is {self.state}")
 
 

@@ -16,5 +16,5 @@ async def check_partitions(broker: Broker) -> None:
     for worker in broker.workers:
         async with worker.turn:
             with worker.look() as view:
-                for queue_id in list(worker._partitions):
-                    worker._partitions[queue_id].check_invariants(view)
+                for queue_id in list(worker._open.by_queue_id):
+                    worker._open.by_queue_id[queue_id].check_invariants(view)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from emubus.broker.durations import format_duration
+from emubus.broker.model.durations import format_duration
 from emubus.broker.model.profiles import LIMITS, Defaults, Limits, Range
 
 PAGE = Path(__file__).parent.parent / "docs" / "LIMITS.md"

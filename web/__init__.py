@@ -1,6 +1,6 @@
-"""The HTTP face of the broker: one aiohttp application over the broker's own verbs; no rule is decided here."""
+"""The HTTP adapter: one aiohttp application over the broker's verbs. It decides no rule of Service Bus."""
 
-from .server import HttpFace
+from .server import HttpServer
 from .services import Services
 
-__all__ = ["HttpFace", "Services"]
+__all__ = ["HttpServer", "Services"]

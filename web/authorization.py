@@ -1,15 +1,16 @@
-"""Who may send a request: the `Authorization` header against the keys of the namespace and of entities [http 2].
+"""Checks the `Authorization` header of HTTP requests against the keys of namespace and entities [http 2].
 
-Knows where the token stands, and that clients sign the address of the request or one above it. Refuses to
-know what a token is and whether tokens are verified at all: `broker.access` does.
+Knows which header has the token, and that clients sign the address of the request or of a parent. Does not know what
+a token is, or whether tokens are verified: `broker.access` does.
 """
 
 from __future__ import annotations
 
 from aiohttp import hdrs, web
 
-from ..broker.access import Claim, Right
+from ..broker.access import Claim
 from ..broker.errors import BrokerError, Condition
+from ..broker.keys import Right
 from .services import Services
 from .transport.connection import HttpConnection
 
@@ -35,9 +36,9 @@ def require(request: web.Request, services: Services, address: str, right: Right
 
 
 def may_forward(request: web.Request, services: Services, address: str, header: str) -> bool:
-    """Whether the request may have messages forwarded to `address`, which takes Send there.
+    """Whether the request may set `address` as a forwarding target, which needs the Send right there.
 
-    Clients send a token for the target in a `header` of its own; that of the request will do if it covers the target.
+    Clients send a token for the target in `header`; without it the token of the request must cover the target.
     """
     access = services.access
     if not access.verify:

@@ -1,7 +1,7 @@
-"""Broker errors as HTTP knows them: one table from conditions to statuses, and the error body of the Atom parts.
+"""Broker errors over HTTP: one table from conditions to statuses, and the XML error body.
 
 Knows which status and sub-code Service Bus SDKs map to which of their exceptions [http 4], and the statuses of REST
-messaging [http 5]. Refuses to decide when something is an error.
+messaging [http 5]. Does not decide when something is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .atom.markup import escaped
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a condition is over HTTP: the status, with its sub-code, of management, and the status of REST messaging."""
+    """The HTTP form of a condition: status and sub-code for management, and the status for REST messaging."""
 
     status: int
     sub_code: int
@@ -62,7 +62,7 @@ ANSWERS: Final[Mapping[Condition, Answer]] = {
 }
 
 TITLES: Final[Mapping[int, str]] = {
-    40000: "",  # the service names what is wrong, and no more
+    40000: "",  # the service names the problem only
     40100: "",
     40301: "",
     40400: "Not Found. ",
@@ -74,11 +74,11 @@ EXISTS: Final = (
     "SubCode=40900. Conflict. You're requesting an operation that isn't allowed in the resource's current state. "
     f"{RESOURCES}"
 )
-"""What the service answers to the creation of a queue or topic that is there."""
+"""The answer to creating a queue or topic that exists."""
 
 
 class HttpRefusal(Exception):  # noqa: N818 - the answer to a request; not every one is an error of the broker
-    """A request that is answered with an error body before the broker is asked, or in words of the service's own."""
+    """An error answer that does not come from the broker, or has a text of its own."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(f"{status}: {detail}")
@@ -87,13 +87,13 @@ class HttpRefusal(Exception):  # noqa: N818 - the answer to a request; not every
 
 
 def rest_refusal_of(error: BrokerError) -> HttpRefusal:
-    """How REST messaging answers a broker error."""
+    """The answer of REST messaging to a broker error."""
     status = 400 if isinstance(error, KeysDifferError) else ANSWERS[error.condition].rest_status
     return HttpRefusal(status, error.description)
 
 
 def refusal_of(error: BrokerError) -> HttpRefusal:
-    """How management answers a broker error."""
+    """The answer of the management API to a broker error."""
     answer = ANSWERS[error.condition]
     if error.condition is Condition.ENTITY_ALREADY_EXISTS:
         return HttpRefusal(answer.status, EXISTS)
@@ -110,7 +110,7 @@ def error_body(refusal: HttpRefusal, system: str, now_ms: int) -> str:
 
 
 def management_error_body(refusal: HttpRefusal, system: str, now_ms: int) -> str:
-    """As `error_body`, in the form of management: a full stop ends the text, also behind one that has a blank."""
+    """As `error_body`, as the management API writes it: the text always ends with a full stop."""
     return _body(refusal.status, f"{refusal.detail.removesuffix('.')}. {http_tail(system, now_ms)}")
 
 

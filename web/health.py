@@ -1,6 +1,6 @@
-"""Whether the emulator is ready, as Microsoft's emulator answers it on its HTTP port.
+"""`GET /health`, with the answers of Microsoft's emulator.
 
-Knows the path, the two bodies and the two statuses [emulators 1.9]; is told by a callable whether both faces answer.
+Knows the path, the two bodies and the two statuses [emulators 1.9]. A callable says whether the server is ready.
 """
 
 from __future__ import annotations

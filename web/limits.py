@@ -1,4 +1,4 @@
-"""The bounds of the HTTP face in one place: bodies, headers, pages and waiting.
+"""Limits of the HTTP adapter: bodies, headers, pages and waiting times.
 
 Knows numbers, with their reasons. Does not know the limits of entities and messages (`broker/model/profiles.py`).
 """
@@ -8,52 +8,52 @@ from __future__ import annotations
 from typing import Final
 
 XML_BYTES_MAX: Final = 256 << 10
-"""A description: the largest has a dozen keys, a kilobyte of user metadata and one rule."""
+"""Largest description: a dozen keys, a kilobyte of user metadata and one rule."""
 
 PAGE_ENTITIES: Final = 100
-"""Of a list for which the client names no number; also what clients count with."""
+"""Default page size of a list; clients rely on it."""
 
 PAGE_ENTITIES_MAX: Final = 1_000
-"""Of a list at most: each entity is counted over all its partitions. The link to the next page leads on."""
+"""Largest page of a list: each entity needs the counters of all its partitions. A `next` link leads to the rest."""
 
 ARCHIVE_BYTES_MAX: Final = 64 << 30
-"""Of an uploaded snapshot: as much as anybody keeps on a development machine."""
+"""Largest uploaded snapshot."""
 
 REQUEST_LINE_BYTES_MAX: Final = 32 << 10
-"""A path and a query: some names of hundreds of characters, each up to twelve bytes when it is percent-encoded."""
+"""Longest request line: several names of hundreds of characters, each up to twelve bytes when percent-encoded."""
 
 HEAD_BYTES_MAX: Final = 256 << 10
-"""All headers of a request with its first line."""
+"""Request line and headers together."""
 
 SLICE_US: Final = 5_000
-"""How long a connection handles input before the others get their turn."""
+"""Longest time that one connection handles input before the others get their turn."""
 
 STRANGERS_TURN_US: Final = 2_000
-"""How long all connections whose client must show a token and has not, handle input in one turn of the event loop."""
+"""Longest time per turn of the event loop for all connections whose clients have yet to show a required token."""
 
 KNOWN_CHUNK_BYTES: Final = 64 << 10
-"""Input that is handled in one go."""
+"""Input that is handled in one piece."""
 
 STRANGER_CHUNK_BYTES: Final = 4 << 10
-"""As above, of a client that must show a token and has not."""
+"""As above, for a client that has yet to show a required token."""
 
 UNHANDLED_BYTES_MAX: Final = 128 << 10
-"""Input that waits for its turn; with more the socket is not read."""
+"""Most input that waits for its turn; the socket is not read while there is more."""
 
 HEADER_BYTES_MAX: Final = 64 << 10
-"""One header: BrokerProperties and custom properties of a message are headers, and may have 64 KiB in all."""
+"""Longest header: BrokerProperties and custom properties are headers, 64 KiB in all."""
 
 BATCH_JSON_FACTOR: Final = 4
-"""How much larger the JSON of a batch may be than the batch: base64, escapes, and the names of the properties."""
+"""How much larger the JSON of a batch may be than the batch: base64, escapes, property names."""
 
 RECEIVE_S: Final = 60
-"""How long a request waits for a message that does not say how long."""
+"""Default time that a request waits for a message."""
 
 RECEIVE_S_MAX: Final = 3_600
-"""And at most, whatever it says."""
+"""Longest time that a request may wait for a message."""
 
 LOOK_MS_MAX: Final = 1_000
-"""How long all partitions may take to say that they have nothing, for a request that does not want to wait."""
+"""Time limit for asking all partitions once, for a request that does not wait."""
 
 RETRY_AFTER_S: Final = 10
-"""When to try again what was refused for now; the service recommends ten seconds to clients that it finds too busy."""
+"""Retry-After of a busy server; the service recommends ten seconds."""

@@ -1,6 +1,6 @@
-"""Refuses WebSocket frames of clients that are not masked [RFC 6455 5.1], which aiohttp lets pass.
+"""Refuses unmasked WebSocket frames of clients [RFC 6455 5.1], which aiohttp accepts.
 
-Knows the heads of frames. Does not know their payloads and opcodes: the reader behind it does. One guard belongs to
+Knows frame headers. Does not know payloads and opcodes: the reader behind it does. One guard belongs to
 one connection.
 """
 
@@ -22,19 +22,19 @@ log = structlog.get_logger(__name__)
 
 
 class FrameReader(Protocol):
-    """What reads the frames of a client."""
+    """Reads the frames of a client."""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Take the next bytes; whether they are the last, and those that are left."""
+        """Take the next bytes; returns whether the stream has ended, and the bytes left over."""
         ...
 
     def feed_eof(self) -> None:
-        """There are no more bytes."""
+        """The stream has ended."""
         ...
 
 
 class MaskGuard:
-    """A reader in front of another one, which closes the connection in the place of an unmasked frame.
+    """A reader in front of another one; replaces an unmasked frame by an invalid one, which closes the connection.
 
     `refused` is called once when that happens.
     """
@@ -42,12 +42,12 @@ class MaskGuard:
     def __init__(self, reader: FrameReader, refused: Callable[[], None]) -> None:
         self._reader = reader
         self._on_refusal = refused
-        self._held = b""  # the beginning of a head
-        self._payload_bytes = 0  # that are still to come of the frame under way
+        self._held = b""  # the beginning of a frame header
+        self._payload_bytes = 0  # payload bytes of the current frame that have yet to come
         self._refused = False
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """As of the reader; bytes of a head are held until it is whole."""
+        """See `FrameReader`; a partial frame header is held back."""
         if self._refused:
             return True, b""
         data = self._held + data
@@ -58,7 +58,7 @@ class MaskGuard:
             if not data[at + 1] & _MASKED:
                 self._refused = True
                 self._on_refusal()
-                log.info("a WebSocket connection is closed: its client does not mask its frames")
+                log.info("WebSocket closed: unmasked frame")
                 return self._reader.feed_data(data[:at] + _NOT_A_FRAME)
             length = data[at + 1] & _LENGTH_BITS
             extended = _EXTENDED.get(length, 0)
@@ -73,5 +73,5 @@ class MaskGuard:
         return self._reader.feed_data(data[:whole]) if whole else (False, b"")
 
     def feed_eof(self) -> None:
-        """As of the reader."""
+        """See `FrameReader`."""
         self._reader.feed_eof()

@@ -1,8 +1,8 @@
-"""Metrics for Prometheus at `/metrics`, made of the broker's own counters when they are asked for.
+"""Prometheus metrics at `/metrics`, read from the broker's own counters on request.
 
-Knows names, labels and units of the metrics (one table). Refuses to count anything: nothing is added on the way of a
-message. Figures of partitions are there once a partition has held a message; they are read store by store, with the
-event loop running in between, and made into text on another thread.
+Knows names, labels and units of the metrics (one table). Counts nothing itself, so metrics cost nothing per message. A
+partition has metrics once it has held a message. The partitions are read in portions, so that the event loop goes on,
+and the text is made on another thread.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from ..broker.access import Right
-from ..broker.admin.overview import HOME_NAMES, KIND_NAMES, Inspection
+from ..broker.admin import figures
+from ..broker.admin.figures import Distribution
 from ..broker.errors import BrokerError
-from ..broker.partition.records import PARTITION_SHIFT
-from ..broker.stores.commit_stats import Histogram
+from ..broker.keys import Right
+from ..broker.model.descriptions import EntityKind
 from .authorization import require
 from .services import Services
 
@@ -31,40 +31,40 @@ PARTITIONS_AT_ONCE: Final = 500
 PLACE: Final = ("entity", "partition", "store")
 
 GAUGES: Final = {
-    "emubus_messages": ("Messages, by where they are", (*PLACE, "state")),
-    "emubus_messages_locked": ("Messages in receivers' hands", PLACE),
+    "emubus_messages": ("Messages by state", (*PLACE, "state")),
+    "emubus_messages_locked": ("Messages locked by receivers", PLACE),
     "emubus_partition_size_bytes": ("Size of a partition's messages", PLACE),
-    "emubus_partition_next_sequence_number": ("The next sequence number, without the partition's id in it", PLACE),
-    "emubus_partition_last_activity_timestamp_seconds": ("When a partition was last used", PLACE),
+    "emubus_partition_next_sequence_number": ("The next sequence number, without the partition id", PLACE),
+    "emubus_partition_last_activity_timestamp_seconds": ("Time of the last use of a partition", PLACE),
     "emubus_entities": ("Queues, topics and subscriptions", ("kind",)),
-    "emubus_store_available": ("1 while a messaging store takes commands, else 0", ("store",)),
+    "emubus_store_available": ("1 while a messaging store is available, else 0", ("store",)),
     "emubus_amqp_connections": ("AMQP connections", ()),
     "emubus_amqp_links": ("AMQP links", ()),
-    "emubus_faults": ("Faults on the wire that are set on purpose", ()),
+    "emubus_faults": ("Injected faults that are set", ()),
 }
 COUNTERS: Final = {
     "emubus_store_commits": ("Commits", ("store",)),
     "emubus_store_commit_failures": ("Commits that failed", ("store",)),
 }
 HISTOGRAMS: Final = {
-    "emubus_store_commit_duration_seconds": "How long commits took",
+    "emubus_store_commit_duration_seconds": "Duration of commits",
     "emubus_store_batch_commands": "Commands per commit",
 }
 
 
-class Collected(Collector):
-    """Metrics that were collected already."""
+class FixedCollector(Collector):
+    """Gives out metrics that were collected before."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = list(families)
 
     def collect(self) -> Iterator[Metric]:
-        """All of them."""
+        """The metrics."""
         return iter(self._families)
 
 
 def add_metrics(app: web.Application, services: Services) -> None:
-    """Answer `GET /metrics`; with verification on, to those who may manage."""
+    """Answer `GET /metrics`; with `--auth sas` it needs the Manage right."""
     process = CollectorRegistry()
     ProcessCollector(registry=process)
     PlatformCollector(registry=process)
@@ -76,7 +76,7 @@ def add_metrics(app: web.Application, services: Services) -> None:
             return web.Response(status=401, text=error.description)
         families = [*await _of_partitions(services), *_of_stores(services), *_of_the_rest(services)]
         registry = CollectorRegistry()
-        registry.register(Collected(families))
+        registry.register(FixedCollector(families))
         body = await asyncio.to_thread(lambda: generate_latest(registry) + generate_latest(process))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -92,17 +92,15 @@ async def _of_partitions(services: Services) -> list[Metric]:
     messages, locked = _gauge("emubus_messages"), _gauge("emubus_messages_locked")
     size, following = _gauge("emubus_partition_size_bytes"), _gauge("emubus_partition_next_sequence_number")
     activity = _gauge("emubus_partition_last_activity_timestamp_seconds")
-    found = Inspection(services.broker).counted()
-    for number, (place, counters) in enumerate(found, 1):
-        labels = [place.path, str(place.index), str(place.worker.index)]
-        for name, count in zip(HOME_NAMES, counters.messages, strict=True):
-            messages.add_metric([*labels, name], count)
-        partition = place.worker.partition(place.queue_id)
-        locked.add_metric(labels, 0 if partition is None else partition.locked_count())
-        size.add_metric(labels, counters.bytes_used)
-        following.add_metric(labels, counters.next_counter & ((1 << PARTITION_SHIFT) - 1))
-        if partition is not None and partition.state.last_activity_at:
-            activity.add_metric(labels, partition.state.last_activity_at / 1000)
+    for number, each in enumerate(figures.used_partitions(services.broker), 1):
+        labels = [each.path, str(each.partition_id), str(each.store)]
+        for state, count in each.messages.items():
+            messages.add_metric([*labels, state], count)
+        locked.add_metric(labels, each.locked_count)
+        size.add_metric(labels, each.size_bytes)
+        following.add_metric(labels, each.numbers_given)
+        if each.last_activity_at is not None:
+            activity.add_metric(labels, each.last_activity_at / 1000)
         if number % PARTITIONS_AT_ONCE == 0:
             await asyncio.sleep(0)
     return [messages, locked, size, following, activity]
@@ -112,26 +110,26 @@ def _of_stores(services: Services) -> list[Metric]:
     commits, failures = (CounterMetricFamily(name, about, labels=labels) for name, (about, labels) in COUNTERS.items())
     durations, sizes = (HistogramMetricFamily(name, about, labels=["store"]) for name, about in HISTOGRAMS.items())
     available = _gauge("emubus_store_available")
-    for worker in services.broker.workers:
-        labels, measures = [str(worker.index)], worker.measures
-        commits.add_metric(labels, sum(measures.sizes.counts))
-        failures.add_metric(labels, measures.failures)
-        durations.add_metric(labels, *_histogram(measures.latency_us, 1_000_000))
-        sizes.add_metric(labels, *_histogram(measures.sizes, 1))
-        available.add_metric(labels, int(worker.available))
+    for each in figures.stores(services.broker):
+        labels = [str(each.store)]
+        commits.add_metric(labels, each.commit_count)
+        failures.add_metric(labels, each.failed_commit_count)
+        durations.add_metric(labels, *_histogram(each.commit_us, 1_000_000))
+        sizes.add_metric(labels, *_histogram(each.commands, 1))
+        available.add_metric(labels, int(each.is_available))
     return [commits, failures, durations, sizes, available]
 
 
-def _histogram(histogram: Histogram, unit: int) -> tuple[list[tuple[str, float]], float]:
-    """Counts that sum up, each with its bound in text, and the sum of all values; values are divided by `unit`."""
-    bounds = [*(str(bound / unit) for bound in histogram.bounds), "+Inf"]
-    return list(zip(bounds, accumulate(histogram.counts), strict=True)), histogram.total / unit
+def _histogram(values: Distribution, unit: int) -> tuple[list[tuple[str, float]], float]:
+    """Cumulative counts, each with its bound as text, and the sum of all values; values are divided by `unit`."""
+    bounds = [*(str(bound / unit) for bound in values.bounds), "+Inf"]
+    return list(zip(bounds, accumulate(values.counts), strict=True)), values.total / unit
 
 
 def _of_the_rest(services: Services) -> list[Metric]:
     entities = _gauge("emubus_entities")
-    kinds = [KIND_NAMES[type(entity.description)] for entity in services.broker.entities()]
-    for kind in KIND_NAMES.values():
+    kinds = [entity.description.kind for entity in services.broker.entities()]
+    for kind in EntityKind:
         entities.add_metric([kind], kinds.count(kind))
     counts = services.connection_counts()
     connections, links, faults = _gauge("emubus_amqp_connections"), _gauge("emubus_amqp_links"), _gauge("emubus_faults")

@@ -1,7 +1,7 @@
-"""The HTTP face as a whole: one aiohttp application, made of parts, without a socket of its own.
+"""The HTTP server: one aiohttp application of several parts, without a socket of its own.
 
-Knows which parts there are, in which order their routes are tried, and in which form each refuses what it has not seen.
-Does not know what they answer, and where the connections come from: the listener asks for a `protocol()` for each.
+Knows the parts, the order in which their routes are tried, and the error format of each. Does not know what they
+answer, or where connections come from: the listener asks for a `protocol()` for each.
 """
 
 from __future__ import annotations
@@ -26,30 +26,31 @@ from .page import add_page
 from .page.site import ROOT as PAGE
 from .rest import add_rest
 from .services import Services
-from .transport.connection import HttpConnection, spare_tunnels, watch_bodies
+from .transport.connection import HttpConnection, lift_limits_of_websockets, watch_bodies
 from .transport.origins import only_own_pages
 from .transport.request_log import log_requests
 from .transport.websocket import add_websocket
 
 REQUEST_BYTES_MAX = 1 << 20
 STOP_TIMEOUT_S = 0.5
-"""How long a request may go on when the server stops; when its handler is cancelled it has as long again."""
-LINGER_S = 0.2
-"""How long a connection may take to close: clients often leave the end of TLS unanswered while they don't need one."""
+"""How long a request may go on after the server stops; its cancelled handler has as long again."""
+LINGER_MS = 200
+"""How long a connection may take to close: many clients don't answer the end of TLS."""
 
 
-class HttpFace:
-    """Answers requests between `start` and `stop`; without `services` it is only asked for its health."""
+class HttpServer:
+    """Answers requests between `start` and `stop`; without `services` it answers `/health` only."""
 
-    def __init__(self, is_ready: Callable[[], bool], services: Services | None = None) -> None:
+    def __init__(self, is_ready: Callable[[], bool], clock: Clock, services: Services | None = None) -> None:
         self._services = services
+        self._clock = clock
         self._connections: set[HttpConnection] = set()
-        self._turns = Turns(SLICE_US, STRANGERS_TURN_US, Clock.stopwatch_us)
+        self._turns = Turns(SLICE_US, STRANGERS_TURN_US, clock.stopwatch_us)
         guard = only_own_pages(self._refuse, lambda: services is not None and services.access.verify)
         app = web.Application(
             client_max_size=REQUEST_BYTES_MAX, middlewares=[log_requests, watch_bodies, guard, errors_as_json]
         )
-        app.on_response_prepare.append(spare_tunnels)
+        app.on_response_prepare.append(lift_limits_of_websockets)
         add_health(app, is_ready)
         if services is not None:
             add_websocket(app, services.amqp)
@@ -57,38 +58,38 @@ class HttpFace:
             add_control(app, services)
             add_page(app, services)
             add_rest(app, services)
-            add_management(app, services)  # the last: it takes every path that is left
+            add_management(app, services)  # last: it takes every path that is left
         self._runner = web.AppRunner(app, shutdown_timeout=STOP_TIMEOUT_S)
 
     async def start(self) -> None:
-        """Get ready for connections."""
+        """Prepare for connections."""
         await self._runner.setup()
 
     def protocol(self) -> asyncio.Protocol:
-        """What a new connection is given to."""
+        """The protocol of a new connection."""
         assert self._runner.server is not None
         return HttpConnection(
             self._runner.server,
             self._connections,
             self._refuse,
+            clock=self._clock,
             turns=self._turns,
-            stopwatch_us=Clock.stopwatch_us,
             is_stranger=lambda: self._services is not None and self._services.access.verify,
             line_bytes_max=REQUEST_LINE_BYTES_MAX,
         )
 
     async def stop(self) -> None:
-        """Let requests end, for a moment; then end what is connected, whether or not clients take part in it."""
+        """Give requests a moment to end; then close, and at last abort, the connections."""
         await self._runner.cleanup()
         for cut in (False, True):
             for connection in list(self._connections) if cut else ():
                 connection.abort()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LINGER_S):
+                async with self._clock.time_limit(LINGER_MS):
                     await asyncio.gather(*(each.lost() for each in self._connections))
 
     def _refuse(self, path: str, status: int, problem: str) -> web.Response:
-        """What no part has seen, refused as the part at that path would."""
+        """An error answer in the format of the part at that path."""
         if _is_under(path, CONTROL):
             return error_answer(status, problem)
         if path == "/" or _is_under(path, PAGE):

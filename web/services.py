@@ -1,6 +1,6 @@
-"""What the parts of the HTTP face work with: the broker, and what only the composition root can give.
+"""What the parts of the HTTP adapter work with: the broker, and objects that only the composition root can give.
 
-Knows names and shapes. Does not know where the things come from; the composition root fills it once.
+Knows names and types. The composition root makes one `Services`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..broker.errors import Condition
 
 
 class FaultsPort(Protocol):
-    """Faults on the wire that are made on purpose; an entity None is all. The verbs tell how many they hit."""
+    """Fault injection into AMQP connections. An entity of None means all; the methods return how many they hit."""
 
     table: FaultTable
 
@@ -44,42 +44,42 @@ class Snapshot:
 
 
 class SnapshotsPort(Protocol):
-    """Snapshots that are kept. BrokerError: not-found, entity-already-exists, not-allowed, server-busy."""
+    """The stored snapshots. BrokerError: not-found, entity-already-exists, not-allowed, server-busy."""
 
     def list(self) -> list[Snapshot]:
-        """All of them, the oldest first."""
+        """All snapshots, the oldest first."""
         ...
 
     def get(self, name: str) -> Snapshot:
-        """One of them."""
+        """One snapshot."""
         ...
 
     async def take(self, name: str) -> Snapshot:
-        """Take one while the broker works."""
+        """Take a snapshot; the broker goes on."""
         ...
 
     async def restore(self, name: str) -> Snapshot:
-        """Bring the namespace back to one."""
+        """Restore the namespace from a snapshot."""
         ...
 
     async def delete(self, name: str) -> None:
-        """Delete one."""
+        """Delete a snapshot."""
         ...
 
     def archive(self, name: str) -> AsyncIterator[bytes]:
-        """Its files as a tar archive."""
+        """The files of a snapshot as a tar archive."""
         ...
 
     async def keep(self, name: str, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
-        """Keep what is in an archive; BrokerError (argument-error) for what is none, or larger."""
+        """Store an archive's snapshot; BrokerError (argument-error) if it has none or is larger."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Handed to every part. `amqp` makes the protocol of a new AMQP connection, `ports` tells where the server listens
-    by name, `connection_counts` how many AMQP `connections` and `links` there are, `ca_file` is the development CA's
-    certificate if there is one, `about` what else people want to know of the server, by its name."""
+    """Given to every part. `amqp` makes the protocol of a new AMQP connection; `ports` returns the listening ports by
+    name; `connection_counts` returns the number of AMQP `connections` and `links`; `ca_file` is the development CA's
+    certificate, if any; `about` has further facts for the page, by their names."""
 
     broker: Broker
     access: Access

@@ -1,8 +1,8 @@
 """What an attach becomes: one table of link kinds, asked in order.
 
-Knows how a client's attach tells `$cbs`, `$management`, senders and receivers apart, which rights each needs and how
-each is refused [wire 2.4, 4.1, 5.2, 6, 8, 9.4]. Does not know what the links do afterwards. A new kind is a file of
-its own and a row here.
+Knows how an attach distinguishes `$cbs`, `$management`, senders and receivers, which rights each needs and how each is
+refused [wire 2.4, 4.1, 5.2, 6, 8, 9.4]. Does not know what the links do afterwards. A new kind is a file of its own and
+a row here. Each connection owns one `LinkFactory`.
 """
 
 from __future__ import annotations
@@ -10,36 +10,77 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from ...broker.access import Right
 from ...broker.address import parse_address, strip_authority
+from ...broker.api import ReceiveMode
 from ...broker.errors import BrokerError, Condition
-from ...broker.partition.requests import ReceiveMode
-from ...codec.values import Described, Symbol, encode_map
+from ...broker.keys import Right
+from ...codec.encode import encode_map
+from ...codec.types import Described, Symbol
+from ..link_context import LinkContext
 from ..nodes.cbs import CBS_ADDRESS, cbs_answer
-from ..nodes.claims import Claims, Need
+from ..nodes.claims import Need
 from ..nodes.management import management_answer
-from ..nodes.requests import Answer, Node, RequestHost
-from ..wire.deliveries import Link
+from ..nodes.requests import Answer, Node
 from ..wire.engine import AttachRequest, Pointer, accept_link, session_of
-from .browsing import BrowsingHost, BrowsingLink
+from ..wire.link import Link
+from .browsing import BrowsingLink
 from .coordinator import CoordinatorLink, Scope
 from .incoming import IncomingLink
-from .message_sessions import SESSION_FILTER, MessageSessionHost, MessageSessionLink
+from .message_sessions import SESSION_FILTER, MessageSessionLink
 from .outgoing import OutgoingLink
 
 DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-address"
 SELECTOR_DESCRIPTORS: Final = frozenset((0x0000468C00000004, "apache.org:selector-filter:string"))
 
 
-class AttachHost(MessageSessionHost, BrowsingHost, RequestHost, Protocol):
-    """What an attach needs of its connection besides what its links need."""
+class LinkFactory:
+    """Makes the links of one connection; owns its nodes, and what its AMQP sessions may reach."""
 
-    scopes: dict[Pointer, Scope]
-    """What the AMQP sessions may reach, by session; made with the first link that matters."""
-    claims: Claims
-    nodes: dict[str, Node]
+    def __init__(self, context: LinkContext) -> None:
+        self.context = context
+        self._nodes: dict[str, Node] = {}
+        self._scopes: dict[Pointer, Scope] = {}
+
+    def attach(self, pointer: Pointer, request: AttachRequest) -> Attached:
+        """Accept a link; BrokerError says why it is refused."""
+        for kind in LINK_KINDS:
+            if kind.matches(request):
+                needs = kind.needs(request)
+                for need in needs:
+                    self.context.claims.require(need)
+                return Attached(kind.name, kind.make(self, pointer, request), needs)
+        raise AssertionError("the last kind takes every link")
+
+    def scope(self, pointer: Pointer, *, cross_entity: bool = False) -> Scope:
+        """What the AMQP session of a link may reach; its first link that matters decides whether `cross_entity`."""
+        return self._scopes.setdefault(session_of(pointer), Scope(cross_entity=cross_entity))
+
+    def node(self, key: str, make_answer: Callable[[], Answer]) -> Node:
+        """The connection's node of that address."""
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = Node(self.context, make_answer())
+        return node
+
+    def session_ended(self, session: Pointer) -> None:
+        """An AMQP session is over."""
+        self._scopes.pop(session, None)
+
+    def close(self) -> None:
+        """The connection is over."""
+        self._nodes.clear()
+        self._scopes.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A link that was accepted: its kind, its handler, and what the client must be allowed as long as it is there."""
+
+    kind: str
+    link: Link
+    needs: tuple[Need, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +90,7 @@ class LinkKind:
     name: str
     matches: Callable[[AttachRequest], bool]
     needs: Callable[[AttachRequest], tuple[Need, ...]]
-    make: Callable[[AttachHost, Pointer, AttachRequest], Link]
-
-
-def attach(host: AttachHost, pointer: Pointer, request: AttachRequest) -> tuple[str, Link]:
-    """Accept the link and give its kind and handler; BrokerError says why it is refused."""
-    for kind in LINK_KINDS:
-        if kind.matches(request):
-            needs = kind.needs(request)
-            for need in needs:
-                host.claims.require(need)
-            link = kind.make(host, pointer, request)
-            link.needs = needs
-            return kind.name, link
-    raise AssertionError("the last kind takes every link")
+    make: Callable[[LinkFactory, Pointer, AttachRequest], Link]
 
 
 # ---- what links need
@@ -91,8 +119,8 @@ def _to_manage(request: AttachRequest) -> tuple[Need, ...]:
 # ---- what is not supported
 
 
-def _refuse_dynamic(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    del host, pointer, request
+def _refuse_dynamic(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    del factory, pointer, request
     raise BrokerError(Condition.NOT_IMPLEMENTED, "Dynamic nodes (temporary queues and topics) are not supported.")
 
 
@@ -104,8 +132,8 @@ def _has_selector(request: AttachRequest) -> bool:
     )
 
 
-def _refuse_selector(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    del host, pointer, request
+def _refuse_selector(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    del factory, pointer, request
     raise BrokerError(
         Condition.NOT_IMPLEMENTED,
         "The filter 'apache.org:selector-filter:string' (a message selector of JMS) is not supported: the service has "
@@ -121,59 +149,53 @@ def _is_cbs(request: AttachRequest) -> bool:
     return strip_authority(request.address).lower() == CBS_ADDRESS
 
 
-def _cbs(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
+def _cbs(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    context = factory.context
     return _node_link(
-        host,
-        pointer,
-        request,
-        CBS_ADDRESS,
-        lambda: cbs_answer(partial(_put_token, host), host.tracker),
+        factory, pointer, request, CBS_ADDRESS, lambda: cbs_answer(partial(_put_token, context), context.tracker)
     )
 
 
-def _put_token(host: AttachHost, token: str, audience: str) -> None:
+def _put_token(context: LinkContext, token: str, audience: str) -> None:
     """Keep what a token opens; BrokerError, as from the service, also if there is no such entity.
 
-    That a client without a valid token gets the token's error, whether or not the entity exists. While the broker can't
-    find out, the token is taken: attaching says that clients shall try again.
+    A client without a valid token gets the token's error, whether or not the entity exists. While the broker can't
+    find out, the token is taken: the attach is refused for a while then.
     """
-    claim = host.claims.claim_of(token, audience)
+    claim = context.claims.claim_of(token, audience)
     path = parse_address(audience).entity
     if path and not path.startswith("$"):  # not the namespace, nor a node of it
         try:
-            host.broker.find(audience)
+            context.broker.find(audience)
         except BrokerError as error:
             if error.condition is Condition.NOT_FOUND:
                 raise
-    host.claims.keep(claim)
+    context.claims.keep(claim)
 
 
 def _is_management(request: AttachRequest) -> bool:
     return parse_address(request.address).management
 
 
-def _management(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    path = parse_address(request.address).path
-    host.broker.find(path)
-    return _node_link(
-        host,
-        pointer,
-        request,
-        path.lower(),
-        lambda: management_answer(
-            host.broker, path, lambda right: host.claims.require(Need(path, (right,))), host.tracker
-        ),
-    )
+def _management(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    context, path = factory.context, parse_address(request.address).path
+    context.broker.find(path)
+
+    def make_answer() -> Answer:
+        def require(right: Right) -> None:
+            context.claims.require(Need(path, (right,)))
+
+        return management_answer(context.broker, path, require, context.tracker)
+
+    return _node_link(factory, pointer, request, path.lower(), make_answer)
 
 
 def _node_link(
-    host: AttachHost, pointer: Pointer, request: AttachRequest, key: str, make_answer: Callable[[], Answer]
+    factory: LinkFactory, pointer: Pointer, request: AttachRequest, key: str, make_answer: Callable[[], Answer]
 ) -> Link:
-    node = host.nodes.get(key)
-    if node is None:
-        node = host.nodes[key] = Node(host, make_answer())
+    node = factory.node(key, make_answer)
     if request.sends:
-        accept_link(pointer, host.limits.request_bytes_max)
+        accept_link(pointer, factory.context.limits.request_bytes_max)
         return node.add_requester(pointer)
     accept_link(pointer, request.message_bytes_max)
     return node.add_replier(
@@ -192,16 +214,11 @@ def _is_coordinator(request: AttachRequest) -> bool:
     return request.sends and request.is_coordinator
 
 
-def _coordinator(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
+def _coordinator(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     del request
-    scope = host.scopes.setdefault(session_of(pointer), Scope(cross_entity=True))
-    accept_link(pointer, host.limits.request_bytes_max)
-    return CoordinatorLink(host, pointer, scope)
-
-
-def _scope(host: AttachHost, pointer: Pointer) -> Scope:
-    """What the AMQP session of an entity link may reach."""
-    return host.scopes.setdefault(session_of(pointer), Scope(cross_entity=False))
+    context, scope = factory.context, factory.scope(pointer, cross_entity=True)
+    accept_link(pointer, context.limits.request_bytes_max)
+    return CoordinatorLink(context, pointer, scope)
 
 
 # ---- senders and receivers
@@ -213,52 +230,53 @@ def _destination(request: AttachRequest) -> str | None:
     return str.__str__(named) if isinstance(named, str) else None
 
 
-def _sender(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    destination, properties = _destination(request), {}
+def _sender(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    context, destination, properties = factory.context, _destination(request), {}
     if destination is not None:
-        host.broker.open_sender(destination, detached=lambda _: None).close()
+        context.broker.open_sender(destination, detached=lambda _: None).close()
         properties = {Symbol(DESTINATION_PROPERTY): request.properties[DESTINATION_PROPERTY]}
-    sender = host.broker.open_sender(request.address, detached=lambda error: host.detach(pointer, error))
-    _scope(host, pointer).enter(request.address)
+    sender = context.broker.open_sender(request.address, detached=partial(context.detach, pointer))
+    factory.scope(pointer).enter(request.address)
     accept_link(pointer, max(1, sender.message_bytes_max), encode_map(properties))
-    return IncomingLink(host, pointer, sender, host.limits.link_credit, destination)
+    return IncomingLink(context, pointer, sender, context.limits.link_credit, destination)
 
 
 def _wants_message_session(request: AttachRequest) -> bool:
     return not request.sends and SESSION_FILTER in request.filter
 
 
-def _message_session(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    scope = _scope(host, pointer)
+def _message_session(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    scope = factory.scope(pointer)
     scope.check(request.address)
-    link = MessageSessionLink(host, pointer, request)
+    link = MessageSessionLink(factory.context, pointer, request)
     link.ask()
     scope.enter(request.address)
     return link
 
 
-def _browser(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    link = BrowsingLink(host, pointer, request.address, presettled=request.settled_by_sender)
-    consumer = host.broker.open_consumer(  # which never gets credit: it is refused and detached like others
+def _browser(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    context = factory.context
+    link = BrowsingLink(context, pointer, request.address, presettled=request.settled_by_sender)
+    consumer = context.broker.open_consumer(  # which never gets credit: it is refused and detached like others
         request.address,
         mode=ReceiveMode.PEEK_LOCK,
         deliver=lambda _: None,
-        detached=lambda error: host.detach(pointer, error),
+        detached=partial(context.detach, pointer),
     )
     accept_link(pointer, request.message_bytes_max)
     link.start(consumer)
     return link
 
 
-def _receiver(host: AttachHost, pointer: Pointer, request: AttachRequest) -> Link:
-    scope = _scope(host, pointer)
+def _receiver(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    context, scope = factory.context, factory.scope(pointer)
     scope.check(request.address)
-    link = OutgoingLink(host, pointer, presettled=request.settled_by_sender)
-    consumer = host.broker.open_consumer(
+    link = OutgoingLink(context, pointer, presettled=request.settled_by_sender)
+    consumer = context.broker.open_consumer(
         request.address,
         mode=ReceiveMode.RECEIVE_AND_DELETE if request.settled_by_sender else ReceiveMode.PEEK_LOCK,
         deliver=link.deliver,
-        detached=lambda error: host.detach(pointer, error),
+        detached=partial(context.detach, pointer),
     )
     scope.enter(request.address)
     accept_link(pointer, request.message_bytes_max)

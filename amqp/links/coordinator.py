@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 from ...broker.address import parse_address
-from ...broker.entities.transactions import TransactionRef
+from ...broker.api import Entity, TransactionRef
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Described
-from ..limits import Limits
-from ..nodes.claims import Claims
+from ...codec.types import Described
+from ..link_context import LinkContext
 from ..nodes.requests import read_request
-from ..wire.deliveries import Done, Host, Inflow
 from ..wire.engine import Pointer
-from .ports import BrokerPort
-from .transaction_states import DECLARED, declared
+from ..wire.incoming_deliveries import IncomingDeliveries
+from ..wire.link import Done
+from ..wire.transaction_states import DECLARED, declared
 
 _SUBSCRIPTIONS: Final = "/subscriptions/"
 
@@ -53,44 +52,33 @@ def _top_level(address: str) -> str:
     return parse_address(address).key.partition(_SUBSCRIPTIONS)[0]
 
 
-class CoordinatorHost(Host, Protocol):
-    """What a coordinator link needs of its connection besides."""
-
-    broker: BrokerPort
-    limits: Limits
-    claims: Claims
-    log: Any
-    """The connection's logger."""
-
-
-class CoordinatorLink(Inflow):
+class CoordinatorLink(IncomingDeliveries):
     """A client's link to the coordinator: each delivery declares a transaction or discharges one."""
 
-    __slots__ = ("_host", "_scope")
+    __slots__ = ("_context", "_scope")
 
-    def __init__(self, host: CoordinatorHost, pointer: Pointer, scope: Scope) -> None:
-        self._host = host
+    def __init__(self, context: LinkContext, pointer: Pointer, scope: Scope) -> None:
+        self._context = context
         self._scope = scope
-        limits = host.limits
-        super().__init__(
-            host, pointer, self._received, bytes_max=limits.request_bytes_max, credit=limits.request_credit
-        )
+        limits = context.limits
+        super().__init__(context, pointer, bytes_max=limits.request_bytes_max, credit=limits.request_credit)
 
-    def _received(self, data: bytes, batch: bool, done: Done) -> None:
+    def receive(self, data: bytes, batch: bool, done: Done) -> None:
+        """Declare a transaction, or discharge one."""
         del batch
-        serial = self._host.serial  # of this delivery, as long as `receive` runs
+        serial = self.state.outcomes.last_serial  # of this delivery, as long as `receive` runs
         try:
             body = read_request(data).body
-            do = _COMMANDS.get(body.descriptor) if isinstance(body, Described) else None
-            if do is None or not isinstance(body, Described):
+            handle = _COMMANDS.get(body.descriptor) if isinstance(body, Described) else None
+            if handle is None or not isinstance(body, Described):
                 raise BrokerError(Condition.NOT_IMPLEMENTED, "A coordinator takes declare and discharge only.")
             fields = body.value if isinstance(body.value, list) else []
-            do(self, [*fields, None, None], serial, done)
+            handle(self, [*fields, None, None], serial, done)
         except BrokerError as error:
             self._refused(done, error)
 
     def _refused(self, done: Done, error: BrokerError) -> None:
-        self._host.log.warning("transaction command refused", reason=str(error))
+        self._context.log.warning("transaction command refused", reason=str(error))
         done(error)
 
     def _declare(self, fields: list[object], serial: int, done: Done) -> None:
@@ -98,7 +86,7 @@ class CoordinatorLink(Inflow):
             raise BrokerError(Condition.NOT_IMPLEMENTED, "Global transactions are not supported.")
         self._check_limits()
         self._via()  # which may be gone
-        ref = self._host.broker.transactions.declare(self, self._via, connection=self._host)
+        ref = self._context.broker.transactions.declare(self, self._via, connection=self._context)
         self.answers[serial] = (DECLARED, declared(ref.id))
         done(None)
 
@@ -107,23 +95,23 @@ class CoordinatorLink(Inflow):
 
         SDKs declare before they put any token, so that can't be refused; but without a valid claim it is for few.
         """
-        host = self._host
-        limits, transactions = host.limits, host.broker.transactions
-        if host.claims.any_valid():
+        context = self._context
+        limits, transactions = context.limits, context.broker.transactions
+        if context.claims.any_valid():
             own_max, all_max, advice = limits.transactions_per_connection_max, limits.transactions_max, ""
         else:
             own_max, all_max = limits.unclaimed_transactions_per_connection_max, limits.unclaimed_transactions_max
             advice = " Put a token (or log in with SASL PLAIN) to open more."
-        if transactions.open_count_of(host) >= own_max:
+        if transactions.open_count_of(context) >= own_max:
             text = f"This connection has {own_max} open transactions already, which is the most that it may have."
             raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text + advice)
         if transactions.open_count() >= all_max:
             text = f"There are {all_max} open transactions already; one must end before another can begin."
             raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text + advice)
 
-    def _via(self) -> Any:
+    def _via(self) -> Entity | None:
         """The first entity of the AMQP session, None as long as there is none; BrokerError if it is gone."""
-        return None if self._scope.via is None else self._host.broker.find(self._scope.via)[0]
+        return None if self._scope.via is None else self._context.broker.find(self._scope.via)[0]
 
     def _discharge(self, fields: list[object], serial: int, done: Done) -> None:
         del serial
@@ -137,13 +125,13 @@ class CoordinatorLink(Inflow):
             else:
                 self._refused(done, error)
 
-        ref = TransactionRef(self._host, transaction)
-        self._host.broker.transactions.discharge(ref, fail=fail is True, done=discharged)
+        ref = TransactionRef(self._context, transaction)
+        self._context.broker.transactions.discharge(ref, fail=fail is True, done=discharged)
 
     def gone(self) -> None:
         """Whatever is open is rolled back."""
         super().gone()
-        self._host.broker.transactions.leave(self)
+        self._context.broker.transactions.leave(self)
 
 
 _Command = Callable[[CoordinatorLink, list[object], int, Done], None]

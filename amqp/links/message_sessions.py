@@ -7,34 +7,23 @@ it is an outgoing link like others. A link owns its wait, then its handle, and e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
+from ...broker.api import ReceiveMode, SessionConsumer, SessionWait
 from ...broker.errors import BrokerError, Condition
-from ...broker.partition.requests import ReceiveMode
-from ...codec.values import Described, Long, Symbol, encode_map
-from ..wire.deliveries import Done
+from ...codec.encode import encode_map
+from ...codec.types import Described, Long, Symbol
+from ..link_context import LinkContext
 from ..wire.engine import AttachRequest, Pointer, accept_link, close_link
-from .outgoing import OutgoingHost, OutgoingLink
-from .ports import SessionConsumerPort, SessionWaitPort
+from ..wire.link import Done
+from .outgoing import OutgoingLink
 
 SESSION_FILTER: Final = "com.microsoft:session-filter"
 TIMEOUT_PROPERTY: Final = "com.microsoft:timeout"
 LOCKED_UNTIL_PROPERTY: Final = "com.microsoft:locked-until-utc"
 _TICKS_AT_UNIX_EPOCH: Final = 621_355_968_000_000_000
 _TICKS_PER_MS: Final = 10_000
-
-
-class MessageSessionHost(OutgoingHost, Protocol):
-    """What these links need of their connection besides."""
-
-    def detach(self, pointer: Pointer, error: BrokerError) -> None:
-        """Close or refuse a link from our side."""
-        ...
-
-    def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
-        """An attach that was held has been answered."""
-        ...
 
 
 def dotnet_ticks(at: int) -> int:
@@ -62,24 +51,23 @@ def granted_filter(asked: Mapping[str, object], session_id: str) -> bytes:
 class MessageSessionLink(OutgoingLink):
     """A client's receiver link for a message session. `ask` begins the wait, `gone` ends it."""
 
-    __slots__ = ("_ended", "_loss", "_refusal", "_request", "_session_host", "_wait")
+    __slots__ = ("_ended", "_loss", "_refusal", "_request", "_wait")
 
-    def __init__(self, host: MessageSessionHost, pointer: Pointer, request: AttachRequest) -> None:
-        super().__init__(host, pointer, presettled=request.settled_by_sender)
-        self._session_host = host
+    def __init__(self, context: LinkContext, pointer: Pointer, request: AttachRequest) -> None:
+        super().__init__(context, pointer, presettled=request.settled_by_sender)
         self._request = request
-        self._wait: SessionWaitPort | None = None
+        self._wait: SessionWait | None = None
         self._refusal: BrokerError | None = None
         self._loss: BrokerError | None = None
         self._ended = False
 
     def ask(self) -> None:
         """Wait for the session; BrokerError if that is refused at once."""
-        request, limits = self._request, self._session_host.limits
+        request, limits = self._request, self._context.limits
         timeout_ms = request.properties.get(TIMEOUT_PROPERTY)
         if not isinstance(timeout_ms, int) or isinstance(timeout_ms, bool):
             timeout_ms = limits.session_wait_ms_max
-        wait = self._session_host.broker.accept_session(
+        wait = self._context.broker.accept_session(
             request.address,
             wanted_session(request),
             mode=ReceiveMode.RECEIVE_AND_DELETE if self.presettled else ReceiveMode.PEEK_LOCK,
@@ -93,14 +81,14 @@ class MessageSessionLink(OutgoingLink):
         if self._consumer is None:
             self._wait = wait
 
-    def _granted_session(self, consumer: SessionConsumerPort) -> None:
+    def _granted_session(self, consumer: SessionConsumer) -> None:
         self._wait = None
         if self._ended:
             consumer.close()
             return
         try:
             request = self._request
-            consumer.deliver = self.deliver
+            consumer.deliver_to(self.deliver)
             accept_link(
                 self.pointer,
                 request.message_bytes_max,
@@ -108,23 +96,23 @@ class MessageSessionLink(OutgoingLink):
                 granted_filter(request.filter, consumer.session_id),
             )
             self.start(consumer)
-            self._session_host.accepted_late(self.pointer, request)
+            self._context.accepted_late(self.pointer, request)
         except Exception as error:
-            self._session_host.crash(error)
+            self._context.crash(error)
 
     def _refused(self, error: BrokerError) -> None:
         self._wait = None
         self._refusal = error
-        self._session_host.detach(self.pointer, error)
+        self._context.detach(self.pointer, error)
 
     def lose(self, error: BrokerError) -> None:
-        """The session isn't ours any more: say so, and to all that is still settled until the client has heard it."""
+        """The session lock is lost: close the link; what the client settles until it knows is refused with `error`."""
         if self._ended or self._loss is not None:
             return
         self._loss = error
         self._release()
         close_link(self.pointer, error)
-        self._session_host.schedule_flush()
+        self._context.schedule_flush()
 
     def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
         """As for other links; nothing can be settled once the session is lost."""
@@ -133,10 +121,10 @@ class MessageSessionLink(OutgoingLink):
         elif done is not None:
             done(self._loss)
 
-    def linger(self) -> bool:
+    def linger(self, when_settled: Callable[[], None]) -> bool:
         """Settle what was delivered, with the answer of a session that is given back."""
         self._ended = True
-        return super().linger() or self._loss is not None
+        return super().linger(when_settled) or self._loss is not None
 
     def gone(self) -> None:
         """Wait no more, or give the session back."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ...broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from ...codec.values import Described
-from ..wire.deliveries import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from ...broker.api import Abandon, Complete, DeadLetter, Defer, Outcome, Release
+from ...codec.types import Described
 from ..wire.engine import Pointer, ffi, lib, value_of
+from ..wire.link import ACCEPTED, MODIFIED, REJECTED, RELEASED
 
 REASON_KEY: Final = "DeadLetterReason"
 DESCRIPTION_KEY: Final = "DeadLetterErrorDescription"

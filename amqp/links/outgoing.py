@@ -1,8 +1,8 @@
 """Links on which clients receive messages of an entity: credit and drain in, messages out, settlements back.
 
 Knows the consumer handle of the broker, the client's credit and how much of it the broker may use at a time: the
-credit is passed on in slices, and not at all while the socket or the AMQP session's window is full (R6). Refuses to
-know which message comes next and what an outcome does. A link owns its handle and closes it.
+credit is passed on in slices, and not at all while the socket or the AMQP session's window is full (R6). Does not know
+which message comes next and what an outcome does. A link owns its handle and closes it.
 """
 
 from __future__ import annotations
@@ -11,75 +11,98 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from ...broker.entities.transactions import TransactionRef
+from ...broker.api import Delivery, Outcome, TransactionRef
 from ...broker.errors import BrokerError, Condition
-from ...broker.partition.requests import Delivery
-from ..limits import Limits
-from ..wire.deliveries import Done, Enrolled, Host, Outflow, link_credit
+from ..link_context import LinkContext
 from ..wire.engine import Pointer, lib, session_of
+from ..wire.link import Done, link_credit
+from ..wire.outgoing_deliveries import Enrolled, OutgoingDeliveries
+from ..wire.transaction_states import TRANSACTIONAL, read_transactional, transactional_state
 from .outcomes import RELEASE, outcome_of, outcome_of_value
-from .ports import BrokerPort, ConsumerPort
-from .transaction_states import TRANSACTIONAL, read_transactional, transactional_state
 
 _FIRST_GUESS_BYTES = 16 * 1024  # size of a message before any was seen
+_MESSAGE_BYTES_MIN = 256  # counted for a small message
 
 
-class OutgoingHost(Host, Protocol):
-    """What an outgoing link needs of its connection besides."""
+class ConsumerHandle(Protocol):
+    """A way out of an entity: the broker's `Consumer` or `SessionConsumer`, or one that may fail on purpose."""
 
-    broker: BrokerPort
-    limits: Limits
-    held: set[Outflow]
-    """Links whose consumers get no credit until output has gone."""
-    blocked: bool
-    """The socket takes no more."""
+    address: str
 
-    def crash(self, error: BaseException) -> None:
-        """Something went wrong that must not reach the broker: close the connection, log it once."""
+    def set_credit(self, count: int) -> None:
+        """How many more deliveries may be handed over from now on (absolute)."""
+        ...
+
+    def drain(self, drained: Callable[[], None]) -> None:
+        """Hand over what is available within the credit, then call `drained()`; the credit is 0 then."""
+        ...
+
+    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
+        """Settle one delivery."""
+        ...
+
+    def close(self) -> None:
+        """The link is gone; locks stay until they expire."""
         ...
 
 
-class OutgoingLink(Outflow):
+class OutgoingLink(OutgoingDeliveries):
     """A client's receiver link. `start` gives it its consumer, right after the attach was accepted."""
 
-    __slots__ = ("_consumer", "_draining", "_granted", "_host", "_lingering", "_message_bytes", "_session")
+    __slots__ = (
+        "_consumer",
+        "_context",
+        "_draining",
+        "_granted",
+        "_lingering",
+        "_message_bytes",
+        "_own_consumer",
+        "_session",
+    )
 
-    def __init__(self, host: OutgoingHost, pointer: Pointer, *, presettled: bool) -> None:
-        super().__init__(host, pointer, presettled=presettled)
-        self._host = host
+    def __init__(self, context: LinkContext, pointer: Pointer, *, presettled: bool) -> None:
+        super().__init__(context, pointer, presettled=presettled)
+        self._context = context
         self._session = session_of(pointer)
-        self._consumer: ConsumerPort | None = None
-        self._lingering: ConsumerPort | None = None
+        self._own_consumer: ConsumerHandle | None = None
+        """The broker's."""
+        self._consumer: ConsumerHandle | None = None
+        """The broker's, or what is put around it."""
+        self._lingering: ConsumerHandle | None = None
         """The closed consumer of a link that has gone."""
         self._granted = 0
         """How much of the credit the consumer has at the moment."""
         self._message_bytes = _FIRST_GUESS_BYTES
         self._draining = False
 
-    def start(self, consumer: ConsumerPort) -> None:
+    def start(self, consumer: ConsumerHandle) -> None:
         """From now on messages may come."""
-        self._consumer = consumer
+        self._own_consumer = self._consumer = consumer
         if self.credit:
             self._grant()
 
-    def interpose(self, wrap: Callable[[ConsumerPort], ConsumerPort]) -> None:
-        """Let something stand between the link and the broker (`faults`)."""
-        if self._consumer is not None:
-            self._consumer = wrap(self._consumer)
+    def wrap(self, around: Callable[[ConsumerHandle], ConsumerHandle]) -> None:
+        """Put something between the link and the broker (`faults`)."""
+        if self._own_consumer is not None:
+            self._consumer = around(self._own_consumer)
+
+    def unwrap(self) -> None:
+        """Put nothing between them."""
+        self._consumer = self._own_consumer
 
     # ---- credit
 
     def on_flow(self) -> None:
         """A flow of the client, or Proton telling that it has sent something."""
-        asked, self.asked = self.asked, False
+        wants_reply = self._takes_reply()
         credit = link_credit(self.pointer)
-        if credit == self.credit and not asked:
+        if credit == self.credit and not wants_reply:
             return
         self.credit = credit
         if self._draining:
             return  # looked at again when the drain is over
         self._grant()
-        if asked:
+        if wants_reply:
             self._answer()
 
     def _answer(self) -> None:
@@ -95,23 +118,27 @@ class OutgoingLink(Outflow):
 
     def _grant(self) -> None:
         """Let the consumer have the next slice of the credit."""
-        consumer, host = self._consumer, self._host
+        consumer, flow = self._consumer, self.state.flow
         if consumer is None:
             return
-        limits = host.limits
-        if self.credit and (host.blocked or lib.pn_session_outgoing_bytes(self._session) > limits.outgoing_bytes_max):
-            host.held.add(self)
+        bytes_max = self._context.limits.outgoing_bytes_max
+        if self.credit and (flow.is_blocked or lib.pn_session_outgoing_bytes(self._session) > bytes_max):
+            flow.hold(self.resume)
             granted = 0
         else:
-            slice_count = limits.outgoing_bytes_max // self._message_bytes
-            granted = min(self.credit, limits.outgoing_slice_max, max(1, slice_count))
+            granted = min(self.credit, self._slice())
         self._granted = granted
         consumer.set_credit(granted)
+
+    def _slice(self) -> int:
+        """How many deliveries the broker may hand over at a time."""
+        limits = self._context.limits
+        return min(limits.outgoing_slice_max, max(1, limits.outgoing_bytes_max // self._message_bytes))
 
     def hold(self) -> None:
         """The socket takes no more: neither do we."""
         if self._consumer is not None and self._granted > 0:
-            self._host.held.add(self)
+            self.state.flow.hold(self.resume)
             self._granted = 0
             self._consumer.set_credit(0)
 
@@ -137,8 +164,8 @@ class OutgoingLink(Outflow):
             self._draining = False
             self._grant()
         elif used_up and self.credit:  # only the slice is at its end
-            self._host.held.add(self)
-            self._host.schedule_flush()
+            self.state.flow.hold(self.resume)
+            self.state.schedule_flush()
         else:
             self._draining = False
             self.give_back()
@@ -157,21 +184,16 @@ class OutgoingLink(Outflow):
                 self.transfer(deliveries)
                 self._after(deliveries)
         except Exception as error:
-            self._host.crash(error)
+            self._context.crash(error)
 
     def _after(self, deliveries: Sequence[Delivery]) -> None:
         """Account for what was sent and top the consumer up at half of its slice."""
-        host = self._host
         size = len(deliveries[-1].payload)
-        self._message_bytes = max(256, size, (self._message_bytes + size) // 2)
+        self._message_bytes = max(_MESSAGE_BYTES_MIN, size, (self._message_bytes + size) // 2)
         self._granted -= len(deliveries)
-        host.schedule_flush()
+        self.state.schedule_flush()
         if not self._draining and self.credit > self._granted and self._granted * 2 < self._slice():
             self._grant()
-
-    def _slice(self) -> int:
-        limits = self._host.limits
-        return min(limits.outgoing_slice_max, max(1, limits.outgoing_bytes_max // self._message_bytes))
 
     def _without_last(self, deliveries: Sequence[Delivery], count: int) -> Sequence[Delivery]:
         """Give the last `count` deliveries back: credit was withdrawn while they were on their way to us."""
@@ -182,13 +204,15 @@ class OutgoingLink(Outflow):
                 consumer.settle(each.token, RELEASE, None)
         return deliveries[:keep]
 
+    # ---- settlements
+
     def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
         """The client settles: through the table of outcomes to the broker."""
         consumer = self._consumer or self._lingering
         if consumer is None:
             return
         if state == TRANSACTIONAL:
-            self._settle_in_transaction(consumer.address, token, delivery, done or _ignore)
+            self._settle_in_transaction(consumer.address, token, delivery, done)
             return
         outcome = outcome_of(state, delivery) if state else None
         if outcome is not None:
@@ -196,33 +220,38 @@ class OutgoingLink(Outflow):
         elif done is not None:
             done(BrokerError(Condition.NOT_IMPLEMENTED, f"Delivery state 0x{state:02x} is not supported here."))
 
-    def _settle_in_transaction(self, address: str, token: bytes, delivery: Pointer, done: Done) -> None:
+    def _settle_in_transaction(self, address: str, token: bytes, delivery: Pointer, done: Done | None) -> None:
         """Add a settlement to a transaction; it is confirmed with the same state around the same outcome [wire 8].
 
-        The delivery is settled with the commit and not before. JMS clients settle it at once: they have let go of it
-        whatever becomes of the transaction.
+        The delivery is settled with the commit and not before. JMS clients settle it at once (`done` is None): they
+        have let go of it whatever becomes of the transaction.
         """
         transaction, value = read_transactional(delivery)
         found = outcome_of_value(value)
         if found is None:
-            done(BrokerError(Condition.INVALID_FIELD, "A transactional-state of a receiver must have an outcome."))
+            if done is not None:
+                text = "A transactional-state of a receiver must have an outcome."
+                done(BrokerError(Condition.INVALID_FIELD, text))
             return
         code, outcome = found
-        settle = partial(
-            self._host.broker.transactional_settle, TransactionRef(self._host, transaction), address, token, outcome
-        )
+        ref = TransactionRef(self.state, transaction)
+        settle = partial(self._context.broker.transactional_settle, ref, address, token, outcome)
         try:
-            if done is _ignore:  # the delivery is settled
+            if done is None:
                 settle(settled=True)
             else:
                 enrolled = Enrolled(self, token, delivery, transactional_state(transaction, code))
                 settle(on_commit=enrolled.committed)
                 self.enroll(enrolled)
         except BrokerError as error:
-            done(error)
+            if done is not None:
+                done(error)
 
-    def linger(self) -> bool:
+    # ---- the end
+
+    def linger(self, when_settled: Callable[[], None]) -> bool:
         """No more messages; what was delivered can be settled as long as its lock holds [AMQP 2.7.6]."""
+        super().linger(when_settled)
         consumer = self._consumer
         self._release()
         self._lingering = consumer
@@ -236,11 +265,7 @@ class OutgoingLink(Outflow):
 
     def _release(self) -> None:
         """Give the consumer up."""
-        self._host.held.discard(self)
-        consumer, self._consumer = self._consumer, None
+        self.state.flow.release(self.resume)
+        consumer, self._consumer, self._own_consumer = self._consumer, None, None
         if consumer is not None:
             consumer.close()
-
-
-def _ignore(error: BrokerError | None) -> None:
-    """The outcome of what the client has settled already."""

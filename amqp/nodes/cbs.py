@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Int, Symbol
+from ...codec.types import Int, Symbol
 from ..tracking import Tracker
 from .requests import Answer, Request, Response
 

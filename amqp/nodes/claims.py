@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...broker import service_errors
-from ...broker.access import Access, Claim, Right
+from ...broker.access import Access, Claim
 from ...broker.address import parse_address
 from ...broker.clock import Clock, Timer
+from ...broker.keys import Right
 
 PATH_LENGTH_MAX: Final = 1_024
 """Characters of the longest path on which anything but a claim on the namespace can hold."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ...broker.access import Right
+from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Int, Symbol
-from ..links.ports import BrokerPort
+from ...broker.keys import Right
+from ...codec.types import Int, Symbol
 from ..tracking import Tracker
 from . import operations_messages as messages
 from . import operations_partitions as partitions
@@ -77,7 +77,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 }
 
 
-def management_answer(broker: BrokerPort, address: str, require: Callable[[Right], None], tracker: Tracker) -> Answer:
+def management_answer(broker: Broker, address: str, require: Callable[[Right], None], tracker: Tracker) -> Answer:
     """The answering function of the node of `address` (the entity, without `/$management`).
 
     `require` raises BrokerError unless the client has the right on it.

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from ...broker.access import Right
-from ...broker.entities.transactions import TransactionRef
+from ...broker.api import TransactionRef
+from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
 from ...broker.ids import token_from_uuid
-from ...codec.values import Array, encode, encode_map, list_from_items, map_from_items
+from ...broker.keys import Right
+from ...codec.encode import encode, encode_map, list_from_items, map_from_items
+from ...codec.types import Array
 from ..links.outcomes import property_changes
-from ..links.ports import BrokerPort
 
 OK, NO_CONTENT = 200, 204
 EMPTY_BODY: Final = encode_map({})
@@ -131,7 +132,7 @@ class Body:
 class Context:
     """What an operation works on: `address` is the entity (with sub-queue), `reply_bytes_max` what may go back."""
 
-    broker: BrokerPort
+    broker: Broker
     address: str
     reply_bytes_max: int
     transaction: TransactionRef | None = None

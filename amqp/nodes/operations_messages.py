@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from ...broker.api import Abandon, Complete, DeadLetter, Defer, Outcome, ReceiveMode
 from ...broker.errors import BrokerError, Condition
 from ...broker.ids import token_to_uuid
-from ...broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from ...broker.partition.requests import ReceiveMode
-from ...codec.values import Int, encode, encode_array
+from ...codec.encode import encode, encode_array
+from ...codec.types import Int
 from .operations import NO_CONTENT, Body, Context, Result, encoded_fields, encoded_list
 
 _TIMESTAMP, _LONG = 0x83, 0x81

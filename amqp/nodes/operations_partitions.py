@@ -6,7 +6,8 @@ Knows what each one's body holds and the exact types of what comes back. Does no
 
 from __future__ import annotations
 
-from ...codec.values import Int, encode
+from ...codec.encode import encode
+from ...codec.types import Int
 from .operations import Body, Context, Result, encoded_fields, encoded_list
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...broker.errors import BrokerError, Condition
 from ...broker.rules import rule_from_amqp, rule_to_amqp
-from ...codec.values import encode
+from ...codec.encode import encode
 from .operations import NO_CONTENT, Body, Context, Result, encoded_fields, encoded_list
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Int, Timestamp, encode, encode_array
+from ...codec.encode import encode, encode_array
+from ...codec.types import Int, Timestamp
 from .operations import NO_CONTENT, Body, Context, Result, encoded_fields
 
 _STRING: Final = 0xB1  # with 32 bits for its length: in an array all have the same

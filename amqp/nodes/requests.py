@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from ...broker.entities.transactions import TransactionRef
-from ...broker.errors import BrokerError, Condition
-from ...broker.partition.requests import Delivery
-from ...codec.values import Described, Uint, decode, encode, encode_map, list_from_items, malformed
-from ..limits import Limits
-from ..quotas import Held, Kept
-from ..wire.deliveries import Done, Host, Inflow, Outflow, link_credit
+from ...broker.api import Delivery, TransactionRef
+from ...broker.errors import BrokerError, Condition, decode_refusal
+from ...codec.decode import decode
+from ...codec.encode import encode, encode_map, list_from_items
+from ...codec.errors import DecodeError
+from ...codec.types import Described, Uint
+from ..link_context import LinkContext
+from ..quotas import Kept
 from ..wire.engine import Pointer, session_of
+from ..wire.incoming_deliveries import IncomingDeliveries
+from ..wire.link import Done, link_credit
+from ..wire.outgoing_deliveries import OutgoingDeliveries
 
 _SECTION_BY_SYMBOL: Final = {
     "amqp:header:list": 0x70,
@@ -67,16 +71,10 @@ Answer = Callable[[Request, int], Awaitable[Response | None]]
 
 def read_request(data: bytes) -> Request:
     """Take a request apart; BrokerError(DECODE_ERROR) if it isn't a message."""
-    sections: dict[int, object] = {}
-    position = 0
-    while position < len(data):
-        section, position = decode(data, position)
-        if not isinstance(section, Described):
-            raise malformed(position, "a message section must be described")
-        descriptor = section.descriptor
-        code = _SECTION_BY_SYMBOL.get(descriptor) if isinstance(descriptor, str) else descriptor
-        if isinstance(code, int):
-            sections[code] = section.value
+    try:
+        sections = _sections(data)
+    except DecodeError as error:
+        raise decode_refusal(error) from None
     fields = sections.get(_PROPERTIES)
     values: list[object] = fields if isinstance(fields, list) else []
     values = values + [None] * 6
@@ -87,6 +85,21 @@ def read_request(data: bytes) -> Request:
         properties=properties if isinstance(properties, dict) else {},
         body=sections.get(_VALUE, sections.get(_DATA)),
     )
+
+
+def _sections(data: bytes) -> dict[int, object]:
+    """Return the values of the sections of a message by their codes. Raises DecodeError."""
+    sections: dict[int, object] = {}
+    position = 0
+    while position < len(data):
+        section, position = decode(data, position)
+        if not isinstance(section, Described):
+            raise DecodeError(position, "a message section must be described")
+        descriptor = section.descriptor
+        code = _SECTION_BY_SYMBOL.get(descriptor) if isinstance(descriptor, str) else descriptor
+        if isinstance(code, int):
+            sections[code] = section.value
+    return sections
 
 
 def write_response(request: Request, response: Response) -> bytes:
@@ -102,48 +115,35 @@ def write_response(request: Request, response: Response) -> bytes:
     )
 
 
-class RequestHost(Host, Protocol):
-    """What these links need of their connection besides."""
-
-    limits: Limits
-    kept: Held
-
-    def run(self, work: Awaitable[None]) -> None:
-        """Run work to its end; whatever it raises closes the connection."""
-        ...
-
-    def confirm(self) -> None:
-        """Have the outcomes that there are written before whatever is sent from now on."""
-        ...
-
-    def detach(self, pointer: Pointer, error: BrokerError) -> None:
-        """Close a link from our side."""
-        ...
-
-
 class Node:
     """One `$cbs` or `$management` node of one connection."""
 
-    def __init__(self, host: RequestHost, answer: Answer) -> None:
-        self._host = host
+    def __init__(self, context: LinkContext, answer: Answer) -> None:
+        self._context = context
+        self._own_answer = answer
         self._answer = answer
         self._replies: list[ReplyLink] = []
 
-    def interpose(self, wrap: Callable[[Answer], Answer]) -> None:
-        """Let something stand between the node and what answers (`faults`)."""
-        self._answer = wrap(self._answer)
+    def wrap(self, around: Callable[[Answer], Answer]) -> None:
+        """Put something between the node and what answers (`faults`)."""
+        self._answer = around(self._own_answer)
+
+    def unwrap(self) -> None:
+        """Put nothing between them."""
+        self._answer = self._own_answer
 
     def add_requester(self, pointer: Pointer) -> RequestLink:
         """A link for requests."""
-        return RequestLink(self._host, pointer, self)
+        return RequestLink(self._context, pointer, self)
 
     def add_replier(
         self, pointer: Pointer, name: str, target: str | None, *, presettled: bool, bytes_max: int
     ) -> ReplyLink:
-        """A link for responses; `bytes_max` as the client said, 0 if it didn't."""
-        limit = self._host.limits.reply_bytes_max
-        link = ReplyLink(self._host, pointer, self, name, target, presettled=presettled)
-        link.bytes_max = min(bytes_max or limit, limit)
+        """A link for responses; `bytes_max` is the client's largest message, 0 if it named none."""
+        limit = self._context.limits.reply_bytes_max
+        link = ReplyLink(
+            self._context, pointer, self, name, target, presettled=presettled, bytes_max=min(bytes_max or limit, limit)
+        )
         self._replies.append(link)
         return link
 
@@ -158,15 +158,15 @@ class Node:
         except BrokerError as error:
             done(error)
             return
-        self._host.run(self._respond(request, session, done))
+        self._context.run(self._respond(request, session, done))
 
     async def _respond(self, request: Request, session: Pointer, done: Done) -> None:
         link = self._link_for(request, session)
-        bytes_max = link.bytes_max if link is not None else self._host.limits.reply_bytes_max
+        bytes_max = link.bytes_max if link is not None else self._context.limits.reply_bytes_max
         response = await self._answer(request, bytes_max)
         done(None)
         # uAMQP's C library takes a response that comes before the request's outcome for a failure.
-        self._host.confirm()
+        self._context.confirm()
         link = self._link_for(request, session)  # links may have come and gone meanwhile
         if link is not None and response is not None:
             link.reply(write_response(request, response))
@@ -179,39 +179,34 @@ class Node:
         return found[-1] if found else None
 
 
-class RequestLink(Inflow):
+class RequestLink(IncomingDeliveries):
     """A client's link for requests to a node."""
 
-    __slots__ = ("_node", "_session")
+    __slots__ = ("_session", "node")
 
-    def __init__(self, host: RequestHost, pointer: Pointer, node: Node) -> None:
-        self._node = node
+    def __init__(self, context: LinkContext, pointer: Pointer, node: Node) -> None:
+        self.node = node
         self._session = session_of(pointer)
-        limits = host.limits
-        super().__init__(
-            host,
-            pointer,
-            self._received,
-            bytes_max=limits.request_bytes_max,
-            credit=limits.request_credit,
-        )
+        limits = context.limits
+        super().__init__(context, pointer, bytes_max=limits.request_bytes_max, credit=limits.request_credit)
 
-    def _received(self, data: bytes, batch: bool, done: Done) -> None:
+    def receive(self, data: bytes, batch: bool, done: Done) -> None:
+        """Answer a request."""
         del batch
-        self._node.received(self._session, data, done)
+        self.node.received(self._session, data, done)
 
     def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
         """A request within a transaction: whether its operation can be, the node says."""
         del batch
-        self._node.received(self._session, data, done, TransactionRef(self.host, transaction))
+        self.node.received(self._session, data, done, TransactionRef(self.state, transaction))
 
 
-class ReplyLink(Outflow):
+class ReplyLink(OutgoingDeliveries):
     """A client's link for responses of a node. Never sends more than the client gave credit for [wire 3]."""
 
     __slots__ = (
+        "_context",
         "_counted_bytes",
-        "_host",
         "_node",
         "_number",
         "_waiting",
@@ -223,14 +218,22 @@ class ReplyLink(Outflow):
     )
 
     def __init__(
-        self, host: RequestHost, pointer: Pointer, node: Node, name: str, target: str | None, *, presettled: bool
+        self,
+        context: LinkContext,
+        pointer: Pointer,
+        node: Node,
+        name: str,
+        target: str | None,
+        *,
+        presettled: bool,
+        bytes_max: int,
     ) -> None:
-        super().__init__(host, pointer, presettled=presettled)
+        super().__init__(context, pointer, presettled=presettled)
         self.name = name
         self.target = target
         self.session = session_of(pointer)
-        self.bytes_max = 0
-        self._host = host
+        self.bytes_max = bytes_max
+        self._context = context
         self._node = node
         self._number = 0
         self._waiting: deque[bytes] = deque()
@@ -245,29 +248,29 @@ class ReplyLink(Outflow):
         if not self._waiting:
             return
         try:
-            if len(self._waiting) > self._host.limits.replies_max:
+            if len(self._waiting) > self._context.limits.replies_max:
                 text = (
                     f"{len(self._waiting)} responses of {self._waiting_bytes} bytes in all wait for credit on the link."
                 )
                 raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text)
-            self._count()
+            self._count_waiting()
         except BrokerError as error:
-            self._host.detach(self.pointer, error)
+            self._context.detach(self.pointer, error)
 
-    def _count(self) -> None:
-        """Let the connection know what waits; BrokerError if that is too much."""
+    def _count_waiting(self) -> None:
+        """Count the bytes that wait towards the connection's limit; BrokerError if they are too many."""
         counted, self._counted_bytes = self._counted_bytes, self._waiting_bytes
         if counted != self._waiting_bytes:
-            self._host.kept.change(Kept.REPLIES, self._waiting_bytes - counted)
+            self._context.kept.change(Kept.REPLIES, self._waiting_bytes - counted)
 
     def on_flow(self) -> None:
         """Credit: send what waits, and answer a flow that asks."""
-        asked, self.asked = self.asked, False
+        wants_reply = self._takes_reply()
         self.credit = link_credit(self.pointer)
         self._send_waiting()
-        if asked and self.wants_drain():
+        if wants_reply and self.wants_drain():
             self.give_back()
-        elif asked:
+        elif wants_reply:
             self.show_state()
 
     def _send_waiting(self) -> None:
@@ -277,9 +280,9 @@ class ReplyLink(Outflow):
             data = self._waiting.popleft()
             self._waiting_bytes -= len(data)
             self.transfer([Delivery(tag, data, 0)])
-            self.host.schedule_flush()
+            self.state.schedule_flush()
         if self._waiting_bytes < self._counted_bytes:
-            self._count()
+            self._count_waiting()
 
     def disposed(self, token: bytes, state: int, delivery: Any, done: Done | None) -> None:
         """Clients settle responses as they like: confirm, nothing depends on it."""
@@ -292,5 +295,5 @@ class ReplyLink(Outflow):
         super().gone()
         self._waiting.clear()
         self._waiting_bytes = 0
-        self._count()
+        self._count_waiting()
         self._node.remove(self)

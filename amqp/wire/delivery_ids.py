@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...broker.errors import BrokerError
+from ...codec.decode import decode
+from ...codec.encode import list_from_items
+from ...codec.errors import DecodeError
 from ...codec.sections import open_items
-from ...codec.values import decode, list_from_items, skip
+from ...codec.skip import skip
 
 BEGIN, TRANSFER, DISPOSITION = 0x11, 0x14, 0x15
 _ID_MASK: Final = 0xFFFF_FFFF
@@ -27,16 +29,16 @@ _RECEIVER: Final = (0x41, 0x56)
 
 @dataclass(slots=True)
 class _Session:
-    """What came on one channel. `shown` has the client's id of each delivery that Proton knows by another one."""
+    """Ids on one channel. `client_ids` maps Proton's id to the client's for each delivery whose ids differ."""
 
     expected: int | None = None
-    shown: dict[int, int] = field(default_factory=dict[int, int])
+    client_ids: dict[int, int] = field(default_factory=dict[int, int])
     unfinished: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     """By handle: the client's id and Proton's of the delivery that is under way."""
 
 
 class DeliveryIds:
-    """Feed it all that a client sends, and all that is written to it once there `is_renumbering`."""
+    """Takes all that a client sends, and all that is written to it while `is_renumbering`."""
 
     __slots__ = ("_sessions",)
 
@@ -46,7 +48,7 @@ class DeliveryIds:
     @property
     def is_renumbering(self) -> bool:
         """Whether Proton knows any delivery by another id than the client."""
-        return any(session.shown for session in self._sessions.values())
+        return any(session.client_ids for session in self._sessions.values())
 
     def incoming(self, piece: bytes) -> bytes:
         """Whole frames of the client, with consecutive delivery-ids."""
@@ -62,11 +64,11 @@ class DeliveryIds:
                     done = stop
         return b"".join((*out, piece[done:])) if out else piece
 
-    def left_out(self, frame: bytes) -> None:
-        """A transfer of the client that Proton won't see, and whose id it will expect of the next one."""
+    def transfer_ignored(self, frame: bytes) -> None:
+        """Count a transfer that Proton does not get: Proton expects its id in the next transfer."""
         try:
             fields, _ = decode(frame, 4 * frame[4] + 3)
-        except BrokerError:
+        except DecodeError:
             return
         number = fields[1] if isinstance(fields, list) and len(fields) > 1 else None
         session = self._sessions.setdefault(int.from_bytes(frame[6:8], "big"), _Session())
@@ -81,8 +83,8 @@ class DeliveryIds:
         done = 0
         for channel, code, start, stop in _frames(output):
             session = self._sessions.get(client_channel(channel)) if code == DISPOSITION else None
-            if session is not None and session.shown and output[_role_at(output, start)] in _RECEIVER:
-                out += (output[done:start], *_told(session, output[start:stop]))
+            if session is not None and session.client_ids and output[_role_at(output, start)] in _RECEIVER:
+                out += (output[done:start], *_with_client_ids(session, output[start:stop]))
                 done = stop
         return b"".join((header, *out, output[done:]))
 
@@ -108,7 +110,7 @@ def _renumbered(session: _Session, frame: bytes) -> bytes | None:
     try:
         fields, behind = decode(frame, 11)
         count, pos = open_items(frame, 8)
-    except (BrokerError, IndexError):
+    except (DecodeError, IndexError):
         return None
     if not isinstance(fields, list):
         return None
@@ -128,7 +130,7 @@ def _renumbered(session: _Session, frame: bytes) -> bytes | None:
         if more:
             session.unfinished[handle] = known, ours
         if ours != known and not settled:
-            session.shown[ours] = known
+            session.client_ids[ours] = known
     else:
         return None
     if ours == known:
@@ -138,7 +140,7 @@ def _renumbered(session: _Session, frame: bytes) -> bytes | None:
     return _frame(frame, list_from_items(count, items) + frame[behind:])
 
 
-def _told(session: _Session, frame: bytes) -> Iterator[bytes]:
+def _with_client_ids(session: _Session, frame: bytes) -> Iterator[bytes]:
     """A disposition of ours in the client's ids, as many frames as that takes."""
     count, pos = open_items(frame, 8)
     fields, _ = decode(frame, 11)
@@ -148,7 +150,7 @@ def _told(session: _Session, frame: bytes) -> Iterator[bytes]:
     assert isinstance(last, int)
     rest = frame[skip(frame, pos, min(count, 3)) :]
     ids = [(first + offset) & _ID_MASK for offset in range(((last - first) & _ID_MASK) + 1)]
-    known = [(session.shown.pop(each, each) if settled else session.shown.get(each, each)) for each in ids]
+    known = [(session.client_ids.pop(each, each) if settled else session.client_ids.get(each, each)) for each in ids]
     start = 0
     for index in range(1, len(known) + 1):
         if index == len(known) or known[index] != (known[index - 1] + 1) & _ID_MASK:

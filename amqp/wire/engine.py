@@ -18,8 +18,11 @@ import cproton  # importing it initialises the library behind cproton_ffi
 from cproton_ffi import ffi as _ffi
 from cproton_ffi import lib as _lib
 
-from ...broker.errors import BrokerError
-from ...codec.values import Symbol, decode, encode_map
+from ...broker.errors import BrokerError, decode_refusal
+from ...codec.decode import decode
+from ...codec.encode import encode_map
+from ...codec.errors import DecodeError
+from ...codec.types import Symbol
 
 ffi: Any = _ffi
 lib: Any = _lib
@@ -340,7 +343,10 @@ def set_condition(condition: Pointer, error: BrokerError) -> None:
 
 
 def value_of(data: Pointer) -> object:
-    """The value in one of Proton's data objects; None when it is empty or wasn't made."""
+    """The value in one of Proton's data objects; None when it is empty or wasn't made.
+
+    Raises BrokerError(DECODE_ERROR).
+    """
     if not data:
         return None
     size = lib.pn_data_encoded_size(data)
@@ -348,7 +354,12 @@ def value_of(data: Pointer) -> object:
         return None
     buffer = ffi.new("char[]", size)
     size = lib.pn_data_encode(data, buffer, size)
-    return decode(ffi.buffer(buffer, size)[:])[0] if size > 0 else None
+    if size <= 0:
+        return None
+    try:
+        return decode(ffi.buffer(buffer, size)[:])[0]
+    except DecodeError as error:
+        raise decode_refusal(error) from None
 
 
 def _map(data: Pointer) -> dict[str, object]:

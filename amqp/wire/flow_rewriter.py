@@ -1,12 +1,11 @@
-"""Answers to flows that Proton doesn't give: the state of a link.
+"""Flows that answer a drain or an echo, which Proton does not write: the state of a link.
 
-A client that drains while its last message is on the way asks for credit that is used up when the question arrives.
-Proton then has nothing to give back and says nothing; .NET waits a minute for the flow, JavaScript closes the link
-[wire 5.6]. A client that asks for a link's state with `echo` gets none from Proton, either. So those flows are
-written here: Proton is made to write one for the AMQP session, whose counters only it knows, and the link's part is
-put into it.
+A client that drains while its last message is under way asks for credit that is used up when its flow arrives. Proton
+then has no credit to give back and writes nothing; .NET waits a minute for the flow, JavaScript closes the link
+[wire 5.6]. Proton does not answer `echo`, either. So Proton is made to write a flow for the AMQP session, whose
+counters only Proton knows, and the link's fields are put into that flow here.
 
-Knows under which channel and handle Proton attached our links, learnt from its own frames. Does not know why a link
+Knows under which channel and handle Proton attached each link, read from Proton's own frames. Does not know why a link
 drains. Owned by a connection.
 """
 
@@ -15,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...broker.errors import BrokerError
-from ...codec.values import Described, Uint, decode, encode_list
-from .deliveries import LinkState
+from ...codec.decode import decode
+from ...codec.encode import encode_list
+from ...codec.errors import DecodeError
+from ...codec.types import Described, Uint
 from .delivery_ids import DeliveryIds
 from .engine import Pointer
+from .flow import LinkState
 from .frames import AMQP_HEADER, ATTACH, BEGIN, FLOW, write_frame
 
 _SESSION_FIELDS = 4  # of a flow: next-incoming-id to outgoing-window [AMQP 2.7.4]
@@ -33,9 +34,8 @@ class _Attached:
     handle: int = -1
 
 
-class Drains:
-    """Feed it what is opened and what is written; it gives `answer` to flows, to a drain when nothing is left to
-    write."""
+class FlowRewriter:
+    """Numbers of the AMQP sessions and links of one connection; `rewrite` puts link states into Proton's output."""
 
     def __init__(self) -> None:
         self._by_client_channel: dict[int, Pointer] = {}
@@ -45,9 +45,9 @@ class Drains:
         self._sessions: dict[int, Pointer] = {}  # by Proton's channel
         self._unnamed: dict[tuple[Pointer, str, bool], _Attached] = {}
 
-    # ---- what is there
+    # ---- sessions and links
 
-    def began(self, client_channel: int, session: Pointer) -> None:
+    def session_began(self, client_channel: int, session: Pointer) -> None:
         """The client began an AMQP session on its channel."""
         self._by_client_channel[client_channel] = session
         self._client_channels[session] = client_channel
@@ -56,8 +56,8 @@ class Drains:
         """The session that the client has on a channel."""
         return self._by_client_channel.get(client_channel)
 
-    def ended(self, session: Pointer) -> None:
-        """The session is over; its links have been told of by themselves."""
+    def session_ended(self, session: Pointer) -> None:
+        """The session is over; `link_detached` was called for each of its links."""
         ours = self._channels.pop(session, None)
         if ours is not None and self._sessions.get(ours) == session:
             del self._sessions[ours]
@@ -65,22 +65,23 @@ class Drains:
         if channel is not None:
             del self._by_client_channel[channel]
 
-    def attached(self, link: Pointer, session: Pointer, name: str, *, sends: bool) -> None:
+    def link_attached(self, link: Pointer, session: Pointer, name: str, *, sends: bool) -> None:
         """A link was opened; its attach is in the next output."""
         self._links[link] = entry = _Attached(session, name, receives=sends)
         self._unnamed[session, name, sends] = entry
 
-    def detached(self, link: Pointer) -> None:
+    def link_detached(self, link: Pointer) -> None:
         """A link is over."""
         self._links.pop(link, None)
 
-    def is_curious(self) -> bool:
-        """Whether something was opened whose numbers are still to be learnt."""
+    @property
+    def awaits_numbers(self) -> bool:
+        """Whether the channel of a new session or the handle of a new link is not known yet."""
         return bool(self._unnamed) or len(self._channels) != len(self._by_client_channel)
 
-    def look(self, output: bytes) -> None:
-        """Learn the numbers in Proton's output."""
-        if not self.is_curious():
+    def observe(self, output: bytes) -> None:
+        """Read channels and handles from Proton's output."""
+        if not self.awaits_numbers:
             return
         for channel, code, start, stop in _frames(output):
             if code == BEGIN:
@@ -101,14 +102,14 @@ class Drains:
             if entry is not None:
                 entry.handle = handle
 
-    # ---- answers
+    # ---- rewriting
 
-    def answer(
+    def rewrite(
         self, output: bytes, states: Sequence[tuple[Pointer, LinkState]], ids: DeliveryIds | None = None
     ) -> bytes:
-        """`output` with the states of links in the place of their sessions' flows.
+        """`output` with a flow for each link state in the place of its session's flow.
 
-        With `ids`, what it says of deliveries is said of the ids that the client knows them by.
+        With `ids`, dispositions name deliveries by the client's ids.
         """
         if ids is not None and ids.is_renumbering:
             output = ids.outgoing(output, self._client_channel)
@@ -153,7 +154,7 @@ def _fields(body: bytes) -> list[object]:
     """The fields of a performative, with nulls for the first ones if they are missing."""
     try:
         value, _ = decode(body)
-    except BrokerError:  # what a client's terminus held came back in ours and is malformed
+    except DecodeError:  # what a client's terminus held came back in ours and is malformed
         return [None] * _SESSION_FIELDS
     fields = value.value if isinstance(value, Described) and isinstance(value.value, list) else []
     return fields + [None] * (_SESSION_FIELDS - len(fields))

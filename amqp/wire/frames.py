@@ -1,4 +1,4 @@
-"""Frames, looked at from outside Proton: a reader in front of it and a padder behind it.
+"""Frames outside Proton: a reader in front of it and a padder behind it.
 
 Knows the frame header and the outer shape of performatives [AMQP 2.3, 2.7]. Does not know links, deliveries and
 what any field means, except for the few fields below that Proton doesn't show or doesn't write:
@@ -22,7 +22,11 @@ from struct import error as StructError  # noqa: N812  (the standard name is a b
 from typing import Final
 
 from ...broker.errors import BrokerError
-from ...codec.values import Described, Symbol, Uint, decode, encode_list, list_from_items, skip
+from ...codec.decode import decode
+from ...codec.encode import encode_list, list_from_items
+from ...codec.errors import DecodeError
+from ...codec.skip import skip
+from ...codec.types import Described, Symbol, Uint
 from ..clients import PYTHON_PRODUCT
 from .delivery_ids import DeliveryIds
 from .handles import Handles, Ruling
@@ -67,7 +71,7 @@ class Kind(IntEnum):
     PLAIN = 0
     BATCH = 1
     """One frame: a transfer whose message-format is the batch format."""
-    ASKS = 2
+    FLOW_WANTS_REPLY = 2
     """One frame: a flow that wants an answer (drain or echo)."""
     OPEN = 3
     """One frame: the peer's `open`."""
@@ -75,20 +79,20 @@ class Kind(IntEnum):
     """One frame: a `begin`, which Proton must have answered before it takes transfers."""
     MALFORMED = 5
     """One frame: a performative that is no AMQP. Proton must not see it: it crashes when it echoes broken arrays."""
-    LATE = 6
-    """Never given out: a frame on a channel that its sender has ended, or on a handle that it has detached."""
-    LATE_TRANSFER = 7
-    """Never given out: a transfer that Proton won't see, which expects its delivery-id."""
+    IGNORED = 6
+    """Never returned: a frame on a channel that the client has ended, or on a handle that it has detached."""
+    IGNORED_TRANSFER = 7
+    """Never returned: a transfer that Proton does not get, though it expects its delivery-id."""
     REFUSED = 8
     """One frame that Proton must not see: the AMQP session is to be ended with the next of the refusals."""
     STEALS = 9
-    """Never given out: an attach with the name of another link."""
+    """Never returned: an attach with the name of another link."""
     EXPELS = 10
-    """One frame, not of the client: a detach in its name for a link that is to be closed with the next refusal."""
+    """One frame, made here: a detach in the client's name for a link that is closed with the next refusal."""
     ATTACH = 12
     """One frame: an `attach`, whose size counts."""
     SUSPENDS = 11
-    """One frame: a detach that does not close, though it says so: the answer must not."""
+    """One frame: a detach that was changed to `closed`; the answer must have closed=false."""
 
 
 class FrameReader:
@@ -137,8 +141,8 @@ class FrameReader:
         """The pieces with the delivery-ids that Proton expects, without the transfers that are left out."""
         given: list[tuple[bytes, Kind]] = []
         for piece, kind in pieces:
-            if kind is Kind.LATE_TRANSFER:
-                ids.left_out(piece)
+            if kind is Kind.IGNORED_TRANSFER:
+                ids.transfer_ignored(piece)
             else:
                 given.append((ids.incoming(piece), kind))
         return given
@@ -158,8 +162,8 @@ class FrameReader:
             stop = pos + size
             if stop > end:
                 break
-            if size > 10 and (may_be_late or data[pos + 4] != 2 or not _is_dull(data, pos, stop, sending)):
-                kind = self._look(data, pos, stop)
+            if size > 10 and (may_be_late or data[pos + 4] != 2 or not _is_passthrough(data, pos, stop, sending)):
+                kind = self._classify(data, pos, stop)
                 may_be_late = bool(self._ended)
                 if kind:
                     if pos > start:
@@ -173,8 +177,8 @@ class FrameReader:
             self._rest += data[pos:]
         return pieces
 
-    def _look(self, data: bytes, pos: int, stop: int) -> Kind:
-        """The kind of one frame; keeps the account of channels and handles."""
+    def _classify(self, data: bytes, pos: int, stop: int) -> Kind:
+        """The kind of one frame; records which channels and handles the client opens and closes."""
         code, at = _performative(data, pos, stop)
         channel = data[pos + 6 : pos + 8]
         if code == BEGIN:
@@ -183,14 +187,14 @@ class FrameReader:
         elif code not in (OPEN, CLOSE) and (
             channel in self._ended or (code != END and self._handles.is_refused(channel))
         ):
-            return Kind.LATE
+            return Kind.IGNORED
         if code == TRANSFER:
-            return self._look_at_transfer(data, at, stop, channel)
+            return self._classify_transfer(data, at, stop, channel)
         if code not in _FIELDS:
             return Kind.PLAIN
         try:
             fields = decode(data[at:stop])[0]
-        except BrokerError:
+        except DecodeError:
             return Kind.MALFORMED
         if not isinstance(fields, list):
             return Kind.PLAIN  # Proton says what is wrong
@@ -204,36 +208,36 @@ class FrameReader:
         elif code == DETACH:
             return _KIND_BY_RULING[self._handles.detach(channel, fields)]
         elif code == FLOW:
-            return self._look_at_flow(channel, fields)
+            return self._classify_flow(channel, fields)
         return _KIND_BY_CODE.get(code, Kind.PLAIN)
 
-    def _look_at_flow(self, channel: bytes, fields: list[object]) -> Kind:
+    def _classify_flow(self, channel: bytes, fields: list[object]) -> Kind:
         if len(fields) > _HANDLE_OF_FLOW and fields[_HANDLE_OF_FLOW] is not None:
             kind = _KIND_BY_RULING[self._handles.flow(channel, fields[_HANDLE_OF_FLOW])]
             if kind:
                 return kind
-        return Kind.ASKS if True in fields[_DRAIN : _ECHO + 1] else Kind.PLAIN
+        return Kind.FLOW_WANTS_REPLY if True in fields[_DRAIN : _ECHO + 1] else Kind.PLAIN
 
-    def _look_at_transfer(self, data: bytes, at: int, stop: int, channel: bytes) -> Kind:
+    def _classify_transfer(self, data: bytes, at: int, stop: int, channel: bytes) -> Kind:
         try:
             count, pos, _ = _open_list(data, at)
             handle = decode(data[:stop], pos)[0] if count else None
-        except (BrokerError, IndexError, StructError):
+        except (DecodeError, IndexError, StructError):
             return Kind.MALFORMED
         kind = _KIND_BY_RULING[self._handles.transfer(channel, handle)]
-        if kind in (Kind.LATE, Kind.EXPELS):
+        if kind in (Kind.IGNORED, Kind.EXPELS):
             self.ids = self.ids or DeliveryIds()
-            return Kind.LATE_TRANSFER if kind is Kind.LATE else Kind.EXPELS
+            return Kind.IGNORED_TRANSFER if kind is Kind.IGNORED else Kind.EXPELS
         return kind or (Kind.BATCH if _is_batch(data, at, stop) else Kind.PLAIN)
 
     def _pieces(self, frame: bytes, kind: Kind) -> list[tuple[bytes, Kind]]:
         """What becomes of a frame that is not plain."""
-        if kind is Kind.LATE:
+        if kind is Kind.IGNORED:
             return []
         if kind in (Kind.STEALS, Kind.EXPELS):
             channel, handle = self._handles.victim
             closing = (_closing_detach(channel, handle), Kind.EXPELS)
-            return [closing, (frame, Kind.ATTACH)] if kind is Kind.STEALS else [(frame, Kind.LATE_TRANSFER), closing]
+            return [closing, (frame, Kind.ATTACH)] if kind is Kind.STEALS else [(frame, Kind.IGNORED_TRANSFER), closing]
         if kind is Kind.SUSPENDS:
             # To Proton a link that is detached and attached again is one link with two lives; here it is two links.
             return [(_closing_detach(frame[6:8], self._handles.victim[1]), kind)]
@@ -243,7 +247,7 @@ class FrameReader:
 _KIND_BY_CODE: Final = {OPEN: Kind.OPEN, BEGIN: Kind.BEGIN}
 _KIND_BY_RULING: Final = {
     Ruling.PASS: Kind.PLAIN,
-    Ruling.LEAVE_OUT: Kind.LATE,
+    Ruling.IGNORE: Kind.IGNORED,
     Ruling.SUSPEND: Kind.SUSPENDS,
     Ruling.STEAL: Kind.STEALS,
     Ruling.EXPEL: Kind.EXPELS,
@@ -251,9 +255,9 @@ _KIND_BY_RULING: Final = {
 }
 
 
-def _is_dull(data: bytes, pos: int, stop: int, sending: Set[bytes]) -> bool:
-    """Whether the frame at `pos` needs Proton only: a transfer on one of the links on which the client is `sending`
-    that is no batch, or the simplest disposition."""
+def _is_passthrough(data: bytes, pos: int, stop: int, sending: Set[bytes]) -> bool:
+    """Whether the frame at `pos` needs nothing but Proton: a transfer on a link in `sending` that is no batch, or a
+    disposition of the simplest form."""
     if stop - pos > _TRANSFER_HANDLE_MAX and data.startswith(_TRANSFER_HEAD, pos + 8):
         handle = pos + (14 if data[pos + 11] == 0xC0 else _TRANSFER_HANDLE_MAX)
         head = data[pos + 6 : pos + 8] + data[handle : handle + _HANDLE_BYTES.get(data[handle], 1)]
@@ -287,7 +291,7 @@ def _is_batch(data: bytes, at: int, stop: int) -> bool:
             return False
         pos = skip(frame, pos, 3)
         return frame[pos : pos + 5] == _BATCH_FIELD
-    except (BrokerError, IndexError, StructError):
+    except (DecodeError, IndexError, StructError):
         return False  # Proton will say what is wrong
 
 
@@ -309,7 +313,7 @@ def with_lower_frame_size(frame: bytes, by: int) -> bytes:
                 size = _size_at(frame, pos + 1)[0]
                 lower = max(512, size - by).to_bytes(4, "big")
                 return frame[: pos + 1] + lower + frame[pos + 5 :]
-    except (BrokerError, IndexError, StructError):
+    except (DecodeError, IndexError, StructError):
         pass
     return frame
 

@@ -4,12 +4,12 @@ Proton closes the whole connection for a frame on a handle that is not attached 
 already, and takes a second attach on a handle without a word. So this is decided before Proton sees the frame:
 
 * a handle that was never attached ends the AMQP session with `amqp:session:unattached-handle`;
-* what comes after the client's own detach is left out, as the service does: it was on its way, or is a second detach;
+* frames behind the client's own detach are dropped, as the service does: they were on their way, or detach again;
 * an attach with a name that the client has attached in the same role steals the link [AMQP 2.6.1];
 * an attach on a handle in use, or without its mandatory fields, ends the AMQP session.
 
-Knows the client's channels, handles and names. Does not know links and AMQP sessions of Proton: the reader of frames
-asks for a ruling, the connection carries it out. Owned by a `FrameReader`.
+Knows the client's channels, handles and names. Does not know Proton's links and AMQP sessions: the frame reader asks
+for a ruling, the connection carries it out. Owned by a `FrameReader`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from enum import Enum, auto
 from typing import Final
 
 from ...broker.errors import BrokerError, Condition
-from ...codec.values import Uint
+from ...codec.types import Uint
 
 LATE_HANDLES_MAX: Final = 256
 """Detached handles of one AMQP session that are remembered; on those before them a frame ends the session."""
 
-Spot = tuple[bytes, int]
+ChannelHandle = tuple[bytes, int]
 """The client's channel, as its two bytes in a frame, and a handle on it."""
 
 
@@ -35,8 +35,8 @@ class Ruling(Enum):
 
     PASS = auto()
     """Proton may have it."""
-    LEAVE_OUT = auto()
-    """It came too late: nobody hears of it."""
+    IGNORE = auto()
+    """It came behind the detach of its link: drop it."""
     SUSPEND = auto()
     """A detach of the link at `victim` that does not close: the answer must not close either."""
     STEAL = auto()
@@ -60,15 +60,15 @@ class _Channel:
 class Handles:
     """The handles of one connection. `refusals` has the errors of rulings that close something, in order."""
 
-    __slots__ = ("_channels", "_spots", "refusals", "sending", "victim")
+    __slots__ = ("_by_name", "_channels", "refusals", "sending", "victim")
 
     def __init__(self) -> None:
         self.sending: set[bytes] = set()
         """Channel and encoded handle of every link on which the client sends: how its transfers may begin."""
         self.refusals: deque[BrokerError] = deque()
-        self.victim: Spot = (b"", 0)
+        self.victim: ChannelHandle = (b"", 0)
         self._channels: dict[bytes, _Channel] = {}
-        self._spots: dict[tuple[str, bool], Spot] = {}
+        self._by_name: dict[tuple[str, bool], ChannelHandle] = {}
 
     # ---- AMQP sessions
 
@@ -103,12 +103,12 @@ class Handles:
         if handle in state.attached or state.late.get(handle, False):
             text = f"An attach of link '{name}' came on handle {handle}, which is in use."
             return self._refuse(channel, Condition.HANDLE_IN_USE, text)
-        victim = self._spots.get((name, role))
+        victim = self._by_name.get((name, role))
         if victim is not None:
             self._close(victim, Condition.STOLEN, f"The link '{name}' was attached again, on handle {handle}.")
         state.late.pop(handle, None)
         state.attached[handle] = name, role
-        self._spots[name, role] = channel, handle
+        self._by_name[name, role] = channel, handle
         if not role:
             self.sending.update(_transfer_heads(channel, handle))
         return Ruling.PASS if victim is None else Ruling.STEAL
@@ -121,7 +121,7 @@ class Handles:
         handle, closed = (*fields, None, None)[:2]
         if isinstance(handle, Uint) and handle in state.late:
             state.late[handle] = False
-            return Ruling.LEAVE_OUT
+            return Ruling.IGNORE
         ruling = self._find(channel, handle, "detach")
         if ruling is Ruling.PASS and isinstance(handle, Uint):
             self.victim = channel, handle
@@ -153,7 +153,7 @@ class Handles:
             if handle in state.attached:
                 return Ruling.PASS
             if handle in state.late:
-                return Ruling.LEAVE_OUT
+                return Ruling.IGNORE
             text = f"A {what} came on handle {handle}, which is not attached."
             return self._refuse(channel, Condition.UNATTACHED_HANDLE, text)
         return self._refuse(channel, Condition.INVALID_FIELD, f"A {what} must have a handle (uint).")
@@ -164,18 +164,18 @@ class Handles:
         self.refusals.append(BrokerError(condition, text))
         return Ruling.REFUSE
 
-    def _close(self, spot: Spot, condition: Condition, text: str) -> None:
-        self.victim = spot
+    def _close(self, at: ChannelHandle, condition: Condition, text: str) -> None:
+        self.victim = at
         self.refusals.append(BrokerError(condition, text))
-        state = self._channels[spot[0]]
-        self._take(state, spot)
-        state.late[spot[1]] = True
+        state = self._channels[at[0]]
+        self._take(state, at)
+        state.late[at[1]] = True
 
-    def _take(self, state: _Channel, spot: Spot) -> None:
+    def _take(self, state: _Channel, at: ChannelHandle) -> None:
         """The handle is not attached any more."""
-        channel, handle = spot
+        channel, handle = at
         name, receives = state.attached.pop(handle)
-        del self._spots[name, receives]
+        del self._by_name[name, receives]
         if not receives:
             self.sending.difference_update(_transfer_heads(channel, handle))
         state.late.pop(handle, None)

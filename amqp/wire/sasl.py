@@ -15,17 +15,10 @@ from enum import Enum, auto
 from typing import Final
 
 from ...broker.errors import BrokerError
-from ...codec.values import (
-    Described,
-    Symbol,
-    Ubyte,
-    Ulong,
-    decode,
-    encode_array,
-    encode_described,
-    encode_list,
-    list_from_items,
-)
+from ...codec.decode import decode
+from ...codec.encode import encode_array, encode_described, encode_list, list_from_items
+from ...codec.errors import DecodeError
+from ...codec.types import Described, Symbol, Ubyte, Ulong
 from .frames import AMQP_HEADER, SASL_HEADER
 
 MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", "PLAIN", "EXTERNAL")
@@ -115,7 +108,7 @@ class SaslServer:
     def _accepts(self, frame: bytes) -> bool:
         try:
             value, _ = decode(frame, 4 * frame[4])
-        except BrokerError:
+        except DecodeError:
             return False
         if frame[5] != 1 or not isinstance(value, Described) or value.descriptor not in _INIT_DESCRIPTORS:
             return False

@@ -101,7 +101,7 @@ class FaultTable:
     ) -> Fault:
         """Set a fault for `count` times, None until it is cleared; without `operations` for all that it can strike.
 
-        BrokerError: argument-error for an operation that the kind can't strike, resource-limit-exceeded.
+        BrokerError: argument-error for an operation that the kind can't apply to, resource-limit-exceeded.
         """
         impossible = [each.value for each in operations if each not in STRIKES[kind]]
         if impossible:

@@ -12,19 +12,17 @@ from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...storage import StoreError
 from .. import service_errors
 from ..entities.entity import Entity
+from ..entities.namespace import Namespace
 from ..errors import BrokerError, Condition
 from ..model.catalog import Description
 from ..model.descriptions import SubscriptionDescription, TopicDescription
-from ..partition.requests import Continue
-from .data_folder import CATALOG_FOLDER, STORE_FOLDER
-
-if TYPE_CHECKING:
-    from ..broker import Broker
+from ..partition.requests import AdoptSequence
+from .administration import Administration
+from .folder_view import CATALOG_FOLDER, STORE_FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +34,29 @@ class Copied:
     message_count: int
 
 
-class Upkeep:
-    """Empties, begins anew and copies `broker`."""
+class Maintenance:
+    """Purges, resets and copies `namespace`."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, namespace: Namespace, administration: Administration) -> None:
+        self._namespace = namespace
+        self._administration = administration
 
     def purge(self, path: str | None) -> int:
         """Remove all messages and session states of an entity, of a topic's subscriptions, too; with None of all.
 
         How many messages it were. BrokerError: not-found, server-busy (P17).
         """
-        broker = self._broker
-        doomed = _topics_first(broker.entities()) if path is None else self._with_subscriptions(broker.find(path)[0])
+        namespace = self._namespace
+        if path is None:
+            doomed = _topics_first(namespace.entities())
+        else:
+            doomed = self._with_subscriptions(namespace.find(path)[0])
         message_count = sum(sum(entity.message_counts()) for entity in doomed)
         made: list[Description] = [entity.description for entity in doomed]
-        for entity, before in broker.administration.exchange(doomed, made, _detached("was emptied")):
+        for entity, before in self._administration.exchange(doomed, made, _detached("was emptied")):
             if before is not None:
                 for new, old in zip(entity.partitions, before.partitions, strict=True):
-                    new.submit(Continue(old))  # behind all that was submitted before
+                    new.submit(AdoptSequence(old))  # behind all that was submitted before
         return message_count
 
     def reset(self) -> int:
@@ -62,11 +64,11 @@ class Upkeep:
 
         How many messages were removed. BrokerError: server-busy (P17).
         """
-        topology = self._broker.topology
+        topology = self._namespace.topology
         made: list[Description] = [*topology.queues, *topology.topics, *topology.subscriptions]
-        doomed = _topics_first(self._broker.entities())
+        doomed = _topics_first(self._namespace.entities())
         message_count = sum(sum(entity.message_counts()) for entity in doomed)
-        self._broker.administration.exchange(doomed, made, _detached("was begun anew"))
+        self._administration.exchange(doomed, made, _detached("was begun anew"))
         return message_count
 
     def start_over(self) -> int:
@@ -74,9 +76,9 @@ class Upkeep:
 
         Time comes back before the new entities are made, which therefore know no instant that is still to come.
         """
-        for worker in self._broker.workers:
-            self._broker.end_outage(worker.index)
-        self._broker.clock.reset()
+        for worker in self._namespace.workers:
+            self._namespace.end_outage(worker.index)
+        self._namespace.clock.reset()
         return self.reset()
 
     async def copy_to(self, folder: Path) -> Copied:
@@ -85,23 +87,23 @@ class Upkeep:
         Commands that come meanwhile wait, so that each transaction and each fan-out is whole. Locks are not part of it.
         BrokerError: server-busy if a store is out or can't be copied.
         """
-        broker = self._broker
-        for worker in broker.workers:
+        namespace = self._namespace
+        for worker in namespace.workers:
             if worker.outage is not None:
                 raise service_errors.store_unavailable(worker.index, f"it is {worker.outage.kind.value}")
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as turns:
-            for worker in broker.workers:
+            for worker in namespace.workers:
                 await turns.enter_async_context(worker.turn)
-            if broker.away is not None:
-                raise broker.away
-            entities = list(broker.entities())
+            if namespace.away is not None:
+                raise namespace.away
+            entities = list(namespace.entities())
             message_count = sum(sum(entity.message_counts()) for entity in entities)
-            copied = Copied(broker.clock.now_ms(), len(entities), message_count)
+            copied = Copied(namespace.clock.now_ms(), len(entities), message_count)
             try:
-                broker.catalog.copy_to(folder / CATALOG_FOLDER)()  # here: nobody changes it meanwhile
-                copies = [worker.copy_to(folder / STORE_FOLDER.format(worker.index)) for worker in broker.workers]
-                done = [loop.run_in_executor(broker.pool, copy) for copy in copies]
+                namespace.catalog.copy_to(folder / CATALOG_FOLDER)()  # here: nobody changes it meanwhile
+                copies = [worker.copy_to(folder / STORE_FOLDER.format(worker.index)) for worker in namespace.workers]
+                done = [loop.run_in_executor(namespace.pool, copy) for copy in copies]
                 results = await asyncio.gather(*done, return_exceptions=True)  # no turn ends before its copy
                 for result in results:
                     if isinstance(result, BaseException):
@@ -112,7 +114,7 @@ class Upkeep:
 
     def _with_subscriptions(self, entity: Entity) -> Sequence[Entity]:
         if isinstance(entity.description, TopicDescription):
-            return [entity, *self._broker.fan_out_of(entity.path).entities()]
+            return [entity, *self._namespace.subscriptions_of(entity.path).entities()]
         return [entity]
 
 

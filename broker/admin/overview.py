@@ -6,32 +6,24 @@ anything, and to know how it is shown. A view over a `Broker`, made when it is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from ...storage import StoreError
 from ..address import SubQueue
-from ..broker import Broker
-from ..entities.entity import Entity, EntityPartition
+from ..entities.entity import Entity
+from ..entities.entity_base import PartitionHandle
+from ..entities.namespace import Namespace
 from ..entities.router import partition_for_key
 from ..errors import BrokerError, Condition
-from ..model.catalog import KINDS, Description
-from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from ..partition.records import HOMES, MESSAGES, OUTBOXES, PARTITION_SHIFT, STATE, STATE_KEY, Counters, message_key
+from ..model.descriptions import SubscriptionDescription
+from ..partition.records import HOMES, MESSAGES, OUTBOXES, PARTITION_SHIFT, Counters, message_key
 from ..partition.requests import Peek
 
 HEALTHY = "available"
-KIND_NAMES: Mapping[type[Description], str] = {
-    QueueDescription: "queue",
-    TopicDescription: "topic",
-    SubscriptionDescription: "subscription",
-}
 HOME_NAMES = tuple(home.name.lower().replace("_", "-") for home in HOMES)
 SHOWN_HOMES = tuple(home for home in HOMES if home not in OUTBOXES)
-ALL_STATES_MAX = 1 << 24
-
-assert set(KIND_NAMES) == set(KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +98,25 @@ class Page:
 
 
 class Inspection:
-    """What there is to see of `broker`."""
+    """What there is to see of `namespace`."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
 
     def entity(self, path: str) -> Entity:
         """The entity of a path; BrokerError (not-found)."""
-        found = self._broker.entity(path)
-        return self._broker.find(path)[0] if found is None else found
+        found = self._namespace.entity(path)
+        return self._namespace.find(path)[0] if found is None else found
 
     def report(self, entity: Entity) -> EntityReport:
         """An entity at a glance."""
         totals = entity.totals_now()
-        partitions = [place.worker.partition(entity.queue_id) for place in entity.partitions]
+        partitions = [handle.worker.partition(entity.queue_id) for handle in entity.partitions]
         used = [each for each in partitions if each is not None]
         description = entity.description
         return EntityReport(
             path=entity.path,
-            kind=KIND_NAMES[type(description)],
+            kind=description.kind.value,
             status=description.status.value,
             is_partitioned=entity.partitioned,
             partition_count=len(entity.partitions),
@@ -132,7 +124,7 @@ class Inspection:
             is_limited=totals.is_limited,
             messages=dict(zip(HOME_NAMES, totals.messages, strict=True)),
             size_bytes=totals.bytes_used,
-            size_bytes_max=sum(place.size_bytes_max for place in entity.partitions),
+            size_bytes_max=sum(handle.size_bytes_max for handle in entity.partitions),
             locked_count=sum(each.locked_count() for each in used),
             link_count=len(entity.attached),
             last_activity_at=max((each.state.last_activity_at for each in used), default=0) or None,
@@ -140,23 +132,23 @@ class Inspection:
 
     def partitions(self, entity: Entity) -> list[PartitionReport]:
         """Every partition of an entity (P31)."""
-        return [self._partition(place) for place in entity.partitions]
+        return [self._partition(handle) for handle in entity.partitions]
 
-    def _partition(self, place: EntityPartition) -> PartitionReport:
-        worker = place.worker
+    def _partition(self, handle: PartitionHandle) -> PartitionReport:
+        worker = handle.worker
         health = HEALTHY if worker.outage is None else worker.outage.kind.value
-        away = PartitionReport(place.index, worker.index, health, *(None,) * 6)
+        away = PartitionReport(handle.index, worker.index, health, *(None,) * 6)
         if not worker.available:
             return away
-        base = place.index << PARTITION_SHIFT if place.partitioned else 0
-        partition = worker.partition(place.queue_id)
+        base = handle.index << PARTITION_SHIFT if handle.partitioned else 0
+        partition = worker.partition(handle.queue_id)
         try:
-            counters = worker.counters(place.queue_id)
-            first = _first_number(place, counters)
+            counters = worker.counters(handle.queue_id)
+            first = _first_number(handle, counters)
         except StoreError:
             return away
         return PartitionReport(
-            place.index,
+            handle.index,
             worker.index,
             health,
             dict(zip(HOME_NAMES, counters.messages, strict=True)),
@@ -166,24 +158,6 @@ class Inspection:
             base | counters.next_counter,
             None if partition is None else partition.state.last_activity_at or None,
         )
-
-    def counted(self) -> Iterator[tuple[EntityPartition, Counters]]:
-        """The partitions that ever held a message, with what they count, store after store; not those out of reach."""
-        entities = {entity.queue_id: entity for entity in self._broker.entities()}
-        for worker in self._broker.workers:
-            if not worker.available:
-                continue
-            try:
-                with worker.look() as view:
-                    rows = view.scan(STATE, b"", b"\xff" * (STATE_KEY.size + 1), ALL_STATES_MAX)
-            except StoreError:
-                continue
-            for key, row in rows:
-                entity = entities.get(STATE_KEY.unpack(key)[0])
-                if entity is not None:
-                    place = next((each for each in entity.partitions if each.worker is worker), None)
-                    if place is not None:
-                        yield place, Counters.unpack(row)
 
     def route(self, entity: Entity, *, session_id: str | None, partition_key: str | None, **more: str | None) -> Route:
         """Where a message would go (P32) with these properties, or with `message_id`, or with a `key`.
@@ -203,10 +177,10 @@ class Inspection:
         source, key = next(((name, key) for name, key in candidates.items() if key is not None), (None, None))
         count = len(entity.partitions)
         if key is None and count > 1:
-            available = any(place.worker.available for place in entity.partitions)
+            available = any(handle.worker.available for handle in entity.partitions)
             return Route(None, None, count, None, None, available)
-        place = entity.partitions[0 if key is None else partition_for_key(key, count)]
-        return Route(key, source, count, place.index, place.worker.index, place.worker.available)
+        handle = entity.partitions[0 if key is None else partition_for_key(key, count)]
+        return Route(key, source, count, handle.index, handle.worker.index, handle.worker.available)
 
     async def messages(
         self,
@@ -229,28 +203,28 @@ class Inspection:
                 f"'{entity.path}' has no partition {partition_id}: it has {len(entity.partitions)}, counted from 0.",
             )
         found: list[Seen] = []
-        for place in entity.partitions:
-            if partition_id not in (None, place.index) or not place.worker.available:
+        for handle in entity.partitions:
+            if partition_id not in (None, handle.index) or not handle.worker.available:
                 continue
-            if entity.partitioned and first >> PARTITION_SHIFT > place.index:
+            if entity.partitioned and first >> PARTITION_SHIFT > handle.index:
                 continue
             start = first
             while True:  # an answer may be short for want of bytes: only an empty one is the end
                 ask = partial(_ask, sub_queue, start, count - len(found), bytes_max, session_id)
-                rows: list[tuple[int, bytes]] = await place.request(ask)
+                rows: list[tuple[int, bytes]] = await handle.request(ask)
                 if not rows:
                     break
-                found += (self._seen(place, *row) for row in rows)
+                found += (self._seen(handle, *row) for row in rows)
                 bytes_max -= sum(len(encoded) for _, encoded in rows)
                 start = rows[-1][0] + 1
                 if len(found) >= count or bytes_max <= 0:
                     return Page(found, start)
         return Page(found, None)
 
-    def _seen(self, place: EntityPartition, number: int, encoded: bytes) -> Seen:
-        partition = place.worker.partition(place.queue_id)
+    def _seen(self, handle: PartitionHandle, number: int, encoded: bytes) -> Seen:
+        partition = handle.worker.partition(handle.queue_id)
         lock = None if partition is None else partition.state.locks.by_number.get(number)
-        return Seen(place.index, number, encoded, None if lock is None else lock.until_at)
+        return Seen(handle.index, number, encoded, None if lock is None else lock.until_at)
 
 
 def _ask(
@@ -264,12 +238,12 @@ def _ask(
     return Peek(sub_queue, first, count, bytes_max, session_id, reply, is_use=False)
 
 
-def _first_number(place: EntityPartition, counters: Counters) -> int | None:
+def _first_number(handle: PartitionHandle, counters: Counters) -> int | None:
     """The lowest sequence number of a partition. Raises StoreError."""
     firsts: list[int] = []
-    with place.worker.look() as view:
+    with handle.worker.look() as view:
         for home in SHOWN_HOMES:
             if counters.messages[home]:
-                start, stop = message_key(place.queue_id, home, 0), message_key(place.queue_id, home + 1, 0)
+                start, stop = message_key(handle.queue_id, home, 0), message_key(handle.queue_id, home + 1, 0)
                 firsts += (int.from_bytes(key[-8:], "big") for key, _ in view.scan(MESSAGES, start, stop, 1))
     return min(firsts, default=None)

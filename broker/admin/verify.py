@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...storage import FolderLock, FolderState, Manifest, StoreError, StoreReader, check_store, read_into_memory
-from ..message.message import parse_stored
+from ..message.stored import parse_stored
 from ..model.catalog import CATALOG_TABLES, Catalog, CatalogError, Description, Entry, path_of
 from ..partition.records import (
     COUNTER_MASK,
@@ -44,7 +44,7 @@ from ..partition.records import (
     session_number,
     unpack_head,
 )
-from .data_folder import CATALOG_FOLDER, REMEDIES, FolderView, part_names
+from .folder_view import CATALOG_FOLDER, REMEDIES, FolderView, part_names
 
 Message = tuple[int, int]
 

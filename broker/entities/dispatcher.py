@@ -10,14 +10,15 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from ..partition.requests import Command, Taken
+from ..partition.requests import Request
+from ..partition.step import Received
 
 TAKE_MESSAGES_MAX = 256  # asked of one partition at once, so that other consumers get their turn
 LEFT_MAX = 64  # entries of consumers that left, before the line is tidied
 
-Ask = Callable[[int, Command], None]
+Ask = Callable[[int, Request], None]
 
 
 class Demand:
@@ -31,7 +32,7 @@ class Demand:
 
     def __init__(
         self,
-        make: Callable[[int, Callable[[Taken], None]], Command],
+        make: Callable[[int, Callable[[Received], None]], Request],
         deliver: Callable[[Sequence[Any]], None],
         give_back: Callable[[int, Sequence[Any]], None],
     ) -> None:
@@ -47,7 +48,7 @@ class Demand:
 
 
 class Dispatcher:
-    """Those who wait, and the ready partitions; `ask(partition, command)` reaches a partition."""
+    """Those who wait, and the ready partitions; `ask(partition, request)` reaches a partition."""
 
     def __init__(self, partition_count: int, ask: Ask) -> None:
         self._ask = ask
@@ -143,7 +144,7 @@ class Dispatcher:
             self._enlist(demand)
             self._ask(index, demand.make(count, answer))
 
-    def _taken(self, index: int, demand: Demand, count: int, turn: int, taken: Taken) -> None:
+    def _taken(self, index: int, demand: Demand, count: int, turn: int, taken: Received) -> None:
         self._asking[index] = False
         more = taken.more or self._announced_meanwhile[index]
         self._announced_meanwhile[index] = False
@@ -171,3 +172,36 @@ class Dispatcher:
                 demand.waiting = False
                 if drained is not None:
                     drained()
+
+
+class Waiting(Protocol):
+    """A receiver."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it wants messages that it has not got."""
+        ...
+
+
+class ReceiveQuota:
+    """The receivers with credit; at most `count_max` of them wait at a time."""
+
+    def __init__(self, count_max: int | None = None) -> None:
+        self.count_max = count_max
+        self._receivers: set[Waiting] = set()
+
+    def enter(self, receiver: Waiting) -> bool:
+        """Note that a receiver has credit; False if too many others wait."""
+        receivers = self._receivers
+        receivers.add(receiver)
+        if self.count_max is None or len(receivers) <= self.count_max:
+            return True
+        receivers.intersection_update([each for each in receivers if each is receiver or each.is_waiting])
+        if len(receivers) <= self.count_max:
+            return True
+        receivers.discard(receiver)
+        return False
+
+    def leave(self, receiver: Waiting) -> None:
+        """A receiver has no credit any more."""
+        self._receivers.discard(receiver)

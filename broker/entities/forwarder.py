@@ -14,12 +14,13 @@ import structlog
 
 from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
-from ..message.message import parse_stored
+from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from ..partition.enqueue import too_many_hops
 from ..partition.records import COUNTER_MASK, NO_ENQUEUED_NUMBER, SCHEDULED_NOTE, Home, Record
 from ..partition.requests import Delivered, Forwarded, ReadOutbox, Redirect, Undeliverable
-from .entity import SEND_REFUSED, Entity, EntityPartition, is_known_refusal
+from .entity import Entity, is_known_refusal
+from .entity_base import SEND_REFUSED, PartitionHandle
 
 MESSAGES_AT_ONCE = 64
 PAGES_MAX = 16  # looked through behind messages that have to wait, before these are tried again
@@ -32,7 +33,7 @@ UNDELIVERABLE = {
 }
 
 Row = tuple[int, int, Record]
-Refusing = dict[EntityPartition, BrokerError]
+Refusing = dict[PartitionHandle, BrokerError]
 
 log = structlog.get_logger(__name__)
 
@@ -43,45 +44,45 @@ class Forwarder:
     def __init__(self, clock: Clock, find: Callable[[str], Entity]) -> None:
         self._clock = clock
         self._find = find
-        self._running: dict[EntityPartition, asyncio.Task[None]] = {}
-        self._again: set[EntityPartition] = set()
-        self._rounds: dict[EntityPartition, list[asyncio.Future[None]]] = {}
+        self._running: dict[PartitionHandle, asyncio.Task[None]] = {}
+        self._again: set[PartitionHandle] = set()
+        self._rounds: dict[PartitionHandle, list[asyncio.Future[None]]] = {}
         # Numbers that their targets may have: tried without a known outcome, or at a time that nobody remembers.
-        self._tried: dict[EntityPartition, set[int]] = {}
-        self._tried_below: dict[EntityPartition, int] = {}
+        self._tried: dict[PartitionHandle, set[int]] = {}
+        self._tried_below: dict[PartitionHandle, int] = {}
         self._stopping = False
 
-    def wake_after_start(self, place: EntityPartition, next_counter: int) -> None:
-        """Messages of an earlier run wait in `place`; those from `next_counter` on (of 48 bits) are of this run."""
-        self._tried_below[place] = next_counter
-        self.wake(place)
+    def wake_after_start(self, handle: PartitionHandle, next_counter: int) -> None:
+        """Messages of an earlier run wait in `handle`; those from `next_counter` on (of 48 bits) are of this run."""
+        self._tried_below[handle] = next_counter
+        self.wake(handle)
 
-    async def round_of(self, place: EntityPartition) -> None:
-        """Wait until what is in the outboxes of `place` has arrived, or has to be tried again later."""
-        if place not in self._running:
+    async def round_of(self, handle: PartitionHandle) -> None:
+        """Wait until what is in the outboxes of `handle` has arrived, or has to be tried again later."""
+        if handle not in self._running:
             return
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._rounds.setdefault(place, []).append(over)
+        self._rounds.setdefault(handle, []).append(over)
         await over
 
-    def _end_round(self, place: EntityPartition) -> None:
-        for over in self._rounds.pop(place, ()):
+    def _end_round(self, handle: PartitionHandle) -> None:
+        for over in self._rounds.pop(handle, ()):
             if not over.done():
                 over.set_result(None)
 
-    def wake(self, place: EntityPartition) -> None:
-        """Messages wait in an outbox of `place`."""
+    def wake(self, handle: PartitionHandle) -> None:
+        """Messages wait in an outbox of `handle`."""
         if self._stopping:
             return
-        if place in self._running:
-            self._again.add(place)
+        if handle in self._running:
+            self._again.add(handle)
         else:
-            self._running[place] = asyncio.create_task(self._run(place), name=f"forward {place.path}")
+            self._running[handle] = asyncio.create_task(self._run(handle), name=f"forward {handle.path}")
 
     def forget(self, entity: Entity) -> None:
         """An entity is gone: what waits in its outboxes goes with it."""
-        for place, task in self._running.items():
-            if place.entity is entity:
+        for handle, task in self._running.items():
+            if handle.entity is entity:
                 task.cancel()
 
     def running_count(self) -> int:
@@ -96,36 +97,36 @@ class Forwarder:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, place: EntityPartition) -> None:
+    async def _run(self, handle: PartitionHandle) -> None:
         refusing: Refusing = {}
         try:
             while True:
-                self._again.discard(place)
+                self._again.discard(handle)
                 try:
-                    left = await self._carry(place, refusing)
-                    if not left and place not in self._again:
-                        self._end_round(place)
+                    left = await self._carry(handle, refusing)
+                    if not left and handle not in self._again:
+                        self._end_round(handle)
                 except BrokerError as error:
-                    if place.entity.gone is not None:
+                    if handle.entity.gone is not None:
                         return
-                    log.info("forwarding waits", entity=place.path, partition=place.index, cause=error.description)
-                    self._end_round(place)
+                    log.info("forwarding waits", entity=handle.path, partition=handle.index, cause=error.description)
+                    self._end_round(handle)
                     await self._pause()
                     refusing.clear()
                     left = True
                 except Exception:
-                    log.exception("forwarding failed", entity=place.path, partition=place.index)
-                    self._end_round(place)
+                    log.exception("forwarding failed", entity=handle.path, partition=handle.index)
+                    self._end_round(handle)
                     await self._pause()
                     refusing.clear()
                     left = True
-                if not left and place not in self._again:
+                if not left and handle not in self._again:
                     return
         finally:
-            del self._running[place]
-            self._end_round(place)
-            if not self._tried.get(place):
-                self._tried.pop(place, None)
+            del self._running[handle]
+            self._end_round(handle)
+            if not self._tried.get(handle):
+                self._tried.pop(handle, None)
 
     async def _pause(self) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -137,7 +138,7 @@ class Forwarder:
         finally:
             timer.cancel()
 
-    async def _carry(self, place: EntityPartition, refusing: Refusing) -> bool:
+    async def _carry(self, handle: PartitionHandle, refusing: Refusing) -> bool:
         """Carry the next messages; whether there may be more. BrokerError if some have to wait.
 
         Those behind them that go elsewhere don't wait; to one partition nothing overtakes. `refusing` are partitions
@@ -146,8 +147,8 @@ class Forwarder:
         blocked: Refusing = {}
         after = -1
         for _ in range(PAGES_MAX):
-            rows: list[Row] = await place.request(partial(ReadOutbox, MESSAGES_AT_ONCE, after=after))
-            redirected = await self._carry_page(place, rows, blocked, refusing)
+            rows: list[Row] = await handle.request(partial(ReadOutbox, MESSAGES_AT_ONCE, after=after))
+            redirected = await self._carry_page(handle, rows, blocked, refusing)
             if not redirected:
                 if len(rows) < MESSAGES_AT_ONCE:
                     break
@@ -161,26 +162,28 @@ class Forwarder:
             raise error
         return False
 
-    async def _carry_page(self, place: EntityPartition, rows: list[Row], blocked: Refusing, refusing: Refusing) -> bool:
+    async def _carry_page(
+        self, handle: PartitionHandle, rows: list[Row], blocked: Refusing, refusing: Refusing
+    ) -> bool:
         """Carry messages; whether some of them are for other partitions now, under numbers behind all others.
 
         `blocked` are the partitions for which messages have to wait.
         """
         redirected = False
-        for target, group in self._groups(place, rows).items():
-            if not isinstance(target, EntityPartition):
-                await self._give_up(place, group, *target)
+        for target, group in self._groups(handle, rows).items():
+            if not isinstance(target, PartitionHandle):
+                await self._give_up(handle, group, *target)
                 continue
             waiting = group
             if target not in blocked:
-                refused = await self._hand_over(place, target, group, refusing)
+                refused = await self._hand_over(handle, target, group, refusing)
                 if refused is None:
                     continue
                 error, waiting = refused
             else:
                 error = blocked[target]
-            free = [row for row in waiting if self._is_free(place, row, target)] if target in refusing else []
-            if free and not await self._redirect(place, target, free, refusing):
+            free = [row for row in waiting if self._is_free(handle, row, target)] if target in refusing else []
+            if free and not await self._redirect(handle, target, free, refusing):
                 free = []
             redirected = redirected or bool(free)
             if len(free) < len(waiting):
@@ -188,15 +191,15 @@ class Forwarder:
         return redirected
 
     async def _hand_over(
-        self, place: EntityPartition, target: EntityPartition, group: list[Row], refusing: Refusing
+        self, handle: PartitionHandle, target: PartitionHandle, group: list[Row], refusing: Refusing
     ) -> tuple[BrokerError, list[Row]] | None:
         """Carry messages to one partition, or give them up; the error, and those that have to wait or go elsewhere."""
         records = [(number, _as_it_arrives(home, record)) for home, number, record in group]
-        moves = [_moves(place, row) for row in group]
+        moves = [_moves(handle, row) for row in group]
         if any(moves) and not all(moves):
-            return await self._hand_over_singly(place, target, group, refusing)
-        ask = partial(Forwarded, place.queue_id, place.index, records)
-        tried = self._tried.setdefault(place, set())
+            return await self._hand_over_singly(handle, target, group, refusing)
+        ask = partial(Forwarded, handle.queue_id, handle.index, records)
+        tried = self._tried.setdefault(handle, set())
         anew = {number for _, number, _ in group} - tried
         tried |= anew
         try:
@@ -206,76 +209,76 @@ class Forwarder:
                 tried -= anew
             full = error.condition is Condition.RESOURCE_LIMIT_EXCEEDED
             if full and len(group) > 1:  # some may fit
-                return await self._hand_over_singly(place, target, group, refusing)
-            if full and self._is_free(place, group[0], target) and self._others(target, refusing):
+                return await self._hand_over_singly(handle, target, group, refusing)
+            if full and self._is_free(handle, group[0], target) and self._others(target, refusing):
                 refusing[target] = error
                 return error, group
             if error.condition not in UNDELIVERABLE:
                 if is_known_refusal(error):
                     refusing[target] = error
                 return error, group
-            await self._give_up(place, group, UNDELIVERABLE[error.condition], error.description)
+            await self._give_up(handle, group, UNDELIVERABLE[error.condition], error.description)
         else:
-            await place.request(partial(Delivered, [(home, number) for home, number, _ in group]))
+            await handle.request(partial(Delivered, [(home, number) for home, number, _ in group]))
             tried.difference_update(number for _, number, _ in group)
         return None
 
     async def _hand_over_singly(
-        self, place: EntityPartition, target: EntityPartition, group: list[Row], refusing: Refusing
+        self, handle: PartitionHandle, target: PartitionHandle, group: list[Row], refusing: Refusing
     ) -> tuple[BrokerError, list[Row]] | None:
         for position, row in enumerate(group):
-            refused = await self._hand_over(place, target, [row], refusing)
+            refused = await self._hand_over(handle, target, [row], refusing)
             if refused is not None:
                 return refused[0], group[position:]
         return None
 
-    def _is_free(self, place: EntityPartition, row: Row, target: EntityPartition) -> bool:
+    def _is_free(self, handle: PartitionHandle, row: Row, target: PartitionHandle) -> bool:
         """Whether another partition of the target may take the message: it has no key, and `target` can't have it."""
         _, number, _ = row
-        if _moves(place, row) or number in self._tried.get(place, ()):
+        if _moves(handle, row) or number in self._tried.get(handle, ()):
             return False
-        if number & COUNTER_MASK < self._tried_below.get(place, 0):
+        if number & COUNTER_MASK < self._tried_below.get(handle, 0):
             return False
-        return not target.entity.place_of_forwarded(parse_stored(row[2].stored), row[2].turn)[1]
+        return not target.entity.partition_for_forwarded(parse_stored(row[2].stored), row[2].turn)[1]
 
-    def _others(self, target: EntityPartition, refusing: Refusing) -> list[int]:
+    def _others(self, target: PartitionHandle, refusing: Refusing) -> list[int]:
         """The partitions that may take a message in the place of `target`, beginning with the one behind it."""
         partitions = target.entity.partitions
         behind = [*partitions[target.index + 1 :], *partitions[: target.index]]
         return [each.index for each in behind if each not in refusing and each.worker.available]
 
     async def _redirect(
-        self, place: EntityPartition, target: EntityPartition, rows: list[Row], refusing: Refusing
+        self, handle: PartitionHandle, target: PartitionHandle, rows: list[Row], refusing: Refusing
     ) -> bool:
         """Messages without a key that `target` has not stored are for other partitions now; whether there are any."""
         others = self._others(target, refusing)
         if not others:
             return False
         turns = [(home, number, others[turn % len(others)]) for turn, (home, number, _) in enumerate(rows)]
-        await place.request(partial(Redirect, turns))
+        await handle.request(partial(Redirect, turns))
         return True
 
     def _groups(
-        self, place: EntityPartition, rows: list[Row]
-    ) -> dict[EntityPartition | tuple[str | None, str], list[Row]]:
+        self, handle: PartitionHandle, rows: list[Row]
+    ) -> dict[PartitionHandle | tuple[str | None, str], list[Row]]:
         """The rows by the partition that they go to, or by the reason why they can't go."""
-        groups: dict[EntityPartition | tuple[str | None, str], list[Row]] = {}
+        groups: dict[PartitionHandle | tuple[str | None, str], list[Row]] = {}
         for row in rows:
-            target: EntityPartition | tuple[str | None, str]
+            target: PartitionHandle | tuple[str | None, str]
             try:
-                target = self._target(place, row)
+                target = self._target(handle, row)
             except BrokerError as error:
                 target = (UNDELIVERABLE.get(error.condition, "InvalidOperation"), error.description)
             groups.setdefault(target, []).append(row)
         return groups
 
-    def _target(self, place: EntityPartition, row: Row) -> EntityPartition | tuple[str | None, str]:
+    def _target(self, handle: PartitionHandle, row: Row) -> PartitionHandle | tuple[str | None, str]:
         home, _, record = row
-        description = place.description
-        if home == Home.DEAD_LETTER_OUTBOX and record.hops >= place.bounds.forward_hops_max:
-            return too_many_hops(place.bounds.forward_hops_max)  # entities whose dead-letter queues lead to each other
+        description = handle.description
+        if home == Home.DEAD_LETTER_OUTBOX and record.hops >= handle.bounds.forward_hops_max:
+            return too_many_hops(handle.bounds.forward_hops_max)  # entities whose dead-letter queues lead to each other
         if home == Home.TRANSFER_OUTBOX and record.note == SCHEDULED_NOTE:
-            return place.entity.partitions[record.turn]
+            return handle.entity.partitions[record.turn]
         if home == Home.TRANSFER_OUTBOX:
             address: str | None = record.note
         elif isinstance(description, TopicDescription):
@@ -283,29 +286,29 @@ class Forwarder:
         else:
             address = description.forward_to if home == Home.OUTBOX else description.forward_dead_letters_to
         if address is None:
-            if home == Home.OUTBOX and isinstance(description, SubscriptionDescription) and record.turn != place.index:
-                partitions = place.entity.partitions  # a copy whose key a rule has changed
+            if home == Home.OUTBOX and isinstance(description, SubscriptionDescription) and record.turn != handle.index:
+                partitions = handle.entity.partitions  # a copy whose key a rule has changed
                 return partitions[record.turn % len(partitions)]
             return None, ""  # the setting was taken back: the message stays
         entity = self._find(address)
         if entity.description.status in SEND_REFUSED:
             raise BrokerError(Condition.ENTITY_DISABLED, f"'{entity.path}' takes no messages now.")
-        return entity.place_of_forwarded(parse_stored(record.stored), record.turn)[0]
+        return entity.partition_for_forwarded(parse_stored(record.stored), record.turn)[0]
 
-    async def _give_up(self, place: EntityPartition, group: list[Row], reason: str | None, description: str) -> None:
+    async def _give_up(self, handle: PartitionHandle, group: list[Row], reason: str | None, description: str) -> None:
         for home, number, _ in group:
             dead_letter = reason
             if reason is None and home == Home.DEAD_LETTER_OUTBOX:
                 dead_letter = "ForwardDeadLetteredMessagesToRemoved"
-            await place.request(partial(Undeliverable, home, number, dead_letter, description))
+            await handle.request(partial(Undeliverable, home, number, dead_letter, description))
 
 
-def _moves(place: EntityPartition, row: Row) -> bool:
+def _moves(handle: PartitionHandle, row: Row) -> bool:
     """Whether a message goes to another partition of the entity that has taken it, and not to another entity."""
     home, _, record = row
     if home == Home.TRANSFER_OUTBOX:
         return record.note == SCHEDULED_NOTE
-    description = place.description
+    description = handle.description
     return home == Home.OUTBOX and isinstance(description, SubscriptionDescription) and description.forward_to is None
 
 

@@ -13,18 +13,8 @@ from ..address import SubQueue
 from ..clock import Clock, Timer
 from ..errors import BrokerError, Condition
 from ..outcomes import Outcome, Release
-from ..partition.requests import (
-    AcceptSession,
-    Command,
-    Delivery,
-    Done,
-    ReceiveMode,
-    ReleaseSession,
-    SessionGrant,
-    Take,
-    TakeFromSession,
-    Taken,
-)
+from ..partition.requests import AcceptSession, Done, Receive, ReceiveFromSession, ReleaseSession, Request
+from ..partition.step import Delivery, Received, ReceiveMode, SessionGrant
 from .dispatcher import Demand
 from .entity import Entity
 
@@ -85,8 +75,8 @@ class Consumer:
         self._dispatcher = entity.dispatchers[sub_queue]
         self._detached = detached
 
-        def take(count: int, reply: Callable[[Taken], None]) -> Command:
-            return Take(sub_queue, count, mode, reply)
+        def take(count: int, reply: Callable[[Received], None]) -> Request:
+            return Receive(sub_queue, count, mode, reply)
 
         def give_back(_: int, deliveries: Sequence[Delivery]) -> None:
             # Those that it had asked to be removed are gone.
@@ -142,7 +132,7 @@ class SessionConsumer:
         self.address = entity.path
         self.session_id = grant.session_id
         self.locked_until_at = grant.until_at
-        self.deliver: Deliver = _deliver_nothing  # set by the link before it gives credit
+        self._deliver: Deliver = _deliver_nothing
         self._mode = mode
         self._grant = grant
         self._place = entity.partitions[grant.partition_index]
@@ -153,6 +143,10 @@ class SessionConsumer:
         self._closed = False
         self._drained: Callable[[], None] | None = None
         entity.attached.add(self.refuse)
+
+    def deliver_to(self, deliver: Deliver) -> None:
+        """Where messages go; to be called before there is credit."""
+        self._deliver = deliver
 
     def set_credit(self, count: int) -> None:
         """From now on at most `count` more messages may be handed over (absolute, not added)."""
@@ -210,18 +204,18 @@ class SessionConsumer:
             self._asking = True
             self._more = False
             count = min(self._wanted, SESSION_TAKE_MAX)
-            self._place.submit(TakeFromSession(self._grant.grant, count, self._mode, self._taken))
+            self._place.submit(ReceiveFromSession(self._grant.grant, count, self._mode, self._taken))
         elif self._drained is not None:
             drained, self._drained = self._drained, None
             self._wanted = 0
             drained()
 
-    def _taken(self, taken: Taken) -> None:
+    def _taken(self, taken: Received) -> None:
         self._asking = False
         self._more = self._more or taken.more
         if taken.deliveries and not self._closed:  # of a closed one they go back with the session
             self._wanted = max(0, self._wanted - len(taken.deliveries))
-            self.deliver(taken.deliveries)
+            self._deliver(taken.deliveries)
         self._ask()
 
 
@@ -260,17 +254,17 @@ class SessionWait:
             self._demand = Demand(self._accept, self._deliver, self._give_back)
             entity.session_dispatcher.set_demand(self._demand, 1)
         else:
-            entity.partitions[entity.place_of_session(session_id)].submit(self._accept(1, self._answered))
+            entity.partitions[entity.partition_index_of_session(session_id)].submit(self._accept(1, self._answered))
 
     def cancel(self) -> None:
         """The receiver has gone; a session that is granted all the same goes back at once."""
         self._end()
 
-    def _accept(self, count: int, reply: Callable[[Taken], None]) -> Command:
+    def _accept(self, count: int, reply: Callable[[Received], None]) -> Request:
         del count
         return AcceptSession(self._session_id, self._announce, self._lost, reply)
 
-    def _answered(self, taken: Taken) -> None:
+    def _answered(self, taken: Received) -> None:
         if taken.error is not None:
             self._refuse(taken.error)
         elif self._over:

@@ -53,7 +53,7 @@ class Router:
         self.partition_count = partition_count
         self._next = 0
 
-    def place(self, key: str) -> int:
+    def handle(self, key: str) -> int:
         """The partition of a key."""
         return partition_for_key(key, self.partition_count) if self.partition_count > 1 else 0
 

@@ -13,11 +13,12 @@ from .. import service_errors
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..message.message import Message
 from ..partition.requests import CancelScheduled, Commit, Examine, Operation, Reserve, Schedule, Transfer
-from .entity import Entity, EntityPartition, is_known_refusal
+from .entity import Entity, is_known_refusal
+from .entity_base import PartitionHandle
 from .several_partitions import grouped, show_that_stores_commit
 
 
-async def schedule(entity: Entity, messages: Sequence[Message]) -> tuple[list[int], EntityPartition | None]:
+async def schedule(entity: Entity, messages: Sequence[Message]) -> tuple[list[int], PartitionHandle | None]:
     """Store messages until their times, all or none; their sequence numbers, in order.
 
     With them the partition that holds those for other partitions until these have them, None if all are where they
@@ -41,33 +42,33 @@ async def cancel(entity: Entity, numbers: Sequence[int]) -> None:
     Each store shows that it has the messages and that it commits, before any removes them. One that fails after that
     leaves its messages scheduled: the error is an UnknownOutcomeError if others have removed theirs.
     """
-    places = {number: entity.place_of_number(number) for number in numbers}
-    missing = [number for number, place in places.items() if place is None]
-    groups = grouped((place, number) for number, place in places.items() if place is not None)
+    handles = {number: entity.partition_of_number(number) for number in numbers}
+    missing = [number for number, handle in handles.items() if handle is None]
+    groups = grouped((handle, number) for number, handle in handles.items() if handle is not None)
     if len(groups) > 1 or missing:
-        for place, group in groups.items():
-            if await _refuses(place, group):
-                missing += [number for number in group if await _refuses(place, [number])]
+        for handle, group in groups.items():
+            if await _refuses(handle, group):
+                missing += [number for number in group if await _refuses(handle, [number])]
     if missing:
-        raise service_errors.scheduled_not_found(sorted(missing, key=list(places).index))
+        raise service_errors.scheduled_not_found(sorted(missing, key=list(handles).index))
     if len(groups) > 1:
         await show_that_stores_commit(groups)
     removed = 0
-    for place, group in groups.items():
+    for handle, group in groups.items():
         try:
-            await place.request(partial(CancelScheduled, group))
+            await handle.request(partial(CancelScheduled, group))
         except BrokerError as error:
             if len(groups) == 1 or not (removed or isinstance(error, UnknownOutcomeError)):
                 raise
-            text = f"{removed} of {len(places)} scheduled messages are cancelled; a store failed then. Peek the rest."
+            text = f"{removed} of {len(handles)} scheduled messages are cancelled; a store failed then. Peek the rest."
             raise UnknownOutcomeError(error.condition, text) from error
         removed += len(group)
 
 
-async def _refuses(place: EntityPartition, numbers: Sequence[int]) -> bool:
+async def _refuses(handle: PartitionHandle, numbers: Sequence[int]) -> bool:
     """Whether a partition lacks any of these scheduled messages. BrokerError if it can't be asked."""
     try:
-        await place.request(partial(Examine, CancelScheduled(numbers, _ignore)))
+        await handle.request(partial(Examine, CancelScheduled(numbers, _ignore)))
     except BrokerError as error:
         if error.condition is not Condition.MESSAGE_NOT_FOUND:
             raise
@@ -77,12 +78,12 @@ async def _refuses(place: EntityPartition, numbers: Sequence[int]) -> bool:
 
 async def _schedule_together(entity: Entity, messages: Sequence[Message], index: int | None) -> list[int]:
     """Messages of one partition; without a key (None) any that takes them (P13)."""
-    return await _first_that_takes(entity, index, lambda place: place.request(partial(Schedule, messages)))
+    return await _first_that_takes(entity, index, lambda handle: handle.request(partial(Schedule, messages)))
 
 
 async def _schedule_apart(
     entity: Entity, messages: Sequence[Message], groups: dict[int | None, list[int]]
-) -> tuple[list[int], EntityPartition | None]:
+) -> tuple[list[int], PartitionHandle | None]:
     """Messages of several partitions: each gives numbers, one commits all messages and hands on those of others."""
     numbers: dict[int, int] = {}
     for index, positions in groups.items():
@@ -105,14 +106,14 @@ async def _schedule_apart(
 
 async def _commit_apart(
     entity: Entity, messages: Sequence[Message], in_order: list[int]
-) -> tuple[list[int], EntityPartition]:
+) -> tuple[list[int], PartitionHandle]:
     """Messages that have their numbers: the partition of the first one commits all."""
     numbers = dict(enumerate(in_order))
-    home = entity.place_of_number(in_order[0])
+    home = entity.partition_of_number(in_order[0])
     assert home is not None
-    own = [position for position, number in numbers.items() if entity.place_of_number(number) is home]
+    own = [position for position, number in numbers.items() if entity.partition_of_number(number) is home]
     own_numbers = [numbers[position] for position in own]
-    operations: list[tuple[EntityPartition, Operation]] = [
+    operations: list[tuple[PartitionHandle, Operation]] = [
         (home, Schedule([messages[position] for position in own], _ignore, own_numbers))
     ]
     operations += (
@@ -130,15 +131,15 @@ async def _commit_apart(
     return in_order, home
 
 
-async def _reserve(asked: Schedule, place: EntityPartition) -> list[int]:
+async def _reserve(asked: Schedule, handle: PartitionHandle) -> list[int]:
     """Sequence numbers of a partition that has room for the messages."""
-    await place.request(partial(Examine, asked))
-    numbers: list[int] = await place.request(partial(Reserve, len(asked.messages)))
+    await handle.request(partial(Examine, asked))
+    numbers: list[int] = await handle.request(partial(Reserve, len(asked.messages)))
     return numbers
 
 
 async def _first_that_takes(
-    entity: Entity, index: int | None, ask: Callable[[EntityPartition], Awaitable[list[int]]]
+    entity: Entity, index: int | None, ask: Callable[[PartitionHandle], Awaitable[list[int]]]
 ) -> list[int]:
     """The answer of the partition `index`, or with None that of the first that neither is out nor full."""
     count = len(entity.partitions)

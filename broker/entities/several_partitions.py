@@ -15,11 +15,13 @@ from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import partition_index_of
 from ..outcomes import Complete, Outcome, Release
-from ..partition.requests import Commit, Delivery, Examine, ReceiveMode, Renew, Reserve, Settle, TakeDeferred
-from .entity import Entity, EntityPartition
+from ..partition.requests import Commit, Examine, ReceiveDeferred, Renew, Reserve, Settle
+from ..partition.step import Delivery, ReceiveMode
+from .entity import Entity
+from .entity_base import PartitionHandle
 
 T = TypeVar("T")
-Groups = dict[EntityPartition, list[T]]
+Groups = dict[PartitionHandle, list[T]]
 
 
 async def settle(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes], outcome: Outcome) -> None:
@@ -30,26 +32,26 @@ async def settle(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes], o
     """
     groups = _by_token(entity, dict.fromkeys(tokens))
     if len(groups) > 1:
-        for place, group in groups.items():
+        for handle, group in groups.items():
             for token in group:
-                await place.request(partial(Examine, Settle(token, outcome, None, sub_queue)))
+                await handle.request(partial(Examine, Settle(token, outcome, None, sub_queue)))
         await show_that_stores_commit(groups)
     settled_count = 0
-    for place, group in groups.items():
+    for handle, group in groups.items():
         try:
-            await _end(place, sub_queue, group, outcome)
+            await _end(handle, sub_queue, group, outcome)
         except BrokerError as error:
             if len(groups) == 1 or not (settled_count or isinstance(error, UnknownOutcomeError)):
                 raise
-            raise _cut(settled_count, len(tokens), place.worker.index) from error
+            raise _cut(settled_count, len(tokens), handle.worker.index) from error
         settled_count += len(group)
 
 
 async def renew(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes]) -> list[int]:
     """Renew locks of messages of a sub-queue: their new ends (Unix ms) in order, or BrokerError (message-lock-lost)."""
     ends: dict[bytes, int] = {}
-    for place, group in _by_token(entity, tokens).items():
-        answer: list[int] = await place.request(partial(Renew, sub_queue, group))
+    for handle, group in _by_token(entity, tokens).items():
+        answer: list[int] = await handle.request(partial(Renew, sub_queue, group))
         ends.update(zip(group, answer, strict=True))
     return [ends[token] for token in tokens]
 
@@ -61,22 +63,22 @@ async def take_deferred(
 
     Messages of several partitions that are to be removed are locked first, so that all of them can be given back.
     """
-    places = [entity.place_of_number(number) for number in numbers]
-    groups = grouped((place, number) for place, number in zip(places, numbers, strict=True) if place is not None)
-    if None in places:
+    handles = [entity.partition_of_number(number) for number in numbers]
+    groups = grouped((handle, number) for handle, number in zip(handles, numbers, strict=True) if handle is not None)
+    if None in handles:
         raise service_errors.deferred_not_found()
     mode_of_each = mode if len(groups) == 1 else ReceiveMode.PEEK_LOCK
     found: Groups[Delivery] = {}
     try:
-        for place, group in groups.items():
-            ask = partial(TakeDeferred, sub_queue, group, mode_of_each, session_id)
-            found[place] = await place.request(ask)
+        for handle, group in groups.items():
+            ask = partial(ReceiveDeferred, sub_queue, group, mode_of_each, session_id)
+            found[handle] = await handle.request(ask)
         if mode is not mode_of_each:
             await _remove(found, sub_queue, session_id)
     except BrokerError:
-        for place, deliveries in found.items():
+        for handle, deliveries in found.items():
             for delivery in deliveries:
-                place.submit(Settle(delivery.token, Release(), None))
+                handle.submit(Settle(delivery.token, Release(), None))
         raise
     order = {number: position for position, number in enumerate(numbers)}
     taken = [delivery for deliveries in found.values() for delivery in deliveries]
@@ -91,37 +93,37 @@ async def _remove(found: Groups[Delivery], sub_queue: SubQueue, session_id: str 
     """
     await show_that_stores_commit(found)
     is_begun = False
-    for place, deliveries in found.items():
+    for handle, deliveries in found.items():
         try:
-            await _remove_from(place, deliveries, sub_queue, session_id)
+            await _remove_from(handle, deliveries, sub_queue, session_id)
         except BrokerError:
             if not is_begun:
                 raise
             for delivery in deliveries:
-                place.submit(Settle(delivery.token, Complete(), None))
+                handle.submit(Settle(delivery.token, Complete(), None))
         is_begun = True
 
 
 async def _remove_from(
-    place: EntityPartition, deliveries: Sequence[Delivery], sub_queue: SubQueue, session_id: str | None
+    handle: PartitionHandle, deliveries: Sequence[Delivery], sub_queue: SubQueue, session_id: str | None
 ) -> None:
     """Remove locked messages of one partition; if it is not known whether they are removed, those that are there."""
     try:
-        await _end(place, sub_queue, [delivery.token for delivery in deliveries], Complete())
+        await _end(handle, sub_queue, [delivery.token for delivery in deliveries], Complete())
     except UnknownOutcomeError:
         numbers = [delivery.sequence_number for delivery in deliveries]
         try:
-            ask = partial(TakeDeferred, sub_queue, numbers, ReceiveMode.RECEIVE_AND_DELETE, session_id)
-            await place.request(ask)
+            ask = partial(ReceiveDeferred, sub_queue, numbers, ReceiveMode.RECEIVE_AND_DELETE, session_id)
+            await handle.request(ask)
         except BrokerError as error:
             if error.condition is not Condition.MESSAGE_NOT_FOUND:
                 raise
 
 
-async def show_that_stores_commit(places: Iterable[EntityPartition]) -> None:
+async def show_that_stores_commit(handles: Iterable[PartitionHandle]) -> None:
     """Have each store commit something that changes nothing; BrokerError (server-busy) if one does not."""
-    for place in places:
-        await place.request(partial(Reserve, 0))
+    for handle in handles:
+        await handle.request(partial(Reserve, 0))
 
 
 def _cut(settled_count: int, count: int, store_index: int) -> UnknownOutcomeError:
@@ -132,10 +134,10 @@ def _cut(settled_count: int, count: int, store_index: int) -> UnknownOutcomeErro
     return UnknownOutcomeError(Condition.SERVER_BUSY, text)
 
 
-async def _end(place: EntityPartition, sub_queue: SubQueue, tokens: Sequence[bytes], outcome: Outcome) -> None:
+async def _end(handle: PartitionHandle, sub_queue: SubQueue, tokens: Sequence[bytes], outcome: Outcome) -> None:
     """End locks of one partition in one commit."""
-    operations = [(place, Settle(token, outcome, None, sub_queue)) for token in tokens]
-    await place.request(partial(Commit, operations))
+    operations = [(handle, Settle(token, outcome, None, sub_queue)) for token in tokens]
+    await handle.request(partial(Commit, operations))
 
 
 def _by_token(entity: Entity, tokens: Iterable[bytes]) -> Groups[bytes]:
@@ -146,9 +148,9 @@ def _by_token(entity: Entity, tokens: Iterable[bytes]) -> Groups[bytes]:
     return grouped((entity.partitions[index], token) for index, token in pairs)
 
 
-def grouped(pairs: Iterable[tuple[EntityPartition, T]]) -> Groups[T]:
+def grouped(pairs: Iterable[tuple[PartitionHandle, T]]) -> Groups[T]:
     """What belongs to each partition, in order."""
     groups: Groups[T] = {}
-    for place, item in pairs:
-        groups.setdefault(place, []).append(item)
+    for handle, item in pairs:
+        groups.setdefault(handle, []).append(item)
     return groups

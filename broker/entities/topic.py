@@ -16,10 +16,11 @@ from ..model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from ..partition.rows import ByteTotal
-from ..partition.state import Copy, PartitionRef
+from ..partition.records import ByteTotal
+from ..partition.step import PartitionRef, RoutedMessage
 from ..rules import MessageContext, RuleIndex
-from .entity import Description, Entity
+from .entity import Entity
+from .entity_base import Description
 from .router import kept_key_of, partition_for_key
 
 REASON_FILTER = "FilterException"
@@ -38,7 +39,7 @@ def count_filters(description: Description, kind: CountedFilter) -> int:
     return sum(type(rule.filter) is kind for rule in rules_of(description))
 
 
-class TopicFanOut:
+class TopicSubscriptions:
     """How a topic's messages find its subscriptions; the index is shared by all partitions of the topic."""
 
     def __init__(self, topic: Entity) -> None:
@@ -72,8 +73,8 @@ class TopicFanOut:
         key = description.name.lower()
         self._entities.pop(key, None)
         subscription.totals = ()
-        for place in subscription.partitions:
-            partition = place.worker.partition(place.queue_id)
+        for handle in subscription.partitions:
+            partition = handle.worker.partition(handle.queue_id)
             if partition is not None:
                 partition.state.rows.leave_total()
         for total in self._topic.totals:
@@ -99,10 +100,10 @@ class TopicFanOut:
 
     # ---- what partitions ask (`state.FanOut`)
 
-    def copies(self, message: Message, partition_index: int, now: int) -> list[Copy]:
+    def copies(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
         """The copies of a message that the topic took."""
         context = MessageContext(message, enqueued_at=now)
-        found: list[Copy] = []
+        found: list[RoutedMessage] = []
         for match in self._index.matches(context):
             entity = self._entities[match.subscription]
             ref = entity.partitions[partition_index]
@@ -110,10 +111,10 @@ class TopicFanOut:
                 description = entity.description
                 assert isinstance(description, SubscriptionDescription)
                 if description.dead_letter_on_filter_exceptions:
-                    found.append(Copy(ref, message, (REASON_FILTER, str(match.error))))
+                    found.append(RoutedMessage(ref, message, (REASON_FILTER, str(match.error))))
             for each in match.copies:
                 goes_to = partition_index if each is message else self._place_of_changed(each, partition_index)
-                found.append(Copy(ref, each, goes_to=None if goes_to == partition_index else goes_to))
+                found.append(RoutedMessage(ref, each, goes_to=None if goes_to == partition_index else goes_to))
         return found
 
     def _place_of_changed(self, copy: Message, partition_index: int) -> int:

@@ -10,23 +10,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from .. import service_errors
 from ..address import SubQueue
-from ..clock import Clock, Timer
+from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import new_transaction_id, partition_index_of
 from ..message.message import Message, parse_sent, split_batch
 from ..outcomes import Abandon, Outcome
 from ..partition.requests import (
     CancelScheduled,
-    Command,
     Commit,
     Done,
     Examine,
     Operation,
+    Request,
     Reserve,
     Schedule,
     Send,
@@ -34,44 +33,13 @@ from ..partition.requests import (
     Settle,
     Transfer,
 )
-from .entity import Entity, EntityPartition
+from .entity import Entity
+from .entity_base import EntityBase, PartitionHandle
 from .router import key_of, partition_for_key
-from .topic import TopicFanOut
+from .topic import TopicSubscriptions
+from .transaction import FindVia, Transaction, TransactionRef
 
 TIMEOUT_MS = 120_000  # from the declaration [wire 8]
-
-FindVia = Callable[[], Entity | None]
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionRef:
-    """How a client names a transaction: the connection that the client speaks on, and the id that the client gives."""
-
-    connection: object
-    id: bytes
-
-
-class Transaction:
-    """Collected work. `place` is the partition that commits it; `via` the entity whose outbox serves other entities.
-
-    `find_via` is asked for that with every piece of work until there is one: JMS clients declare a transaction before
-    they open any link to an entity.
-    """
-
-    def __init__(self, ref: TransactionRef, owner: object, find_via: FindVia, timer: Timer) -> None:
-        self.ref = ref
-        self.owner = owner
-        self.find_via = find_via
-        self.via: Entity | None = None
-        self.timer = timer
-        self.place: EntityPartition | None = None
-        self.key: str | None = None
-        self.operations: list[tuple[EntityPartition, Operation]] = []
-        self.tokens: set[bytes] = set()
-        self.cancelled: set[int] = set()  # sequence numbers of scheduled messages, in the partition that commits
-        self.let_go: list[tuple[EntityPartition, bytes]] = []  # locks that their receivers won't settle again
-        self.on_commit: list[Callable[[], None]] = []
-        self.failure: BrokerError | None = None  # an operation was refused: nothing of the rest may be committed
 
 
 class Transactions:
@@ -101,7 +69,9 @@ class Transactions:
         except BrokerError as error:
             done(error)
             return
-        gone = next((place.entity.gone for place, _ in transaction.operations if place.entity.gone is not None), None)
+        gone = next(
+            (handle.entity.gone for handle, _ in transaction.operations if handle.entity.gone is not None), None
+        )
         failure = transaction.failure or gone
         if fail or failure is not None:
             self._roll_back(ref.id)
@@ -121,7 +91,7 @@ class Transactions:
             done(_rolled_back(error))
 
         cancelled = transaction.cancelled
-        operations = [(place, _without_cancelled(each, cancelled)) for place, each in transaction.operations]
+        operations = [(handle, _without_cancelled(each, cancelled)) for handle, each in transaction.operations]
         operations[0][0].submit(Commit(operations, committed))
 
     def leave(self, owner: object) -> None:
@@ -162,15 +132,15 @@ class Transactions:
                 for message in messages:
                     self._transfer(transaction, message, entity.path)
             else:
-                place = self._place_for(transaction, entity, messages)
-                self._add(transaction, place, Send(messages, _ignore))
+                handle = self._place_for(transaction, entity, messages)
+                self._add(transaction, handle, Send(messages, _ignore))
 
     async def schedule(self, ref: TransactionRef, entity: Entity, messages: Sequence[Message]) -> list[int]:
         """Add messages to be scheduled; the sequence numbers that they will have."""
         with self.working(ref) as transaction:
-            place = self._place_for(transaction, entity, messages)
-            numbers: list[int] = await place.request(partial(Reserve, len(messages)))
-            self._add(self._find(ref), place, Schedule(messages, _ignore, numbers))
+            handle = self._place_for(transaction, entity, messages)
+            numbers: list[int] = await handle.request(partial(Reserve, len(messages)))
+            self._add(self._find(ref), handle, Schedule(messages, _ignore, numbers))
         return numbers
 
     async def cancel(self, ref: TransactionRef, entity: Entity, numbers: Sequence[int]) -> None:
@@ -179,32 +149,32 @@ class Transactions:
         A message that the transaction itself has scheduled is taken out of the transaction.
         """
         with self.working(ref) as transaction:
-            places = {entity.place_of_number(number) for number in numbers}
-            place = places.pop()
-            if place is None or not transaction.cancelled.isdisjoint(numbers):
+            handles = {entity.partition_of_number(number) for number in numbers}
+            handle = handles.pop()
+            if handle is None or not transaction.cancelled.isdisjoint(numbers):
                 raise service_errors.scheduled_not_found(numbers)
-            if places:
+            if handles:
                 raise service_errors.transaction_spans_partitions()
-            self._bind_reachable(transaction, place)
-            own = _scheduled_by(transaction, place)
+            self._bind_reachable(transaction, handle)
+            own = _scheduled_by(transaction, handle)
             stored = [number for number in dict.fromkeys(numbers) if number not in own]
             if stored:
                 operation = CancelScheduled(stored, _ignore)
-                await place.request(partial(Examine, operation))
+                await handle.request(partial(Examine, operation))
                 transaction = self._find(ref)
                 if not transaction.cancelled.isdisjoint(numbers):  # by a request that came meanwhile
                     raise service_errors.scheduled_not_found(numbers)
-                self._add(transaction, place, operation)
+                self._add(transaction, handle, operation)
             transaction.cancelled.update(numbers)
 
     async def set_state(self, ref: TransactionRef, entity: Entity, session_id: str, state: bytes | None) -> None:
         """Add a new state of a held message session; BrokerError (session-lock-lost)."""
         with self.working(ref) as transaction:
-            place = entity.partitions[entity.place_of_session(session_id)]
-            self._bind_reachable(transaction, place)
+            handle = entity.partitions[entity.partition_index_of_session(session_id)]
+            self._bind_reachable(transaction, handle)
             operation = SetSessionState(session_id, state, _ignore)
-            await place.request(partial(Examine, operation))
-            self._add(self._find(ref), place, operation)
+            await handle.request(partial(Examine, operation))
+            self._add(self._find(ref), handle, operation)
 
     def settle(
         self,
@@ -225,21 +195,21 @@ class Transactions:
         """
         with self.working(ref) as transaction:
             if settled and token in transaction.tokens:
-                place = entity.partitions[partition_index_of(token)]
+                handle = entity.partitions[partition_index_of(token)]
             else:
-                place = self._add_settlement(transaction, entity, Settle(token, outcome, None, sub_queue))
+                handle = self._add_settlement(transaction, entity, Settle(token, outcome, None, sub_queue))
             if settled:
-                transaction.let_go.append((place, token))
+                transaction.let_go.append((handle, token))
             if on_commit is not None:
                 transaction.on_commit.append(on_commit)
 
-    def _add_settlement(self, transaction: Transaction, entity: Entity, operation: Settle) -> EntityPartition:
+    def _add_settlement(self, transaction: Transaction, entity: Entity, operation: Settle) -> PartitionHandle:
         token = operation.token
         index = partition_index_of(token)
         if index >= len(entity.partitions) or token in transaction.tokens:
             raise service_errors.lock_lost()
-        place = entity.partitions[index]
-        partition = place.worker.partition(entity.queue_id)
+        handle = entity.partitions[index]
+        partition = handle.worker.partition(entity.queue_id)
         error = (
             service_errors.lock_lost()
             if partition is None
@@ -247,10 +217,10 @@ class Transactions:
         )
         if error is not None:
             raise error
-        self._bind_reachable(transaction, place)
-        self._add(transaction, place, operation)
+        self._bind_reachable(transaction, handle)
+        self._add(transaction, handle, operation)
         transaction.tokens.add(token)
-        return place
+        return handle
 
     def transfer(
         self,
@@ -266,12 +236,12 @@ class Transactions:
         try:
             messages = [parse_sent(each, via.bounds) for each in (split_batch(data) if batch else [data])]
             if ref is None:
-                place = via.partitions[via.route(messages)[0]]
-                operations: list[tuple[EntityPartition, Operation]] = [
-                    (place, Transfer(message, destination)) for message in messages
+                handle = via.partitions[via.route(messages)[0]]
+                operations: list[tuple[PartitionHandle, Operation]] = [
+                    (handle, Transfer(message, destination)) for message in messages
                 ]
-                command: Command = Commit(operations, done)
-                place.submit(command)
+                command: Request = Commit(operations, done)
+                handle.submit(command)
                 return
             with self.working(ref) as transaction:
                 transaction.via = transaction.via or via
@@ -313,36 +283,36 @@ class Transactions:
         if transaction is not None:
             _abandon(transaction.let_go)
 
-    def _add(self, transaction: Transaction, place: EntityPartition, operation: Operation) -> None:
+    def _add(self, transaction: Transaction, handle: PartitionHandle, operation: Operation) -> None:
         count = _message_count(operation)
         held = sum(_message_count(each) for _, each in transaction.operations)
         if held + count > self._operations_max:
             raise service_errors.transaction_too_large(self._operations_max)
-        transaction.operations.append((place, operation))
+        transaction.operations.append((handle, operation))
 
     def _transfer(self, transaction: Transaction, message: Message, destination: str) -> None:
         """A message for another entity leaves through the outbox of the partition that commits."""
         via = transaction.via
         assert via is not None
-        place = transaction.place
-        if place is None:
+        handle = transaction.handle
+        if handle is None:
             key = message.via_partition_key or key_of(message, duplicate_detection=True)
             if via.partitioned and key is None:
                 raise _key_needed(via)
-            place = via.partitions[partition_for_key(key or "", len(via.partitions))]
-            self._bind(transaction, place)
-        elif not _same_top_level(place.entity, via):
+            handle = via.partitions[partition_for_key(key or "", len(via.partitions))]
+            self._bind(transaction, handle)
+        elif not _same_top_level(handle.entity, via):
             raise service_errors.transaction_spans_entities()
         else:
-            place = via.partitions[place.index]
-        self._add(transaction, place, Transfer(message, destination))
+            handle = via.partitions[handle.index]
+        self._add(transaction, handle, Transfer(message, destination))
 
-    def _place_for(self, transaction: Transaction, entity: Entity, messages: Sequence[Message]) -> EntityPartition:
+    def _place_for(self, transaction: Transaction, entity: Entity, messages: Sequence[Message]) -> PartitionHandle:
         """The partition that takes messages of a transaction (P26 to P28)."""
         if not entity.partitioned:
-            place = entity.partitions[0]
-            self._bind(transaction, place)
-            return place
+            handle = entity.partitions[0]
+            self._bind(transaction, handle)
+            return handle
         needs_session = _is_session_aware(entity)
         for message in messages:
             if needs_session and message.session_id is None:
@@ -357,25 +327,25 @@ class Transactions:
                     f"partition key; this one has '{key}', the others '{transaction.key}'.",
                 )
             transaction.key = key
-        place = entity.partitions[partition_for_key(transaction.key or "", len(entity.partitions))]
-        self._bind(transaction, place)
-        return place
+        handle = entity.partitions[partition_for_key(transaction.key or "", len(entity.partitions))]
+        self._bind(transaction, handle)
+        return handle
 
-    def _bind(self, transaction: Transaction, place: EntityPartition) -> None:
+    def _bind(self, transaction: Transaction, handle: PartitionHandle) -> None:
         """Make sure that everything is in one partition of one top-level entity."""
-        bound = transaction.place
+        bound = transaction.handle
         if bound is None:
-            transaction.place = place
-        elif not _same_top_level(bound.entity, place.entity):
+            transaction.handle = handle
+        elif not _same_top_level(bound.entity, handle.entity):
             raise service_errors.transaction_spans_entities()
-        elif bound.worker is not place.worker or bound.index != place.index:
+        elif bound.worker is not handle.worker or bound.index != handle.index:
             raise service_errors.transaction_spans_partitions()
 
-    def _bind_reachable(self, transaction: Transaction, place: EntityPartition) -> None:
+    def _bind_reachable(self, transaction: Transaction, handle: PartitionHandle) -> None:
         """As `_bind`, for work that can't leave through another entity."""
-        if transaction.via is not None and not _same_top_level(transaction.via, place.entity):
+        if transaction.via is not None and not _same_top_level(transaction.via, handle.entity):
             raise service_errors.transaction_spans_entities()
-        self._bind(transaction, place)
+        self._bind(transaction, handle)
 
 
 def _message_count(operation: Operation) -> int:
@@ -388,12 +358,12 @@ def _message_count(operation: Operation) -> int:
             return 1
 
 
-def _scheduled_by(transaction: Transaction, place: EntityPartition) -> set[int]:
+def _scheduled_by(transaction: Transaction, handle: PartitionHandle) -> set[int]:
     """The sequence numbers of the messages that the transaction itself has scheduled in a partition."""
     return {
         number
         for where, operation in transaction.operations
-        if where is place and isinstance(operation, Schedule)
+        if where is handle and isinstance(operation, Schedule)
         for number in operation.numbers
     }
 
@@ -409,7 +379,7 @@ def _without_cancelled(operation: Operation, cancelled: set[int]) -> Operation:
 
 def _is_session_aware(entity: Entity) -> bool:
     """Whether a queue, or a subscription of a topic, requires message sessions (P28)."""
-    if isinstance(entity.fan_out, TopicFanOut):
+    if isinstance(entity.fan_out, TopicSubscriptions):
         return any(each.requires_session for each in entity.fan_out.entities())
     return entity.requires_session
 
@@ -418,13 +388,13 @@ def _ignore(result: object) -> None:
     """Operations of a transaction are answered together."""
 
 
-def _abandon(locks: Sequence[tuple[EntityPartition, bytes]]) -> None:
+def _abandon(locks: Sequence[tuple[PartitionHandle, bytes]]) -> None:
     """Let others have what the receivers have let go of."""
-    for place, token in locks:
-        place.submit(Settle(token, Abandon(), None))
+    for handle, token in locks:
+        handle.submit(Settle(token, Abandon(), None))
 
 
-def _same_top_level(one: Entity, other: Entity) -> bool:
+def _same_top_level(one: EntityBase, other: EntityBase) -> bool:
     return one.top_level_key == other.top_level_key
 
 

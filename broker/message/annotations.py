@@ -9,8 +9,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from ...codec.decode import decode
+from ...codec.errors import DecodeError
 from ...codec.sections import open_items
-from ...codec.values import Timestamp, decode, malformed, skip
+from ...codec.skip import skip
+from ...codec.types import Timestamp
 from ..errors import BrokerError, Condition
 
 
@@ -52,7 +55,7 @@ NO_ANNOTATIONS: Final[Annotations] = (0, b"", None, None, None)
 def read_annotations(data: bytes, start: int, stop: int) -> Annotations:
     """Return what the section of message annotations from `start` to `stop` says, and all but the broker's.
 
-    Raises BrokerError: DECODE_ERROR, INVALID_FIELD for a value of the wrong type.
+    Raises DecodeError, and BrokerError (INVALID_FIELD) for a value of the wrong type.
     """
     count, pos = open_items(data, start)
     kept_from, kept = pos, list[bytes]()
@@ -94,7 +97,7 @@ def read_delivery_annotations(data: bytes, start: int, stop: int) -> tuple[int, 
 
     Their keys and values: how many, and their bytes; None if there are none.
 
-    Raises BrokerError(DECODE_ERROR), also for values that are broken inside: receivers read the lock token beside them.
+    Raises DecodeError, also for values that are broken inside: receivers read the lock token beside them.
     """
     decode(data, start + 3)
     count, pos = open_items(data, start)
@@ -111,7 +114,7 @@ def read_delivery_annotations(data: bytes, start: int, stop: int) -> tuple[int, 
 
 def _check_end(count: int, pos: int, start: int, stop: int) -> None:
     if pos != stop or count & 1:
-        raise malformed(start, f"{count} annotation keys and values do not fill the section to {stop}")
+        raise DecodeError(start, f"{count} annotation keys and values do not fill the section to {stop}")
 
 
 def _instant(name: str, encoded: bytes) -> int | None:
@@ -133,7 +136,7 @@ def value_at(data: bytes, pos: int) -> object:
     try:
         return data[pos + 2 : pos + 2 + data[pos + 1]].decode()
     except UnicodeDecodeError as error:
-        raise malformed(pos, str(error)) from None
+        raise DecodeError(pos, str(error)) from None
 
 
 def identifier(name: str, value: object) -> str:

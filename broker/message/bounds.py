@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ...codec.decode import decode
+from ...codec.encode import encode
 from ...codec.sections import APPLICATION_PROPERTIES, BODY, FOOTER, MESSAGE_ANNOTATIONS, PROPERTIES, open_items
-from ...codec.values import decode, encode, skip
+from ...codec.skip import skip
 from .. import service_errors
 from ..errors import BrokerError, Condition
-from ..model.profiles import LIMITS, Limits, Profile
 
-IDENTIFIER_CHARS_MAX: Final = LIMITS[Profile.STANDARD].key_length_max
+IDENTIFIER_CHARS_MAX: Final = 128
 """Longest message id, session id and partition key of the service, in characters (a binary message id: in bytes)."""
 
 _KEYS: Final = {0: "message-id", 10: "group-id"}  # by their positions in the properties list [AMQP 3.2.4]
@@ -25,12 +26,15 @@ _TEXTS: Final = b"\xa1\xa3\xb1\xb3"
 
 @dataclass(frozen=True, slots=True)
 class MessageBounds:
-    """The bounds of one profile: bytes of all properties together and of one, characters of a key, times forwarded."""
+    """The bounds of one profile: bytes of all properties together and of one, characters of a key, times forwarded.
 
-    properties_bytes_max: int
-    property_bytes_max: int
-    key_length_max: int
-    forward_hops_max: int
+    The defaults are those of the Standard tier, as `model/profiles.py` has them.
+    """
+
+    properties_bytes_max: int = 64 * 1024
+    property_bytes_max: int = 32 * 1024
+    key_length_max: int = IDENTIFIER_CHARS_MAX
+    forward_hops_max: int = 4
 
     def need_a_look(self, data: bytes, at: list[int]) -> bool:
         """Whether a message may exceed a bound; `at` comes from `sections.locate`. Cheap, and False for most."""
@@ -43,14 +47,7 @@ class MessageBounds:
         )
 
 
-def bounds_of(limits: Limits) -> MessageBounds:
-    """The bounds of a profile's messages."""
-    return MessageBounds(
-        limits.properties_bytes_max, limits.property_bytes_max, limits.key_length_max, limits.forward_hops_max
-    )
-
-
-STANDARD_BOUNDS: Final = bounds_of(LIMITS[Profile.STANDARD])
+STANDARD_BOUNDS: Final = MessageBounds()
 
 
 def check_bounds(data: bytes, at: list[int], keys: Mapping[str, str | None], bounds: MessageBounds) -> None:

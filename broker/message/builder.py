@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ...codec.values import Symbol, Timestamp, Uint, encode, encode_map, list_from_items
+from ...codec.encode import encode, encode_map, list_from_items
+from ...codec.types import Symbol, Timestamp, Uint
 from .message import PROPERTY_NAMES
 
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES, _DATA = 0x70, 0x72, 0x73, 0x74, 0x75

@@ -9,7 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ...codec.values import Described, Ubyte, Uint, decode, malformed
+from ...codec.decode import decode
+from ...codec.errors import DecodeError
+from ...codec.types import Described, Ubyte, Uint
 
 _CACHED_MAX: Final = 1024
 _CACHED_BYTES_MAX: Final = 40  # keeps the cache small; a header as clients write it takes 5 to 25 bytes
@@ -29,7 +31,7 @@ NO_HEADER: Final = Header()
 
 
 def read_header(section: bytes) -> Header:
-    """Return what the sender wrote into a header section. Raises BrokerError(DECODE_ERROR)."""
+    """Return what the sender wrote into a header section. Raises DecodeError."""
     return _read_cached(section) if len(section) <= _CACHED_BYTES_MAX else _read(section)
 
 
@@ -37,7 +39,7 @@ def _read(section: bytes) -> Header:
     described, _ = decode(section)
     fields = described.value if isinstance(described, Described) else None
     if not isinstance(fields, list):
-        raise malformed(0, "a header that is no list")
+        raise DecodeError(0, "a header that is no list")
     durable, priority, ttl_ms, first_acquirer = (*fields[:4], None, None, None, None)[:4]
     if not (
         isinstance(durable, bool | None)
@@ -45,7 +47,7 @@ def _read(section: bytes) -> Header:
         and isinstance(ttl_ms, Uint | None)
         and isinstance(first_acquirer, bool | None)
     ):
-        raise malformed(0, "a header field of the wrong type")
+        raise DecodeError(0, "a header field of the wrong type")
     return Header(
         durable, None if priority is None else int(priority), None if ttl_ms is None else int(ttl_ms), first_acquirer
     )

@@ -15,11 +15,12 @@ after a change.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from enum import IntEnum
 from struct import Struct
 from typing import Final
 
+from ...codec.encode import list_from_items
+from ...codec.errors import DecodeError
 from ...codec.sections import (
     APPLICATION_PROPERTIES,
     BODY,
@@ -33,14 +34,24 @@ from ...codec.sections import (
     data_sections,
     list_with_fields,
     locate,
-    map_with_entries,
     open_items,
 )
-from ...codec.values import Ulong, decode, encode, list_from_items, malformed, map_from_items, skip
+from ...codec.skip import skip
+from ...codec.types import Ulong
+from ..errors import BrokerError, decode_refusal
 from ..ids import new_message_id
 from .annotations import NO_ANNOTATIONS, identifier, read_annotations, read_delivery_annotations, value_at
 from .bounds import STANDARD_BOUNDS, MessageBounds, check_bounds
 from .header import NO_HEADER, header_start, read_header
+from .stored_form import (
+    DELIVERY_HEAD,
+    FORM_HEAD,
+    PLAIN,
+    WITH_DELIVERY_ANNOTATIONS,
+    named_values,
+)
+
+_pack_i64 = Struct(">q").pack
 
 _TTL_MS_MAX: Final = 0xFFFF_FFFF
 
@@ -171,7 +182,10 @@ class Message:
         count, pos = open_items(self._data, self._at[PROPERTIES])
         if position >= count:
             return None
-        return value_at(self._data, skip(self._data, pos, position) if position else pos)
+        try:
+            return value_at(self._data, skip(self._data, pos, position) if position else pos)
+        except DecodeError as error:
+            raise decode_refusal(error) from None
 
     def application_properties(self) -> dict[str, object]:
         """Return the application properties, decoded anew; an entry whose key is no string is left out.
@@ -179,7 +193,7 @@ class Message:
         Raises BrokerError(DECODE_ERROR) when a value is broken inside, which nobody looked at before.
         """
         at = self._at
-        return _named_values(self._data, at[APPLICATION_PROPERTIES]) if at[APPLICATION_PROPERTIES + 7] else {}
+        return named_values(self._data, at[APPLICATION_PROPERTIES]) if at[APPLICATION_PROPERTIES + 7] else {}
 
     def located(self) -> tuple[bytes, list[int]]:
         """Return the message with its sections in order, and where each of them lies (as from `sections.locate`)."""
@@ -200,10 +214,10 @@ class Message:
         start = header_start(self._header, ttl_ms)
         count, entries = self._entries_count, self._entries
         if self._delivery_entries is None:
-            return _FORM_HEAD.pack(_PLAIN, len(start), count, len(entries)) + start + entries + bare
+            return FORM_HEAD.pack(PLAIN, len(start), count, len(entries)) + start + entries + bare
         delivery_count, delivery_entries = self._delivery_entries
-        head = _FORM_HEAD.pack(_WITH_DELIVERY_ANNOTATIONS, len(start), count, len(entries))
-        more = _DELIVERY_HEAD.pack(delivery_count, len(delivery_entries))
+        head = FORM_HEAD.pack(WITH_DELIVERY_ANNOTATIONS, len(start), count, len(entries))
+        more = DELIVERY_HEAD.pack(delivery_count, len(delivery_entries))
         return head + more + start + delivery_entries + entries + bare
 
     def _bare_with_expiry(self, enqueued_at: int, expires_at: int) -> bytes:
@@ -222,8 +236,10 @@ def parse_message(data: bytes) -> Message:
     """
     try:
         return Message(*_located(data), len(data))
+    except DecodeError as error:
+        raise decode_refusal(error) from None
     except IndexError:
-        raise malformed(len(data), "the message is cut off") from None
+        raise _cut_off(data) from None
 
 
 def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
@@ -247,8 +263,14 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
             }
             check_bounds(usual, at, keys, bounds)
         return message
+    except DecodeError as error:
+        raise decode_refusal(error) from None
     except IndexError:
-        raise malformed(len(data), "the message is cut off") from None
+        raise _cut_off(data) from None
+
+
+def _cut_off(data: bytes) -> BrokerError:
+    return decode_refusal(DecodeError(len(data), "the message is cut off"))
 
 
 def _located(data: bytes) -> tuple[bytes, list[int]]:
@@ -259,7 +281,7 @@ def _located(data: bytes) -> tuple[bytes, list[int]]:
     usual = canonical(data)
     at = locate(usual, mixed=True)
     if at is None:
-        raise malformed(0, "no sections of a message")
+        raise DecodeError(0, "no sections of a message")
     return usual, at
 
 
@@ -298,210 +320,10 @@ def split_batch(data: bytes) -> list[bytes]:
     All else in the envelope is ignored [wire 4.4]. The messages are not looked into.
     Raises BrokerError(DECODE_ERROR).
     """
-    messages = data_sections(data)
-    if not messages:
-        raise malformed(len(data), "a batch without a data section holds no message")
+    try:
+        messages = data_sections(data)
+        if not messages:
+            raise DecodeError(len(data), "a batch without a data section holds no message")
+    except DecodeError as error:
+        raise decode_refusal(error) from None
     return messages
-
-
-# --- The stored form ----------------------------------------------------------------------------------------
-
-# version, bytes of the header section without delivery count, items of the sender's annotations, bytes of these
-_FORM_HEAD: Final = Struct(">BBII")
-_FORM_HEAD_BYTES: Final = _FORM_HEAD.size
-# Versions: with the second, items and bytes of the sender's delivery annotations follow the head.
-_PLAIN: Final = 1
-_WITH_DELIVERY_ANNOTATIONS: Final = 2
-_DELIVERY_HEAD: Final = Struct(">II")
-
-
-def _key(name: str) -> bytes:
-    return bytes((0xA3, len(name))) + name.encode("ascii")
-
-
-# delivery-count; section, size and count of a map32; sequence number; enqueued time
-_DELIVERY_START: Final = Struct(">BI4sII24sq22sq")
-_DELIVERY_ENTRIES_BYTES: Final = _DELIVERY_START.size - 13  # what counts for the size of the map
-_MAP32_HEAD: Final = Struct(">4sII")
-_NO_DELIVERY_COUNT: Final = b"\x70\0\0\0\0"
-_ANNOTATIONS_HEAD: Final = b"\x00\x53\x72\xd1"
-_SEQUENCE_NUMBER: Final = _key("x-opt-sequence-number") + b"\x81"
-_ENQUEUED_TIME: Final = _key("x-opt-enqueued-time") + b"\x83"
-_LOCKED_UNTIL: Final = _key("x-opt-locked-until") + b"\x83"
-_MESSAGE_STATES: Final = tuple(_key("x-opt-message-state") + bytes((0x54, state)) for state in range(3))
-_PARTITION_ID: Final = _key("x-opt-partition-id") + b"\x61"
-_ENQUEUE_SEQUENCE_NUMBER: Final = _key("x-opt-enqueue-sequence-number") + b"\x81"
-_DEADLETTER_SOURCE: Final = _key("x-opt-deadletter-source")
-_DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
-_LOCK_TOKEN: Final = _key("x-opt-lock-token") + b"\x98"
-_ONLY_LOCK_TOKEN: Final = _DELIVERY_ANNOTATIONS + b"\xc1" + bytes((1 + len(_LOCK_TOKEN) + 16, 2)) + _LOCK_TOKEN
-_NO_DELIVERY_ANNOTATIONS: Final = _DELIVERY_ANNOTATIONS + b"\xc1\x01\x00"
-_pack_i64 = Struct(">q").pack
-_pack_i16 = Struct(">h").pack
-
-
-def delivery_bytes(
-    stored: bytes,
-    *,
-    sequence_number: int,
-    enqueued_at: int,
-    delivery_count: int,
-    locked_until_at: int | None,
-    state: int | None,
-    partition_id: int | None,
-    enqueue_sequence_number: int | None,
-    dead_letter_source: str | None = None,
-    lock_token: bytes | None = None,
-    deleted: bool = False,
-) -> bytes:
-    """Return the whole encoded message as a client gets it [wire 5.4]; instants in Unix milliseconds.
-
-    `state` is 0 active, 1 deferred, 2 scheduled. `lock_token` (16 bytes as in a delivery-tag) puts the token into the
-    delivery annotations, too. With `deleted` the client receives and deletes: it gets delivery annotations even if
-    there are none, as from the service. What is None is left out.
-    """
-    version, start_bytes, entries_count, entries_bytes = _FORM_HEAD.unpack_from(stored)
-    start_at = _FORM_HEAD_BYTES
-    annotations = b""
-    if version != _PLAIN:
-        start_at, entries_at, annotations = _with_delivery_annotations(stored, start_bytes, lock_token)
-    else:
-        entries_at = start_at + start_bytes
-        if lock_token is not None:
-            annotations = _ONLY_LOCK_TOKEN + _rfc_order(lock_token)
-        elif deleted:
-            annotations = _NO_DELIVERY_ANNOTATIONS
-    more, more_count = b"", 4
-    if locked_until_at is not None:
-        more, more_count = _LOCKED_UNTIL + _pack_i64(locked_until_at), 6
-    if enqueue_sequence_number is not None:
-        more += _ENQUEUE_SEQUENCE_NUMBER + _pack_i64(enqueue_sequence_number)
-        more_count += 2
-    if state is not None:
-        more += _MESSAGE_STATES[state]
-        more_count += 2
-    if partition_id is not None:
-        more += _PARTITION_ID + _pack_i16(partition_id)
-        more_count += 2
-    if dead_letter_source is not None:
-        more += _DEADLETTER_SOURCE + encode(str(dead_letter_source))
-        more_count += 2
-    start = _DELIVERY_START.pack(
-        0x70,
-        delivery_count,
-        _ANNOTATIONS_HEAD,
-        _DELIVERY_ENTRIES_BYTES + len(more) + entries_bytes,
-        more_count + entries_count,
-        _SEQUENCE_NUMBER,
-        sequence_number,
-        _ENQUEUED_TIME,
-        enqueued_at,
-    )
-    if annotations:  # they belong between the header, which ends with the delivery count, and the message annotations
-        start = start[:5] + annotations + start[5:]
-    return stored[start_at : start_at + start_bytes] + start + more + stored[entries_at:]
-
-
-def _with_delivery_annotations(stored: bytes, start_bytes: int, lock_token: bytes | None) -> tuple[int, int, bytes]:
-    """Return where header and annotations begin in a form of the second version, and the delivery annotations."""
-    count, size = _DELIVERY_HEAD.unpack_from(stored, _FORM_HEAD_BYTES)
-    start_at = _FORM_HEAD_BYTES + _DELIVERY_HEAD.size
-    delivery_at = start_at + start_bytes
-    entries = stored[delivery_at : delivery_at + size]
-    if lock_token is not None:
-        entries += _LOCK_TOKEN + _rfc_order(lock_token)
-        count += 2
-    return start_at, delivery_at + size, _DELIVERY_ANNOTATIONS + map_from_items(count, entries)
-
-
-def _rfc_order(token: bytes) -> bytes:
-    """Return the bytes of an AMQP uuid for a lock token in .NET order [wire 5.3]."""
-    return token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
-
-
-def parse_stored(stored: bytes) -> Message:
-    """Return a stored message as if it arrived again, for a move to another entity: forwarding, activation.
-
-    Its `ttl_ms` is the effective one that it was stored with; `size_bytes` is the size of what is kept. Never raises
-    for what `Message.stored` and `with_application_properties` gave.
-    """
-    version, start_bytes, entries_count, entries_bytes = _FORM_HEAD.unpack_from(stored)
-    start_at, annotations = _FORM_HEAD_BYTES, b""
-    if version != _PLAIN:
-        start_at, entries_at, annotations = _with_delivery_annotations(stored, start_bytes, None)
-    else:
-        entries_at = start_at + start_bytes
-    header = stored[start_at : start_at + start_bytes]
-    section = _MAP32_HEAD.pack(_ANNOTATIONS_HEAD, entries_bytes + 4, entries_count)
-    return parse_message(header + _NO_DELIVERY_COUNT + annotations + section + stored[entries_at:])
-
-
-_DEAD_LETTER_PROPERTIES: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
-
-
-def without_dead_letter_reason(message: Message) -> Message:
-    """Return a message without the application properties that tell why it was dead-lettered; all else as it is."""
-    data, at = message.located()
-    start, stop = at[APPLICATION_PROPERTIES], at[APPLICATION_PROPERTIES + 7]
-    if not stop:
-        return message
-    section = b"\x00\x53\x74" + map_with_entries(data, start, stop, {}, _DEAD_LETTER_PROPERTIES)
-    return parse_message(data[:start] + section + data[stop:])
-
-
-def with_application_properties(stored: bytes, changes: Mapping[str, object]) -> bytes:
-    """Return the stored message with application properties added or replaced; all else keeps its bytes.
-
-    Values are Python values or wrapper types of `encoding`. Raises TypeError or ValueError for a value that AMQP
-    cannot hold.
-    """
-    bare_at, at = _locate_bare(stored)
-    bare = stored[bare_at:]
-    start, stop = at[APPLICATION_PROPERTIES], at[APPLICATION_PROPERTIES + 7]
-    if not stop:
-        start = stop = at[PROPERTIES + 7]
-    section = b"\x00\x53\x74" + map_with_entries(bare, start, stop, changes)
-    return stored[:bare_at] + bare[:start] + section + bare[stop:]
-
-
-def application_properties(stored: bytes) -> dict[str, object]:
-    """Return the application properties, decoded; an entry whose key is no string is left out.
-
-    Raises BrokerError(DECODE_ERROR) when a value is broken inside, which nobody looked at before.
-    """
-    bare_at, at = _locate_bare(stored)
-    if not at[APPLICATION_PROPERTIES + 7]:
-        return {}
-    return _named_values(stored, bare_at + at[APPLICATION_PROPERTIES])
-
-
-def _named_values(data: bytes, start: int) -> dict[str, object]:
-    """Return the entries with string keys of the map section at `start`."""
-    entries, _ = decode(data, start + 3)
-    return {str(k): v for k, v in entries.items() if isinstance(k, str)} if isinstance(entries, dict) else {}
-
-
-def properties_fields(stored: bytes) -> dict[str, object]:
-    """Return the properties that are not null, decoded, by their AMQP names ("message-id", "group-id", …).
-
-    Raises BrokerError(DECODE_ERROR) when a value is broken inside, which nobody looked at before.
-    """
-    bare_at, at = _locate_bare(stored)
-    if not at[PROPERTIES + 7]:
-        return {}
-    fields, _ = decode(stored, bare_at + at[PROPERTIES] + 3)
-    if not isinstance(fields, list):
-        return {}
-    return {name: value for name, value in zip(PROPERTY_NAMES, fields, strict=False) if value is not None}
-
-
-def _locate_bare(stored: bytes) -> tuple[int, list[int]]:
-    """Return where the bare sections begin, and where each of them lies from there."""
-    version, start_bytes, _, entries_bytes = _FORM_HEAD.unpack_from(stored)
-    bare_at = _FORM_HEAD_BYTES + start_bytes + entries_bytes
-    if version != _PLAIN:
-        bare_at += _DELIVERY_HEAD.size + _DELIVERY_HEAD.unpack_from(stored, _FORM_HEAD_BYTES)[1]
-    at = locate(stored[bare_at:], mixed=True)
-    if at is None:
-        raise malformed(bare_at, "a stored message whose sections are not in order")
-    return bare_at, at

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self
 
-from ..access import Right, SharedKey
+from ..keys import Right, SharedKey
 
 JsonObject = dict[str, Any]
 
@@ -71,10 +71,24 @@ class AuthorizationRule:
         return SharedKey(self.key_name, self.primary_key, frozenset(self.rights), scope, self.secondary_key or None)
 
 
+class EntityKind(StrEnum):
+    """The kinds of entities; the values are their names in reports, requests and errors."""
+
+    QUEUE = "queue"
+    TOPIC = "topic"
+    SUBSCRIPTION = "subscription"
+
+    @property
+    def element(self) -> str:
+        """The name of its description's element in Atom XML."""
+        return f"{self.value.title()}Description"
+
+
 @dataclass(frozen=True, slots=True)
 class QueueDescription:
     """A queue. `max_size_mb` is per partition; `max_message_bytes` None means the profile's limit."""
 
+    kind: ClassVar[EntityKind] = EntityKind.QUEUE
     name: str
     enable_partitioning: bool = False
     lock_duration_ms: int = 60_000
@@ -109,6 +123,7 @@ class QueueDescription:
 class TopicDescription:
     """A topic, without its subscriptions. `max_size_mb` is per partition, as for queues."""
 
+    kind: ClassVar[EntityKind] = EntityKind.TOPIC
     name: str
     enable_partitioning: bool = False
     default_ttl_ms: int | None = None
@@ -239,6 +254,7 @@ DEFAULT_RULES: Final = (RuleDescription(DEFAULT_RULE_NAME),)
 class SubscriptionDescription:
     """A subscription with its rules, which live and change with it; it is partitioned as its topic is."""
 
+    kind: ClassVar[EntityKind] = EntityKind.SUBSCRIPTION
     topic_name: str
     name: str
     lock_duration_ms: int = 60_000

@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .. import service_errors
-from ..address import SubQueue
 from ..errors import BrokerError
-from ..message.message import Message, parse_stored
+from ..message.message import Message
+from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from .ready_queue import Reader
 from .records import (
     DUE,
     DUPLICATES,
-    FORWARDED,
-    FORWARDED_KEY,
     INSTANT,
     MESSAGES,
     NO_ENQUEUED_NUMBER,
-    NUMBER,
-    OUTBOXES,
     PARTITION_SHIFT,
     SCHEDULED_NOTE,
     Due,
@@ -36,20 +32,15 @@ from .records import (
 )
 from .requests import (
     CancelScheduled,
-    Delivered,
-    FallDue,
-    Forwarded,
-    ReadOutbox,
-    Redirect,
+    ProcessDue,
     Reserve,
     Schedule,
     Send,
-    Step,
     Transfer,
-    Undeliverable,
 )
 from .sessions import MessageSessions
-from .state import PartitionRef, PartitionState
+from .state import PartitionState
+from .step import PartitionRef, Step
 
 REASON_NO_SESSION = (
     "Session id is null.",
@@ -66,14 +57,14 @@ def too_many_hops(hops_max: int) -> tuple[str, str]:
     )
 
 
-class Arrivals:
+class EnqueueHandlers:
     """Send, schedule, cancel, forward, publish. `sibling` opens another partition of the same store."""
 
     def __init__(
         self,
         state: PartitionState,
         sessions: MessageSessions | None,
-        sibling: Callable[[PartitionRef, Reader], Arrivals],
+        sibling: Callable[[PartitionRef, Reader], EnqueueHandlers],
     ) -> None:
         self._state = state
         self._sessions = sessions
@@ -81,14 +72,14 @@ class Arrivals:
 
     # ---- commands
 
-    def send(self, command: Send, now: int, view: Reader, step: Step) -> None:
+    def send(self, request: Send, now: int, view: Reader, step: Step) -> None:
         """Store a delivery, or nothing of it."""
-        error = self.refusal(command.messages, now, view)
+        error = self.refusal(request.messages, now, view)
         if error is None:
-            numbers = self.take_in(command.messages, now, view, step)
-            if command.placed is not None:
-                step.effects.append((command.placed, numbers))
-        refused = command.done if error is None or command.elsewhere is None else command.elsewhere
+            numbers = self.store_all(request.messages, now, view, step)
+            if request.numbered is not None:
+                step.effects.append((request.numbered, numbers))
+        refused = request.done if error is None or request.elsewhere is None else request.elsewhere
         step.effects.append((refused, error))
 
     def refusal(self, messages: Sequence[Message], now: int, view: Reader) -> BrokerError | None:
@@ -106,18 +97,18 @@ class Arrivals:
         kind = "Queue" if state.ref.fan_out is None else "Topic"
         return service_errors.entity_full(kind, state.ref.name_in_errors, used, size_bytes_max)
 
-    def take_in(
-        self, messages: Sequence[Message], now: int, view: Reader, step: Step, fresh: set[int] | None = None
+    def store_all(
+        self, messages: Sequence[Message], now: int, view: Reader, step: Step, seen_ids: set[int] | None = None
     ) -> list[int | None]:
         """Store messages that `refusal` had nothing against; their numbers in order, None for duplicates.
 
-        `fresh` as for `take_scheduled`.
+        `seen_ids` as for `take_scheduled`.
         """
         self._state.last_activity_at = now
-        fresh = set() if fresh is None else fresh
+        seen_ids = set() if seen_ids is None else seen_ids
         numbers: list[int | None] = []
         for message in messages:
-            if self._is_duplicate(message, now, view, step, fresh):
+            if self.is_duplicate(message, now, view, step, seen_ids):
                 numbers.append(None)
                 continue
             at = message.scheduled_enqueue_at
@@ -125,14 +116,14 @@ class Arrivals:
                 number = self._state.rows.new_number()
                 self._schedule(message, number, at, now, step)
             else:
-                number = self.place(message, 0, now, view, step)
+                number = self.activate(message, 0, now, view, step)
             numbers.append(number)
         return numbers
 
-    def schedule(self, command: Schedule, now: int, view: Reader, step: Step) -> None:
+    def schedule(self, request: Schedule, now: int, view: Reader, step: Step) -> None:
         """Store messages until their times; their numbers are the answer."""
-        error = self.refusal(command.messages, now, view)
-        step.effects.append((command.reply, error or self.take_scheduled(command.messages, now, view, step)))
+        error = self.refusal(request.messages, now, view)
+        step.effects.append((request.reply, error or self.take_scheduled(request.messages, now, view, step)))
 
     def take_scheduled(
         self,
@@ -141,36 +132,36 @@ class Arrivals:
         view: Reader,
         step: Step,
         numbers: Sequence[int] = (),
-        fresh: set[int] | None = None,
+        seen_ids: set[int] | None = None,
     ) -> list[int]:
         """Store messages that `refusal` had nothing against until their times; duplicates get a number for nothing.
 
-        `numbers` are theirs if they were reserved before; `fresh` has the identities that this command has stored so
+        `numbers` are theirs if they were reserved before; `seen_ids` has the identities that this command has stored so
         far, which the view does not show.
         """
         self._state.last_activity_at = now
-        fresh = set() if fresh is None else fresh
+        seen_ids = set() if seen_ids is None else seen_ids
         taken = list(numbers) or [self._state.rows.new_number() for _ in messages]
         step.touched[self._state.queue_id] = self._state.counters
         for message, number in zip(messages, taken, strict=True):
-            if not self._is_duplicate(message, now, view, step, fresh):
+            if not self.is_duplicate(message, now, view, step, seen_ids):
                 at = message.scheduled_enqueue_at
                 self._schedule(message, number, now if at is None else at, now, step)
         return taken
 
-    def reserve(self, command: Reserve, now: int, view: Reader, step: Step) -> None:
+    def reserve(self, request: Reserve, now: int, view: Reader, step: Step) -> None:
         """Give out sequence numbers for messages that a transaction, or another partition's commit, will schedule."""
         del now, view
         step.touched[self._state.queue_id] = self._state.counters
-        step.effects.append((command.reply, [self._state.rows.new_number() for _ in range(command.count)]))
+        step.effects.append((request.reply, [self._state.rows.new_number() for _ in range(request.count)]))
 
-    def cancel(self, command: CancelScheduled, now: int, view: Reader, step: Step) -> None:
+    def cancel(self, request: CancelScheduled, now: int, view: Reader, step: Step) -> None:
         """Remove scheduled messages, all or none."""
         del now
-        error = self.cancel_refusal(command.numbers, view)
+        error = self.cancel_refusal(request.numbers, view)
         if error is None:
-            self.take_off(command.numbers, view, step)
-        step.effects.append((command.reply, error))
+            self.take_off(request.numbers, view, step)
+        step.effects.append((request.reply, error))
 
     def cancel_refusal(self, numbers: Sequence[int], view: Reader) -> BrokerError | None:
         """Why these scheduled messages can't all be removed, or None."""
@@ -191,35 +182,9 @@ class Arrivals:
     def _scheduled_row(self, number: int, view: Reader) -> bytes | None:
         return view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
 
-    def forwarded(self, command: Forwarded, now: int, view: Reader, step: Step) -> None:
-        """Take messages from another entity's outbox; those that came before are dropped."""
-        key = FORWARDED_KEY.pack(self._state.queue_id, command.source_id, command.source_index)
-        known = view.get(FORWARDED, key)
-        highest = 0 if known is None else NUMBER.unpack(known)[0]
-        fresh = [(number, record) for number, record in command.records if number > highest]
-        messages = [parse_stored(record.stored) for _, record in fresh]
-        error = self.refusal(messages, now, view) if fresh and not command.same_entity else None
-        if error is not None or not fresh:
-            step.effects.append((command.reply, error))
-            return
-        seen: set[int] = set()
-        for (number, record), message in zip(fresh, messages, strict=True):
-            highest = number
-            if record.note == SCHEDULED_NOTE:
-                self.take_scheduled([message], now, view, step, [record.enqueued_number], seen)
-            elif command.same_entity:
-                record.turn = 0
-                self._put(record, self._state.rows.new_number(), message, view, step)
-            elif not self._is_duplicate(message, now, view, step, seen):
-                self.place(message, record.enqueued_number, now, view, step, record.hops + 1, record.note)
-        step.changes.append((FORWARDED, key, NUMBER.pack(highest)))
-        step.touched[self._state.queue_id] = self._state.counters
-        self._state.last_activity_at = now
-        step.effects.append((command.reply, None))
-
-    def fall_due(self, command: FallDue, now: int, view: Reader, step: Step) -> None:
+    def fall_due(self, request: ProcessDue, now: int, view: Reader, step: Step) -> None:
         """Expire, activate and forget what these rows of `due` name."""
-        for due_at, code, number in command.rows:
+        for due_at, code, number in request.rows:
             what = Due(code)
             if what is Due.EXPIRE:
                 self._expire(due_at, number, view, step)
@@ -227,7 +192,7 @@ class Arrivals:
             self._state.rows.remove_due(due_at, what, number, step)
             step.touched[self._state.queue_id] = self._state.counters
             if what is Due.ACTIVATE:
-                self._activate(number, now, view, step)
+                self._activate_scheduled(number, now, view, step)
             else:
                 key = session_number_key(self._state.queue_id, number)
                 row = view.get(DUPLICATES, key)
@@ -238,7 +203,7 @@ class Arrivals:
 
     # ---- placing
 
-    def place(
+    def activate(
         self,
         message: Message,
         enqueued_number: int,
@@ -258,15 +223,15 @@ class Arrivals:
         description = state.ref.description
         if isinstance(description, TopicDescription):
             return self._publish(message, enqueued_number, description.default_ttl_ms, now, view, step, hops, note)
-        ttl_ms = _least(message.ttl_ms, description.default_ttl_ms)
+        ttl_ms = _min_ttl(message.ttl_ms, description.default_ttl_ms)
         expires_at = 0 if ttl_ms is None else now + ttl_ms
         number = state.rows.new_number()
         stored = message.stored(now, None if ttl_ms is None else expires_at)
         record = Record(stored, now, expires_at, enqueued_number or number, 0, hops, note)
-        self._put(record, number, message, view, step, goes_to)
+        self.put(record, number, message, view, step, goes_to)
         return number
 
-    def _put(
+    def put(
         self, record: Record, number: int, message: Message, view: Reader, step: Step, goes_to: int | None = None
     ) -> None:
         """Give the message of `record` a home here: in the outbox, a session or the line."""
@@ -280,19 +245,21 @@ class Arrivals:
         elif description.requires_session:
             name = message.session_id
             if name is None or self._sessions is None:
-                self._bury(record, REASON_NO_SESSION, step)
+                self._dead_letter(record, REASON_NO_SESSION, step)
             else:
                 self._sessions.add_message(name, number, view, step)
                 state.put_active(record, number, step)
         else:
             row = state.put_active(record, number, step)
             state.main.append(number, row)
-            state.announce_line(state.main, step)
+            state.announce_ready(state.main, step)
 
-    def bury_copy(self, message: Message, enqueued_number: int, reason: tuple[str, str], now: int, step: Step) -> None:
+    def dead_letter_copy(
+        self, message: Message, enqueued_number: int, reason: tuple[str, str], now: int, step: Step
+    ) -> None:
         """A copy on which the subscription's rules failed goes to its dead-letter queue."""
         record = Record(message.stored(now, None), now, 0, enqueued_number)
-        self._bury(record, reason, step)
+        self._dead_letter(record, reason, step)
 
     def transfer(self, operation: Transfer, now: int, step: Step) -> None:
         """Keep a message of a transaction in the outbox for another entity."""
@@ -332,10 +299,10 @@ class Arrivals:
         for copy in fan_out.copies(message, state.index, now):
             target = self._sibling(copy.ref, view)
             if copy.error is not None:
-                target.bury_copy(copy.message, enqueued_number, copy.error, now, step)
+                target.dead_letter_copy(copy.message, enqueued_number, copy.error, now, step)
                 continue
-            copy.message.ttl_ms = _least(copy.message.ttl_ms, default_ttl_ms)
-            target.place(copy.message, enqueued_number, now, view, step, hops, note, copy.goes_to)
+            copy.message.ttl_ms = _min_ttl(copy.message.ttl_ms, default_ttl_ms)
+            target.activate(copy.message, enqueued_number, now, view, step, hops, note, copy.goes_to)
         return enqueued_number
 
     def _schedule(self, message: Message, number: int, at: int, now: int, step: Step) -> None:
@@ -345,12 +312,12 @@ class Arrivals:
         state.rows.put(Home.SCHEDULED, number, Record(stored, now, 0, number).pack(), step)
         state.rows.put_due(at, Due.ACTIVATE, number, step)
 
-    def _activate(self, number: int, now: int, view: Reader, step: Step) -> None:
+    def _activate_scheduled(self, number: int, now: int, view: Reader, step: Step) -> None:
         row = view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
         if row is None:
             return
         self._state.rows.remove(Home.SCHEDULED, number, len(row), 0, step)
-        self.place(parse_stored(Record.unpack(row).stored), 0, now, view, step)
+        self.activate(parse_stored(Record.unpack(row).stored), 0, now, view, step)
 
     def _expire(self, due_at: int, number: int, view: Reader, step: Step) -> None:
         state = self._state
@@ -369,14 +336,14 @@ class Arrivals:
                     self._sessions.left(name)
             state.expire(number, row, session, step)
 
-    def would_be_dropped(self, message: Message, now: int, view: Reader, fresh: set[int]) -> bool:
-        """Whether a message is a duplicate: of what is remembered, or of those before it, whose hashes are `fresh`."""
+    def would_be_dropped(self, message: Message, now: int, view: Reader, seen_ids: set[int]) -> bool:
+        """Whether a message is a duplicate: of a remembered one, or of those before it, whose hashes are `seen_ids`."""
         number = self._identity(message)
         if number is None:
             return False
-        if number in fresh:
+        if number in seen_ids:
             return True
-        fresh.add(number)
+        seen_ids.add(number)
         return self._is_remembered(number, now, view)
 
     def _identity(self, message: Message) -> int | None:
@@ -395,13 +362,14 @@ class Arrivals:
         row = view.get(DUPLICATES, session_number_key(self._state.queue_id, number))
         return row is not None and bool(INSTANT.unpack(row)[0] > now)
 
-    def _is_duplicate(self, message: Message, now: int, view: Reader, step: Step, fresh: set[int]) -> bool:
+    def is_duplicate(self, message: Message, now: int, view: Reader, step: Step, seen_ids: set[int]) -> bool:
+        """Whether a message is a duplicate; if not, its identity is remembered from now on."""
         number = self._identity(message)
         if number is None:
             return False
-        if number in fresh:
+        if number in seen_ids:
             return True
-        fresh.add(number)
+        seen_ids.add(number)
         if self._is_remembered(number, now, view):
             return True
         state = self._state
@@ -414,77 +382,22 @@ class Arrivals:
         step.touched[state.queue_id] = state.counters
         return False
 
-    def _bury(self, record: Record, reason: tuple[str, str], step: Step) -> None:
+    def _dead_letter(self, record: Record, reason: tuple[str, str], step: Step) -> None:
         properties = {"DeadLetterReason": reason[0], "DeadLetterErrorDescription": reason[1]}
-        self._state.bury(record, properties, step)
+        self._state.dead_letter_record(record, properties, step)
 
     # ---- the outboxes
 
     def _to_outbox(self, record: Record, number: int, step: Step, *, forwards: bool) -> None:
         hops_max = self._state.ref.bounds.forward_hops_max
         if forwards and record.hops >= hops_max:
-            self._bury(record, too_many_hops(hops_max), step)
+            self._dead_letter(record, too_many_hops(hops_max), step)
             return
         self._state.rows.put(Home.OUTBOX, number, record.pack(), step)
         step.effects.append((self._state.ref.announce_outbox, None))
 
-    def read_outbox(self, command: ReadOutbox, now: int, view: Reader, step: Step) -> None:
-        """Show what waits to go elsewhere, in the order of the numbers."""
-        del now
-        queue_id = self._state.queue_id
-        rows: list[tuple[int, int, Record]] = []
-        for home in OUTBOXES:
-            if self._state.counters.messages[home]:
-                start, stop = message_key(queue_id, home, command.after + 1), message_key(queue_id, home + 1, 0)
-                found = view.scan(MESSAGES, start, stop, command.count)
-                rows += ((home, int.from_bytes(key[-8:], "big"), Record.unpack(row)) for key, row in found)
-        rows.sort(key=lambda row: row[1])
-        step.effects.append((command.reply, rows[: command.count]))
 
-    def delivered(self, command: Delivered, now: int, view: Reader, step: Step) -> None:
-        """What arrived elsewhere is forgotten here."""
-        del now
-        for home, number in command.rows:
-            row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
-            if row is not None:
-                self._state.rows.remove(Home(home), number, len(row), 0, step)
-        step.effects.append((command.reply, None))
-
-    def redirect(self, command: Redirect, now: int, view: Reader, step: Step) -> None:
-        """What was not stored in one partition of the target is for another, under a number that none has seen."""
-        del now
-        rows = self._state.rows
-        for home, number, turn in command.rows:
-            row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
-            if row is not None:
-                record = Record.unpack(row)
-                record.turn = turn
-                rows.remove(Home(home), number, len(row), 0, step)
-                rows.put(Home(home), rows.new_number(), record.pack(), step)
-        step.effects.append((command.reply, None))
-
-    def undeliverable(self, command: Undeliverable, now: int, view: Reader, step: Step) -> None:
-        """What can't go elsewhere is dead-lettered here, or becomes active here."""
-        state = self._state
-        home = Home(command.home)
-        row = view.get(MESSAGES, message_key(state.queue_id, home, command.number))
-        if row is not None:
-            record = Record.unpack(row)
-            state.rows.remove(home, command.number, len(row), 0, step)
-            if command.reason is None:
-                self.place(parse_stored(record.stored), record.enqueued_number, now, view, step, record.hops)
-            else:
-                transfer = home is Home.TRANSFER_OUTBOX
-                sub_queue = SubQueue.TRANSFER_DEAD_LETTER if transfer else SubQueue.DEAD_LETTER
-                record.note = record.note if home is Home.OUTBOX else ""  # it has not been forwarded
-                properties = {"DeadLetterReason": command.reason, "DeadLetterErrorDescription": command.description}
-                if home is Home.DEAD_LETTER_OUTBOX:
-                    properties = {}  # it keeps the reason for which it was dead-lettered
-                state.bury(record, properties, step, sub_queue, forward=False)
-        step.effects.append((command.reply, None))
-
-
-def _least(first_ms: int | None, second_ms: int | None) -> int | None:
+def _min_ttl(first_ms: int | None, second_ms: int | None) -> int | None:
     if first_ms is None:
         return second_ms
     return first_ms if second_ms is None else min(first_ms, second_ms)

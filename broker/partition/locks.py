@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..address import SubQueue
+from .ready_queue import SessionQueue
 from .records import Home
+from .requests import AcceptSession
 
 
-class Place(Protocol):
+class LockSource(Protocol):
     """Where a message came from and goes back to: a line, or the line of a message session."""
 
     home: Home
@@ -54,8 +56,8 @@ class Lock:
         "expires_at",
         "holding",
         "home",
-        "line",
         "number",
+        "ready_queue",
         "session",
         "size_bytes",
         "token",
@@ -67,7 +69,7 @@ class Lock:
         token: bytes,
         number: int,
         home: Home,
-        line: Place,
+        ready_queue: LockSource,
         until_at: int,
         delivery_count: int,
         expires_at: int,
@@ -78,7 +80,7 @@ class Lock:
         self.token = token
         self.number = number
         self.home = home
-        self.line = line
+        self.ready_queue = ready_queue
         self._until_at = until_at
         self.delivery_count = delivery_count
         self.expires_at = expires_at  # Unix ms, 0: never
@@ -181,3 +183,21 @@ class Locks:
         """Assert the invariants of the class docstring."""
         assert {lock.number: lock for lock in self.by_token.values()} == self.by_number
         assert set(self.timed) == {token for token, lock in self.by_token.items() if lock.holding is None}
+
+
+class HeldSession:
+    """A session in the hands of a receiver."""
+
+    def __init__(
+        self, request: AcceptSession, name: str, number: int, grant: int, until_at: int, ready_queue: SessionQueue
+    ):
+        self.name = name
+        self.number = number
+        self.grant = grant
+        self.until_at = until_at
+        self.turn = grant  # holdings that end at the same instant end in this order
+        self.ready_queue = ready_queue
+        self.head: int | None = None  # the number of its row in `session_heads`, if it had messages
+        self.taken: dict[int, Lock] = {}
+        self.announce: Callable[[None], None] = request.announce
+        self.lost = request.lost

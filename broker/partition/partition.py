@@ -1,7 +1,7 @@
 """One partition of an entity: the pure state machine that decides everything about its messages (R2).
 
 Commands come in, changes for the store and effects for the world come out; what is stored is seen only through the
-view that is handed in. The concerns are in modules of their own (`arrivals`, `deliveries`, `settlements`, `sessions`)
+view that is handed in. The concerns are in modules of their own (`enqueue`, `deliveries`, `settlements`, `sessions`)
 on one shared `state`; this one joins them and knows transactions. Does not know clocks (`now` is an argument),
 sockets, other stores and how a batch is committed. Owned by the `Worker` of its messaging store.
 """
@@ -12,11 +12,13 @@ from collections.abc import Callable, Sequence
 
 from .. import service_errors
 from ..errors import BrokerError
-from ..message.message import Message, without_dead_letter_reason
+from ..message.message import Message
+from ..message.stored import without_dead_letter_reason
 from ..model.descriptions import TopicDescription
-from .enqueue import Arrivals
+from .enqueue import EnqueueHandlers
+from .outbox import OutboxHandlers
 from .ready_queue import Reader, WindowBudget
-from .receive import Deliveries
+from .receive import ReceiveHandlers
 from .records import (
     DUPLICATES,
     FORWARDED,
@@ -35,43 +37,43 @@ from .records import (
 )
 from .requests import (
     AcceptSession,
+    AdoptSequence,
     CancelScheduled,
-    Clear,
-    Command,
     Commit,
-    Continue,
     DeleteMessages,
+    DeleteRows,
     Delivered,
     Examine,
     ExpireLocks,
-    FallDue,
     Forwarded,
+    GetExtent,
     GetSessionState,
     ListSessions,
-    Measure,
     Operation,
     Peek,
+    ProcessDue,
     ReadOutbox,
+    Receive,
+    ReceiveDeferred,
+    ReceiveFromSession,
     Redirect,
     ReleaseSession,
     Renew,
     RenewSession,
+    Request,
     Reserve,
     Resubmit,
     Schedule,
     Send,
     SetSessionState,
     Settle,
-    Step,
-    Take,
-    TakeDeferred,
-    TakeFromSession,
     Transfer,
     Undeliverable,
 )
 from .sessions import MessageSessions
-from .settle import Settlements
-from .state import PartitionRef, PartitionState
+from .settle import SettleHandlers
+from .state import PartitionState
+from .step import PartitionRef, Step
 
 PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUPLICATES, FORWARDED)
 
@@ -96,35 +98,36 @@ class Partition:
         self._sibling = sibling
         description = ref.description
         with_sessions = not isinstance(description, TopicDescription) and description.requires_session
-        self._settlements = Settlements(self.state, with_sessions)
-        self._sessions = MessageSessions(self.state, self._settlements) if with_sessions else None
-        self._deliveries = Deliveries(self.state, self._sessions)
-        self.arrivals = Arrivals(self.state, self._sessions, lambda other, at: sibling(other, at).arrivals)
+        self._settle = SettleHandlers(self.state, with_sessions)
+        self._sessions = MessageSessions(self.state, self._settle) if with_sessions else None
+        self._receive = ReceiveHandlers(self.state, self._sessions)
+        self.enqueue = EnqueueHandlers(self.state, self._sessions, lambda other, at: sibling(other, at).enqueue)
+        outbox = OutboxHandlers(self.state, self.enqueue)
         self._handlers: dict[type, Callable[..., None]] = {
-            Send: self.arrivals.send,
-            Schedule: self.arrivals.schedule,
-            Reserve: self.arrivals.reserve,
-            CancelScheduled: self.arrivals.cancel,
-            Forwarded: self.arrivals.forwarded,
-            FallDue: self.arrivals.fall_due,
-            ReadOutbox: self.arrivals.read_outbox,
-            Delivered: self.arrivals.delivered,
-            Redirect: self.arrivals.redirect,
-            Undeliverable: self.arrivals.undeliverable,
-            Take: self._deliveries.take,
-            TakeFromSession: self._deliveries.take_from_session,
-            TakeDeferred: self._deliveries.take_deferred,
-            Peek: self._deliveries.peek,
-            Measure: self._deliveries.measure,
-            DeleteMessages: self._deliveries.delete,
-            Settle: self._settlements.settle,
-            Renew: self._settlements.renew,
+            Send: self.enqueue.send,
+            Schedule: self.enqueue.schedule,
+            Reserve: self.enqueue.reserve,
+            CancelScheduled: self.enqueue.cancel,
+            Forwarded: outbox.forwarded,
+            ProcessDue: self.enqueue.fall_due,
+            ReadOutbox: outbox.read,
+            Delivered: outbox.delivered,
+            Redirect: outbox.redirect,
+            Undeliverable: outbox.undeliverable,
+            Receive: self._receive.take,
+            ReceiveFromSession: self._receive.take_from_session,
+            ReceiveDeferred: self._receive.take_deferred,
+            Peek: self._receive.peek,
+            GetExtent: self._receive.measure,
+            DeleteMessages: self._receive.delete,
+            Settle: self._settle.settle,
+            Renew: self._settle.renew,
             ExpireLocks: self._expire_locks,
             Resubmit: self._resubmit,
             Commit: self._commit,
             Examine: self._examine,
-            Continue: self._continue,
-            Clear: self._clear,
+            AdoptSequence: self._continue,
+            DeleteRows: self._clear,
         }
         if self._sessions is not None:
             self._handlers |= {
@@ -138,12 +141,12 @@ class Partition:
 
     # ---- what the worker calls
 
-    def apply(self, command: Command, now: int, view: Reader, step: Step) -> None:
-        """Add to `step` what `command` means at the instant `now` (Unix ms); memory is as if it were committed.
+    def apply(self, request: Request, now: int, view: Reader, step: Step) -> None:
+        """Add to `step` what `request` means at the instant `now` (Unix ms); memory is as if it were committed.
 
         When the batch that the command is part of is over, `keep` or `roll_back` follows.
         """
-        self._handlers[type(command)](command, now, view, step)
+        self._handlers[type(request)](request, now, view, step)
 
     def keep(self) -> None:
         """The batch is committed, or had nothing to store."""
@@ -176,8 +179,8 @@ class Partition:
 
     def close(self) -> None:
         """Forget everything that is only in memory; the partition object is of no use afterwards."""
-        for line in self.state.lines.values():
-            line.close()
+        for ready_queue in self.state.ready_queues.values():
+            ready_queue.close()
         self.state.rows.leave_total()
 
     def lose_sessions(self) -> None:
@@ -190,7 +193,7 @@ class Partition:
         if self._sessions is not None:
             self._sessions.announce_held()
 
-    def described_anew(self) -> None:
+    def description_changed(self) -> None:
         """The entity's description changed; locks keep the ends that they have."""
         self.state.locks.sort()
 
@@ -198,8 +201,8 @@ class Partition:
         """Assert the invariants of the class docstring against the committed rows in `view`."""
         state = self.state
         state.locks.check_invariants()
-        for line in state.lines.values():
-            line.check_invariants()
+        for ready_queue in state.ready_queues.values():
+            ready_queue.check_invariants()
         if self._sessions is not None:
             self._sessions.check_invariants()
         bytes_used = 0
@@ -216,68 +219,68 @@ class Partition:
 
     # ---- what belongs to no single concern
 
-    def _expire_locks(self, command: ExpireLocks, now: int, view: Reader, step: Step) -> None:
-        self._settlements.expire_locks(command, now, view, step)
+    def _expire_locks(self, request: ExpireLocks, now: int, view: Reader, step: Step) -> None:
+        self._settle.expire_locks(request, now, view, step)
         if self._sessions is not None:
             self._sessions.expire(now, view, step)
 
-    def _resubmit(self, command: Resubmit, now: int, view: Reader, step: Step) -> None:
-        target = self if command.target.queue_id == self.state.queue_id else self._sibling(command.target, view)
+    def _resubmit(self, request: Resubmit, now: int, view: Reader, step: Step) -> None:
+        target = self if request.target.queue_id == self.state.queue_id else self._sibling(request.target, view)
         answer: dict[int, BrokerError | None] = {}
         accepted: list[Message] = []
-        fresh: set[int] = set()
-        for number in dict.fromkeys(command.numbers):
-            found = self._deliveries.dead_lettered(number, view)
+        seen_ids: set[int] = set()
+        for number in dict.fromkeys(request.numbers):
+            found = self._receive.dead_lettered(number, view)
             if isinstance(found, BrokerError):
                 answer[number] = found
                 continue
             message = without_dead_letter_reason(found.message)
-            if target.arrivals.would_be_dropped(message, now, view, fresh):
+            if target.enqueue.would_be_dropped(message, now, view, seen_ids):
                 answer[number] = service_errors.would_be_dropped(number, message.message_id or "")
                 continue
-            answer[number] = target.arrivals.refusal([*accepted, message], now, view)
+            answer[number] = target.enqueue.refusal([*accepted, message], now, view)
             if answer[number] is None:
                 accepted.append(message)
-                self._deliveries.take_out(found, step)
+                self._receive.take_out(found, step)
         if accepted:
             self.state.last_activity_at = now
-            target.arrivals.take_in(accepted, now, view, step)
-        step.effects.append((command.reply, answer))
+            target.enqueue.store_all(accepted, now, view, step)
+        step.effects.append((request.reply, answer))
 
-    def _commit(self, command: Commit, now: int, view: Reader, step: Step) -> None:
+    def _commit(self, request: Commit, now: int, view: Reader, step: Step) -> None:
         """A transaction: look at every operation first, then do all of them (P29)."""
         by_partition: dict[int, tuple[Partition, list[Operation]]] = {}
-        for ref, operation in command.operations:
+        for ref, operation in request.operations:
             partition = self if ref.queue_id == self.state.queue_id else self._sibling(ref, view)
             by_partition.setdefault(ref.queue_id, (partition, []))[1].append(operation)
         for partition, operations in by_partition.values():
             error = partition.commit_refusal(operations, now, view)
             if error is not None:
-                step.effects.append((command.reply, error))
+                step.effects.append((request.reply, error))
                 return
         for partition, operations in by_partition.values():
             partition.commit(operations, now, view, step)
-        step.effects.append((command.reply, None))
+        step.effects.append((request.reply, None))
 
-    def _examine(self, command: Examine, now: int, view: Reader, step: Step) -> None:
-        step.effects.append((command.reply, self.commit_refusal([command.operation], now, view)))
+    def _examine(self, request: Examine, now: int, view: Reader, step: Step) -> None:
+        step.effects.append((request.reply, self.commit_refusal([request.operation], now, view)))
 
     def commit(self, operations: Sequence[Operation], now: int, view: Reader, step: Step) -> None:
         """Do operations that `commit_refusal` had nothing against."""
         sent = [message for each in operations if isinstance(each, Send) for message in each.messages]
-        fresh: set[int] = set()  # of all of them: each sees the duplicates among the others
-        self.arrivals.take_in(sent, now, view, step, fresh)
+        seen_ids: set[int] = set()  # of all of them: each sees the duplicates among the others
+        self.enqueue.store_all(sent, now, view, step, seen_ids)
         for operation in operations:
             match operation:
                 case Schedule():
-                    self.arrivals.take_scheduled(operation.messages, now, view, step, operation.numbers, fresh)
+                    self.enqueue.take_scheduled(operation.messages, now, view, step, operation.numbers, seen_ids)
                 case Transfer():
-                    self.arrivals.transfer(operation, now, step)
+                    self.enqueue.transfer(operation, now, step)
                 case Settle():
                     lock = self.state.locks.by_token[operation.token]
-                    self._settlements.end(lock, operation.outcome, now, view, step)
+                    self._settle.end(lock, operation.outcome, now, view, step)
                 case CancelScheduled():
-                    self.arrivals.take_off(operation.numbers, view, step)
+                    self.enqueue.take_off(operation.numbers, view, step)
                 case SetSessionState():
                     assert self._sessions is not None
                     self._sessions.keep_state(operation.session_id, operation.state, now, step)
@@ -298,35 +301,35 @@ class Partition:
                 case Settle():
                     error = self.settle_refusal(operation, now)
                 case CancelScheduled():
-                    error = self.arrivals.cancel_refusal(operation.numbers, view)
+                    error = self.enqueue.cancel_refusal(operation.numbers, view)
                 case SetSessionState():
                     assert self._sessions is not None
                     error = self._sessions.state_refusal(operation.session_id, now)
             if error is not None:
                 return error
-        return self.arrivals.refusal(messages, now, view) if messages else None
+        return self.enqueue.refusal(messages, now, view) if messages else None
 
     def settle_refusal(self, operation: Settle, now: int) -> BrokerError | None:
         """Why a lock can't be ended so now, or None."""
-        return self._settlements.refusal(operation, now)
+        return self._settle.refusal(operation, now)
 
-    def _continue(self, command: Continue, now: int, view: Reader, step: Step) -> None:
+    def _continue(self, request: AdoptSequence, now: int, view: Reader, step: Step) -> None:
         del now
         counters = self.state.counters
-        source = self._sibling(command.source, view).counters
+        source = self._sibling(request.source, view).counters
         counters.next_counter = max(counters.next_counter, source.next_counter)
         step.touched[self.state.queue_id] = counters
         step.changes.append((STATE, STATE_KEY.pack(self.state.queue_id), counters.pack()))
 
-    def _clear(self, command: Clear, now: int, view: Reader, step: Step) -> None:
+    def _clear(self, request: DeleteRows, now: int, view: Reader, step: Step) -> None:
         del now
         state = self.state
         queue_id = state.queue_id
-        rows = view.scan(MESSAGES, message_key(queue_id, 0, 0), message_key(queue_id + 1, 0, 0), command.limit)
+        rows = view.scan(MESSAGES, message_key(queue_id, 0, 0), message_key(queue_id + 1, 0, 0), request.limit)
         for key, row in rows:
             number = int.from_bytes(key[-8:], "big")
             state.rows.remove(Home(key[4]), number, len(row), Record.unpack(row).expires_at, step)
-        left = command.limit - len(rows)
+        left = request.limit - len(rows)
         for table in PREFIXED_TABLES:
             if left <= 0:
                 break
@@ -336,4 +339,4 @@ class Partition:
         if left > 0:
             step.changes.append((STATE, STATE_KEY.pack(queue_id), None))
             step.touched.pop(queue_id, None)
-        step.effects.append((command.reply, left <= 0))
+        step.effects.append((request.reply, left <= 0))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container
 from typing import Protocol
 
 from ..address import SubQueue
-from .records import MESSAGES, Home, message_key
+from .records import MESSAGES, SESSION_MESSAGES, Home, message_key, session_message_key
 
 WINDOW_MESSAGES_MAX = 512  # per line
 WINDOW_BYTES_MAX = 2 << 20  # per line
@@ -42,7 +42,7 @@ class WindowBudget:
         self.bytes_used = 0
 
 
-class Line:
+class ReadyQueue:
     """The available messages of one sub-queue of one partition, in sequence order.
 
     `taken` are the numbers of the messages that receivers have; they are in the store, but not available.
@@ -203,3 +203,71 @@ class Line:
                 self._budget.bytes_used += len(record)
         if len(rows) < limit:
             self.more_in_store = False
+
+
+NUMBERS_READ_MAX = 64  # of a session's messages, ahead of demand
+
+
+class SessionQueue:
+    """The active messages of one session, in order; a session's own `ReadyQueue`."""
+
+    def __init__(self, queue_id: int, session: int, announce: Callable[[None], None]) -> None:
+        self.home = Home.ACTIVE
+        self.deferred_home = Home.DEFERRED
+        self.sub_queue = SubQueue.ACTIVE
+        self.announced = False
+        self._announce = announce
+        self._queue_id = queue_id
+        self._session = session
+        self._ahead: deque[int] = deque()
+        self._returned: list[int] = []
+        self._next_read = 0
+        self.more_in_store = True
+
+    def announce(self, sub_queue: SubQueue) -> None:
+        """Tell the holder that there are messages."""
+        del sub_queue
+        self._announce(None)
+
+    def give_back(self, number: int) -> None:
+        """A message that was taken is available again, at its old place."""
+        if number < self._next_read:  # else it is read from the store
+            heapq.heappush(self._returned, number)
+
+    def restart(self) -> None:
+        """Forget what was read; those who read pass over messages that are in the holder's hands."""
+        self._ahead.clear()
+        self._returned.clear()
+        self._next_read = 0
+        self.more_in_store = True
+
+    def has_more(self) -> bool:
+        """Whether `next` may still find something."""
+        return bool(self._ahead or self._returned or self.more_in_store)
+
+    def next(self, view: Reader) -> tuple[int, bytes] | None:
+        """Take the next message off the line: (sequence number, row), or None when there is none."""
+        while True:
+            if not self._ahead and self.more_in_store:
+                self._read_ahead(view)
+            if self._returned and (not self._ahead or self._returned[0] < self._ahead[0]):
+                number = heapq.heappop(self._returned)
+            elif self._ahead:
+                number = self._ahead.popleft()
+            else:
+                return None
+            row = view.get(MESSAGES, message_key(self._queue_id, Home.ACTIVE, number))
+            if row is not None:
+                return number, row
+
+    def _read_ahead(self, view: Reader) -> None:
+        rows = view.scan(
+            SESSION_MESSAGES,
+            session_message_key(self._queue_id, self._session, self._next_read),
+            session_message_key(self._queue_id, self._session + 1, 0),
+            NUMBERS_READ_MAX,
+        )
+        self._ahead.extend(int.from_bytes(key[-8:], "big") for key, _ in rows)
+        if rows:
+            self._next_read = self._ahead[-1] + 1
+        self.more_in_store = len(rows) == NUMBERS_READ_MAX

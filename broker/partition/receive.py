@@ -12,26 +12,17 @@ from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError
 from ..ids import new_lock_token
-from ..message.message import Message, delivery_bytes, parse_stored
+from ..message.delivered import delivery_bytes
+from ..message.message import Message
+from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription
-from .locks import Lock, Place
+from .locks import HeldSession, Lock, LockSource
 from .ready_queue import Reader
 from .records import MESSAGES, Home, Record, message_key, unpack_head
-from .requests import (
-    DeleteMessages,
-    Delivery,
-    Extent,
-    Measure,
-    Peek,
-    ReceiveMode,
-    Step,
-    Take,
-    TakeDeferred,
-    TakeFromSession,
-    Taken,
-)
-from .sessions import HeldSession, MessageSessions
+from .requests import DeleteMessages, GetExtent, Peek, Receive, ReceiveDeferred, ReceiveFromSession
+from .sessions import MessageSessions
 from .state import PartitionState
+from .step import Delivery, Extent, Received, ReceiveMode, Step
 
 TAKE_BYTES_MAX = 4 << 20  # one answer to a receiver; more is asked for again
 SCAN_ROWS_MAX = 500
@@ -58,7 +49,7 @@ class DeadLettered:
     message: Message
 
 
-class Deliveries:
+class ReceiveHandlers:
     """Take, peek, delete."""
 
     def __init__(self, state: PartitionState, sessions: MessageSessions | None) -> None:
@@ -66,15 +57,15 @@ class Deliveries:
         self._sessions = sessions
         self._of_subscription = isinstance(state.ref.description, SubscriptionDescription)
 
-    def take(self, command: Take, now: int, view: Reader, step: Step) -> None:
+    def take(self, request: Receive, now: int, view: Reader, step: Step) -> None:
         """Hand over what is available in a sub-queue."""
         state = self._state
-        line = state.lines[command.sub_queue]
+        ready_queue = state.ready_queues[request.sub_queue]
         deliveries: list[Delivery] = []
         bytes_left = TAKE_BYTES_MAX
         average_bytes = state.average_bytes()
-        while len(deliveries) < command.count and bytes_left > 0:
-            found = line.next(view, average_bytes)
+        while len(deliveries) < request.count and bytes_left > 0:
+            found = ready_queue.next(view, average_bytes)
             if found is None:
                 break
             number, row = found
@@ -82,26 +73,26 @@ class Deliveries:
             if expires_at and expires_at <= now:
                 state.expire(number, row, 0, step)
                 continue
-            deliveries.append(self._hand_over(line, line.home, number, row, command.mode, now, step))
+            deliveries.append(self._hand_over(ready_queue, ready_queue.home, number, row, request.mode, now, step))
             bytes_left -= len(row)
-        more = line.has_more()
+        more = ready_queue.has_more()
         if not more:
-            line.announced = False
+            ready_queue.announced = False
         if deliveries:
             state.last_activity_at = now
-        step.effects.append((command.reply, Taken(deliveries, more)))
+        step.effects.append((request.reply, Received(deliveries, more)))
 
-    def take_from_session(self, command: TakeFromSession, now: int, view: Reader, step: Step) -> None:
+    def take_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
         """Hand over the next messages of a held session."""
         assert self._sessions is not None
-        held = self._sessions.held(command.grant)
+        held = self._sessions.held(request.grant)
         if held is None or held.until_at <= now:
-            step.effects.append((command.reply, Taken([], False, service_errors.session_lock_lost())))
+            step.effects.append((request.reply, Received([], False, service_errors.session_lock_lost())))
             return
         deliveries: list[Delivery] = []
         bytes_left = TAKE_BYTES_MAX
-        while len(deliveries) < command.count and bytes_left > 0:
-            found = held.line.next(view)
+        while len(deliveries) < request.count and bytes_left > 0:
+            found = held.ready_queue.next(view)
             if found is None:
                 break
             number, row = found
@@ -111,94 +102,96 @@ class Deliveries:
             if expires_at and expires_at <= now:
                 self._state.expire(number, row, held.number, step)
                 continue
-            deliveries.append(self._hand_over(held.line, Home.ACTIVE, number, row, command.mode, now, step, held))
+            deliveries.append(
+                self._hand_over(held.ready_queue, Home.ACTIVE, number, row, request.mode, now, step, held)
+            )
             bytes_left -= len(row)
         self._state.last_activity_at = now
-        step.effects.append((command.reply, Taken(deliveries, held.line.has_more())))
+        step.effects.append((request.reply, Received(deliveries, held.ready_queue.has_more())))
 
-    def take_deferred(self, command: TakeDeferred, now: int, view: Reader, step: Step) -> None:
+    def take_deferred(self, request: ReceiveDeferred, now: int, view: Reader, step: Step) -> None:
         """Hand over deferred messages by number: all of them or none."""
         state = self._state
-        line = state.lines[command.sub_queue]
+        ready_queue = state.ready_queues[request.sub_queue]
         held: HeldSession | None = None
-        if self._sessions is not None and command.sub_queue is SubQueue.ACTIVE:
-            name = command.session_id
+        if self._sessions is not None and request.sub_queue is SubQueue.ACTIVE:
+            name = request.session_id
             if name is None:  # Go doesn't tell: it is the session of the messages
-                name = self._session_of_deferred(command.sequence_numbers, view)
+                name = self._session_of_deferred(request.sequence_numbers, view)
             held = None if name is None else self._sessions.held_by_name(name, now)
             if held is None:
-                step.effects.append((command.reply, service_errors.session_lock_lost()))
+                step.effects.append((request.reply, service_errors.session_lock_lost()))
                 return
         found: list[tuple[int, bytes]] = []
-        for number in dict.fromkeys(command.sequence_numbers):  # a message that is asked for twice is locked once
-            row = view.get(MESSAGES, message_key(state.queue_id, line.deferred_home, number))
+        for number in dict.fromkeys(request.sequence_numbers):  # a message that is asked for twice is locked once
+            row = view.get(MESSAGES, message_key(state.queue_id, ready_queue.deferred_home, number))
             if row is None or number in state.locks.by_number or (held is not None and not _is_of(row, held.name)):
-                step.effects.append((command.reply, service_errors.deferred_not_found()))
+                step.effects.append((request.reply, service_errors.deferred_not_found()))
                 return
             found.append((number, row))
         deliveries = [
-            self._hand_over(line, line.deferred_home, number, row, command.mode, now, step, held)
+            self._hand_over(ready_queue, ready_queue.deferred_home, number, row, request.mode, now, step, held)
             for number, row in found
         ]
-        step.effects.append((command.reply, deliveries))
+        step.effects.append((request.reply, deliveries))
 
-    def peek(self, command: Peek, now: int, view: Reader, step: Step) -> None:
+    def peek(self, request: Peek, now: int, view: Reader, step: Step) -> None:
         """Show messages in the order of their numbers, whatever their home."""
-        if command.is_use:
+        if request.is_use:
             self._state.last_activity_at = now  # looking counts as use [wire 10.8]
         answer: list[tuple[int, bytes]] = []
-        bytes_left = command.bytes_max
-        for number, home, row in self._rows(command, view):
-            if command.session_id is not None and not _is_of(row, command.session_id):
+        bytes_left = request.bytes_max
+        for number, home, row in self._rows(request, view):
+            if request.session_id is not None and not _is_of(row, request.session_id):
                 continue
             payload = self._payload(number, home, Record.unpack(row), None, None, STATES.get(home, 0))
             bytes_left -= len(payload)
             if answer and bytes_left < 0:
                 break
             answer.append((number, payload))
-            if len(answer) == command.count:
+            if len(answer) == request.count:
                 break
-        step.effects.append((command.reply, answer))
+        step.effects.append((request.reply, answer))
 
-    def measure(self, command: Measure, now: int, view: Reader, step: Step) -> None:
+    def measure(self, request: GetExtent, now: int, view: Reader, step: Step) -> None:
         """Tell where a sub-queue begins and ends."""
         del now
         state = self._state
-        homes = [home for home in PEEK_HOMES[command.sub_queue] if state.counters.messages[home]]
+        homes = [home for home in PEEK_HOMES[request.sub_queue] if state.counters.messages[home]]
         found = [next(self._home_rows(home, 0, view, 1), None) for home in homes]
         firsts = [each[0] for each in found if each is not None]
         following = state.rows.next_number()
         count = sum(state.counters.messages[home] for home in homes if home is not Home.SCHEDULED)
         extent = Extent(state.partition_id or 0, min(firsts, default=following), following, count)
-        step.effects.append((command.reply, extent))
+        step.effects.append((request.reply, extent))
 
-    def delete(self, command: DeleteMessages, now: int, view: Reader, step: Step) -> None:
+    def delete(self, request: DeleteMessages, now: int, view: Reader, step: Step) -> None:
         """Delete the oldest available messages that were enqueued before an instant."""
         del now
         state = self._state
-        line = state.lines[command.sub_queue]
+        ready_queue = state.ready_queues[request.sub_queue]
         deleted = 0
-        for number, row in self._home_rows(line.home, 0, view):
-            if deleted == command.count or number >= command.before_number:
+        for number, row in self._home_rows(ready_queue.home, 0, view):
+            if deleted == request.count or number >= request.before_number:
                 break
             record = Record.unpack(row)
-            if number in state.locks.by_number or record.enqueued_at >= command.before_at:
+            if number in state.locks.by_number or record.enqueued_at >= request.before_at:
                 continue
-            if command.session_id is not None and not _is_of(row, command.session_id):
+            if request.session_id is not None and not _is_of(row, request.session_id):
                 continue
-            session = self._session_left(record, view) if line.home is Home.ACTIVE else 0
-            line.remove(number)
-            state.remove(line.home, number, len(row), record.expires_at, session, step)
+            session = self._session_left(record, view) if ready_queue.home is Home.ACTIVE else 0
+            ready_queue.remove(number)
+            state.remove(ready_queue.home, number, len(row), record.expires_at, session, step)
             deleted += 1
         if self._sessions is not None:
             self._sessions.tidy(view, step)
-        step.effects.append((command.reply, deleted))
+        step.effects.append((request.reply, deleted))
 
     def dead_lettered(self, number: int, view: Reader) -> DeadLettered | BrokerError:
         """The message of that number in the dead-letter queue, unless a receiver has it."""
         state = self._state
-        line = state.lines[SubQueue.DEAD_LETTER]
-        for home in (line.home, line.deferred_home):
+        ready_queue = state.ready_queues[SubQueue.DEAD_LETTER]
+        for home in (ready_queue.home, ready_queue.deferred_home):
             row = view.get(MESSAGES, message_key(state.queue_id, home, number))
             if row is not None:
                 if number in state.locks.by_number:
@@ -208,9 +201,9 @@ class Deliveries:
 
     def take_out(self, found: DeadLettered, step: Step) -> None:
         """Remove what `dead_lettered` found."""
-        line = self._state.lines[SubQueue.DEAD_LETTER]
-        if found.home is line.home:
-            line.remove(found.number)
+        ready_queue = self._state.ready_queues[SubQueue.DEAD_LETTER]
+        if found.home is ready_queue.home:
+            ready_queue.remove(found.number)
         self._state.remove(found.home, found.number, found.size_bytes, 0, 0, step)
 
     # ---- helpers
@@ -224,7 +217,7 @@ class Deliveries:
 
     def _hand_over(
         self,
-        line: Place,
+        ready_queue: LockSource,
         home: Home,
         number: int,
         row: bytes,
@@ -245,7 +238,7 @@ class Deliveries:
                     token,
                     number,
                     home,
-                    line,
+                    ready_queue,
                     until_at,
                     record.delivery_count,
                     record.expires_at,
@@ -256,7 +249,7 @@ class Deliveries:
             )
         else:
             state.remove(home, number, len(row), record.expires_at, session, step)
-        by_number = home is not line.home
+        by_number = home is not ready_queue.home
         lock_token = None if until_at is None else token
         deleted = mode is ReceiveMode.RECEIVE_AND_DELETE
         payload = self._payload(number, home, record, until_at, lock_token, 1 if by_number else None, deleted=deleted)
@@ -289,12 +282,12 @@ class Deliveries:
             deleted=deleted,
         )
 
-    def _rows(self, command: Peek, view: Reader) -> Iterator[tuple[int, Home, bytes]]:
+    def _rows(self, request: Peek, view: Reader) -> Iterator[tuple[int, Home, bytes]]:
         """The rows of all homes of a sub-queue in the order of their numbers."""
-        first = max(0, command.from_sequence_number)
+        first = max(0, request.from_sequence_number)
         sources = {
-            home: self._home_rows(home, first, view, min(SCAN_ROWS_MAX, command.count))
-            for home in PEEK_HOMES[command.sub_queue]
+            home: self._home_rows(home, first, view, min(SCAN_ROWS_MAX, request.count))
+            for home in PEEK_HOMES[request.sub_queue]
             if self._state.counters.messages[home]
         }
         heads = {home: found for home, source in sources.items() if (found := next(source, None)) is not None}

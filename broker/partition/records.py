@@ -199,3 +199,22 @@ class Counters:
             return cls()
         next_counter, bytes_used, *messages = STATE_VALUE.unpack(row)
         return cls(next_counter, bytes_used, messages)
+
+
+class ByteTotal:
+    """How many bytes the partitions of a topic and of its subscriptions hold in one messaging store, all together.
+
+    `bytes_used` follows every change of a row; None when it has to be added up anew: from `open`, the counters of those
+    partitions that are in memory, and from the store.
+    """
+
+    __slots__ = ("bytes_used", "open")
+
+    def __init__(self) -> None:
+        self.bytes_used: int | None = None
+        self.open: dict[int, Counters] = {}
+
+    def forget(self, queue_id: int) -> None:
+        """The memory of a partition is dropped, or it belongs to the topic no more."""
+        self.open.pop(queue_id, None)
+        self.bytes_used = None

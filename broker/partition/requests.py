@@ -12,71 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Any
 
 from ..address import SubQueue
 from ..errors import BrokerError
 from ..message.message import Message
 from ..outcomes import Abandon, Outcome, Release
-from .records import SEQUENCE_NUMBER_MAX, Counters, Record
+from .records import SEQUENCE_NUMBER_MAX, Record
+from .step import Delivery, Extent, PartitionRef, Received, ReceiveMode
 
 Done = Callable[[BrokerError | None], None]
-Placed = Callable[[list[int | None]], None]
+Numbered = Callable[[list[int | None]], None]
 
 
-class ReceiveMode(Enum):
-    """Whether a delivery locks the message or removes it."""
-
-    PEEK_LOCK = auto()
-    RECEIVE_AND_DELETE = auto()
-
-
-@dataclass(slots=True)
-class Delivery:
-    """A message on its way to a receiver: its lock token (also the delivery-tag), its bytes, its sequence number."""
-
-    token: bytes
-    payload: bytes
-    sequence_number: int
-
-
-@dataclass(slots=True)
-class SessionGrant:
-    """A message session in the hands of a receiver: `grant` names this holding of it, `until_at` its end (Unix ms)."""
-
-    session_id: str
-    grant: int
-    partition_index: int
-    until_at: int
-
-
-@dataclass(slots=True)
-class Taken:
-    """The answer to a request for messages or sessions: what was found, and whether the partition has more."""
-
-    deliveries: list[Any]
-    more: bool
-    error: BrokerError | None = None
-
-
-class Step:
-    """What one batch of commands wants: `changes` (table, key, value or None to delete) and `effects` (call, argument).
-
-    `touched` are the counters that changed, by queue id. `next_due` is the earliest instant (Unix ms) that the changes
-    added to the `due` table, if any.
-    """
-
-    __slots__ = ("changes", "effects", "next_due", "touched")
-
-    def __init__(self) -> None:
-        self.changes: list[tuple[str, bytes, bytes | None]] = []
-        self.effects: list[tuple[Callable[[Any], None], Any]] = []
-        self.touched: dict[int, Counters] = {}
-        self.next_due: int | None = None
-
-
-class Answered:
+class WithReply:
     """A command that ends in `reply(result or BrokerError)`."""
 
     __slots__ = ()
@@ -87,7 +36,7 @@ class Answered:
         self.reply(error)
 
 
-class Silent:
+class FireAndForget:
     """A command that nobody waits for; after a failed commit it is found in the store or tried again."""
 
     __slots__ = ()
@@ -103,7 +52,7 @@ class Send:
     messages: Sequence[Message]
     done: Done
     elsewhere: Callable[[BrokerError], None] | None = None  # tries another partition when this one's store fails
-    placed: Placed | None = None  # gets the sequence numbers before `done`; None for duplicates, which are not kept
+    numbered: Numbered | None = None  # gets the sequence numbers before `done`; None for duplicates, which are not kept
 
     def fail(self, error: BrokerError) -> None:
         """Tell the sender that nothing was stored, or try elsewhere."""
@@ -111,7 +60,7 @@ class Send:
 
 
 @dataclass(slots=True)
-class Schedule(Answered):
+class Schedule(WithReply):
     """Store `messages` until their scheduled times; `reply` gets their sequence numbers."""
 
     messages: Sequence[Message]
@@ -120,7 +69,7 @@ class Schedule(Answered):
 
 
 @dataclass(slots=True)
-class Reserve(Answered):
+class Reserve(WithReply):
     """Give out `count` sequence numbers; `reply` gets them."""
 
     count: int
@@ -128,7 +77,7 @@ class Reserve(Answered):
 
 
 @dataclass(slots=True)
-class CancelScheduled(Answered):
+class CancelScheduled(WithReply):
     """Remove scheduled messages, all or none; `reply(None)` when they are gone."""
 
     numbers: Sequence[int]
@@ -136,7 +85,7 @@ class CancelScheduled(Answered):
 
 
 @dataclass(slots=True)
-class Forwarded(Answered):
+class Forwarded(WithReply):
     """Messages from the outbox of partition `source_index` of queue `source_id`, by their numbers there (R4).
 
     `reply(None)` once they are durable here, or had been before. With `same_entity` the source is another partition of
@@ -151,60 +100,60 @@ class Forwarded(Answered):
 
 
 @dataclass(slots=True)
-class Take:
+class Receive:
     """Hand over up to `count` available messages of `sub_queue`, locked or removed according to `mode`."""
 
     sub_queue: SubQueue
     count: int
     mode: ReceiveMode
-    reply: Callable[[Taken], None]
+    reply: Callable[[Received], None]
 
     def fail(self, error: BrokerError) -> None:
         """Answer with nothing."""
-        self.reply(Taken([], False, error))
+        self.reply(Received([], False, error))
 
 
 @dataclass(slots=True)
-class TakeFromSession:
+class ReceiveFromSession:
     """Hand over up to `count` messages of the session held as `grant`."""
 
     grant: int
     count: int
     mode: ReceiveMode
-    reply: Callable[[Taken], None]
+    reply: Callable[[Received], None]
 
     def fail(self, error: BrokerError) -> None:
         """Answer with nothing."""
-        self.reply(Taken([], False, error))
+        self.reply(Received([], False, error))
 
 
 @dataclass(slots=True)
 class AcceptSession:
     """Give the session named `session_id` to a receiver, or with None the idle one with the oldest message.
 
-    `reply` gets a `Taken` with one `SessionGrant` or none. `announce` is called when the session has messages (again),
-    `lost` when the holding ends by itself.
+    `reply` gets a `Received` with one `SessionGrant` or none. `announce` is called when the session has messages
+    (again), `lost` when the holding ends by itself.
     """
 
     session_id: str | None
     announce: Callable[[None], None]
     lost: Callable[[BrokerError], None]
-    reply: Callable[[Taken], None]
+    reply: Callable[[Received], None]
 
     def fail(self, error: BrokerError) -> None:
         """Answer with nothing."""
-        self.reply(Taken([], False, error))
+        self.reply(Received([], False, error))
 
 
 @dataclass(slots=True)
-class ReleaseSession(Silent):
+class ReleaseSession(FireAndForget):
     """The receiver gives the session back; what it had not settled is available again, uncounted."""
 
     grant: int
 
 
 @dataclass(slots=True)
-class RenewSession(Answered):
+class RenewSession(WithReply):
     """Start the lock duration of a held session anew; `reply` gets the new end (Unix ms)."""
 
     session_id: str
@@ -212,7 +161,7 @@ class RenewSession(Answered):
 
 
 @dataclass(slots=True)
-class SetSessionState(Answered):
+class SetSessionState(WithReply):
     """Keep `state` for a held session; None clears it."""
 
     session_id: str
@@ -221,7 +170,7 @@ class SetSessionState(Answered):
 
 
 @dataclass(slots=True)
-class GetSessionState(Answered):
+class GetSessionState(WithReply):
     """The state of a held session, None if it has none."""
 
     session_id: str
@@ -229,7 +178,7 @@ class GetSessionState(Answered):
 
 
 @dataclass(slots=True)
-class ListSessions(Answered):
+class ListSessions(WithReply):
     """The names of sessions: with active messages or state, or (with `updated_after`) with a later change of state."""
 
     updated_after: int | None
@@ -252,7 +201,7 @@ class Settle:
 
 
 @dataclass(slots=True)
-class Renew(Answered):
+class Renew(WithReply):
     """Start the lock durations of `tokens`, of messages of `sub_queue`, anew.
 
     `reply` gets the new ends (Unix ms) or the error for all of them.
@@ -264,7 +213,7 @@ class Renew(Answered):
 
 
 @dataclass(slots=True)
-class Peek(Answered):
+class Peek(WithReply):
     """Show up to `count` messages of `sub_queue` from `from_sequence_number` on, of about `bytes_max` bytes in all.
 
     With `session_id` only those of that session. The answer is a list of (sequence number, encoded message); the first
@@ -280,19 +229,8 @@ class Peek(Answered):
     is_use: bool = True  # False: the entity does not count as used by it
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """What a partition has of a sub-queue: the lowest sequence number that is there, the next one that will be given
-    (the same when it is empty), and how many messages are there, scheduled ones not counted."""
-
-    partition_id: int
-    first_sequence_number: int
-    next_sequence_number: int
-    message_count: int
-
-
 @dataclass(slots=True)
-class Measure(Answered):
+class GetExtent(WithReply):
     """Tell the `Extent` of a sub-queue."""
 
     sub_queue: SubQueue
@@ -300,7 +238,7 @@ class Measure(Answered):
 
 
 @dataclass(slots=True)
-class TakeDeferred(Answered):
+class ReceiveDeferred(WithReply):
     """Hand over the deferred messages with these sequence numbers; all of them or an error."""
 
     sub_queue: SubQueue
@@ -311,7 +249,7 @@ class TakeDeferred(Answered):
 
 
 @dataclass(slots=True)
-class DeleteMessages(Answered):
+class DeleteMessages(WithReply):
     """Delete up to `count` available messages enqueued before `before_at`, oldest first; `reply` gets how many.
 
     With `before_number` only those with a lower sequence number.
@@ -326,31 +264,31 @@ class DeleteMessages(Answered):
 
 
 @dataclass(slots=True)
-class Resubmit(Answered):
+class Resubmit(WithReply):
     """Take dead-lettered messages from this partition and send them anew to `target`, each whole or not at all.
 
-    `target` is a `state.PartitionRef` of the same messaging store: this partition, or that of the topic. `reply` gets,
+    `target` is a partition of the same messaging store: this partition, or that of the topic. `reply` gets,
     by number, None for those that went and the BrokerError for those that stay.
     """
 
     numbers: Sequence[int]
-    target: Any
+    target: PartitionRef
     reply: Callable[[dict[int, BrokerError | None] | BrokerError], None]
 
 
 @dataclass(slots=True)
-class Commit(Answered):
+class Commit(WithReply):
     """A transaction: all its operations or none; `reply(None)` when they are durable.
 
-    Each operation names its partition (a `state.PartitionRef`); all of them are in the same messaging store.
+    Each operation names its partition; all of them are in the same messaging store.
     """
 
-    operations: Sequence[tuple[Any, Operation]]
+    operations: Sequence[tuple[PartitionRef, Operation]]
     reply: Callable[[BrokerError | None], None]
 
 
 @dataclass(slots=True)
-class Examine(Answered):
+class Examine(WithReply):
     """Look whether an operation could be done now, as part of a transaction; `reply` gets why not, or None."""
 
     operation: Operation
@@ -369,14 +307,14 @@ class Transfer:
     number: int | None = None
 
 
-def is_unanswered(command: Command) -> bool:
+def is_unanswered(request: Request) -> bool:
     """Whether nobody waits for a command, and nothing in the store brings it up again: it is tried until it is done.
 
     A message that a client completes, defers or dead-letters without waiting comes back at the end of its lock instead.
     """
-    if isinstance(command, Settle):
-        return command.done is None and isinstance(command.outcome, Release | Abandon)
-    return isinstance(command, ReleaseSession | Continue)
+    if isinstance(request, Settle):
+        return request.done is None and isinstance(request.outcome, Release | Abandon)
+    return isinstance(request, ReleaseSession | AdoptSequence)
 
 
 Operation = Send | Schedule | CancelScheduled | Settle | SetSessionState | Transfer
@@ -384,14 +322,14 @@ Operation = Send | Schedule | CancelScheduled | Settle | SetSessionState | Trans
 
 
 @dataclass(slots=True)
-class Continue(Silent):
-    """Go on with the sequence numbers of another partition (a `state.PartitionRef`) of the same messaging store."""
+class AdoptSequence(FireAndForget):
+    """Go on with the sequence numbers of another partition of the same messaging store."""
 
-    source: Any
+    source: PartitionRef
 
 
 @dataclass(slots=True)
-class ReadOutbox(Answered):
+class ReadOutbox(WithReply):
     """The first `count` messages that wait in the outboxes with numbers above `after`: (home, number, record)."""
 
     count: int
@@ -400,7 +338,7 @@ class ReadOutbox(Answered):
 
 
 @dataclass(slots=True)
-class Delivered(Answered):
+class Delivered(WithReply):
     """Messages of the outboxes (home, number) have arrived elsewhere: forget them."""
 
     rows: Sequence[tuple[int, int]]
@@ -408,7 +346,7 @@ class Delivered(Answered):
 
 
 @dataclass(slots=True)
-class Redirect(Answered):
+class Redirect(WithReply):
     """Messages of the outboxes (home, number, turn) go to other partitions than they were meant for.
 
     They get new numbers: a partition takes numbers from an outbox in ascending order only.
@@ -419,7 +357,7 @@ class Redirect(Answered):
 
 
 @dataclass(slots=True)
-class Undeliverable(Answered):
+class Undeliverable(WithReply):
     """A message of an outbox can't go where it should: dead-letter it (or, without a reason, make it active here)."""
 
     home: int
@@ -430,33 +368,33 @@ class Undeliverable(Answered):
 
 
 @dataclass(slots=True)
-class ExpireLocks(Silent):
+class ExpireLocks(FireAndForget):
     """End the locks, of messages and of sessions, whose time is over."""
 
 
 @dataclass(slots=True)
-class FallDue(Silent):
+class ProcessDue(FireAndForget):
     """These rows of the `due` table are due: (instant, what, number)."""
 
     rows: Sequence[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
 
 
 @dataclass(slots=True)
-class Clear(Answered):
+class DeleteRows(WithReply):
     """Remove up to `limit` messages of this partition; `reply` gets whether any are left. For deleted entities."""
 
     limit: int
     reply: Callable[[bool | BrokerError], None]
 
 
-Command = (
+Request = (
     Send
     | Schedule
     | Reserve
     | CancelScheduled
     | Forwarded
-    | Take
-    | TakeFromSession
+    | Receive
+    | ReceiveFromSession
     | AcceptSession
     | ReleaseSession
     | RenewSession
@@ -466,18 +404,18 @@ Command = (
     | Settle
     | Renew
     | Peek
-    | Measure
-    | TakeDeferred
+    | GetExtent
+    | ReceiveDeferred
     | DeleteMessages
     | Resubmit
     | Commit
     | Examine
-    | Continue
+    | AdoptSequence
     | ReadOutbox
     | Delivered
     | Redirect
     | Undeliverable
     | ExpireLocks
-    | FallDue
-    | Clear
+    | ProcessDue
+    | DeleteRows
 )

@@ -8,8 +8,7 @@ holding: how to undo its changes is recorded until the commit.
 
 from __future__ import annotations
 
-import heapq
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection
 from functools import partial
 from itertools import count
@@ -17,12 +16,10 @@ from itertools import count
 from sortedcontainers import SortedDict
 
 from .. import service_errors
-from ..address import SubQueue
 from ..errors import BrokerError
-from .locks import Lock
-from .ready_queue import Reader
+from .locks import HeldSession
+from .ready_queue import Reader, SessionQueue
 from .records import (
-    MESSAGES,
     NUMBER,
     SESSION_HEADS,
     SESSION_MESSAGE_KEY,
@@ -31,116 +28,23 @@ from .records import (
     SESSION_VALUE,
     SESSIONS,
     STATE_KEY,
-    Home,
-    message_key,
     session_key,
     session_message_key,
     session_number,
     session_number_key,
 )
-from .requests import (
-    AcceptSession,
-    GetSessionState,
-    ListSessions,
-    ReleaseSession,
-    RenewSession,
-    SessionGrant,
-    SetSessionState,
-    Step,
-    Taken,
-)
-from .settle import Settlements
+from .requests import AcceptSession, GetSessionState, ListSessions, ReleaseSession, RenewSession, SetSessionState
+from .settle import SettleHandlers
 from .state import PartitionState
+from .step import Received, SessionGrant, Step
 
 IDLE_WINDOW_MAX = 1024  # idle sessions known in memory
 NAMES_CACHED_MAX = 10_000
-NUMBERS_READ_MAX = 64  # of a session's messages, ahead of demand
 LIST_ROWS_MAX = 1 << 20
 
 # Of the process, not of a partition: who held a session when its partition was reopened still knows the grant, and
 # must not reach the session that another one holds since.
 _grants = count(1)
-
-
-class SessionLine:
-    """The active messages of one session, in order; a session's own `Line`."""
-
-    def __init__(self, queue_id: int, session: int, announce: Callable[[None], None]) -> None:
-        self.home = Home.ACTIVE
-        self.deferred_home = Home.DEFERRED
-        self.sub_queue = SubQueue.ACTIVE
-        self.announced = False
-        self._announce = announce
-        self._queue_id = queue_id
-        self._session = session
-        self._ahead: deque[int] = deque()
-        self._returned: list[int] = []
-        self._next_read = 0
-        self.more_in_store = True
-
-    def announce(self, sub_queue: SubQueue) -> None:
-        """Tell the holder that there are messages."""
-        del sub_queue
-        self._announce(None)
-
-    def give_back(self, number: int) -> None:
-        """A message that was taken is available again, at its old place."""
-        if number < self._next_read:  # else it is read from the store
-            heapq.heappush(self._returned, number)
-
-    def restart(self) -> None:
-        """Forget what was read; those who read pass over messages that are in the holder's hands."""
-        self._ahead.clear()
-        self._returned.clear()
-        self._next_read = 0
-        self.more_in_store = True
-
-    def has_more(self) -> bool:
-        """Whether `next` may still find something."""
-        return bool(self._ahead or self._returned or self.more_in_store)
-
-    def next(self, view: Reader) -> tuple[int, bytes] | None:
-        """Take the next message off the line: (sequence number, row), or None when there is none."""
-        while True:
-            if not self._ahead and self.more_in_store:
-                self._read_ahead(view)
-            if self._returned and (not self._ahead or self._returned[0] < self._ahead[0]):
-                number = heapq.heappop(self._returned)
-            elif self._ahead:
-                number = self._ahead.popleft()
-            else:
-                return None
-            row = view.get(MESSAGES, message_key(self._queue_id, Home.ACTIVE, number))
-            if row is not None:
-                return number, row
-
-    def _read_ahead(self, view: Reader) -> None:
-        rows = view.scan(
-            SESSION_MESSAGES,
-            session_message_key(self._queue_id, self._session, self._next_read),
-            session_message_key(self._queue_id, self._session + 1, 0),
-            NUMBERS_READ_MAX,
-        )
-        self._ahead.extend(int.from_bytes(key[-8:], "big") for key, _ in rows)
-        if rows:
-            self._next_read = self._ahead[-1] + 1
-        self.more_in_store = len(rows) == NUMBERS_READ_MAX
-
-
-class HeldSession:
-    """A session in the hands of a receiver."""
-
-    def __init__(self, command: AcceptSession, name: str, number: int, grant: int, until_at: int, line: SessionLine):
-        self.name = name
-        self.number = number
-        self.grant = grant
-        self.until_at = until_at
-        self.turn = grant  # holdings that end at the same instant end in this order
-        self.line = line
-        self.head: int | None = None  # the number of its row in `session_heads`, if it had messages
-        self.taken: dict[int, Lock] = {}
-        self.announce: Callable[[None], None] = command.announce
-        self.lost = command.lost
 
 
 def _end_at(held: HeldSession, until_at: int, turn: int) -> None:
@@ -154,9 +58,9 @@ class MessageSessions:
     messages has at least one row in `session_heads`, and is in the window unless it lies beyond it.
     """
 
-    def __init__(self, state: PartitionState, settlements: Settlements) -> None:
+    def __init__(self, state: PartitionState, settlements: SettleHandlers) -> None:
         self._state = state
-        self._settlements = settlements
+        self._settle = settlements
         self._held: OrderedDict[str, HeldSession] = OrderedDict()  # by end, as renewals move to the end
         self._by_grant: dict[int, HeldSession] = {}
         self._numbers: OrderedDict[str, int] = OrderedDict()
@@ -180,7 +84,7 @@ class MessageSessions:
             self._undo.pop()()
         self._held = OrderedDict(sorted(self._held.items(), key=lambda item: (item[1].until_at, item[1].turn)))
         for held in self._held.values():
-            held.line.restart()
+            held.ready_queue.restart()
             held.taken = dict(sorted(held.taken.items(), key=lambda item: item[1].turn))
         self._numbers.clear()
         self._idle.clear()
@@ -204,7 +108,7 @@ class MessageSessions:
         key = session_message_key(self._state.queue_id, session, number)
         held = self._held.get(name)
         if held is not None:
-            held.line.more_in_store = True
+            held.ready_queue.more_in_store = True
             if held.head is None:  # after a crash nobody holds it, and it must be found
                 self._undo.append(partial(setattr, held, "head", None))
                 held.head = number
@@ -262,51 +166,51 @@ class MessageSessions:
 
     # ---- commands
 
-    def accept(self, command: AcceptSession, now: int, view: Reader, step: Step) -> None:
+    def accept(self, request: AcceptSession, now: int, view: Reader, step: Step) -> None:
         """Give a session to a receiver."""
-        if command.session_id is None:
+        if request.session_id is None:
             found = self._next_head(view, step)
             name = None if found is None else found
         else:
-            name = command.session_id
+            name = request.session_id
             if name in self._held:
                 error = service_errors.session_cannot_be_locked(name)
-                step.effects.append((command.reply, Taken([], False, error)))
+                step.effects.append((request.reply, Received([], False, error)))
                 return
         grants: list[SessionGrant] = []
         if name is not None:
-            grants.append(self._hold(command, name, now, view, step))
+            grants.append(self._hold(request, name, now, view, step))
         more = bool(self._idle) or self._more_idle
         if not more:
             self._announced = False
-        step.effects.append((command.reply, Taken(grants, more)))
+        step.effects.append((request.reply, Received(grants, more)))
 
-    def release(self, command: ReleaseSession, now: int, view: Reader, step: Step) -> None:
+    def release(self, request: ReleaseSession, now: int, view: Reader, step: Step) -> None:
         """The receiver gives the session back; nothing is counted."""
-        held = self._by_grant.get(command.grant)
+        held = self._by_grant.get(request.grant)
         if held is not None:
             self._end(held, now, view, step, counted=False)
 
-    def renew(self, command: RenewSession, now: int, view: Reader, step: Step) -> None:
+    def renew(self, request: RenewSession, now: int, view: Reader, step: Step) -> None:
         """Start the lock duration of a session anew."""
         del view
-        held = self.held_by_name(command.session_id, now)
+        held = self.held_by_name(request.session_id, now)
         if held is None:
-            step.effects.append((command.reply, service_errors.session_lock_lost()))
+            step.effects.append((request.reply, service_errors.session_lock_lost()))
             return
         self._undo.append(partial(_end_at, held, held.until_at, held.turn))
         held.turn = next(_grants)
         held.until_at = now + self._state.receivable.lock_duration_ms
         self._held.move_to_end(held.name)
-        step.effects.append((command.reply, held.until_at))
+        step.effects.append((request.reply, held.until_at))
 
-    def set_state(self, command: SetSessionState, now: int, view: Reader, step: Step) -> None:
+    def set_state(self, request: SetSessionState, now: int, view: Reader, step: Step) -> None:
         """Keep the application's bytes for a session."""
         del view
-        error = self.state_refusal(command.session_id, now)
+        error = self.state_refusal(request.session_id, now)
         if error is None:
-            self.keep_state(command.session_id, command.state, now, step)
-        step.effects.append((command.reply, error))
+            self.keep_state(request.session_id, request.state, now, step)
+        step.effects.append((request.reply, error))
 
     def state_refusal(self, session_id: str, now: int) -> BrokerError | None:
         """Why the state of a session can't be set now, or None."""
@@ -322,17 +226,17 @@ class MessageSessions:
         step.changes.append((SESSIONS, session_key(queue_id, held.name), value + held.name.encode()))
         step.touched[queue_id] = self._state.counters
 
-    def get_state(self, command: GetSessionState, now: int, view: Reader, step: Step) -> None:
+    def get_state(self, request: GetSessionState, now: int, view: Reader, step: Step) -> None:
         """The application's bytes of a session."""
-        held = self.held_by_name(command.session_id, now)
+        held = self.held_by_name(request.session_id, now)
         answer: bytes | BrokerError | None
         if held is None:
             answer = service_errors.session_lock_lost()
         else:
             answer = view.get(SESSION_STATE, session_number_key(self._state.queue_id, held.number))
-        step.effects.append((command.reply, answer))
+        step.effects.append((request.reply, answer))
 
-    def list(self, command: ListSessions, now: int, view: Reader, step: Step) -> None:
+    def list(self, request: ListSessions, now: int, view: Reader, step: Step) -> None:
         """Names of sessions, in the order of their keys."""
         del now
         queue_id = self._state.queue_id
@@ -341,14 +245,14 @@ class MessageSessions:
         for _, row in view.scan(SESSIONS, start, stop, LIST_ROWS_MAX):
             session, changed_at = SESSION_VALUE.unpack_from(row)
             name = row[SESSION_VALUE.size :].decode()
-            if command.updated_after is not None:
-                wanted = changed_at > command.updated_after
+            if request.updated_after is not None:
+                wanted = changed_at > request.updated_after
             else:
                 has_state = view.get(SESSION_STATE, session_number_key(queue_id, session)) is not None
                 wanted = has_state or self._first_message(session, view) is not None
             if wanted:
                 names.append(name)
-        step.effects.append((command.reply, names))
+        step.effects.append((request.reply, names))
 
     # ---- time
 
@@ -380,11 +284,11 @@ class MessageSessions:
 
     # ---- helpers
 
-    def _hold(self, command: AcceptSession, name: str, now: int, view: Reader, step: Step) -> SessionGrant:
+    def _hold(self, request: AcceptSession, name: str, now: int, view: Reader, step: Step) -> SessionGrant:
         session = session_number(name)  # its row is written with a message or a state, not before
         until_at = now + self._state.receivable.lock_duration_ms
-        line = SessionLine(self._state.queue_id, session, command.announce)
-        held = HeldSession(command, name, session, next(_grants), until_at, line)
+        ready_queue = SessionQueue(self._state.queue_id, session, request.announce)
+        held = HeldSession(request, name, session, next(_grants), until_at, ready_queue)
         held.head = self._first_message(session, view)
         known = self._drop_idle(name)
         if known is not None and known != held.head:  # left by a crash in the middle of a holding
@@ -401,7 +305,7 @@ class MessageSessions:
     def _end(self, held: HeldSession, now: int, view: Reader, step: Step, *, counted: bool) -> None:
         start = len(step.changes)
         for lock in list(held.taken.values()):
-            self._settlements.release(lock, now, view, step, counted=counted)
+            self._settle.release(lock, now, view, step, counted=counted)
         self._undo.append(partial(self._give, held))
         self._take_back(held)
         # Those that have just been dead-lettered or have expired are still in the view.

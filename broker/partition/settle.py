@@ -11,45 +11,46 @@ from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError
 from ..message.bounds import changes_refusal
-from ..message.message import with_application_properties
+from ..message.stored import with_application_properties
 from ..outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .locks import Lock
 from .ready_queue import Reader
 from .records import MESSAGES, Home, Record, message_key
-from .requests import ExpireLocks, Renew, Settle, Step
+from .requests import ExpireLocks, Renew, Settle
 from .state import PartitionState
+from .step import Step
 
 MAIN_HOMES = (Home.ACTIVE, Home.DEFERRED)  # of the entity itself, not of a dead-letter queue
 REASON_DELIVERY_COUNT = "MaxDeliveryCountExceeded"
 
 
-class Settlements:
+class SettleHandlers:
     """Settle, renew, expire."""
 
     def __init__(self, state: PartitionState, sessions: bool) -> None:
         self._state = state
         self._sessions = sessions
 
-    def settle(self, command: Settle, now: int, view: Reader, step: Step) -> None:
+    def settle(self, request: Settle, now: int, view: Reader, step: Step) -> None:
         """End one lock as its receiver wants it."""
-        error = self.refusal(command, now)
+        error = self.refusal(request, now)
         if error is None:
-            self.end(self._state.locks.by_token[command.token], command.outcome, now, view, step)
-        if command.done is not None:
-            step.effects.append((command.done, error))
+            self.end(self._state.locks.by_token[request.token], request.outcome, now, view, step)
+        if request.done is not None:
+            step.effects.append((request.done, error))
 
-    def refusal(self, command: Settle, now: int) -> BrokerError | None:
+    def refusal(self, request: Settle, now: int) -> BrokerError | None:
         """Why this lock can't be ended so now, or None."""
-        lock = self._state.locks.find(command.token, now)
+        lock = self._state.locks.find(request.token, now)
         if lock is None:
             return (
                 service_errors.session_lock_lost()
-                if self._locks_sessions(command.sub_queue)
+                if self._locks_sessions(request.sub_queue)
                 else service_errors.lock_lost()
             )
-        if isinstance(command.outcome, DeadLetter) and lock.home not in MAIN_HOMES:
+        if isinstance(request.outcome, DeadLetter) and lock.home not in MAIN_HOMES:
             return service_errors.dead_letter_of_dead_letter()
-        changes = _changes(command.outcome)
+        changes = _changes(request.outcome)
         return changes_refusal(changes, self._state.ref.bounds) if changes else None
 
     def end(self, lock: Lock, outcome: Outcome, now: int, view: Reader, step: Step) -> None:
@@ -103,26 +104,26 @@ class Settlements:
         else:
             self._back_to_line(lock, row, now, step)
 
-    def renew(self, command: Renew, now: int, view: Reader, step: Step) -> None:
+    def renew(self, request: Renew, now: int, view: Reader, step: Step) -> None:
         """Start lock durations anew, of all tokens or of none."""
         del view
         locks = self._state.locks
-        found = [locks.find(token, now) for token in command.tokens]
+        found = [locks.find(token, now) for token in request.tokens]
         valid = [lock for lock in found if lock is not None]
-        if self._locks_sessions(command.sub_queue) or any(lock.holding is not None for lock in valid):
-            step.effects.append((command.reply, service_errors.renew_in_session()))
+        if self._locks_sessions(request.sub_queue) or any(lock.holding is not None for lock in valid):
+            step.effects.append((request.reply, service_errors.renew_in_session()))
             return
         if len(valid) != len(found):
-            step.effects.append((command.reply, service_errors.lock_lost()))
+            step.effects.append((request.reply, service_errors.lock_lost()))
             return
         until_at = now + self._state.receivable.lock_duration_ms
         for lock in valid:
             locks.renew(lock, until_at)
-        step.effects.append((command.reply, [until_at] * len(valid)))
+        step.effects.append((request.reply, [until_at] * len(valid)))
 
-    def expire_locks(self, command: ExpireLocks, now: int, view: Reader, step: Step) -> None:
+    def expire_locks(self, request: ExpireLocks, now: int, view: Reader, step: Step) -> None:
         """End the locks outside sessions whose time is over."""
-        del command
+        del request
         while (lock := self._state.locks.first()) is not None and lock.until_at <= now:
             self.release(lock, now, view, step, counted=True)
 
@@ -131,22 +132,22 @@ class Settlements:
         return self._sessions and sub_queue is SubQueue.ACTIVE
 
     def _back_to_line(self, lock: Lock, row: bytes, now: int, step: Step) -> None:
-        if lock.home is not lock.line.home:
+        if lock.home is not lock.ready_queue.home:
             return  # deferred messages stay deferred
         expires_at = Record.unpack(row).expires_at
         if expires_at and expires_at <= now:
             self._state.expire(lock.number, row, lock.session, step)
             return
-        lock.line.give_back(lock.number)
+        lock.ready_queue.give_back(lock.number)
         if lock.holding is None:
-            self._state.announce_line(lock.line, step)
+            self._state.announce_ready(lock.ready_queue, step)
         else:
             step.effects.append((lock.holding.announce, None))
 
     def _defer(self, lock: Lock, row: bytes, old_bytes: int, step: Step) -> None:
         """Put a message among the deferred ones. The delivery counts, but a deferral alone never dead-letters."""
         state = self._state
-        home = lock.line.deferred_home
+        home = lock.ready_queue.deferred_home
         if lock.home in MAIN_HOMES:
             record = Record.unpack(row)
             record.delivery_count = lock.delivery_count + 1

@@ -1,122 +1,41 @@
 """What one partition is made of, and the moves that every concern shares: lines, locks, rows, dead-lettering, expiry.
 
 Knows where a message may be and how it gets from one home to another within the partition (R4). Does not know
-commands; the concerns built on it do (`arrivals`, `deliveries`, `settlements`, `sessions`). Owned by a `Partition`.
+commands; the concerns built on it do (`enqueue`, `deliveries`, `settlements`, `sessions`). Owned by a `Partition`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
 from ..address import SubQueue
-from ..message.bounds import MessageBounds
-from ..message.message import Message, parse_stored, with_application_properties
-from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from .locks import Locks, Place
-from .ready_queue import Line, Reader, WindowBudget
+from ..message.message import Message
+from ..message.stored import parse_stored, with_application_properties
+from ..model.descriptions import TopicDescription
+from .locks import Locks, LockSource
+from .ready_queue import Reader, ReadyQueue, WindowBudget
 from .records import (
+    COUNTER_MASK,
+    DUE,
+    MESSAGES,
     PARTITION_SHIFT,
     SESSION_MESSAGES,
     STATE,
     STATE_KEY,
     TURNS,
+    ByteTotal,
     Counters,
     Due,
     Home,
     Record,
+    due_key,
+    message_key,
     session_message_key,
 )
-from .requests import Step
-from .rows import ByteTotal, Rows
+from .step import PartitionRef, Receivable, Step
 
 REASON_EXPIRED = "TTLExpiredException"
 TEXT_EXPIRED = "The message expired and was dead lettered."
-
-Receivable = QueueDescription | SubscriptionDescription
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A message for one subscription: the subscription's partition, and the message as its rules made it.
-
-    The partition `ref` is in the topic's messaging store. With `error` the rules failed on the message, and the copy is
-    for the dead-letter queue.
-    """
-
-    ref: PartitionRef
-    message: Message
-    error: tuple[str, str] | None = None
-    goes_to: int | None = None  # the partition of the subscription that its new key names, if that is another one
-
-
-class FanOut(Protocol):
-    """Which subscriptions get a message; the partitions of all are in the same messaging store (R4)."""
-
-    @property
-    def copies_max(self) -> int:
-        """How many copies of one message there may be."""
-        ...
-
-    def copies(self, message: Message, partition_index: int, now: int) -> list[Copy]:
-        """The copies of a message that a topic took."""
-        ...
-
-    def subscriptions(self, partition_index: int) -> list[PartitionRef]:
-        """The partitions of all subscriptions beside the topic's partition of that index."""
-        ...
-
-
-class PartitionRef(Protocol):
-    """One partition of an entity, as it is known before its memory exists."""
-
-    queue_id: int
-    index: int
-    partitioned: bool
-    size_bytes_max: int
-
-    @property
-    def description(self) -> Receivable | TopicDescription:
-        """What the entity is now."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """The entity path."""
-        ...
-
-    @property
-    def bounds(self) -> MessageBounds:
-        """What is too large in a message, and how often it may be forwarded."""
-        ...
-
-    @property
-    def name_in_errors(self) -> str:
-        """How the service's brokers call the entity."""
-        ...
-
-    @property
-    def fan_out(self) -> FanOut | None:
-        """How a topic finds the subscriptions of a message; None for entities that keep their messages."""
-        ...
-
-    @property
-    def total(self) -> ByteTotal | None:
-        """What a topic and its subscriptions hold beside each other in this store; None for queues."""
-        ...
-
-    def announce(self, sub_queue: SubQueue) -> None:
-        """An effect: messages became available in a line of this partition that was said to be empty."""
-        ...
-
-    def announce_session(self, argument: None) -> None:
-        """An effect: a message session that nobody holds has messages."""
-        ...
-
-    def announce_outbox(self, argument: None) -> None:
-        """An effect: messages wait in an outbox."""
-        ...
 
 
 class PartitionState:
@@ -133,8 +52,8 @@ class PartitionState:
         self.locks = Locks()
         self.last_activity_at = 0
         self._next_turn = ref.index  # the partitions of a source begin with different ones of the target
-        self.lines = {
-            sub_queue: Line(
+        self.ready_queues = {
+            sub_queue: ReadyQueue(
                 sub_queue,
                 home,
                 ref.queue_id,
@@ -149,7 +68,7 @@ class PartitionState:
                 (SubQueue.TRANSFER_DEAD_LETTER, Home.TRANSFER_DEAD_LETTER),
             )
         }
-        self.main = self.lines[SubQueue.ACTIVE]
+        self.main = self.ready_queues[SubQueue.ACTIVE]
 
     @property
     def counters(self) -> Counters:
@@ -161,8 +80,8 @@ class PartitionState:
         counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(self.queue_id)))
         self.rows.restart(counters)
         self.locks.roll_back()
-        for line in self.lines.values():
-            line.restart(more_in_store=counters.messages[line.home] > 0)
+        for ready_queue in self.ready_queues.values():
+            ready_queue.restart(more_in_store=counters.messages[ready_queue.home] > 0)
 
     @property
     def receivable(self) -> Receivable:
@@ -185,11 +104,11 @@ class PartitionState:
                 total.bytes_used += counters.bytes_used
         return total.bytes_used
 
-    def announce_line(self, line: Place, step: Step) -> None:
+    def announce_ready(self, ready_queue: LockSource, step: Step) -> None:
         """Say once that a line has messages; its dispatcher says when it wants to hear it again."""
-        if not line.announced:
-            line.announced = True
-            step.effects.append((line.announce, line.sub_queue))
+        if not ready_queue.announced:
+            ready_queue.announced = True
+            step.effects.append((ready_queue.announce, ready_queue.sub_queue))
 
     def turn_of(self, message: Message) -> int:
         """Which partition of another entity a message is for if it has no key there: each in turn."""
@@ -220,9 +139,9 @@ class PartitionState:
         """Move a message to the dead-letter queue, under a new number so that its order is the order of arrival."""
         record = Record.unpack(row)
         self.remove(home, number, len(row), record.expires_at, session, step)
-        self.bury(record, properties, step)
+        self.dead_letter_record(record, properties, step)
 
-    def bury(
+    def dead_letter_record(
         self,
         record: Record,
         properties: Mapping[str, object],
@@ -243,11 +162,11 @@ class PartitionState:
             self.rows.put(Home.DEAD_LETTER_OUTBOX, number, record.pack(), step)
             step.effects.append((self.ref.announce_outbox, None))
             return
-        line = self.lines[sub_queue]
+        ready_queue = self.ready_queues[sub_queue]
         row = record.pack()
-        self.rows.put(line.home, number, row, step)
-        line.append(number, row)
-        self.announce_line(line, step)
+        self.rows.put(ready_queue.home, number, row, step)
+        ready_queue.append(number, row)
+        self.announce_ready(ready_queue, step)
 
     def expire(self, number: int, row: bytes, session: int, step: Step) -> None:
         """The time to live of an active message is over."""
@@ -269,3 +188,77 @@ class PartitionState:
         """The usual size of a row here."""
         stored = sum(self.counters.messages)
         return self.counters.bytes_used // stored if stored else 1
+
+
+class Rows:
+    """Rows and counters of partition `number_base >> 48` of the queue `queue_id`; `total` is that of its topic."""
+
+    __slots__ = ("counters", "number_base", "queue_id", "total")
+
+    def __init__(self, queue_id: int, number_base: int, counters: Counters, total: ByteTotal | None = None) -> None:
+        self.queue_id = queue_id
+        self.number_base = number_base
+        self.counters = counters
+        self.total = total
+        if total is not None:
+            total.open[queue_id] = counters
+
+    def leave_total(self) -> None:
+        """Be no part of a topic any more."""
+        if self.total is not None:
+            self.total.forget(self.queue_id)
+            self.total = None
+
+    def restart(self, counters: Counters) -> None:
+        """The rows are as they were before a batch, and these their counters."""
+        self.counters = counters
+        if self.total is not None:
+            self.total.open[self.queue_id] = counters
+            self.total.bytes_used = None
+
+    def new_number(self) -> int:
+        """The next sequence number (P22)."""
+        counters = self.counters
+        counter = counters.next_counter
+        counters.next_counter = counter + 1
+        return self.number_base | (counter & COUNTER_MASK)
+
+    def next_number(self) -> int:
+        """The sequence number that `new_number` would give."""
+        return self.number_base | (self.counters.next_counter & COUNTER_MASK)
+
+    def put(self, home: Home, number: int, row: bytes, step: Step) -> None:
+        """Store a message that was not there."""
+        step.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
+        self.counters.messages[home] += 1
+        self._add_bytes(len(row), step)
+
+    def replace(self, home: Home, number: int, row: bytes, old_bytes: int, step: Step) -> None:
+        """Store a message anew in its place."""
+        step.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
+        self._add_bytes(len(row) - old_bytes, step)
+
+    def remove(self, home: Home, number: int, size_bytes: int, expires_at: int, step: Step) -> None:
+        """Delete a message of `size_bytes`, and its row in `due` if it would have expired."""
+        step.changes.append((MESSAGES, message_key(self.queue_id, home, number), None))
+        if expires_at and home is Home.ACTIVE:
+            step.changes.append((DUE, due_key(expires_at, self.queue_id, Due.EXPIRE, number), None))
+        self.counters.messages[home] -= 1
+        self._add_bytes(-size_bytes, step)
+
+    def put_due(self, at: int, what: Due, number: int, step: Step) -> None:
+        """Have the worker come back at `at` (Unix ms)."""
+        step.changes.append((DUE, due_key(at, self.queue_id, what, number), b""))
+        if step.next_due is None or at < step.next_due:
+            step.next_due = at
+
+    def remove_due(self, at: int, what: Due, number: int, step: Step) -> None:
+        """Call off what was due at `at`."""
+        step.changes.append((DUE, due_key(at, self.queue_id, what, number), None))
+
+    def _add_bytes(self, count: int, step: Step) -> None:
+        self.counters.bytes_used += count
+        step.touched[self.queue_id] = self.counters
+        total = self.total
+        if total is not None and total.bytes_used is not None:
+            total.bytes_used += count

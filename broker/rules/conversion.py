@@ -12,21 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ...codec.values import (
-    Byte,
-    Char,
-    Described,
-    Float,
-    Int,
-    Long,
-    Short,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-    Ushort,
-)
+from ...codec.types import Byte, Char, Described, Float, Int, Long, Short, Symbol, Timestamp, Ubyte, Uint, Ulong, Ushort
 from ..message.bounds import IDENTIFIER_CHARS_MAX
 from .errors import FilterException
 from .names import Kind, SystemProperty

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ...codec.encode import encode
 from ...codec.sections import (
     APPLICATION_PROPERTIES,
     HEADER,
@@ -18,7 +19,7 @@ from ...codec.sections import (
     map_with_entries,
     with_sections,
 )
-from ...codec.values import Symbol, Uint, encode
+from ...codec.types import Symbol, Uint
 from ..errors import BrokerError
 from ..message.message import Message, parse_message
 from .errors import FilterException

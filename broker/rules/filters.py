@@ -9,7 +9,8 @@ import re
 from typing import Final
 
 from ..model.descriptions import CorrelationFilter, FalseFilter, Filter, RuleDescription, SqlFilter, TrueFilter
-from ..model.profiles import Limits, validate_rule
+from ..model.profiles import Limits
+from ..model.validation import validate_rule
 from .compiled import ALWAYS, NEVER, CompiledFilter
 from .correlation import compile_correlation
 from .errors import FilterError

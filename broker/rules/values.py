@@ -19,23 +19,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from ...codec.values import (
-    Byte,
-    Char,
-    Described,
-    Float,
-    Int,
-    Long,
-    Short,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-    Ushort,
-)
-from ..durations import parse_duration
+from ...codec.types import Byte, Char, Described, Float, Int, Long, Short, Symbol, Timestamp, Ubyte, Uint, Ulong, Ushort
 from ..model.descriptions import PropertyValue, TypedText
+from ..model.durations import parse_duration
 from .errors import FilterException
 
 TEXT_CHARS_MAX: Final = 32 * 1024

@@ -10,8 +10,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...codec.values import Described, Int, Long, Symbol, Timestamp, Ulong
-from ..durations import format_duration
+from ...codec.types import Described, Int, Long, Symbol, Timestamp, Ulong
 from ..errors import BrokerError, Condition
 from ..model.descriptions import (
     CorrelationFilter,
@@ -23,6 +22,7 @@ from ..model.descriptions import (
     TrueFilter,
     TypedText,
 )
+from ..model.durations import format_duration
 from .errors import FilterException
 from .values import TEXT_TYPES, TICKS_PER_MS, Instant, Span, Value, normalise, to_amqp, to_text
 

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..partition.requests import Command, Commit, Forwarded, Resubmit, Schedule, Send, Transfer
-from ..partition.state import PartitionRef
+from ..partition.requests import Commit, Forwarded, Request, Resubmit, Schedule, Send, Transfer
+from ..partition.step import PartitionRef
 
 COMMAND_BYTES: Final = 512  # allowance for what a command writes beside the messages that it brings, and per copy
 RESUBMITTED_BYTES: Final = 4096  # assumed for a message that is known by its number only
 
 
-def written_bytes_max(ref: PartitionRef, command: Command) -> tuple[int, int]:
-    """Bytes that `command` to the partition `ref` writes: if no message is copied, and with every copy."""
-    kind = type(command)
+def written_bytes_max(ref: PartitionRef, request: Request) -> tuple[int, int]:
+    """Bytes that `request` to the partition `ref` writes: if no message is copied, and with every copy."""
+    kind = type(request)
     if kind is Send or kind is Schedule:
-        message_count, size_bytes = len(command.messages), 0  # type: ignore[union-attr]
-        for message in command.messages:  # type: ignore[union-attr]
+        message_count, size_bytes = len(request.messages), 0  # type: ignore[union-attr]
+        for message in request.messages:  # type: ignore[union-attr]
             size_bytes += message.size_bytes
-    elif isinstance(command, Forwarded):
-        message_count = len(command.records)
-        size_bytes = sum(len(record.stored) for _, record in command.records)
-    elif isinstance(command, Commit):
-        return _of_transaction(command)
-    elif isinstance(command, Resubmit):
-        ref = command.target
-        message_count = len(command.numbers)
+    elif isinstance(request, Forwarded):
+        message_count = len(request.records)
+        size_bytes = sum(len(record.stored) for _, record in request.records)
+    elif isinstance(request, Commit):
+        return _of_transaction(request)
+    elif isinstance(request, Resubmit):
+        ref = request.target
+        message_count = len(request.numbers)
         size_bytes = RESUBMITTED_BYTES * message_count
     else:
         return COMMAND_BYTES, COMMAND_BYTES
@@ -40,9 +40,9 @@ def written_bytes_max(ref: PartitionRef, command: Command) -> tuple[int, int]:
     return own_bytes, own_bytes + fan_out.copies_max * (size_bytes + COMMAND_BYTES * message_count)
 
 
-def _of_transaction(command: Commit) -> tuple[int, int]:
+def _of_transaction(request: Commit) -> tuple[int, int]:
     own_bytes = with_copies_bytes = COMMAND_BYTES
-    for ref, operation in command.operations:
+    for ref, operation in request.operations:
         if isinstance(operation, Transfer):
             size_bytes = with_copies = operation.message.size_bytes + COMMAND_BYTES
         else:

@@ -32,7 +32,7 @@ class Histogram:
         self.total += value
 
 
-class CommitMeasures:
+class CommitStats:
     """Commits of one store: how many, how long they took (microseconds), how many commands each had; failures."""
 
     __slots__ = ("failures", "latency_us", "sizes")

@@ -11,25 +11,20 @@ property that is ignored is found out much later.
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
-from ..broker.access import Right, SharedKey
 from ..broker.address import strip_authority
-from ..broker.durations import parse_duration, parse_limit
+from ..broker.keys import Right, SharedKey
 from ..broker.model.descriptions import (
     DEFAULT_RULES,
     AuthorizationRule,
     CorrelationFilter,
-    EntityStatus,
     FalseFilter,
     Filter,
-    PropertyValue,
     QueueDescription,
     RuleDescription,
     SqlFilter,
@@ -39,28 +34,22 @@ from ..broker.model.descriptions import (
     TrueFilter,
     entity_key,
 )
-from ..broker.model.profiles import (
-    KIB,
-    Limits,
-    Partitioning,
+from ..broker.model.profiles import Limits, Partitioning, size_mb_from_client
+from ..broker.model.validation import (
     Violation,
     forwards_to_itself,
-    size_mb_from_client,
     validate_queue,
     validate_rule,
     validate_subscription,
     validate_topic,
 )
 from ..broker.rules import FilterError, compile_action, compile_filter
-from .json_text import JsonTextError, Node, parse_json
+from .cursor import ConfigFileError, Cursor, Members, items_of, json_of, refuse_duplicates, suggestion
+from .json_text import JsonTextError, parse_json
 
 _T = TypeVar("_T")
 
 LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
-
-
-class ConfigFileError(Exception):
-    """The file cannot be used; the text says where and why, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,170 +77,46 @@ def parse_config(text: str, limits: Limits, file: str = "Config.json") -> FileCo
         root = parse_json(text)
     except JsonTextError as error:
         raise ConfigFileError(f"{file}:{error.line}:{error.column}: is not JSON: {error}") from error
-    return _Reader(limits).root(_Cursor(root, "$", file))
-
-
-# ---------------------------------------------------------------- a value and where it is
-
-
-@dataclass(frozen=True, slots=True)
-class _Cursor:
-    node: Node
-    path: str
-    file: str
-
-    def fail(self, message: str) -> NoReturn:
-        raise ConfigFileError(f"{self.file}:{self.node.line}: {self.path} {message}")
-
-    def mistyped(self, expected: str) -> NoReturn:
-        value = self.node.value
-        self.fail(f"is {_shown(value)}; it must be {expected}")
-
-    def members(self, known: Collection[str], required: Iterable[str] = ()) -> dict[str, _Cursor]:
-        """The members of an object under their proper names; null counts as absent."""
-        members = self.node.value
-        if not isinstance(members, dict):
-            self.mistyped("an object")
-        proper = {name.lower(): name for name in known}
-        found: dict[str, _Cursor] = {}
-        for written, node in members.items():
-            child = _Cursor(node, f"{self.path}.{written}", self.file)
-            name = proper.get(written.lower())
-            if name is None:
-                child.fail(f"is not a known property{_suggestion(written, known)}")
-            if name in found:
-                child.fail("is here for the second time")
-            if node.value is not None:
-                found[name] = child
-        for name in required:
-            if name not in found:
-                self.fail(f"has no {name}; it is required")
-        return found
-
-    def entries(self) -> dict[str, _Cursor]:
-        """The members of an object whose names are the user's."""
-        members = self.node.value
-        if not isinstance(members, dict):
-            self.mistyped("an object")
-        return {name: _Cursor(node, f"{self.path}.{name}", self.file) for name, node in members.items()}
-
-    def items(self) -> list[_Cursor]:
-        items = self.node.value
-        if not isinstance(items, list):
-            self.mistyped("an array")
-        return [_Cursor(node, f"{self.path}[{index}]", self.file) for index, node in enumerate(items)]
-
-    def text(self) -> str:
-        value = self.node.value
-        if not isinstance(value, str):
-            self.mistyped("a text")
-        return value
-
-    def optional_text(self) -> str | None:
-        """A text, with "" as None: Microsoft's samples write what is not set that way."""
-        return self.text() or None
-
-    def boolean(self) -> bool:
-        value = self.node.value
-        if not isinstance(value, bool):
-            self.mistyped("true or false")
-        return value
-
-    def integer(self) -> int:
-        value = self.node.value
-        if isinstance(value, bool) or not isinstance(value, int):
-            self.mistyped("a whole number")
-        return value
-
-    def kilobytes(self) -> int:
-        """A number of KiB, in bytes."""
-        return self.integer() * KIB
-
-    def duration(self) -> int:
-        return self._parsed(parse_duration)
-
-    def limit(self) -> int | None:
-        return self._parsed(parse_limit)
-
-    def choice(self, *allowed: str) -> str:
-        """One of some texts, in any case; returned as it is in `allowed`."""
-        text = self.text()
-        chosen = {each.lower(): each for each in allowed}.get(text.lower())
-        if chosen is None:
-            self.fail(f"is {_shown(text)}; allowed is {', '.join(allowed)}{_suggestion(text, allowed)}")
-        return chosen
-
-    def status(self) -> EntityStatus:
-        return EntityStatus(self.choice(*EntityStatus))
-
-    def property_value(self) -> PropertyValue:
-        value = self.node.value
-        if isinstance(value, dict | list):
-            self.mistyped("a text, a number, true or false")
-        return value
-
-    def _parsed(self, parse: Callable[[str], _T]) -> _T:
-        value = self.node.value
-        if not isinstance(value, str):
-            self.mistyped('an ISO 8601 duration such as "PT1M"')
-        try:
-            parsed = parse(value)
-        except ValueError as error:
-            self.fail(str(error))
-        return parsed
-
-
-def _shown(value: object) -> str:
-    """A JSON value as the file spells it, cut to a length that an error message can bear."""
-    if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else "an array"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _suggestion(written: str, known: Iterable[str]) -> str:
-    proper = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(written.lower(), proper, n=1)
-    return f"; did you mean {proper[close[0]]}?" if close else ""
+    return _Reader(limits).root(Cursor(root, "$", file))
 
 
 # ---------------------------------------------------------------- the schema
 
-_Properties = Mapping[str, tuple[str, Callable[[_Cursor], object]]]
+_Properties = Mapping[str, tuple[str, Callable[[Cursor], object]]]
 """Property name: the field of the description, and how the value is read."""
 
 _COMMON: Final[_Properties] = {
-    "AutoDeleteOnIdle": ("auto_delete_on_idle_ms", _Cursor.limit),
-    "DefaultMessageTimeToLive": ("default_ttl_ms", _Cursor.limit),
-    "EnableBatchedOperations": ("enable_batched_operations", _Cursor.boolean),
-    "Status": ("status", _Cursor.status),
-    "UserMetadata": ("user_metadata", _Cursor.optional_text),
+    "AutoDeleteOnIdle": ("auto_delete_on_idle_ms", Cursor.limit),
+    "DefaultMessageTimeToLive": ("default_ttl_ms", Cursor.limit),
+    "EnableBatchedOperations": ("enable_batched_operations", Cursor.boolean),
+    "Status": ("status", Cursor.status),
+    "UserMetadata": ("user_metadata", Cursor.optional_text),
 }
 _STORED: Final[_Properties] = {
-    "DuplicateDetectionHistoryTimeWindow": ("duplicate_window_ms", _Cursor.duration),
-    "EnablePartitioning": ("enable_partitioning", _Cursor.boolean),
-    "MaxMessageSizeInKilobytes": ("max_message_bytes", _Cursor.kilobytes),
-    "MaxSizeInMegabytes": ("max_size_mb", _Cursor.integer),
-    "RequiresDuplicateDetection": ("requires_duplicate_detection", _Cursor.boolean),
+    "DuplicateDetectionHistoryTimeWindow": ("duplicate_window_ms", Cursor.duration),
+    "EnablePartitioning": ("enable_partitioning", Cursor.boolean),
+    "MaxMessageSizeInKilobytes": ("max_message_bytes", Cursor.kilobytes),
+    "MaxSizeInMegabytes": ("max_size_mb", Cursor.integer),
+    "RequiresDuplicateDetection": ("requires_duplicate_detection", Cursor.boolean),
 }
 _RECEIVED: Final[_Properties] = {
-    "DeadLetteringOnMessageExpiration": ("dead_letter_on_expiration", _Cursor.boolean),
-    "ForwardDeadLetteredMessagesTo": ("forward_dead_letters_to", _Cursor.optional_text),
-    "ForwardTo": ("forward_to", _Cursor.optional_text),
-    "LockDuration": ("lock_duration_ms", _Cursor.duration),
-    "MaxDeliveryCount": ("max_delivery_count", _Cursor.integer),
-    "RequiresSession": ("requires_session", _Cursor.boolean),
+    "DeadLetteringOnMessageExpiration": ("dead_letter_on_expiration", Cursor.boolean),
+    "ForwardDeadLetteredMessagesTo": ("forward_dead_letters_to", Cursor.optional_text),
+    "ForwardTo": ("forward_to", Cursor.optional_text),
+    "LockDuration": ("lock_duration_ms", Cursor.duration),
+    "MaxDeliveryCount": ("max_delivery_count", Cursor.integer),
+    "RequiresSession": ("requires_session", Cursor.boolean),
 }
 QUEUE_PROPERTIES: Final[_Properties] = {**_COMMON, **_STORED, **_RECEIVED}
 TOPIC_PROPERTIES: Final[_Properties] = {
     **_COMMON,
     **_STORED,
-    "SupportOrdering": ("support_ordering", _Cursor.boolean),
+    "SupportOrdering": ("support_ordering", Cursor.boolean),
 }
 SUBSCRIPTION_PROPERTIES: Final[_Properties] = {
     **_COMMON,
     **_RECEIVED,
-    "DeadLetteringOnFilterEvaluationExceptions": ("dead_letter_on_filter_exceptions", _Cursor.boolean),
+    "DeadLetteringOnFilterEvaluationExceptions": ("dead_letter_on_filter_exceptions", Cursor.boolean),
 }
 CORRELATION_PROPERTIES: Final[Mapping[str, str]] = {
     "ContentType": "content_type",
@@ -269,7 +134,6 @@ _FILTER_TYPE_SPELLINGS: Final = (*FILTER_TYPES, *(f"{kind}Filter" for kind in FI
 _IDLE: Final = ("RequiresPreprocessing", "CompatibilityLevel")
 
 _NAMESPACE_NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?", re.ASCII)
-_Members = Mapping[str, _Cursor]
 
 
 @dataclass(slots=True)
@@ -278,9 +142,9 @@ class _Reader:
 
     limits: Limits
     keys: list[SharedKey] = field(default_factory=list[SharedKey])
-    forwards: list[_Cursor] = field(default_factory=list[_Cursor])
+    forwards: list[Cursor] = field(default_factory=list[Cursor])
 
-    def root(self, cursor: _Cursor) -> FileConfig:
+    def root(self, cursor: Cursor) -> FileConfig:
         root = cursor.members(("UserConfig", "$schema"), required=["UserConfig"])
         user = root["UserConfig"].members(("Namespaces", "Logging"), required=["Namespaces"])
         if "Logging" in user:
@@ -296,16 +160,16 @@ class _Reader:
         topology = self.namespace(namespaces[0])
         return FileConfig(topology, tuple(self.keys))
 
-    def namespace(self, cursor: _Cursor) -> Topology:
+    def namespace(self, cursor: Cursor) -> Topology:
         members = cursor.members(("Name", "Queues", "Topics", "AuthorizationRules"), required=["Name"])
         name = members["Name"].text()
         if not _NAMESPACE_NAME.fullmatch(name):
             members["Name"].fail(
-                f"is {_shown(name)}; allowed is 1 to 50 letters, digits and -, beginning with a letter"
+                f"is {json_of(name)}; allowed is 1 to 50 letters, digits and -, beginning with a letter"
             )
         self.keys += [each.shared_key(None) for each in self.authorization_rules(members)]
-        queue_cursors = _items(members, "Queues")
-        topic_cursors = _items(members, "Topics")
+        queue_cursors = items_of(members, "Queues")
+        topic_cursors = items_of(members, "Topics")
         queues = tuple(self.queue(each) for each in queue_cursors)
         topics = tuple(self.topic(each) for each in topic_cursors)
         topology = Topology(
@@ -315,14 +179,14 @@ class _Reader:
             tuple(subscription for _, subscriptions in topics for subscription in subscriptions),
         )
         entities: list[QueueDescription | TopicDescription] = [*topology.queues, *topology.topics]
-        _unique([*queue_cursors, *topic_cursors], [each.name for each in entities], "queue or topic")
+        refuse_duplicates([*queue_cursors, *topic_cursors], [each.name for each in entities], "queue or topic")
         self.at_most(cursor, len(entities), self.limits.entities_max, "queues and topics")
         partitioned = sum(each.enable_partitioning for each in entities)
         self.at_most(cursor, partitioned, self.limits.partitioned_entities_max, "partitioned entities")
         self.check_forwards({entity_key(each.name) for each in entities})
         return topology
 
-    def queue(self, cursor: _Cursor) -> QueueDescription:
+    def queue(self, cursor: Cursor) -> QueueDescription:
         members = cursor.members(("Name", "Properties"), required=["Name"])
         name = members["Name"].text()
         properties = self.properties(members, QUEUE_PROPERTIES, with_keys=True)
@@ -333,7 +197,7 @@ class _Reader:
         _refuse(violations, cursor, {**members, **properties}, self.limits)
         return queue
 
-    def topic(self, cursor: _Cursor) -> tuple[TopicDescription, list[SubscriptionDescription]]:
+    def topic(self, cursor: Cursor) -> tuple[TopicDescription, list[SubscriptionDescription]]:
         members = cursor.members(("Name", "Properties", "Subscriptions"), required=["Name"])
         name = members["Name"].text()
         properties = self.properties(members, TOPIC_PROPERTIES, with_keys=True)
@@ -341,9 +205,9 @@ class _Reader:
         keys = self.authorization_rules(properties)
         topic = TopicDescription(name, **self.sized(values), authorization_rules=keys)
         _refuse(validate_topic(topic, self.limits), cursor, {**members, **properties}, self.limits)
-        cursors = _items(members, "Subscriptions")
+        cursors = items_of(members, "Subscriptions")
         subscriptions = [self.subscription(each, name) for each in cursors]
-        _unique(cursors, [each.name for each in subscriptions], "subscription of this topic")
+        refuse_duplicates(cursors, [each.name for each in subscriptions], "subscription of this topic")
         self.at_most(cursor, len(subscriptions), self.limits.subscriptions_per_topic_max, "subscriptions")
         filters = [rule.filter for subscription in subscriptions for rule in subscription.rules]
         sql_count = sum(isinstance(each, SqlFilter) for each in filters)
@@ -352,13 +216,13 @@ class _Reader:
         self.at_most(cursor, correlation_count, self.limits.correlation_filters_per_topic_max, "correlation filters")
         return topic, subscriptions
 
-    def subscription(self, cursor: _Cursor, topic_name: str) -> SubscriptionDescription:
+    def subscription(self, cursor: Cursor, topic_name: str) -> SubscriptionDescription:
         members = cursor.members(("Name", "Properties", "Rules"), required=["Name"])
         properties = self.properties(members, SUBSCRIPTION_PROPERTIES)
         values = {**self.receive_defaults(), **self.values(properties, SUBSCRIPTION_PROPERTIES)}
-        cursors = _items(members, "Rules")
+        cursors = items_of(members, "Rules")
         rules = tuple(self.rule(each) for each in cursors)
-        _unique(cursors, [rule.name for rule in rules], "rule of this subscription")
+        refuse_duplicates(cursors, [rule.name for rule in rules], "rule of this subscription")
         # An empty list is what generators write when no rule was asked for: Microsoft's emulator adds $Default then.
         subscription = SubscriptionDescription(
             topic_name, members["Name"].text(), rules=rules or DEFAULT_RULES, **values
@@ -368,7 +232,7 @@ class _Reader:
         _refuse(violations, cursor, {**members, **properties}, self.limits)
         return subscription
 
-    def rule(self, cursor: _Cursor) -> RuleDescription:
+    def rule(self, cursor: Cursor) -> RuleDescription:
         members = cursor.members(("Name", "Properties"), required=["Name", "Properties"])
         known = ("FilterType", "CorrelationFilter", "SqlFilter", "Action")
         properties = members["Properties"].members(known, required=["FilterType"])
@@ -391,7 +255,7 @@ class _Reader:
             places["Action"].fail(f"can't be used: {error.description}")
         return rule
 
-    def filter(self, cursor: _Cursor, places: dict[str, _Cursor]) -> Filter:
+    def filter(self, cursor: Cursor, places: dict[str, Cursor]) -> Filter:
         """The filter of a rule; `places` learns where a SQL expression stands."""
         kind = places["FilterType"].choice(*_FILTER_TYPE_SPELLINGS).removesuffix("Filter")
         if kind in ("True", "False"):
@@ -414,14 +278,14 @@ class _Reader:
 
     # ------------------------------------------------------------ parts of entities
 
-    def properties(self, members: _Members, known: _Properties, *, with_keys: bool = False) -> _Members:
+    def properties(self, members: Members, known: _Properties, *, with_keys: bool = False) -> Members:
         """The members of `Properties`; `with_keys` it may hold authorisation rules."""
         if "Properties" not in members:
             return {}
         names = (*known, "AuthorizationRules") if with_keys else tuple(known)
         return members["Properties"].members(names)
 
-    def values(self, properties: _Members, known: _Properties) -> dict[str, Any]:
+    def values(self, properties: Members, known: _Properties) -> dict[str, Any]:
         """The fields of a description that the file sets."""
         values: dict[str, Any] = {}
         for name, cursor in properties.items():
@@ -453,11 +317,11 @@ class _Reader:
         size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], self.limits)
         return {**values, "max_size_mb": size_mb}
 
-    def authorization_rules(self, members: _Members) -> tuple[AuthorizationRule, ...]:
+    def authorization_rules(self, members: Members) -> tuple[AuthorizationRule, ...]:
         """The authorisation rules of the namespace or an entity; Manage brings the other rights with it."""
         found: list[AuthorizationRule] = []
         known = ("KeyName", "Rights", "PrimaryKey", "SecondaryKey")
-        for cursor in _items(members, "AuthorizationRules"):
+        for cursor in items_of(members, "AuthorizationRules"):
             parts = cursor.members(known, required=["KeyName", "Rights", "PrimaryKey"])
             rights = frozenset(Right(each.choice(*Right)) for each in parts["Rights"].items())
             if not rights:
@@ -468,14 +332,14 @@ class _Reader:
             secondary = parts["SecondaryKey"].optional_text() if "SecondaryKey" in parts else None
             name, key = parts["KeyName"].text(), parts["PrimaryKey"].text()
             if any(known_rule.key_name == name for known_rule in found):
-                parts["KeyName"].fail(f"is {_shown(name)}; there is another rule of that name")
+                parts["KeyName"].fail(f"is {json_of(name)}; there is another rule of that name")
             granted = Right if Right.MANAGE in rights else sorted(rights)
             found.append(AuthorizationRule(name, tuple(granted), key, secondary or ""))
         return tuple(found)
 
     # ------------------------------------------------------------ checks across entities
 
-    def at_most(self, cursor: _Cursor, count: int, count_max: int | None, what: str) -> None:
+    def at_most(self, cursor: Cursor, count: int, count_max: int | None, what: str) -> None:
         if count_max is not None and count > count_max:
             cursor.fail(f"has {count} {what}; allowed is at most {count_max} (profile {self.limits.profile})")
 
@@ -484,28 +348,13 @@ class _Reader:
             target = cursor.text()
             key = entity_key(strip_authority(target))
             if key not in names:
-                cursor.fail(f"is {_shown(target)}; there is no queue or topic of that name{_suggestion(key, names)}")
+                cursor.fail(f"is {json_of(target)}; there is no queue or topic of that name{suggestion(key, names)}")
 
 
-def _items(members: _Members, name: str) -> list[_Cursor]:
-    return members[name].items() if name in members else []
-
-
-def _unique(cursors: Iterable[_Cursor], names: Iterable[str], what: str) -> None:
-    seen: dict[str, _Cursor] = {}
-    for cursor, name in zip(cursors, names, strict=True):
-        first = seen.setdefault(entity_key(name), cursor)
-        if first is not cursor:
-            cursor.fail(
-                f"is named {_shown(name)}; line {first.node.line} has another {what} of that name "
-                "(upper and lower case are the same)"
-            )
-
-
-def _refuse(violations: Iterable[Violation], cursor: _Cursor, places: _Members, limits: Limits) -> None:
+def _refuse(violations: Iterable[Violation], cursor: Cursor, places: Members, limits: Limits) -> None:
     """Fail with the first violation, at the place of the property if the file has it."""
     for violation in violations:
         place = places.get(violation.property)
         if place is None:
-            place = _Cursor(cursor.node, f"{cursor.path}.{violation.property}", cursor.file)
+            place = Cursor(cursor.node, f"{cursor.path}.{violation.property}", cursor.file)
         place.fail(f"is {violation.value}; allowed is {violation.allowed} (profile {limits.profile})")

@@ -20,11 +20,11 @@ from defusedxml.ElementTree import fromstring
 from ..broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, sign
 from ..broker.admin.fault_table import Fault, FaultKind, FaultOperation
 from ..broker.admin.overview import Route
+from ..broker.api import OutageKind
 from ..broker.errors import BrokerError, Condition
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from ..broker.stores.outage import OutageKind
-from ..web.atom.asking import entity_entry, named_entry, rule_entry
+from ..web.atom.entries import entity_entry, named_entry, rule_entry
 from ..web.atom.feeds import ENTRY_TYPE
 from ..web.atom.markup import ATOM
 from ..web.control import ROOT

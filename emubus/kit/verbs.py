@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 from ..broker.admin.fault_table import Fault, FaultKind, FaultOperation
 from ..broker.admin.overview import Route
+from ..broker.api import OutageKind
 from ..broker.errors import Condition
 from ..broker.model.catalog import Description
 from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from ..broker.stores.outage import OutageKind
 from ..web.services import Snapshot
 
 

@@ -1,7 +1,7 @@
 """Who writes: the Spark task that runs now, and the names that its messages get.
 
 Knows Spark's TaskContext and the two local properties in which a streaming query says which of its batches a task works
-on; there is no other way to learn it [spark.md 1]. Does not know rows and messages. Objects live as long as a task.
+on; there is no other way to learn it [spark 1]. Does not know rows and messages. Objects live as long as a task.
 """
 
 from __future__ import annotations

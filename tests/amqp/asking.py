@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from emubus.codec.values import Described, Int, Symbol, Ulong, decode, encode, encode_described
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode, encode_described
+from emubus.codec.types import Described, Int, Symbol, Ulong
 
 from .wire import TRANSFER, Frame, Wire
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from emubus.codec.values import Described
+from emubus.codec.types import Described
 
 from .transacting import DECLARED, ID, coordinate, declare
 from .wire import Wire

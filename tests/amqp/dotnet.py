@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from emubus.codec.values import Array, Described, Int, Long, Short, Symbol, Timestamp, Uint, Ulong
+from emubus.codec.types import Array, Described, Int, Long, Short, Symbol, Timestamp, Uint, Ulong
 
 from .asking import sections
 from .wire import (

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emubus.broker.entities.transactions import TransactionRef
+from emubus.broker.entities.transaction import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import RuleDescription
 from emubus.broker.outcomes import Outcome
-from emubus.broker.partition.requests import Delivery, Extent, ReceiveMode
+from emubus.broker.partition.step import Delivery, Extent, ReceiveMode
 from emubus.broker.service_errors import already_exists, not_found, scheduled_not_found, session_lock_lost
 
 Done = Callable[[BrokerError | None], None]
@@ -32,6 +32,9 @@ class FakeSessionConsumer:
     credit: int = 0
     closed: bool = False
     settled: list[tuple[bytes, Outcome]] = field(default_factory=list)
+
+    def deliver_to(self, deliver: Callable[[Sequence[Delivery]], None]) -> None:
+        self.deliver = deliver
 
     def set_credit(self, count: int) -> None:
         self.credit = count

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from emubus.broker.address import Address, parse_address
+from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, Outcome, Release
-from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.broker.service_errors import lock_lost, name_of, not_found, too_large
 
 from .fake_verbs import FakeVerbs
@@ -229,6 +231,11 @@ class FakeBroker(FakeVerbs):
         if mode is ReceiveMode.PEEK_LOCK:
             queue.locked.update({each.token: each.payload for each in found})
         return found
+
+
+def as_broker(broker: FakeBroker) -> Broker:
+    """A broker as the adapter takes it: the fake one has the verbs that the adapter calls."""
+    return cast("Broker", broker)
 
 
 class FakeTransport(asyncio.Transport):

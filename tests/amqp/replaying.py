@@ -17,7 +17,9 @@ from typing import Any, cast
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.codec.values import Array, Described, Uint, decode, encode
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode
+from emubus.codec.types import Array, Described, Uint
 
 from .dotnet import DotnetPeer
 from .fakes import FakeBroker

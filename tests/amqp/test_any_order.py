@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from emubus.broker.errors import Condition
-from emubus.codec.values import Described, Symbol, Ubyte, Uint, Ulong
+from emubus.codec.types import Described, Symbol, Ubyte, Uint, Ulong
 
 from .fakes import FakeBroker, FakeQueue
 from .wire import (
@@ -35,7 +35,7 @@ from .wire import (
     released,
 )
 
-# [AMQP 2.8.14 to 2.8.18, 3.5.11 and 4.5.8], and Service Bus's own.
+# [AMQP 2.8.15 to 2.8.18, 4.5.8], and Service Bus's own.
 FRAMING_ERROR = "amqp:connection:framing-error"
 EXISTING = {condition.value for condition in Condition} | {FRAMING_ERROR, "amqp:session:window-violation"}
 
@@ -142,7 +142,7 @@ async def converse(pieces: list[bytes], together: bool) -> None:
         other.lose()
         await other.turns(2)
     assert [entry for entry in logs if entry["log_level"] in ("error", "critical")] == []
-    assert wire.server.pending_bytes == wire.server.partial_bytes == 0
+    assert wire.server.flow.pending_bytes == wire.server.flow.partial_bytes == 0
     assert [each.closed for each in broker.senders] == [True] * len(broker.senders)
     assert broker.q.consumers == []
 

@@ -15,7 +15,8 @@ from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.codec.values import Described, Symbol, Timestamp, Ubyte, Uint, Ulong, encode, encode_described
+from emubus.codec.encode import encode, encode_described
+from emubus.codec.types import Described, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 from ..broker.namespace import open_broker
 from .asking import sections
@@ -80,7 +81,7 @@ class Looking:
 @pytest.fixture
 async def looking() -> AsyncIterator[Looking]:
     with capture_logs() as logs:
-        clock = Clock(start_at=START, frozen=True)
+        clock = Clock(start_at=START, manual=True)
         broker = open_broker(
             QueueDescription("q"),
             QueueDescription("p", enable_partitioning=True),

@@ -6,7 +6,7 @@ import pytest
 
 from emubus.amqp.wire.delivery_ids import DeliveryIds
 from emubus.broker.errors import BrokerError, Condition
-from emubus.codec.values import Uint
+from emubus.codec.types import Uint
 
 from .wire import CLOSE, DISPOSITION, END, TRANSFER, Frame, Wire, frame
 

@@ -14,7 +14,8 @@ import pytest
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.codec.values import Described, Symbol, Uint, Ulong, encode, encode_described
+from emubus.codec.encode import encode, encode_described
+from emubus.codec.types import Described, Symbol, Uint, Ulong
 
 from ..broker.namespace import open_broker
 from .dotnet import DotnetPeer
@@ -89,7 +90,7 @@ class Net:
 
 @pytest.fixture
 async def net() -> AsyncIterator[Net]:
-    clock = Clock(start_at=START, frozen=True)
+    clock = Clock(start_at=START, manual=True)
     queues = (QueueDescription("q"), QueueDescription("a/b c"), QueueDescription("s", requires_session=True))
     net = Net(open_broker(*queues, clock=clock), clock)
     yield net

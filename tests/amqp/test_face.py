@@ -7,26 +7,26 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from emubus.amqp import AmqpFace, Limits
+from emubus.amqp import AmqpServer, Limits
 from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
 from emubus.broker.service_errors import jms_not_supported
-from emubus.codec.values import Symbol, Uint
+from emubus.codec.types import Symbol, Uint
 
 from ..tracking import untracked
-from .fakes import FakeBroker
+from .fakes import FakeBroker, as_broker
 from .wire import BEGIN, CLOSE, OPEN, Frame, frame, read_frames, sasl_init
 
-Listen = Callable[[AmqpFace], Awaitable[int]]
+Listen = Callable[[AmqpServer], Awaitable[int]]
 
 
-def face(connections_max: int | None = None, **limits: float) -> AmqpFace:
-    return AmqpFace(
-        FakeBroker(),
+def face(connections_max: int | None = None, clock: Clock | None = None) -> AmqpServer:
+    return AmqpServer(
+        as_broker(FakeBroker()),
         Access(verify=False),
-        Clock(),
-        limits=Limits(**limits),  # type: ignore[arg-type]
+        clock or Clock(),
+        limits=Limits(stop_wait_ms=60_000),
         connections_max=connections_max,
     )
 
@@ -36,7 +36,7 @@ async def listen() -> AsyncIterator[Listen]:
     """Gives the connections on a port to a face."""
     servers: list[asyncio.Server] = []
 
-    async def listen(amqp: AmqpFace) -> int:
+    async def listen(amqp: AmqpServer) -> int:
         servers.append(await asyncio.get_running_loop().create_server(amqp.protocol, "127.0.0.1", 0))
         return int(servers[-1].sockets[0].getsockname()[1])
 
@@ -47,7 +47,8 @@ async def listen() -> AsyncIterator[Listen]:
 
 @pytest.mark.parametrize("polite", [True, False])
 async def test_a_stopping_face_says_why_and_does_not_wait_for_those_who_stay(polite: bool, listen: Listen) -> None:
-    amqp = face(stop_wait_s=60.0 if polite else 0.02)
+    clock = Clock()
+    amqp = face(clock=clock)
     port = await listen(amqp)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(SASL_HEADER + sasl_init() + AMQP_HEADER + frame(0, OPEN, ["client", None, Uint(65536)]))
@@ -68,6 +69,8 @@ async def test_a_stopping_face_says_why_and_does_not_wait_for_those_who_stay(pol
     )
     if polite:
         writer.close()
+    else:
+        clock.advance(60_000)
     await stopping
     assert amqp.connection_count == 0
     writer.close()
@@ -125,8 +128,8 @@ async def until(reader: asyncio.StreamReader, code: int) -> list[Frame]:
 async def test_the_jms_library_is_refused_where_jms_2_is_not_offered(
     listen: Listen, refuses: bool, properties: dict[Symbol, object], refused: bool
 ) -> None:
-    amqp = AmqpFace(
-        FakeBroker(),
+    amqp = AmqpServer(
+        as_broker(FakeBroker()),
         Access(verify=False),
         Clock(),
         jms_refusal=jms_not_supported(partitioned=False) if refuses else None,

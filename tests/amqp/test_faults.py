@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emubus.amqp.fault_injection import FaultyConsumer, FaultySender
+from emubus.amqp.fault_injection import FaultyConsumer, FaultySend
 from emubus.amqp.faults import Faults, Target
 from emubus.amqp.links.incoming import IncomingLink
 from emubus.amqp.links.outgoing import OutgoingLink
@@ -15,7 +15,7 @@ from emubus.broker.admin.fault_table import FaultKind, FaultOperation, FaultTabl
 from emubus.broker.errors import Condition
 from emubus.broker.outcomes import Abandon
 from emubus.broker.service_errors import throttled
-from emubus.codec.values import Symbol, Uint
+from emubus.codec.types import Symbol, Uint
 
 from ..tracking import untracked
 from .fakes import FakeQueue
@@ -121,8 +121,7 @@ async def test_connections_are_cut_where_they_have_a_link_to_the_entity(wire: Wi
 @pytest.fixture
 def table(wire: Wire) -> FaultTable:
     """The faults of a face whose one connection is the wire."""
-    wire.server._shared.faults = Faults(wire.connections)
-    return wire.server._shared.faults.table
+    return wire.state.faults.table
 
 
 def conditions(frames: list[Frame]) -> list[str]:
@@ -151,17 +150,17 @@ async def test_without_faults_nothing_stands_between_a_link_and_the_broker(wire:
     wire.attach_receiver(handle=1, credit=2)
     before = handles(wire)
     table.add(FaultKind.SERVER_BUSY, count=1)
-    assert [type(each) for each in handles(wire)] == [FaultySender, FaultyConsumer]
+    assert [type(each) for each in handles(wire)] == [FaultySend, FaultyConsumer]
     table.clear()
     assert handles(wire)[:2] == before
-    assert not any(isinstance(each, FaultySender | FaultyConsumer) for each in handles(wire))
+    assert not any(isinstance(each, FaultySend | FaultyConsumer) for each in handles(wire))
 
 
 def handles(wire: Wire) -> list[object]:
     """What the links of messages hold of the broker, in the order of their attaches."""
     links = wire.server.links.values()
     return [
-        link._sender if isinstance(link, IncomingLink) else link._consumer
+        link._send if isinstance(link, IncomingLink) else link._consumer
         for link in links
         if isinstance(link, IncomingLink | OutgoingLink)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.codec.values import Described, Uint, Ulong
+from emubus.codec.types import Described, Uint, Ulong
 
 from .wire import ATTACH, FLOW, SOURCE, TARGET, TRANSFER, Frame, Wire
 

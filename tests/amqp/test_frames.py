@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emubus.amqp.wire.frames import AMQP_HEADER, FramePadder, FrameReader, Kind, with_lower_frame_size
-from emubus.codec.values import Described, Symbol, Uint, Ulong
+from emubus.codec.types import Described, Symbol, Uint, Ulong
 
 from .wire import (
     ACCEPTED,
@@ -48,7 +48,11 @@ def test_only_the_message_format_makes_a_batch() -> None:
 
 
 def test_a_flow_asks_when_it_says_drain_or_echo() -> None:
-    assert [kinds(each) for each in (DRAIN, ECHO, PLAIN_FLOW)] == [[Kind.ASKS], [Kind.ASKS], [Kind.PLAIN]]
+    assert [kinds(each) for each in (DRAIN, ECHO, PLAIN_FLOW)] == [
+        [Kind.FLOW_WANTS_REPLY],
+        [Kind.FLOW_WANTS_REPLY],
+        [Kind.PLAIN],
+    ]
 
 
 def test_frames_that_need_attention_come_alone_and_in_order() -> None:
@@ -61,7 +65,7 @@ def test_frames_that_need_attention_come_alone_and_in_order() -> None:
         Kind.BATCH,
         Kind.BATCH,
         Kind.PLAIN,
-        Kind.ASKS,
+        Kind.FLOW_WANTS_REPLY,
         Kind.PLAIN,
     ]
 
@@ -101,7 +105,7 @@ def test_the_pieces_are_the_same_however_the_stream_is_cut(cuts: list[int]) -> N
     for start, stop in pairwise([0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]):
         fed += reader.feed(stream[start:stop])
     assert b"".join(data for data, _ in fed) == stream
-    assert [kind for _, kind in fed if kind] == [Kind.OPEN, Kind.BATCH, Kind.ASKS]
+    assert [kind for _, kind in fed if kind] == [Kind.OPEN, Kind.BATCH, Kind.FLOW_WANTS_REPLY]
 
 
 @given(st.binary(max_size=300), st.integers(8, 60))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
-from emubus.codec.values import Array, Described, Int, Symbol, Ubyte, Uint, Ulong, encode
+from emubus.codec.encode import encode
+from emubus.codec.types import Array, Described, Int, Symbol, Ubyte, Uint, Ulong
 
 from .wire import (
     ATTACH,
@@ -127,8 +128,8 @@ async def converse(data: bytes, chunk: int) -> None:
         await wire.turns(2)
     assert [entry for entry in logs if entry["log_level"] in ("error", "critical", "warning")] == []
     assert wire.connections == set()
-    assert wire.server.pending_bytes == 0
-    assert wire.server.partial_bytes == 0
+    assert wire.server.flow.pending_bytes == 0
+    assert wire.server.flow.partial_bytes == 0
     assert wire.broker.q.consumers == []
     assert all(sender.closed for sender in wire.broker.senders)
 

@@ -8,7 +8,7 @@ from emubus.amqp.limits import Limits
 from emubus.amqp.wire.engine import lib
 from emubus.amqp.wire.handles import LATE_HANDLES_MAX
 from emubus.broker.outcomes import Complete, Release
-from emubus.codec.values import Described, Uint, Ulong
+from emubus.codec.types import Described, Uint, Ulong
 
 from ..tracking import untracked
 from .fakes import token
@@ -153,9 +153,7 @@ async def test_what_is_settled_behind_the_detach_is_applied_and_answered(left: W
 async def test_a_link_that_is_settled_behind_its_detach_leaves_nothing_in_proton(left: Wire) -> None:
     left.dispose(accepted, 0, 1)
     await left.turn()
-    engine = left.server._engine
-    assert engine is not None
-    assert not lib.pn_link_head(engine.connection, 0)
+    assert not lib.pn_link_head(left.engine.connection, 0)
 
 
 @either

@@ -10,8 +10,9 @@ from emubus.amqp.links.message_sessions import dotnet_ticks
 from emubus.broker.access import Access
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Complete
-from emubus.broker.partition.requests import Delivery, ReceiveMode
-from emubus.codec.values import Described, Long, Symbol, Ubyte, Uint, Ulong, encode
+from emubus.broker.partition.step import Delivery, ReceiveMode
+from emubus.codec.encode import encode
+from emubus.codec.types import Described, Long, Symbol, Ubyte, Uint, Ulong
 
 from .fake_verbs import FakeSessionConsumer, FakeWait
 from .fakes import token

@@ -8,22 +8,12 @@ from typing import Any
 import pytest
 
 from emubus.amqp.limits import Limits
-from emubus.broker.access import Access, SharedKey, sign
+from emubus.broker.access import Access, sign
+from emubus.broker.keys import SharedKey
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from emubus.codec.values import (
-    Array,
-    Described,
-    Int,
-    Long,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-    decode,
-    encode,
-    encode_described,
-)
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode, encode_described
+from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 from ..tracking import untracked
 from .fakes import token

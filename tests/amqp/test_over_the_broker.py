@@ -18,7 +18,8 @@ from emubus.broker.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from emubus.codec.values import Array, Described, Int, Long, Symbol, Timestamp, Uint, Ulong, encode, encode_described
+from emubus.codec.encode import encode, encode_described
+from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, Uint, Ulong
 
 from ..broker.namespace import open_broker
 from .asking import Asker, sections
@@ -106,7 +107,7 @@ class Together:
 @pytest.fixture
 async def both() -> AsyncIterator[Together]:
     with capture_logs() as logs:
-        clock = Clock(start_at=START, frozen=True)
+        clock = Clock(start_at=START, manual=True)
         broker = open_broker(*QUEUES, clock=clock)
         together = Together(broker, clock)
         yield together

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.codec.values import Ubyte, Uint
+from emubus.codec.types import Ubyte, Uint
 
 from .test_frames import FIELD_COUNTS
 from .wire import CLOSE, DETACH, END, TRANSFER, Frame, Wire, accepted, rejected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.codec.values import Int, Long
+from emubus.codec.types import Int, Long
 
 from .asking import Asker
 from .wire import Wire

@@ -9,8 +9,8 @@ import pytest
 from emubus.amqp.limits import Limits
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Release
-from emubus.broker.partition.requests import Delivery, ReceiveMode
-from emubus.codec.values import Described, Symbol, Ubyte, Uint, Ulong
+from emubus.broker.partition.step import Delivery, ReceiveMode
+from emubus.codec.types import Described, Symbol, Ubyte, Uint, Ulong
 
 from ..tracking import taken_apart
 from .fakes import FakeConsumer, token

@@ -8,7 +8,7 @@ import pytest
 
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.codec.values import Uint
+from emubus.codec.types import Uint
 
 from ..broker.namespace import open_broker
 from .asking import sections
@@ -34,7 +34,7 @@ async def play() -> AsyncIterator[Play]:
     replays: list[Replay] = []
 
     def make(name: str, insert: Callable[[Frame], list[bytes]] = lambda _: []) -> Replay:
-        clock = Clock(start_at=begun_at(lines_of(name)), frozen=True)
+        clock = Clock(start_at=begun_at(lines_of(name)), manual=True)
         broker = open_broker(
             QueueDescription("q1"), QueueDescription("q2"), QueueDescription("s1", requires_session=True), clock=clock
         )

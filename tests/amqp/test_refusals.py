@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from emubus.amqp.limits import Limits
 from emubus.broker.errors import BrokerError, Condition
-from emubus.codec.values import Described, Uint, Ulong
+from emubus.codec.types import Described, Uint, Ulong
 
 from ..tracking import taken_apart, untracked
 from .wire import (
@@ -55,20 +54,18 @@ async def test_an_entity_that_there_is_not_is_refused_in_one_write(wire: Wire, s
     assert [each.code for each in wire.attach_receiver()] == [ATTACH]  # the handle is free again
 
 
-PAUSE = Limits(refusal_pause_s=1e-6)
-
-
 @pytest.mark.parametrize("version", ["7.0.5", "7.3.0", "7.9.0", "7.9.1", "7.10.0-beta.2", "7.9.2", "7.9.5"])
 @pytest.mark.parametrize("sends", [True, False])
 async def test_older_javascript_clients_get_the_detach_of_a_refusal_in_a_write_of_its_own(
     version: str, sends: bool
 ) -> None:
-    wire = Wire(limits=PAUSE)
+    wire = Wire()
     wire.open({"product": "MSJSClient", "version": version})
     frames = wire.attach_sender("nothing") if sends else wire.attach_receiver("nothing")
     if version in ("7.0.5", "7.3.0", "7.9.0", "7.9.1"):
         assert [each.code for each in frames] == [ATTACH]
-        frames += await wire.turn(4)
+        wire.clock.advance(wire.limits.refusal_pause_ms)
+        frames += await wire.turn()
     attach, detach = frames
     assert (attach.code, attach.fields[5:7], detach.code, detach.fields[:2]) == (
         ATTACH,
@@ -85,11 +82,12 @@ async def test_older_javascript_clients_get_the_detach_of_a_refusal_in_a_write_o
 @pytest.fixture
 async def pausing() -> AsyncIterator[Wire]:
     """A client between the attach and the detach of a refusal."""
-    wire = Wire(limits=Limits(refusal_pause_s=3_600))
+    wire = Wire(limits=Limits(refusal_pause_ms=3_600_000))
     wire.open({"product": "MSJSClient", "version": "7.0.5"})
     assert [each.code for each in wire.attach_receiver("nothing", name="mine")] == [ATTACH]
     yield wire
-    assert await wire.turn(4) == []
+    wire.clock.advance(3_600_000)
+    assert await wire.turn() == []
 
 
 async def test_a_detach_in_the_pause_of_a_refusal_is_answered_with_the_refusal(pausing: Wire) -> None:
@@ -237,14 +235,13 @@ async def test_texts_that_are_no_text_are_answered_with_a_close(wire: Wire) -> N
 
 
 async def test_a_close_because_of_an_error_leaves_the_client_a_moment_to_read_it() -> None:
-    wire = Wire(limits=Limits(close_wait_s=0.01))
+    wire = Wire()
     wire.open()
     wire.write(b"\x00\x00\x00\x00")
     assert [each.code for each in wire.read()] == [CLOSE]
+    wire.clock.advance(wire.limits.close_wait_ms - 1_000)
     assert not wire.socket.closed
-    over = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.05, over.set_result, None)
-    await over
+    wire.clock.advance(1_000)
     assert wire.socket.closed
     wire.lose()
 
@@ -302,29 +299,39 @@ async def test_a_connection_can_be_closed_from_our_side(wire: Wire) -> None:
 
 
 async def test_a_silent_client_hears_an_empty_frame_within_half_of_its_idle_timeout() -> None:
-    wire = Wire(limits=Limits(heartbeat_interval_s_min=0.001))
-    wire.open(idle_ms=40)
-    loop = asyncio.get_running_loop()
-    for _ in range(4):
-        timer = wire.server._heartbeat
-        assert timer is not None
-        assert timer.when() - loop.time() <= 0.02
-        while 0 not in [each.code for each in wire.read()]:
-            over = loop.create_future()
-            loop.call_later(0.005, over.set_result, None)
-            await over
+    wire = Wire()
+    wire.open(idle_ms=240_000)
+    for channel in range(1, 4):
+        wire.begin(channel)
+        wire.clock.advance(60_000)  # in which something was written
+        assert wire.read() == []
+        wire.clock.advance(60_000)
+        assert [each.code for each in wire.read()] == [0]
+        wire.clock.advance(60_000)
+        assert [each.code for each in wire.read()] == [0]
     wire.lose()
-    assert await wire.turn() == []
+    wire.clock.advance(240_000)
+    assert wire.read() == []
+
+
+async def test_a_very_short_idle_timeout_is_served_no_more_often_than_the_limit_says() -> None:
+    wire = Wire(limits=Limits(heartbeat_interval_ms_min=10_000))
+    wire.open(idle_ms=4)
+    wire.clock.advance(10_000)
+    wire.read()
+    wire.clock.advance(9_000)
+    assert wire.read() == []
+    wire.clock.advance(1_000)
+    assert [each.code for each in wire.read()] == [0]
+    wire.lose()
 
 
 async def test_nothing_is_written_behind_a_close() -> None:
-    wire = Wire(limits=Limits(heartbeat_interval_s_min=0.001))
-    wire.open(idle_ms=4)
+    wire = Wire()
+    wire.open(idle_ms=4_000)
     wire.server.close(BrokerError(Condition.CONNECTION_FORCED, "Bye."))
     assert wire.read()[-1].code == CLOSE
-    over = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.03, over.set_result, None)
-    await over
+    wire.clock.advance(2_000)
     assert wire.read() == []
     wire.lose()
 

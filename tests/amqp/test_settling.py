@@ -8,7 +8,7 @@ import pytest
 
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from emubus.codec.values import Described, Symbol, Timestamp, Uint, Ulong
+from emubus.codec.types import Described, Symbol, Timestamp, Uint, Ulong
 
 from .fakes import token
 from .wire import DISPOSITION, FLOW, REJECTED, TRANSFER, Wire, accepted, frame, modified, rejected, released

@@ -10,10 +10,11 @@ import pytest
 from emubus.amqp.connection import Connection
 from emubus.amqp.limits import Limits
 from emubus.amqp.quotas import Held, Kept
-from emubus.broker.access import Access, SharedKey
+from emubus.broker.access import Access
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import SharedKey
 from emubus.broker.turns import Turns
-from emubus.codec.values import Described, Uint, Ulong
+from emubus.codec.types import Described, Uint, Ulong
 
 from ..broker.namespace import loop_turns
 from ..tracking import untracked
@@ -91,7 +92,7 @@ async def test_the_oldest_stranger_goes_for_a_new_one() -> None:
     first = stranger()
     sockets = [FakeTransport() for _ in range(2)]
     for number, each in enumerate(sockets):
-        Connection(first.server._shared, number + 2).connection_made(each)
+        Connection(first.state, number + 2).connection_made(each)
     assert [each.is_closing() for each in (first.socket, *sockets)] == [True, False, False]
     first.lose()
 

@@ -6,7 +6,7 @@ import pytest
 
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from emubus.codec.values import Described, Symbol, Uint, Ulong
+from emubus.codec.types import Described, Symbol, Uint, Ulong
 
 from .fakes import token
 from .transacting import (

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emubus.amqp.limits import Limits
-from emubus.broker.access import Access, SharedKey
+from emubus.broker.access import Access
 from emubus.broker.errors import BrokerError, Condition
-from emubus.codec.values import Array, Described, Symbol, Uint, Ulong, encode, encode_described
+from emubus.broker.keys import SharedKey
+from emubus.codec.encode import encode, encode_described
+from emubus.codec.types import Array, Described, Symbol, Uint, Ulong
 
 from .fakes import FakeQueue
 from .transacting import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from emubus.codec.values import Array, Described, Symbol, Ulong, encode, encode_described
+from emubus.codec.encode import encode, encode_described
+from emubus.codec.types import Array, Described, Symbol, Ulong
 
 from .wire import COORDINATOR, DISPOSITION, Frame, Wire
 

@@ -11,13 +11,16 @@ from typing import Any
 
 from emubus.amqp.connection import Connection
 from emubus.amqp.limits import Limits
-from emubus.amqp.shared import Shared
+from emubus.amqp.server_state import ServerState
+from emubus.amqp.wire.engine import Engine
 from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
-from emubus.codec.values import Described, Symbol, Ubyte, Uint, Ulong, decode, encode, encode_described, encode_list
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode, encode_described, encode_list
+from emubus.codec.types import Described, Symbol, Ubyte, Uint, Ulong
 
-from .fakes import FakeBroker, FakeTransport
+from .fakes import FakeBroker, FakeTransport, as_broker
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 SOURCE, TARGET, COORDINATOR, ERROR = 0x28, 0x29, 0x30, 0x1D
@@ -91,7 +94,7 @@ class Wire:
     broker: FakeBroker = field(default_factory=FakeBroker)
     access: Access = field(default_factory=lambda: Access(verify=False))
     limits: Limits = field(default_factory=Limits)
-    clock: Clock = field(default_factory=lambda: Clock(start_at=1_700_000_000_000, frozen=True))
+    clock: Clock = field(default_factory=lambda: Clock(start_at=1_700_000_000_000, manual=True))
     is_paced: bool = False
     """Whether input is handled in slices of time: otherwise whatever is written is handled at once."""
 
@@ -99,13 +102,20 @@ class Wire:
         limits = (
             self.limits if self.is_paced else replace(self.limits, slice_us=UNPACED_US, strangers_turn_us=UNPACED_US)
         )
-        shared = Shared(self.broker, self.access, self.clock, limits, "emubus", set())
-        self.connections = shared.connections
-        self.server = Connection(shared, 1)
+        self.state = ServerState(as_broker(self.broker), self.access, self.clock, limits)
+        self.connections = self.state.connections
+        self.server = Connection(self.state, 1)
         self.socket = FakeTransport()
         self.server.connection_made(self.socket)
         self._rest = b""
         self._delivery_ids: dict[int, int] = {}
+
+    @property
+    def engine(self) -> Engine:
+        """The server's Proton, once the AMQP layer is there."""
+        layer = self.server._layer
+        assert layer is not None
+        return layer.engine
 
     # ---- bytes
 

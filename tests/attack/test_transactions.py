@@ -9,12 +9,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from emubus.amqp.limits import Limits
-from emubus.broker.access import Access, SharedKey
+from emubus.broker.access import Access
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.ids import new_lock_token, new_message_id, new_transaction_id
+from emubus.broker.keys import SharedKey
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.codec.values import Ulong
+from emubus.codec.types import Ulong
 
 from ..amqp.fakes import FakeBroker
 from ..amqp.transacting import DECLARED, DISCHARGE, command, condition, coordinate, declare, discharge, within

@@ -17,7 +17,8 @@ from emubus.broker.outcomes import Outcome
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import WindowBudget
 from emubus.broker.partition.records import DUE, DUE_KEY, STATE, STATE_KEY, TABLES
-from emubus.broker.partition.requests import Command, Delivery, ReceiveMode, Send, Settle, Step, Take, Taken
+from emubus.broker.partition.requests import Receive, Request, Send, Settle
+from emubus.broker.partition.step import Delivery, Received, ReceiveMode, Step
 from emubus.storage import MemoryStore, StoreError
 
 NOTHING = object()
@@ -77,14 +78,14 @@ class Driver:
         if self.refusing and name == "batch-applied":
             raise OSError("refused by the test")
 
-    def run(self, *commands: Command) -> None:
+    def run(self, *requests: Request) -> None:
         """One batch: decide, commit, release the effects; after a refused commit everything in memory is dropped."""
         batch = self.store.begin(1 << 20)
         step = Step()
         if self.partition is None:
             self.partition = Partition(self.place, batch, self.budget, self._no_sibling)
-        for command in commands:
-            self.partition.apply(command, self.now, batch, step)
+        for request in requests:
+            self.partition.apply(request, self.now, batch, step)
             for table, key, value in step.changes:
                 if value is None:
                     batch.delete(table, key)
@@ -97,8 +98,8 @@ class Driver:
             batch.commit()
         except StoreError:
             self.reopen()
-            for command in commands:
-                command.fail(BrokerError.__new__(BrokerError))
+            for request in requests:
+                request.fail(BrokerError.__new__(BrokerError))
             return
         self.partition.keep()
         for effect, argument in step.effects:
@@ -143,8 +144,8 @@ class Driver:
     def take(
         self, count: int = 1, mode: ReceiveMode = ReceiveMode.PEEK_LOCK, sub_queue: SubQueue = SubQueue.ACTIVE
     ) -> list[Delivery]:
-        answers: list[Taken] = []
-        self.run(Take(sub_queue, count, mode, answers.append))
+        answers: list[Received] = []
+        self.run(Receive(sub_queue, count, mode, answers.append))
         (answer,) = answers
         return answer.deliveries
 

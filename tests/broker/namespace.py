@@ -20,7 +20,7 @@ from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.outcomes import Outcome
 from emubus.broker.partition.records import TABLES
-from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.storage import Durability, Store, no_failpoint, open_store
 
 from ..checking import check_partitions

@@ -18,7 +18,7 @@ from typing import Any, Self
 from sortedcontainers import SortedDict
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.message import application_properties
+from emubus.broker.message.stored import application_properties
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import Reader, WindowBudget
 from emubus.broker.partition.records import (
@@ -46,8 +46,8 @@ from emubus.broker.partition.records import (
     Record,
     duplicate_hash,
 )
-from emubus.broker.partition.requests import Command, Step
-from emubus.broker.partition.state import PartitionRef
+from emubus.broker.partition.requests import Request
+from emubus.broker.partition.step import PartitionRef, Step
 from emubus.storage import Batch, MemoryStore, Store, StoreError, StoreFailed, View
 
 LAST_KEY = b"\xff" * 32
@@ -180,7 +180,7 @@ class Cell:
         self.budget = WindowBudget(window_bytes)
         self._seen: set[int] = set()
 
-    def run(self, now: int, *commands: tuple[PartitionRef, Command]) -> set[int] | None:
+    def run(self, now: int, *requests: tuple[PartitionRef, Request]) -> set[int] | None:
         """One batch: decide, commit, release the effects.
 
         None if that went well. Else all commands have failed, and the answer is the ids of the queues whose memory was
@@ -190,8 +190,8 @@ class Cell:
         batch = self.store.begin(1 << 20)
         self._seen.clear()
         changed = False
-        for ref, command in commands:
-            self._sibling(ref, batch).apply(command, now, batch, step)
+        for ref, request in requests:
+            self._sibling(ref, batch).apply(request, now, batch, step)
             changed = changed or bool(step.changes)
             for table, key, value in step.changes:
                 if value is None:
@@ -213,8 +213,8 @@ class Cell:
                     self.partitions[queue_id].roll_back(view)
             for queue_id in dropped:
                 self.partitions.pop(queue_id).close()
-            for _, command in commands:
-                command.fail(FAILURE)
+            for _, request in requests:
+                request.fail(FAILURE)
             return dropped
         for queue_id in self._seen:
             self.partitions[queue_id].keep()

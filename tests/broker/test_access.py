@@ -6,19 +6,10 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from emubus.broker.access import (
-    ALL_RIGHTS,
-    DEFAULT_KEY,
-    DEFAULT_KEY_NAME,
-    Access,
-    Claim,
-    Right,
-    SharedKey,
-    parse_token,
-    sign,
-)
+from emubus.broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, Access, Claim, parse_token, sign
 from emubus.broker.address import parse_address
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import ALL_RIGHTS, Right, SharedKey
 
 NOW = 1_767_225_000_000
 EXPIRY = "1767225600"

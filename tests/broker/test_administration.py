@@ -27,7 +27,7 @@ from emubus.broker.model.profiles import LIMITS, Limits, Profile
 from emubus.broker.partition.records import TABLES
 from emubus.broker.rules import compile_filter, rule_to_amqp
 from emubus.broker.service_errors import resources_exceeded
-from emubus.codec.values import Described, Int, Timestamp, Ulong
+from emubus.codec.types import Described, Int, Timestamp, Ulong
 from emubus.storage import Durability, MemoryStore, StoreFailed, open_store
 
 from .counting import calls_of

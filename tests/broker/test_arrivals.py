@@ -14,7 +14,7 @@ from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Abandon, DeadLetter
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 from emubus.broker.service_errors import forwards
 
 from .driving import decoded, encoded, read

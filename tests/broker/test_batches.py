@@ -19,7 +19,7 @@ from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.partition.records import TABLES
-from emubus.broker.partition.requests import Done, Send, Silent
+from emubus.broker.partition.requests import Done, FireAndForget, Send
 from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore
 
@@ -104,7 +104,7 @@ async def test_a_message_larger_than_the_map_is_taken_as_long_as_the_map_may_gro
 
 
 @dataclass(slots=True)
-class Unheard(Silent):
+class Unheard(FireAndForget):
     """A command that no partition knows."""
 
     failures: list[Condition]

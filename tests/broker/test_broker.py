@@ -18,7 +18,7 @@ from emubus.broker.message.message import parse_message
 from emubus.broker.model.catalog import CatalogError
 from emubus.broker.model.descriptions import EntityStatus, QueueDescription
 from emubus.broker.outcomes import Abandon, Complete
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 
 from .driving import decoded, encoded, read
 from .namespace import Receiver, open_broker, per_partition, send

@@ -23,7 +23,7 @@ from emubus.broker.model.descriptions import (
     TrueFilter,
 )
 from emubus.broker.partition.records import Home
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import decoded, encoded, read
@@ -68,7 +68,7 @@ async def receive_session(broker: Broker, session_id: str, count: int) -> list[s
     )
     consumer = await asyncio.wait_for(granted, 5)
     got: list[Any] = []
-    consumer.deliver = got.extend
+    consumer.deliver_to(got.extend)
     consumer.set_credit(count)
     await loop_turns(60)
     return bodies(got)

@@ -61,7 +61,52 @@ async def test_cancelled_timers_do_not_pile_up_and_the_others_are_still_called()
             clock.call_at(number, lambda number=number: called.append(number))  # type: ignore[misc]
         timer.cancel()
         timer.cancel()
-    assert sys.getsizeof(clock._timers) < 8 * 4 * CANCELLED_MAX
+    assert sys.getsizeof(clock._instants.timers) < 8 * 4 * CANCELLED_MAX
     clock.advance(3_600_000)
     assert called == [number * CANCELLED_MAX for number in range(20)]
+    clock.close()
+
+
+async def test_elapsed_time_goes_on_while_the_clock_is_frozen_and_moves_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_ns, wakes, called = 5_000_000_000, Wakes(), list[str]()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns)
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: wakes)
+    clock = Clock(start_at=0, frozen=True)
+    clock.call_after(500, lambda: called.append("after half a second"))
+    clock.call_after(900, lambda: called.append("never")).cancel()
+    clock.call_after(3_000, lambda: called.append("after three seconds"))
+    clock.call_at(5_000, lambda: called.append("at five seconds"))
+    now_ns += 500_000_000
+    wakes.call()
+    assert called == ["after half a second"]
+    now_ns += 60_000_000_000
+    clock.advance(0)
+    assert called == ["after half a second", "after three seconds"]
+    clock.call_after(4_000, lambda: called.append("after four more"))
+    clock.advance(4_000)
+    assert called[2:] == ["after four more"]
+    clock.advance(1_000)
+    assert called[3:] == ["at five seconds"]
+
+
+async def test_elapsed_time_does_not_move_with_the_instants() -> None:
+    clock, called = Clock(start_at=0, frozen=True), list[str]()
+    clock.call_after(60_000, lambda: called.append("a minute of real time"))
+    clock.call_at(60_000, lambda: called.append("an instant"))
+    clock.advance_instants(3_600_000)
+    assert called == ["an instant"]
+    clock.close()
+
+
+async def test_a_time_limit_moves_with_the_clock() -> None:
+    clock = Clock(start_at=0, manual=True)
+    asyncio.get_running_loop().call_soon(clock.advance, 60_000)
+    with pytest.raises(TimeoutError):
+        async with clock.time_limit(60_000):
+            await asyncio.get_running_loop().create_future()
+    async with clock.time_limit(60_000):
+        pass
+    clock.advance(60_000)
     clock.close()

@@ -7,7 +7,7 @@ import pytest
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.message.message import parse_message
 from emubus.codec.sections import data_sections
-from emubus.codec.values import Long, Timestamp
+from emubus.codec.types import Long, Timestamp
 
 
 def test_every_value_is_found_where_it_belongs() -> None:

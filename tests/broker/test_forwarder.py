@@ -216,13 +216,13 @@ async def test_a_message_that_a_partition_may_have_stored_is_given_to_no_other(t
     done: list[BrokerError | None] = []
     original = target.worker.submit
 
-    def unconfirmed(ref: Any, command: Any) -> None:
+    def unconfirmed(ref: Any, request: Any) -> None:
         """Do the work, but answer as after a commit that was not confirmed."""
-        if type(command) is Forwarded:
-            reply = command.reply
-            command.reply = lambda error: reply(service_errors.outcome_unknown(0, "the disk failed"))
+        if type(request) is Forwarded:
+            reply = request.reply
+            request.reply = lambda error: reply(service_errors.outcome_unknown(0, "the disk failed"))
             done.append(None)
-        original(ref, command)
+        original(ref, request)
 
     target.worker.submit = unconfirmed  # type: ignore[method-assign]
     await send_at_once(broker, "from", unkeyed(32))

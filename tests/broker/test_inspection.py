@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emubus.broker.address import SubQueue
+from emubus.broker.admin import figures
 from emubus.broker.admin.overview import Inspection
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
@@ -58,7 +59,7 @@ async def test_partitions_in_a_store_that_is_down_have_no_figures_and_the_others
     assert [each.messages for each in after if each.partition_id != 5] == [
         each.messages for each in before if each.partition_id != 5
     ]
-    assert {place.index for place, _ in inspection.counted()} == set(range(16)) - {5}
+    assert {each.partition_id for each in figures.used_partitions(broker)} == set(range(16)) - {5}
     page = await inspection.messages(entity, SubQueue.ACTIVE, first=0, count=250, bytes_max=1 << 20)
     assert {each.partition_id for each in page.messages} == set(range(16)) - {5}
 
@@ -70,7 +71,7 @@ async def test_what_a_list_counts_is_what_partitions_count() -> None:
     inspection = Inspection(broker)
     report = inspection.report(broker.find("parts")[0])
     assert (report.locked_count, sum(report.messages.values()), report.partition_count) == (3, 10, 16)
-    counted = {place.index: sum(counters.messages) for place, counters in inspection.counted()}
+    counted = {each.partition_id: sum(each.messages.values()) for each in figures.used_partitions(broker)}
     shown = {
         each.partition_id: sum((each.messages or {}).values())
         for each in inspection.partitions(inspection.entity("PARTS"))

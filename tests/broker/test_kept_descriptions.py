@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from emubus.broker.access import ALL_RIGHTS, Right, SharedKey
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import ALL_RIGHTS, Right, SharedKey
 from emubus.broker.model.catalog import CATALOG_TABLES, ENTITIES, NAMESPACE, Catalog
 from emubus.broker.model.descriptions import (
     AuthorizationRule,
@@ -235,7 +235,7 @@ async def test_the_size_of_a_topic_is_that_of_all_copies() -> None:
     for name in ("a", "b"):
         broker.administration.create(SubscriptionDescription("t", name))
     await send(broker, "t", encoded("x" * 1000))
-    parts = [each.totals_now().bytes_used for each in broker.fan_out_of("t").entities()]
+    parts = [each.totals_now().bytes_used for each in broker.subscriptions_of("t").entities()]
     assert min(parts) > 1000
     total = broker.totals_of_topic(topic)
     assert (total.bytes_used, sum(total.messages)) == (sum(parts), 0)

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from emubus.broker.access import Right
-from emubus.broker.durations import UNLIMITED_TEXT, format_duration, parse_duration, parse_limit
+from emubus.broker.keys import Right
 from emubus.broker.model.descriptions import (
     DEFAULT_RULES,
     AuthorizationRule,
@@ -24,6 +23,7 @@ from emubus.broker.model.descriptions import (
     TrueFilter,
     TypedText,
 )
+from emubus.broker.model.durations import UNLIMITED_TEXT, format_duration, parse_duration, parse_limit
 from emubus.broker.model.profiles import (
     DAY_MS,
     HOUR_MS,
@@ -35,13 +35,15 @@ from emubus.broker.model.profiles import (
     Partitioning,
     Profile,
     Range,
-    Violation,
     aggregate_size_mb,
-    forwards_to_itself,
     limits_for,
     message_bytes_max,
     partitions_of,
     size_mb_from_client,
+)
+from emubus.broker.model.validation import (
+    Violation,
+    forwards_to_itself,
     validate_queue,
     validate_rule,
     validate_subscription,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.access import Right
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import Right
 from emubus.broker.message.builder import envelope
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import (
@@ -28,7 +28,7 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.broker.model.profiles import LIMITS, Limits, Profile, Range
 from emubus.broker.partition.records import TABLES
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 from emubus.storage import MemoryStore
 
 from ..limits_page import PAGE, page

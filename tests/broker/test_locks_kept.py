@@ -18,7 +18,8 @@ from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.outcomes import Abandon, Complete
 from emubus.broker.partition.records import TABLES
-from emubus.broker.partition.requests import Delivery, Done, ReceiveMode, Send, Settle
+from emubus.broker.partition.requests import Done, Send, Settle
+from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore
@@ -57,7 +58,7 @@ class Holder:
         )
 
     def _granted(self, consumer: SessionConsumer) -> None:
-        consumer.deliver = self.got.extend
+        consumer.deliver_to(self.got.extend)
         self.consumer = consumer
         consumer.set_credit(10)
 
@@ -211,7 +212,7 @@ async def test_sequence_numbers_go_on_in_an_emptied_entity_whose_store_went_out_
     entity = broker.entity("plain")
     assert entity is not None
     index = entity.partitions[0].worker.index
-    broker.upkeep.purge("plain")
+    broker.maintenance.purge("plain")
     broker.begin_outage(index, Outage(kind))
     await loop_turns(5)
     broker.end_outage(index)

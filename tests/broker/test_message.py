@@ -10,31 +10,17 @@ from typing import Any
 import pytest
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.message import (
+from emubus.broker.message.delivered import delivery_bytes
+from emubus.broker.message.message import parse_message, parse_sent, split_batch
+from emubus.broker.message.stored import (
     application_properties,
-    delivery_bytes,
-    parse_message,
-    parse_sent,
     parse_stored,
     properties_fields,
-    split_batch,
     with_application_properties,
 )
-from emubus.codec.values import (
-    Described,
-    Int,
-    Long,
-    Short,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-    decode,
-    encode,
-    encode_list,
-    encode_map,
-)
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode, encode_list, encode_map
+from emubus.codec.types import Described, Int, Long, Short, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 ENQUEUED_AT = 1767225600000
 EXPIRES_AT = ENQUEUED_AT + 60_000
@@ -207,6 +193,27 @@ def test_an_id_that_is_not_utf8_is_a_decode_error() -> None:
     with pytest.raises(BrokerError) as refused:
         _ = message.message_id
     assert refused.value.condition is Condition.DECODE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("read", "problem"),
+    [
+        (lambda: parse_message(b"\x00\x53\x99\x40"), "at offset 1: 153 describes no section of a message"),
+        (lambda: parse_message(b"\x00\x53\x73\xc0"), "at offset 4: the message is cut off"),
+        (lambda: parse_sent(b"\x00\x53\x75\xa0\x09x"), "at offset 6: the last section should end at 14"),
+        (lambda: split_batch(b""), "at offset 0: a batch without a data section holds no message"),
+        (lambda: split_batch(b"\x00\x53\x75\xb0\x00"), "at offset 3: a value ends at 8, the data at 5"),
+        (
+            lambda: parse_message(section(APPLICATION, {"a": True})[:-1] + b"\x99").application_properties(),
+            "at offset 9: no type has the constructor 0x99",
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_malformed_and_where(read: Callable[[], object], problem: str) -> None:
+    with pytest.raises(BrokerError) as refused:
+        read()
+    assert refused.value.condition is Condition.DECODE_ERROR
+    assert refused.value.description == f"malformed AMQP data {problem}"
 
 
 # ---- the bytes of the sender

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.message import (
+from emubus.broker.message.message import parse_message
+from emubus.broker.message.stored import (
     application_properties,
-    parse_message,
     parse_stored,
     properties_fields,
     with_application_properties,
 )
-from emubus.codec.values import Symbol, Ubyte, Uint
+from emubus.codec.types import Symbol, Ubyte, Uint
 
 from .test_message import (
     ANNOTATIONS,

@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from emubus.broker.entities.namespace import message_bounds
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.bounds import IDENTIFIER_CHARS_MAX, MessageBounds, bounds_of
+from emubus.broker.message.bounds import IDENTIFIER_CHARS_MAX, MessageBounds
 from emubus.broker.message.message import parse_sent
 from emubus.broker.model.profiles import LIMITS, Profile
-from emubus.codec.values import Symbol, Ulong
+from emubus.codec.types import Symbol, Ulong
 
 from .test_message import APPLICATION, DATA, DELIVERY, FOOTER, PROPERTIES, annotate, section
 
 KIB = 1024
-STANDARD = bounds_of(LIMITS[Profile.STANDARD])
+STANDARD = message_bounds(LIMITS[Profile.STANDARD])
 SMALL = MessageBounds(properties_bytes_max=200, property_bytes_max=100, key_length_max=8, forward_hops_max=4)
 TOO_LONG = "x" * (IDENTIFIER_CHARS_MAX + 1)
 
@@ -52,7 +53,11 @@ def test_the_length_of_a_key_is_that_of_the_profile() -> None:
     data = section(PROPERTIES, ["123456789"])
     assert refusal(data, SMALL)[0] is Condition.ARGUMENT_OUT_OF_RANGE
     assert parse_sent(data, replace(SMALL, key_length_max=9)).message_id == "123456789"
-    assert parse_sent(KEYS_TOO_LONG["group-id"], bounds_of(LIMITS[Profile.RELAXED])).session_id == TOO_LONG
+    assert parse_sent(KEYS_TOO_LONG["group-id"], message_bounds(LIMITS[Profile.RELAXED])).session_id == TOO_LONG
+
+
+def test_the_bounds_of_a_message_are_those_of_the_standard_tier() -> None:
+    assert MessageBounds() == STANDARD
 
 
 LARGE = {

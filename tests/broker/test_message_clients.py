@@ -13,7 +13,8 @@ from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.message import delivery_bytes, parse_message
+from emubus.broker.message.delivered import delivery_bytes
+from emubus.broker.message.message import parse_message
 
 ENQUEUED_AT = 1767225600000
 EXPIRES_AT = ENQUEUED_AT + 60_000

@@ -9,16 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.message import (
+from emubus.broker.message.delivered import delivery_bytes
+from emubus.broker.message.message import parse_message, split_batch
+from emubus.broker.message.stored import (
     application_properties,
-    delivery_bytes,
-    parse_message,
     parse_stored,
     properties_fields,
-    split_batch,
     with_application_properties,
 )
-from emubus.codec.values import Described, Symbol, Timestamp, Ubyte, Uint, Ulong, decode, encode
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode
+from emubus.codec.errors import DecodeError
+from emubus.codec.types import Described, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 T = TypeVar("T")
 REFUSALS = {Condition.DECODE_ERROR, Condition.INVALID_FIELD, Condition.ARGUMENT_OUT_OF_RANGE}
@@ -87,10 +89,10 @@ def codes(data: bytes) -> list[int]:
     while pos < len(data):
         assert data[pos : pos + 2] == b"\x00\x53"
         found.append(data[pos + 2])
-        end = unless_refused(lambda at=pos: decode(data, at)[1])  # type: ignore[misc]
-        if end is None:  # something inside that nobody looks at is broken: as it was sent
+        try:
+            pos = decode(data, pos)[1]
+        except DecodeError:  # something inside that nobody looks at is broken: as it was sent
             return found
-        pos = end
     return found
 
 

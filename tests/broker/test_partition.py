@@ -12,7 +12,8 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.broker.partition.records import Home
-from emubus.broker.partition.requests import ExpireLocks, FallDue, Peek, ReceiveMode, Renew, Take, TakeDeferred, Taken
+from emubus.broker.partition.requests import ExpireLocks, Peek, ProcessDue, Receive, ReceiveDeferred, Renew
+from emubus.broker.partition.step import Received, ReceiveMode
 
 from .driving import Driver, decoded, encoded, read
 
@@ -199,13 +200,13 @@ def test_a_deferred_message_comes_back_by_its_number_only(driver: Driver) -> Non
     driver.reopen()
     assert driver.take() == []
     numbers = [delivery.sequence_number]
-    (again,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
+    (again,) = driver.ask(ReceiveDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
     assert decoded([again])[0].properties == {"later": True}
-    error = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
+    error = driver.ask(ReceiveDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
     assert error.condition is Condition.MESSAGE_NOT_FOUND
     driver.settle(again.token, Abandon())
     assert driver.take() == []
-    (third,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
+    (third,) = driver.ask(ReceiveDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
     assert [message.delivery_count for message in decoded([delivery, again, third])] == [0, 1, 2]
     assert driver.settle(third.token, Complete()) is None
 
@@ -218,7 +219,7 @@ def test_each_deferral_counts_as_a_delivery_and_none_dead_letters() -> None:
     counts: list[int] = []
     for _ in range(3):
         assert driver.settle(delivery.token, Defer()) is None
-        (delivery,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
+        (delivery,) = driver.ask(ReceiveDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
         counts.append(decoded([delivery])[0].delivery_count)
     assert counts == [1, 2, 3]
     assert driver.take(sub_queue=DEAD) == []
@@ -229,11 +230,11 @@ def test_a_deferred_message_takes_its_delivery_count_to_the_dead_letter_queue(dr
     driver.send(encoded("a"))
     (delivery,) = driver.take()
     driver.settle(delivery.token, Defer())
-    (again,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, [delivery.sequence_number], ReceiveMode.PEEK_LOCK, None)
+    (again,) = driver.ask(ReceiveDeferred, SubQueue.ACTIVE, [delivery.sequence_number], ReceiveMode.PEEK_LOCK, None)
     driver.settle(again.token, DeadLetter("unwanted"))
     (dead,) = driver.take(sub_queue=DEAD)
     driver.settle(dead.token, Defer())
-    (deferred,) = driver.ask(TakeDeferred, DEAD, [dead.sequence_number], ReceiveMode.PEEK_LOCK, None)
+    (deferred,) = driver.ask(ReceiveDeferred, DEAD, [dead.sequence_number], ReceiveMode.PEEK_LOCK, None)
     assert [message.delivery_count for message in decoded([dead, deferred])] == [1, 1]
 
 
@@ -273,7 +274,7 @@ def test_an_expired_message_is_dead_lettered_if_the_queue_says_so() -> None:
     driver = Driver(replace(QUEUE, dead_letter_on_expiration=True, default_ttl_ms=1_000))
     driver.send(encoded("a", ttl=50))
     driver.now += 1_000
-    driver.run(FallDue(driver.due_rows()))
+    driver.run(ProcessDue(driver.due_rows()))
     (dead,) = decoded(driver.take(sub_queue=DEAD))
     assert dead.properties == {
         "DeadLetterReason": "TTLExpiredException",
@@ -286,7 +287,7 @@ def test_a_message_locked_when_it_expires_can_be_completed(driver: Driver) -> No
     driver.send(encoded(ttl=1))
     (delivery,) = driver.take()
     driver.now += 2_000
-    driver.run(FallDue(driver.due_rows()))
+    driver.run(ProcessDue(driver.due_rows()))
     assert driver.settle(delivery.token, Complete()) is None
 
 
@@ -294,7 +295,7 @@ def test_a_message_that_expired_under_lock_goes_when_the_lock_ends(driver: Drive
     driver.send(encoded(ttl=1))
     (delivery,) = driver.take()
     driver.now += 2_000
-    driver.run(FallDue(driver.due_rows()))
+    driver.run(ProcessDue(driver.due_rows()))
     driver.settle(delivery.token, Abandon())
     assert driver.take() == []
 
@@ -303,7 +304,7 @@ def test_a_message_in_the_window_that_expires_is_not_delivered_twice(driver: Dri
     driver.send(encoded("old", ttl=1))
     driver.send(encoded("new"))
     driver.now += 2_000
-    driver.run(FallDue(driver.due_rows()))
+    driver.run(ProcessDue(driver.due_rows()))
     assert bodies(driver) == ["new"]
 
 
@@ -391,9 +392,9 @@ def test_a_backlog_larger_than_the_window_comes_out_whole() -> None:
 def test_take_says_whether_there_is_more(driver: Driver) -> None:
     driver.send(encoded("a"))
     driver.send(encoded("b"))
-    answers: list[Taken] = []
-    driver.run(Take(SubQueue.ACTIVE, 1, ReceiveMode.PEEK_LOCK, answers.append))
-    driver.run(Take(SubQueue.ACTIVE, 1, ReceiveMode.PEEK_LOCK, answers.append))
+    answers: list[Received] = []
+    driver.run(Receive(SubQueue.ACTIVE, 1, ReceiveMode.PEEK_LOCK, answers.append))
+    driver.run(Receive(SubQueue.ACTIVE, 1, ReceiveMode.PEEK_LOCK, answers.append))
     assert [answer.more for answer in answers] == [True, False]
 
 
@@ -414,9 +415,9 @@ def test_a_deferred_message_that_is_asked_for_twice_is_given_once(driver: Driver
     (delivery,) = driver.take()
     driver.settle(delivery.token, Defer())
     numbers = [delivery.sequence_number] * 2
-    (again,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
+    (again,) = driver.ask(ReceiveDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
     driver.check()
     assert driver.settle(again.token, Defer()) is None
-    (gone,) = driver.ask(TakeDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.RECEIVE_AND_DELETE, None)
+    (gone,) = driver.ask(ReceiveDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.RECEIVE_AND_DELETE, None)
     assert gone.sequence_number == delivery.sequence_number
     driver.check()

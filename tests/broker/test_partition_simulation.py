@@ -20,42 +20,39 @@ from emubus.broker.errors import BrokerError
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from emubus.broker.partition import sessions
+from emubus.broker.partition import ready_queue, sessions
 from emubus.broker.partition.records import Home, Record, session_number
 from emubus.broker.partition.requests import (
     AcceptSession,
     CancelScheduled,
-    Clear,
-    Command,
     Commit,
     DeleteMessages,
+    DeleteRows,
     Delivered,
-    Delivery,
     ExpireLocks,
-    FallDue,
     Forwarded,
+    GetExtent,
     GetSessionState,
     ListSessions,
-    Measure,
     Peek,
+    ProcessDue,
     ReadOutbox,
-    ReceiveMode,
+    Receive,
+    ReceiveDeferred,
+    ReceiveFromSession,
     ReleaseSession,
     Renew,
     RenewSession,
+    Request,
     Reserve,
     Schedule,
     Send,
-    SessionGrant,
     SetSessionState,
     Settle,
-    Take,
-    TakeDeferred,
-    TakeFromSession,
-    Taken,
     Transfer,
     Undeliverable,
 )
+from emubus.broker.partition.step import Delivery, Received, ReceiveMode, SessionGrant
 
 from .driving import Place, encoded
 from .model import SEEN, TAKEN, Held, Model
@@ -110,7 +107,7 @@ def is_done(answer: object, expected: bool) -> None:
 class Act:
     """A command, what it is to the model, and how the answers of both compare; `check` None: nobody waits for it."""
 
-    make: Callable[[Reply], Command]
+    make: Callable[[Reply], Request]
     on_model: Callable[[Model, int], Any]
     check: Callable[[Any, Any], None] | None = same
 
@@ -327,7 +324,7 @@ class Simulation:
         remove = self.random.random() < 0.1
         mode = ReceiveMode.RECEIVE_AND_DELETE if remove else PEEK
         return Act(
-            lambda reply: Take(line, count, mode, reply),
+            lambda reply: Receive(line, count, mode, reply),
             lambda model, now: model.take(line, count, now, remove),
             lambda answer, expected: self.noted(answer.deliveries, expected),
         )
@@ -399,7 +396,7 @@ class Simulation:
                 self.noted(answer, expected)
 
         return Act(
-            lambda reply: TakeDeferred(line, orders, PEEK, session, reply),
+            lambda reply: ReceiveDeferred(line, orders, PEEK, session, reply),
             lambda model, now: model.take_deferred(line, orders, now, session),
             check,
         )
@@ -420,7 +417,7 @@ class Simulation:
         line = self.random.choice(LINES)
         if self.random.random() < 0.5:
             return Act(
-                lambda reply: Measure(line, reply),
+                lambda reply: GetExtent(line, reply),
                 lambda model, _: model.extent(line),
                 lambda answer, expected: same(
                     (answer.first_sequence_number, answer.next_sequence_number, answer.message_count), expected
@@ -449,7 +446,7 @@ class Simulation:
     def accept(self) -> Act:
         name = self.random.choice((*NAMES, None, None))
 
-        def check(answer: Taken, expected: Held | None) -> None:
+        def check(answer: Received, expected: Held | None) -> None:
             grants: list[SessionGrant] = answer.deliveries
             assert [grant.session_id for grant in grants] == ([] if expected is None else [expected.name])
             if expected is not None:
@@ -482,12 +479,12 @@ class Simulation:
         name, grant, holding = known
         count = self.random.randint(1, 4)
 
-        def check(answer: Taken, expected: list[TAKEN] | None) -> None:
+        def check(answer: Received, expected: list[TAKEN] | None) -> None:
             assert (answer.error is not None) == (expected is None)
             self.noted(answer.deliveries, expected or [])
 
         return Act(
-            lambda reply: TakeFromSession(grant, count, PEEK, reply),
+            lambda reply: ReceiveFromSession(grant, count, PEEK, reply),
             lambda model, now: model.take_from_session(name, holding, count, now),
             check,
         )
@@ -533,7 +530,7 @@ class Simulation:
 
     def fall_due(self) -> Act:
         rows = self.cell.due_rows(self.place.queue_id, self.now)
-        return Act(lambda _: FallDue(rows), lambda model, now: model.fall_due(now), None)
+        return Act(lambda _: ProcessDue(rows), lambda model, now: model.fall_due(now), None)
 
     def actions(self) -> Sequence[Callable[[], Act | None]]:
         """All of them, those that keep the others busy more often."""
@@ -575,14 +572,14 @@ def tidy_up(simulation: Simulation) -> None:
 def test_a_partition_behaves_like_the_plain_model(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 4 == 0:
         monkeypatch.setattr(sessions, "IDLE_WINDOW_MAX", 2)
-        monkeypatch.setattr(sessions, "NUMBERS_READ_MAX", 3)
+        monkeypatch.setattr(ready_queue, "NUMBERS_READ_MAX", 3)
     simulation = simulated(seed, COMMANDS_PER_SEED)
     assert min(simulation.found.values()) > COMMANDS_PER_SEED / 400
     tidy_up(simulation)
     simulation.check_sessions(exactly=True)
     cleared: list[bool | BrokerError] = []
     while not cleared or cleared[-1]:
-        assert simulation.cell.run(simulation.now, (simulation.place, Clear(37, cleared.append))) is None
+        assert simulation.cell.run(simulation.now, (simulation.place, DeleteRows(37, cleared.append))) is None
         if cleared[-1]:
             simulation.cell.check()
     assert simulation.cell.rows_left() == {}

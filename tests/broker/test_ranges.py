@@ -8,7 +8,7 @@ from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, TopicDescription
 from emubus.broker.outcomes import DeadLetter, Defer
-from emubus.broker.partition.requests import Extent
+from emubus.broker.partition.step import Extent
 from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import encoded, read

@@ -16,7 +16,7 @@ from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Complete, DeadLetter, Defer
 from emubus.broker.partition.records import Home
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 from emubus.broker.stores.outage import Outage, OutageKind
 
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send
@@ -174,7 +174,7 @@ async def test_whoever_sends_can_hear_where_a_message_is_placed() -> None:
     async def placed(path: str, data: bytes) -> list[int | None]:
         numbers: list[int | None] = []
         answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-        broker.find(path)[0].send(data, batch=False, done=answer.set_result, placed=numbers.extend)
+        broker.find(path)[0].send(data, batch=False, done=answer.set_result, numbered=numbers.extend)
         assert await asyncio.wait_for(answer, WAIT_S) is None
         return numbers
 

@@ -10,14 +10,12 @@ from emubus.broker.partition.requests import (
     AcceptSession,
     DeleteMessages,
     ExpireLocks,
-    FallDue,
-    ReceiveMode,
+    ProcessDue,
+    ReceiveFromSession,
     ReleaseSession,
-    SessionGrant,
     SetSessionState,
-    TakeFromSession,
-    Taken,
 )
+from emubus.broker.partition.step import Received, ReceiveMode, SessionGrant
 
 from .driving import Driver, encoded
 from .tearing import heads_of, sessions_of
@@ -31,7 +29,7 @@ def driver() -> Driver:
 
 
 def accept(driver: Driver, name: str | None) -> SessionGrant:
-    answers: list[Taken] = []
+    answers: list[Received] = []
     driver.run(AcceptSession(name, lambda _: None, lambda _: None, answers.append))
     (grant,) = answers[0].deliveries
     assert isinstance(grant, SessionGrant)
@@ -45,7 +43,7 @@ def stored(driver: Driver) -> tuple[list[str], dict[int, str]]:
 
 def fall_due(driver: Driver, ms: int) -> None:
     driver.now += ms
-    driver.run(FallDue(driver.due_rows()))
+    driver.run(ProcessDue(driver.due_rows()))
 
 
 def test_an_empty_session_that_is_accepted_is_not_stored(driver: Driver) -> None:
@@ -94,7 +92,7 @@ def test_a_session_whose_messages_are_deleted_is_forgotten(driver: Driver) -> No
 def test_a_session_whose_last_message_is_dead_lettered_with_its_end_is_forgotten(driver: Driver) -> None:
     driver.send(encoded(group_id="a"))
     grant = accept(driver, "a")
-    driver.run(TakeFromSession(grant.grant, 1, ReceiveMode.PEEK_LOCK, lambda _: None))
+    driver.run(ReceiveFromSession(grant.grant, 1, ReceiveMode.PEEK_LOCK, lambda _: None))
     driver.now += 60_000
     driver.run(ExpireLocks())
     assert len(driver.take(1, ReceiveMode.PEEK_LOCK, SubQueue.DEAD_LETTER)) == 1
@@ -105,7 +103,7 @@ def test_what_a_crash_leaves_of_a_held_session_goes_when_it_is_accepted(driver: 
     for name in ("a", "a", "b"):
         driver.send(encoded(group_id=name))
     grant = accept(driver, "a")
-    driver.run(TakeFromSession(grant.grant, 1, ReceiveMode.RECEIVE_AND_DELETE, lambda _: None))
+    driver.run(ReceiveFromSession(grant.grant, 1, ReceiveMode.RECEIVE_AND_DELETE, lambda _: None))
     driver.reopen()
     assert stored(driver) == (["a", "b"], {1: "a", 3: "b"})
     assert accept(driver, None).session_id == "a"
@@ -117,6 +115,6 @@ def test_idle_sessions_beyond_the_window_keep_their_order(driver: Driver, monkey
     for name in ("a", "b", "c", "a"):
         driver.send(encoded(group_id=name))
     grant = accept(driver, "a")
-    driver.run(TakeFromSession(grant.grant, 1, ReceiveMode.RECEIVE_AND_DELETE, lambda _: None))
+    driver.run(ReceiveFromSession(grant.grant, 1, ReceiveMode.RECEIVE_AND_DELETE, lambda _: None))
     driver.reopen()  # the row of "a" tells of its first message, which is gone
     assert [accept(driver, None).session_id for _ in range(3)] == ["b", "c", "a"]

@@ -14,7 +14,7 @@ from emubus.broker.entities.links import SessionConsumer, SessionWait
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.partition.step import Delivery, ReceiveMode
 
 from .driving import decoded, encoded
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send
@@ -61,7 +61,7 @@ class Holder:
         )
 
     def _granted(self, consumer: SessionConsumer) -> None:
-        consumer.deliver = self._deliver
+        consumer.deliver_to(self._deliver)
         self.answer.set_result(consumer)
 
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:

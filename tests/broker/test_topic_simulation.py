@@ -21,25 +21,22 @@ from emubus.broker.message.bounds import STANDARD_BOUNDS, MessageBounds
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Outcome
-from emubus.broker.partition.records import HOMES, Due, Home, Record
+from emubus.broker.partition.records import HOMES, ByteTotal, Due, Home, Record
 from emubus.broker.partition.requests import (
-    Command,
     Commit,
     Delivered,
-    FallDue,
     Forwarded,
+    ProcessDue,
     ReadOutbox,
-    ReceiveMode,
+    Receive,
+    Request,
     Reserve,
     Schedule,
     Send,
     Settle,
-    Take,
-    Taken,
     Undeliverable,
 )
-from emubus.broker.partition.rows import ByteTotal
-from emubus.broker.partition.state import Copy, PartitionRef
+from emubus.broker.partition.step import PartitionRef, Received, ReceiveMode, RoutedMessage
 
 from .driving import encoded
 from .tearing import FAILURE, Cell, Fate, Picture, hash_of, name_of, picture_of
@@ -90,17 +87,17 @@ class Place:
     def announce_outbox(self, argument: None) -> None: ...
 
 
-class FanOut:
-    """Every subscription gets every message (`state.FanOut`)."""
+class SubscriptionRouting:
+    """Every subscription gets every message (`state.SubscriptionRouting`)."""
 
     def __init__(self, places: list[Place]) -> None:
-        self._places = places
+        self._handles = places
 
-    def copies(self, message: Message, partition_index: int, now: int) -> list[Copy]:
-        return [Copy(place, message) for place in self._places]
+    def copies(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
+        return [RoutedMessage(place, message) for place in self._handles]
 
     def subscriptions(self, partition_index: int) -> list[PartitionRef]:
-        return list(self._places)
+        return list(self._handles)
 
 
 # ---- the model: rows by queue, home and number
@@ -258,7 +255,7 @@ class World:
         self.random = random.Random(seed)
         total = ByteTotal()
         subscriptions = [Place(queue_id, each, total=total) for queue_id, each in SUBSCRIPTIONS.items()]
-        places = [Place(1, TOPIC, FanOut(subscriptions), total), *subscriptions]
+        places = [Place(1, TOPIC, SubscriptionRouting(subscriptions), total), *subscriptions]
         places += [Place(queue_id, each) for queue_id, each in QUEUES.items()]
         self.places = {place.queue_id: place for place in places}
         self.here, self.there = Cell(), Cell()
@@ -273,7 +270,7 @@ class World:
         self.named = 0
         self.done = 0
 
-    def run(self, queue_id: int, make: Callable[[Reply], Command], on_model: Callable[[Model], object]) -> Any:
+    def run(self, queue_id: int, make: Callable[[Reply], Request], on_model: Callable[[Model], object]) -> Any:
         """A command in a batch of its own, for the partition and for the model; its answer, FAILURE if none of it."""
         answers: list[Any] = []
         command = make(answers.append)
@@ -324,7 +321,7 @@ class World:
         send = Send([message for _, message in both], lambda _: None)
         names = [name for name, _ in both]
         if self.random.random() < 0.3:
-            make: Callable[[Reply], Command] = lambda reply: Commit([(self.places[1], send)], reply)  # noqa: E731
+            make: Callable[[Reply], Request] = lambda reply: Commit([(self.places[1], send)], reply)  # noqa: E731
         else:
             make = lambda reply: Send(send.messages, reply)  # noqa: E731
         self.run(1, make, lambda model: model.send(names, self.now))
@@ -352,8 +349,8 @@ class World:
     def receive(self) -> None:
         queue_id = self.random.choice((KEEPS, BURIES))
         count = self.random.randint(1, 4)
-        taken: Taken = self.run(
-            queue_id, lambda reply: Take(SubQueue.ACTIVE, count, ReceiveMode.PEEK_LOCK, reply), lambda _: None
+        taken: Received = self.run(
+            queue_id, lambda reply: Receive(SubQueue.ACTIVE, count, ReceiveMode.PEEK_LOCK, reply), lambda _: None
         )
         found = [(each.sequence_number, name_of(each.payload)) for each in taken.deliveries]
         assert found == self.model.take(queue_id, count)
@@ -425,7 +422,7 @@ class World:
     def pass_time(self) -> None:
         self.now += self.random.choice((500, 2_000))
         due = self.here.due_rows(1, self.now)
-        self.run(1, lambda _: FallDue(due), lambda model: model.fall_due(self.now))
+        self.run(1, lambda _: ProcessDue(due), lambda model: model.fall_due(self.now))
 
     def reopen(self) -> None:
         self.here.reopen()

@@ -20,7 +20,8 @@ from emubus.broker.entities.links import SessionConsumer
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Complete, Defer
-from emubus.broker.partition.requests import ReceiveMode, Reserve
+from emubus.broker.partition.requests import Reserve
+from emubus.broker.partition.step import ReceiveMode
 from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import StoreFailed
 
@@ -209,7 +210,7 @@ class Holder:
         )
 
     def _granted(self, consumer: SessionConsumer) -> None:
-        consumer.deliver = lambda deliveries: self.got.extend(bodies(deliveries))
+        consumer.deliver_to(lambda deliveries: self.got.extend(bodies(deliveries)))
         self.consumer = consumer
 
 

@@ -12,11 +12,11 @@ from proton import timestamp
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.entities.links import SessionConsumer
-from emubus.broker.entities.transactions import TransactionRef
+from emubus.broker.entities.transaction import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Complete
-from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.storage import StoreFailed
 
 from .driving import decoded, encoded
@@ -176,7 +176,7 @@ async def test_a_state_and_the_last_message_of_its_session_go_together(clock: Cl
     await send(broker, "s", encoded("m", group_id="a"))
     consumer = await held_session(broker)
     delivered: asyncio.Future[Sequence[Delivery]] = asyncio.get_running_loop().create_future()
-    consumer.deliver = delivered.set_result
+    consumer.deliver_to(delivered.set_result)
     consumer.set_credit(1)
     (delivery,) = await asyncio.wait_for(delivered, WAIT_S)
     ref = broker.transactions.declare(OWNER)

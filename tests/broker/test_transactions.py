@@ -10,11 +10,11 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.transactions import TransactionRef
+from emubus.broker.entities.transaction import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Complete
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 
 from .driving import decoded, encoded, read
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send

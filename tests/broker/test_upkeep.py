@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.admin.data_folder import CATALOG_FOLDER, STORE_FOLDER
+from emubus.broker.admin.folder_view import CATALOG_FOLDER, STORE_FOLDER
 from emubus.broker.broker import Broker
 from emubus.broker.entities.links import SessionConsumer
 from emubus.broker.errors import BrokerError, Condition
@@ -18,7 +18,7 @@ from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import Complete
 from emubus.broker.partition.records import TABLES, Home
-from emubus.broker.partition.requests import ReceiveMode
+from emubus.broker.partition.step import ReceiveMode
 from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import read_into_memory
 
@@ -51,7 +51,7 @@ async def test_what_was_under_way_to_an_emptied_entity_is_gone_and_its_numbers_g
     done: list[BrokerError | None] = []
     for _ in range(5):
         sender.send(encoded("x"), batch=False, done=done.append)
-    assert broker.upkeep.purge("plain") == 0  # they are in the inbox still
+    assert broker.maintenance.purge("plain") == 0  # they are in the inbox still
     assert [error.condition for error in detached] == [Condition.DETACH_FORCED]
     await send(broker, "plain", encoded("y"))
     assert done == [None] * 5
@@ -69,14 +69,14 @@ async def test_an_emptied_entity_forgets_locks_schedules_duplicates_and_outboxes
     await send(broker, "unique", encoded("x", id="m"))
     receiver = Receiver(broker, "unique")
     (locked,) = await receiver.receive(1)
-    assert broker.upkeep.purge("unique") == 1
+    assert broker.maintenance.purge("unique") == 1
     with pytest.raises(BrokerError) as lost:
         await broker.settle("unique", [locked.token], Complete())
     assert lost.value.condition is Condition.MESSAGE_LOCK_LOST
     await send(broker, "unique", encoded("x", id="m"))
     assert active(broker, "unique") == 1
     await send(broker, "via", encoded("x"))
-    broker.upkeep.purge(None)
+    broker.maintenance.purge(None)
     await loop_turns(50)
     assert {entity.path: sum(entity.message_counts()) for entity in broker.entities()} == {
         "unique": 0,
@@ -93,7 +93,7 @@ async def test_rows_of_what_was_emptied_leave_the_stores(tmp_path: Path) -> None
     broker = open_broker(PARTS, folder=tmp_path)
     for number in range(40):
         await send(broker, "parts", keyed(f"{number}", "x"))
-    broker.upkeep.purge("parts")
+    broker.maintenance.purge("parts")
     while broker.catalog.deleted:
         await loop_turns()
         await asyncio.get_running_loop().run_in_executor(None, int)
@@ -117,7 +117,7 @@ async def test_a_reset_deletes_what_came_later_and_describes_the_rest_anew() -> 
     broker.administration.create(TopicDescription("topic"))
     broker.administration.create(SubscriptionDescription("topic", "s"))
     await send(broker, "topic", encoded("x"))
-    assert broker.upkeep.reset() == 1
+    assert broker.maintenance.reset() == 1
     assert {entity.path: entity.description for entity in broker.entities()} == {"plain": PLAIN, "parts": PARTS}
     await send(broker, "plain", encoded("x"))
     assert active(broker, "plain") == 1
@@ -128,13 +128,13 @@ async def test_nothing_is_emptied_or_copied_while_a_store_is_out(tmp_path: Path,
     broker = open_broker(PLAIN)
     await send(broker, "plain", encoded("x"))
     broker.begin_outage(3, Outage(kind))
-    verbs: tuple[Callable[[], int], ...] = (lambda: broker.upkeep.purge("plain"), broker.upkeep.reset)
+    verbs: tuple[Callable[[], int], ...] = (lambda: broker.maintenance.purge("plain"), broker.maintenance.reset)
     for verb in verbs:
         with pytest.raises(BrokerError) as refused:
             verb()
         assert refused.value.condition is Condition.SERVER_BUSY
     with pytest.raises(BrokerError) as refused:
-        await broker.upkeep.copy_to(tmp_path / "copy")
+        await broker.maintenance.copy_to(tmp_path / "copy")
     assert refused.value.condition is Condition.SERVER_BUSY
     broker.end_outage(3)
     assert active(broker, "plain") == 1
@@ -144,7 +144,7 @@ async def test_commands_that_come_while_a_copy_is_made_wait_and_are_not_in_it(tm
     broker = open_broker(PARTS, folder=tmp_path / "data")
     for number in range(20):
         await send(broker, "parts", keyed(f"{number}", "x"))
-    copying = asyncio.create_task(broker.upkeep.copy_to(tmp_path / "copy"))
+    copying = asyncio.create_task(broker.maintenance.copy_to(tmp_path / "copy"))
     await loop_turns(3)
     sending = [asyncio.create_task(send(broker, "parts", keyed(f"{number}", "y"))) for number in range(20)]
     copied = await copying
@@ -164,7 +164,7 @@ async def test_a_topics_copies_are_in_a_copy_of_the_namespace_all_or_none(tmp_pa
         broker.administration.create(SubscriptionDescription("topic", name))
     sending = [asyncio.create_task(send(broker, "topic", keyed(f"{number}", "x"))) for number in range(200)]
     await loop_turns(2)
-    await broker.upkeep.copy_to(tmp_path / "copy")
+    await broker.maintenance.copy_to(tmp_path / "copy")
     await asyncio.gather(*sending)
     await exchange(broker, tmp_path / "copy")
     counts = [active(broker, f"topic/Subscriptions/{name}") for name in "abc"]
@@ -174,7 +174,7 @@ async def test_a_topics_copies_are_in_a_copy_of_the_namespace_all_or_none(tmp_pa
 async def test_while_stores_are_exchanged_clients_are_told_to_come_again(tmp_path: Path) -> None:
     broker = open_broker(PLAIN)
     await send(broker, "plain", encoded("x"))
-    await broker.upkeep.copy_to(tmp_path / "copy")
+    await broker.maintenance.copy_to(tmp_path / "copy")
     detached: list[BrokerError] = []
     sender = broker.open_sender("plain", detached=detached.append)
     soon = BrokerError(Condition.SERVER_BUSY, "soon")
@@ -187,7 +187,7 @@ async def test_while_stores_are_exchanged_clients_are_told_to_come_again(tmp_pat
     for verb in (
         lambda: broker.open_sender("plain", detached=print),
         lambda: broker.administration.create(QueueDescription("new")),
-        lambda: broker.upkeep.purge(None),
+        lambda: broker.maintenance.purge(None),
     ):
         with pytest.raises(BrokerError) as refused:
             verb()
@@ -199,7 +199,7 @@ async def test_while_stores_are_exchanged_clients_are_told_to_come_again(tmp_pat
 
 
 async def restore(broker: Broker, folder: Path) -> None:
-    await broker.upkeep.copy_to(folder)
+    await broker.maintenance.copy_to(folder)
     await exchange(broker, folder)
 
 
@@ -209,9 +209,9 @@ async def call(work: Callable[[], object]) -> None:
 
 DEEDS: dict[str, tuple[Callable[[Broker, Path], Coroutine[Any, Any, None]], Condition]] = {
     "delete": (lambda broker, _: call(lambda: broker.administration.delete("t")), Condition.NOT_FOUND),
-    "purge": (lambda broker, _: call(lambda: broker.upkeep.purge("t")), Condition.DETACH_FORCED),
-    "purge all": (lambda broker, _: call(lambda: broker.upkeep.purge(None)), Condition.DETACH_FORCED),
-    "reset": (lambda broker, _: call(broker.upkeep.reset), Condition.DETACH_FORCED),
+    "purge": (lambda broker, _: call(lambda: broker.maintenance.purge("t")), Condition.DETACH_FORCED),
+    "purge all": (lambda broker, _: call(lambda: broker.maintenance.purge(None)), Condition.DETACH_FORCED),
+    "reset": (lambda broker, _: call(broker.maintenance.reset), Condition.DETACH_FORCED),
     "restore": (restore, Condition.DETACH_FORCED),
 }
 

@@ -17,7 +17,7 @@ from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.outcomes import Complete, DeadLetter, Defer
-from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import Store
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from emubus import config as config_module
-from emubus.broker.access import ALL_RIGHTS, DEFAULT_SHARED_KEY, SharedKey
+from emubus.broker.access import DEFAULT_SHARED_KEY
+from emubus.broker.keys import ALL_RIGHTS, SharedKey
 from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.broker.model.profiles import HOUR_MS, LIMITS, Profile, limits_for
 from emubus.config import (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.broker.access import Right, SharedKey
+from emubus.broker.keys import Right, SharedKey
 from emubus.broker.model.descriptions import (
     DEFAULT_RULES,
     AuthorizationRule,
@@ -28,8 +28,9 @@ from emubus.broker.model.descriptions import (
     TrueFilter,
 )
 from emubus.broker.model.profiles import DAY_MS, HOUR_MS, LIMITS, Profile, limits_for
+from emubus.config_file.cursor import ConfigFileError
 from emubus.config_file.json_text import Node, parse_json
-from emubus.config_file.reading import ConfigFileError, FileConfig, parse_config, read_config_file
+from emubus.config_file.reading import FileConfig, parse_config, read_config_file
 
 ROOT = Path(__file__).parents[2]
 STANDARD = LIMITS[Profile.STANDARD]

@@ -17,7 +17,8 @@ import pytest
 from azure.servicebus import ServiceBusClient
 
 from emubus.broker.admin import data_folder
-from emubus.broker.admin.data_folder import DataFolder, DataFolderError
+from emubus.broker.admin.data_folder import DataFolder
+from emubus.broker.admin.folder_view import DataFolderError
 from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.model.catalog import CatalogError
 from emubus.broker.model.descriptions import QueueDescription

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from emubus import snapshots
-from emubus.broker.admin.data_folder import COMPLETE_FILE, SNAPSHOT_FOLDER, STAGING_FOLDER, DataFolder
+from emubus.broker.admin.data_folder import DataFolder
+from emubus.broker.admin.folder_view import COMPLETE_FILE, SNAPSHOT_FOLDER, STAGING_FOLDER
 from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.server import check_data, own_folder

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.broker.access import Right
-from emubus.broker.entities.entity import Totals
+from emubus.broker.entities.entity_base import Totals
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import Right
 from emubus.broker.model.catalog import Entry
 from emubus.broker.model.descriptions import (
     AuthorizationRule,
@@ -27,16 +27,16 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.broker.model.profiles import LIMITS, Profile, limits_for
 from emubus.broker.partition.records import HOMES
-from emubus.web.atom.descriptions import Reading, subscription_in, top_level_in
-from emubus.web.atom.fields import FIELDS, Shown, description_markup
+from emubus.web.atom.descriptions import ReadContext, subscription_in, top_level_in
+from emubus.web.atom.fields import FIELDS, EntityView, description_markup
 from emubus.web.atom.markup import escaped, instant, quoted, ticks
 from emubus.web.atom.parsing import description_in
 from emubus.web.atom.rules import rule_in, rule_markup
 from emubus.web.errors import ANSWERS, HttpRefusal, refusal_of
-from emubus.web.targets import Kind, Target, target_of
+from emubus.web.resources import Resource, ResourceKind, resource_of
 
 STANDARD = LIMITS[Profile.STANDARD]
-READING = Reading(STANDARD, "2024-05")
+READING = ReadContext(STANDARD, "2024-05")
 
 # What XML can carry; a carriage return is written as a character reference.
 TEXTS = st.text(
@@ -90,9 +90,9 @@ QUEUES = st.builds(
 )
 
 
-def shown(description: QueueDescription | TopicDescription | SubscriptionDescription) -> Shown:
+def shown(description: QueueDescription | TopicDescription | SubscriptionDescription) -> EntityView:
     totals = Totals([0] * len(HOMES), 0, is_limited=False)
-    return Shown(Entry(1, description), totals, None, STANDARD, "2024-05", details=True)
+    return EntityView(Entry(1, description), totals, None, STANDARD, "2024-05", details=True)
 
 
 @given(RULES)
@@ -172,28 +172,28 @@ def test_any_body_is_a_description_or_a_refusal(body: bytes) -> None:
 
 @given(st.text(st.sampled_from("aB/$%25.é"), max_size=30))
 def test_any_path_is_a_target(path: str) -> None:
-    target = target_of(f"/{path}")
-    assert isinstance(target.kind, Kind)
+    target = resource_of(f"/{path}")
+    assert isinstance(target.kind, ResourceKind)
 
 
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/", Target(Kind.NOTHING, "")),
-        ("/a", Target(Kind.ENTITY, "a", "a")),
-        ("/a%2Fb/", Target(Kind.ENTITY, "a/b", "a/b", is_open=True)),
-        ("/$NamespaceInfo", Target(Kind.NAMESPACE, "$NamespaceInfo")),
-        ("/$resources/Queues", Target(Kind.QUEUES, "$resources/Queues")),
-        ("/$cbs", Target(Kind.NOTHING, "$cbs")),
-        ("/a/b/Subscriptions", Target(Kind.SUBSCRIPTIONS, "a/b/Subscriptions", "a/b")),
-        ("/t/subscriptions/s/", Target(Kind.SUBSCRIPTION, "t/subscriptions/s", "t", "s", is_open=True)),
-        ("/t/SUBSCRIPTIONS/s/rules", Target(Kind.RULES, "t/SUBSCRIPTIONS/s/rules", "t", "s")),
-        ("/t/subscriptions/s/rules/r", Target(Kind.RULE, "t/subscriptions/s/rules/r", "t", "s", "r")),
-        ("/subscriptions", Target(Kind.ENTITY, "subscriptions", "subscriptions")),
+        ("/", Resource(ResourceKind.NOTHING, "")),
+        ("/a", Resource(ResourceKind.ENTITY, "a", "a")),
+        ("/a%2Fb/", Resource(ResourceKind.ENTITY, "a/b", "a/b", is_open=True)),
+        ("/$NamespaceInfo", Resource(ResourceKind.NAMESPACE, "$NamespaceInfo")),
+        ("/$resources/Queues", Resource(ResourceKind.QUEUES, "$resources/Queues")),
+        ("/$cbs", Resource(ResourceKind.NOTHING, "$cbs")),
+        ("/a/b/Subscriptions", Resource(ResourceKind.SUBSCRIPTIONS, "a/b/Subscriptions", "a/b")),
+        ("/t/subscriptions/s/", Resource(ResourceKind.SUBSCRIPTION, "t/subscriptions/s", "t", "s", is_open=True)),
+        ("/t/SUBSCRIPTIONS/s/rules", Resource(ResourceKind.RULES, "t/SUBSCRIPTIONS/s/rules", "t", "s")),
+        ("/t/subscriptions/s/rules/r", Resource(ResourceKind.RULE, "t/subscriptions/s/rules/r", "t", "s", "r")),
+        ("/subscriptions", Resource(ResourceKind.ENTITY, "subscriptions", "subscriptions")),
     ],
 )
-def test_a_path_is_read_from_the_right(path: str, expected: Target) -> None:
-    assert target_of(path) == expected
+def test_a_path_is_read_from_the_right(path: str, expected: Resource) -> None:
+    assert resource_of(path) == expected
 
 
 @pytest.mark.parametrize(
@@ -233,9 +233,9 @@ def test_every_kind_of_entity_has_what_javascript_cannot_do_without() -> None:
 
 def test_what_a_profile_gives_by_default_is_what_an_empty_description_means() -> None:
     node = fromstring("<QueueDescription/>")
-    premium = Reading(limits_for(Profile.PREMIUM, 2), "2024-05")
+    premium = ReadContext(limits_for(Profile.PREMIUM, 2), "2024-05")
     assert top_level_in(node, "q", None, premium) == QueueDescription("q", enable_partitioning=True)
-    emulator = Reading(LIMITS[Profile.MS_EMULATOR], "2024-05")
+    emulator = ReadContext(LIMITS[Profile.MS_EMULATOR], "2024-05")
     assert top_level_in(node, "q", None, emulator) == QueueDescription(
         "q", default_ttl_ms=3_600_000, duplicate_window_ms=20_000, max_delivery_count=3, max_size_mb=100
     )

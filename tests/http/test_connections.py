@@ -14,16 +14,16 @@ from xml.etree.ElementTree import fromstring
 import aiohttp
 import pytest
 
-from emubus.listener import Doors
+from emubus.broker.clock import Clock
+from emubus.listener import ACCEPT_PAUSE_MS, SPEAK_WAIT_MS, Listener
 from emubus.server import Server
 from emubus.tls import ca_file
+from emubus.web.transport.connection import IDLE_MS, STALL_MS
 
 from ..broker.namespace import loop_turns
 from .administering import entry, running
 
 WAIT_S = 60.0
-SOON_S = 0.2
-PAUSE_S = 3.0  # longer than a busy machine lets a process wait
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 WEBSOCKET = "/$servicebus/websocket"
 
@@ -78,19 +78,24 @@ async def is_healthy(server: Server) -> bool:
 # ---------------------------------------------------------------- clients that dawdle
 
 
+async def ended(server: Server, client: Line, limit_ms: int) -> bytes:
+    """What the server still says on a connection that it ends once a limit has passed, perhaps more than once."""
+    rest = asyncio.ensure_future(client.rest())
+    while not rest.done():
+        await loop_turns(5)
+        server.clock.advance(limit_ms)
+    return await rest
+
+
 @pytest.mark.parametrize("said", ["GET /hea", "GET /health HTTP/1.1\r\nHost: x\r\nX: ", "\r\n\r\n"])
-async def test_half_a_request_is_waited_for_only_so_long(
-    server: Server, monkeypatch: pytest.MonkeyPatch, said: str
-) -> None:
-    monkeypatch.setattr("emubus.web.transport.connection.IDLE_S", SOON_S)
+async def test_half_a_request_is_waited_for_only_so_long(server: Server, said: str) -> None:
     async with line(server) as slow:
         slow.say(said)
-        assert await slow.rest() == b""
+        assert await ended(server, slow, IDLE_MS) == b""
     assert await is_healthy(server)
 
 
-async def test_headers_that_trickle_are_not_waited_for_longer(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emubus.web.transport.connection.IDLE_S", SOON_S)
+async def test_headers_that_trickle_are_not_waited_for_longer(server: Server) -> None:
     async with line(server) as slow:
         slow.say("GET /health HTTP/1.1\r\nHost: x\r\nX: ")
         async with asyncio.timeout(WAIT_S):
@@ -99,61 +104,58 @@ async def test_headers_that_trickle_are_not_waited_for_longer(server: Server, mo
                     slow.say("a")
                     await slow.writer.drain()
                     assert await is_healthy(server)
+                    server.clock.advance(IDLE_MS // 10)
                     await loop_turns(5)
 
 
+async def test_a_connection_is_kept_between_requests_for_a_while(server: Server) -> None:
+    async with line(server) as client:
+        for _ in range(3):
+            client.say("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await client.answer())[0] == 200
+            server.clock.advance(IDLE_MS * 9 // 10)
+            await loop_turns(5)
+        assert await ended(server, client, IDLE_MS // 5) == b""
+
+
 @pytest.mark.parametrize("head", ["Content-Length: 1000\r\n\r\n<en", "Transfer-Encoding: chunked\r\n\r\n5\r\n<en"])
-async def test_a_body_that_never_ends_is_waited_for_only_so_long(
-    server: Server, monkeypatch: pytest.MonkeyPatch, head: str
-) -> None:
-    monkeypatch.setattr("emubus.web.transport.connection.STALL_S", SOON_S)
+async def test_a_body_that_never_ends_is_waited_for_only_so_long(server: Server, head: str) -> None:
     async with line(server) as slow:
         slow.say(f"PUT /never HTTP/1.1\r\nHost: localhost\r\n{head}")
-        assert await slow.rest() == b""
+        assert await ended(server, slow, STALL_MS) == b""
     assert server.broker.entity("never") is None
     assert await is_healthy(server)
 
 
-async def test_a_body_that_comes_slowly_is_taken(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emubus.web.transport.connection.STALL_S", PAUSE_S)
+async def test_a_body_that_comes_slowly_is_taken(server: Server) -> None:
     body = entry("<QueueDescription/>").encode()
-    clock = asyncio.get_running_loop().time
+    pieces = 10
     async with line(server) as slow:
-        slow.say(f"PUT /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body) + 10_000}\r\n\r\n")
-        began_s, sent = clock(), 0
-        while clock() < began_s + 1.3 * PAUSE_S:
+        slow.say(f"PUT /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body) + pieces}\r\n\r\n")
+        for _ in range(pieces):
             slow.say(b" ")
-            sent += 1
             assert await is_healthy(server)
-        slow.say(b" " * (10_000 - sent) + body)
+            server.clock.advance(STALL_MS * 9 // 10)
+        slow.say(body)
         assert (await slow.answer())[0] == 201
 
 
-async def test_a_client_that_does_not_read_its_answers_is_cut(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emubus.web.transport.connection.STALL_S", SOON_S)
-    gone = False
+async def test_a_client_that_does_not_read_its_answers_is_cut(server: Server) -> None:
     async with line(server) as deaf:
         deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
         request = b"GET /emubus/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
         async with asyncio.timeout(WAIT_S):
-            while not gone:
-                deaf.say(request * 20)
-                try:
-                    async with asyncio.timeout(SOON_S / 10):
-                        await deaf.writer.drain()
-                except TimeoutError:
-                    gone = deaf.writer.transport.is_closing()
-                except ConnectionError:
-                    gone = True
+            while not deaf.writer.transport.is_closing():
+                if not deaf.writer.transport.get_write_buffer_size():
+                    deaf.say(request * 20)
                 assert await is_healthy(server)
-    assert gone
+                server.clock.advance(STALL_MS)
 
 
-async def test_half_a_tls_hello_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emubus.listener.SPEAK_WAIT_S", SOON_S)
+async def test_half_a_tls_hello_is_waited_for_only_so_long(tmp_path: Path) -> None:
     async with running(tmp_path, tls="dev") as server, line(server) as slow:
         slow.say(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
-        assert await slow.rest() == b""
+        assert await ended(server, slow, SPEAK_WAIT_MS) == b""
         assert await is_healthy(server)
 
 
@@ -174,6 +176,7 @@ async def test_hundreds_of_idle_connections_leave_room_for_others(server: Server
 
 
 async def test_without_room_for_a_connection_those_who_wait_are_taken_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(frozen=True)
     calls = 0
 
     def refuse(_: socket.socket) -> tuple[socket.socket, object]:
@@ -181,7 +184,6 @@ async def test_without_room_for_a_connection_those_who_wait_are_taken_later(monk
         calls += 1
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("emubus.listener.ACCEPT_PAUSE_S", SOON_S)
     taken = asyncio.Event()
 
     class Taken(asyncio.Protocol):
@@ -189,8 +191,8 @@ async def test_without_room_for_a_connection_those_who_wait_are_taken_later(monk
             taken.set()
             transport.close()
 
-    doors = Doors(Taken, Taken)
-    port = doors.listen("127.0.0.1", 0)
+    listener = Listener(Taken, Taken, clock)
+    port = listener.listen("127.0.0.1", 0)
     with monkeypatch.context() as full:
         full.setattr(socket.socket, "accept", refuse)
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -200,9 +202,10 @@ async def test_without_room_for_a_connection_those_who_wait_are_taken_later(monk
                 await loop_turns(1)
         await loop_turns(50)
         assert calls == 1
+    clock.advance(ACCEPT_PAUSE_MS)
     await asyncio.wait_for(taken.wait(), WAIT_S)
     writer.close()
-    await doors.stop()
+    await listener.stop()
 
 
 # ---------------------------------------------------------------- clients that outlive the server

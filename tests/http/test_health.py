@@ -6,12 +6,13 @@ import asyncio
 
 import aiohttp
 
-from emubus.web import HttpFace
+from emubus.broker.clock import Clock
+from emubus.web import HttpServer
 
 
 async def test_health_says_no_before_the_emulator_is_ready() -> None:
     ready = False
-    face = HttpFace(lambda: ready)
+    face = HttpServer(lambda: ready, Clock())
     await face.start()
     server = await asyncio.get_running_loop().create_server(face.protocol, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/health"

@@ -11,9 +11,10 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from emubus.broker.access import Access, Claim, Right
+from emubus.broker.access import Access, Claim
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import Right
 from emubus.broker.model.descriptions import CorrelationFilter, RuleDescription, SqlFilter, TypedText
 from emubus.server import Server
 
@@ -212,7 +213,7 @@ async def test_filters_are_counted_by_kind(http: Raw) -> None:
         ),
         (
             f'<Filter i:type="CorrelationFilter"><Properties>{value("a", "int", "1") * 2}</Properties></Filter>',
-            "The key 'a' is there twice.",
+            "The key 'a' is given twice.",
         ),
     ],
 )

@@ -19,7 +19,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.codec.values import Described, Float, Int, Symbol, Timestamp, Ubyte
+from emubus.codec.types import Described, Float, Int, Symbol, Timestamp, Ubyte
 from emubus.testing import EmubusServer
 from emubus.web.rest.texts import (
     header_text,
@@ -194,7 +194,7 @@ def test_headers_of_http_and_of_what_requests_pass_through_are_no_properties(
         ([("Hello", '"open')], "The value '\"open' of the HTTP header 'Hello' is invalid"),
         ([("Hello", "")], "The value '' of the HTTP header 'Hello' is invalid"),
         ([("Hello", DATE)], f"The value '{DATE}' of the HTTP header 'Hello' is invalid"),
-        ([("Hello", "1"), ("hello", "2")], "The HTTP header 'hello' is there more than once."),
+        ([("Hello", "1"), ("hello", "2")], "The HTTP header 'hello' is given more than once."),
         ([("Content-Type", "text/caf\xe9")], "The message can't be encoded: "),
         ([("BrokerProperties", "{'Label': 'x'}")], "The value '{'Label': 'x'}' of the HTTP header 'BrokerProperties'"),
         ([("BrokerProperties", "[]")], "The value '[]' of the HTTP header 'BrokerProperties' is invalid"),

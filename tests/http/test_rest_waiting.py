@@ -12,10 +12,10 @@ from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.partition.requests import Delivery
+from emubus.broker.partition.step import Delivery
 from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.testing import EmubusServer
-from emubus.web.rest.receiving import Wait
+from emubus.web.rest.receiving import PendingReceive
 
 from ..broker.namespace import Receiver, loop_turns, open_broker, send
 from .rest import WAIT_S, Rest, Waiting, until, waiting_count
@@ -120,7 +120,7 @@ class Line:
 async def is_handed_over(cut: Callable[[Line, asyncio.Task[Delivery | None]], object], turns: int) -> bool:
     """Whether a wait that is cut `turns` turns after a message was sent ends with it; if not, it must come again."""
     broker = open_broker(QueueDescription("q"))
-    line, wait = Line(), Wait(broker, broker.clock, "q")
+    line, wait = Line(), PendingReceive(broker, broker.clock, "q")
     task = asyncio.create_task(wait.message(60_000, line))
     await loop_turns(5)
     sending = asyncio.create_task(send(broker, "q", MESSAGE))
@@ -163,7 +163,7 @@ async def test_a_request_whose_client_has_gone_before_does_not_wait() -> None:
     line = Line()
     line.cut()
     await send(broker, "q", MESSAGE)
-    assert await asyncio.wait_for(Wait(broker, broker.clock, "q").message(60_000, line), WAIT_S) is None
+    assert await asyncio.wait_for(PendingReceive(broker, broker.clock, "q").message(60_000, line), WAIT_S) is None
     (left,) = await Receiver(broker, "q").receive(1)
     assert delivery_count(left) == 0
     await stop(broker)
@@ -172,7 +172,7 @@ async def test_a_request_whose_client_has_gone_before_does_not_wait() -> None:
 async def test_a_message_whose_completion_fails_comes_again() -> None:
     broker = open_broker(QueueDescription("q"))
     await send(broker, "q", MESSAGE)
-    wait = Wait(broker, broker.clock, "q")
+    wait = PendingReceive(broker, broker.clock, "q")
     delivery = await wait.message(0, Line())
     assert delivery is not None
     entity = broker.entity("q")
@@ -193,7 +193,7 @@ async def test_a_message_whose_lock_ends_before_it_is_completed_is_not_handed_ov
     clock = Clock(frozen=True)
     broker = open_broker(QueueDescription("q"), clock=clock)
     await send(broker, "q", MESSAGE)
-    wait = Wait(broker, clock, "q")
+    wait = PendingReceive(broker, clock, "q")
     delivery = await wait.message(0, Line())
     assert delivery is not None
     clock.advance(60_000)

@@ -6,7 +6,7 @@ import pytest
 
 from emubus.amqp.connection import Connection
 from emubus.testing import EmubusServer
-from emubus.web.transport.websocket import Tunnel
+from emubus.web.transport.websocket import WebSocketTransport
 
 from .client import Sdk, made_body_sha256
 from .conftest import MakeQueue
@@ -33,7 +33,7 @@ def ways_taken(monkeypatch: pytest.MonkeyPatch) -> set[Way]:
 
     def remembered(self: Connection, transport: object) -> None:
         secret = transport.get_extra_info("ssl_object") is not None  # type: ignore[attr-defined]
-        taken.add(Way("websocket" if isinstance(transport, Tunnel) else "amqp", secret))
+        taken.add(Way("websocket" if isinstance(transport, WebSocketTransport) else "amqp", secret))
         connection_made(self, transport)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Connection, "connection_made", remembered)

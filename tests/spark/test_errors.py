@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from emubus.broker.access import Right, SharedKey
+from emubus.broker.keys import Right, SharedKey
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.config import Auth
 from emubus.testing import EmubusServer

@@ -8,7 +8,7 @@ from emubus.broker.admin.overview import Inspection
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.outcomes import DeadLetter
-from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.testing import EmubusServer
 
 WAIT_S = 120.0

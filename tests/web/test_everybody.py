@@ -26,7 +26,7 @@ from .namespace import lock, send
 def test_a_queue_is_created_and_found_again_by_keyboard_alone(tab: Tab, name: str) -> None:
     page = tab.open()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
     page.goto("/")
@@ -70,10 +70,10 @@ def tab_to(page: Page, label: str) -> None:
 def test_focus_stays_where_it_is_while_the_page_updates(tab: Tab, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name, enable_partitioning=True))
     page = tab.open(at("entity", name))
-    page.get_by_role("button", name="Take down messaging store 4").focus()
+    page.get_by_role("button", name="Simulate outage of messaging store 4").focus()
     send(server, name, NewMessage(b"x"))
     expect(figure(page, "Active")).to_have_text("1")
-    expect(page.get_by_role("button", name="Take down messaging store 4")).to_be_focused()
+    expect(page.get_by_role("button", name="Simulate outage of messaging store 4")).to_be_focused()
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_everything_works_without_scripts(tab: Tab, server: EmubusServer, name: 
     page.get_by_role("link", name="Send").click()
     page.get_by_label("Body", exact=True).fill("no script")
     page.get_by_role("button", name="Where would it go?").click()
-    expect(page.locator("#destination")).to_contain_text("take turns")
+    expect(page.locator("#destination")).to_contain_text("round-robin")
     page.get_by_role("button", name="Send", exact=True).click()
     expect(page.locator("#flash")).to_contain_text("Sent: partition 0 of 16, sequence number 1")
     lock(server, name, 1, reason="Bad")
@@ -169,9 +169,9 @@ def test_everything_works_without_scripts(tab: Tab, server: EmubusServer, name: 
     page.get_by_role("button", name="Resubmit all 1").click()
     expect(page.locator("#flash")).to_contain_text("1 of 1 dead letters went")
     page.get_by_role("link", name="Partitions").click()
-    page.get_by_role("button", name="Take down messaging store 1", exact=True).click()
+    page.get_by_role("button", name="Simulate outage of messaging store 1", exact=True).click()
     expect(page.locator("#column-1")).to_contain_text("down")
-    page.get_by_role("button", name="Bring back messaging store 1", exact=True).click()
+    page.get_by_role("button", name="End outage of messaging store 1", exact=True).click()
     page.get_by_text("Delete …").click()
     page.get_by_role("button", name=f"Delete {name}").click()
     expect(page.locator("#flash")).to_contain_text("was deleted")

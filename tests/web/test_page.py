@@ -17,7 +17,7 @@ from emubus.broker.model.descriptions import (
     TopicDescription,
 )
 from emubus.broker.stores.outage import OutageKind
-from emubus.codec.values import Long
+from emubus.codec.types import Long
 from emubus.testing import EmubusServer
 
 from .conftest import Tab
@@ -97,13 +97,13 @@ def test_sixteen_partitions_are_a_picture_of_depth_and_locks(tab: Tab, server: E
 def test_a_partition_is_taken_down_and_brought_back(tab: Tab, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name, enable_partitioning=True))
     page = tab.open(at("entity", name))
-    page.get_by_role("button", name="Take down messaging store 7").click()
+    page.get_by_role("button", name="Simulate outage of messaging store 7").click()
     expect(page.locator("#flash")).to_contain_text("Store 7: down.")
     expect(page.locator("#column-7")).to_contain_text("down")
     expect(page.locator("#column-7 line.cross")).to_have_count(2)
     expect(page.locator("#partition-7")).to_contain_text("can't be reached")
     expect(page.locator("#alerts")).to_contain_text("1 of 16 messaging stores out: 7 (down)")
-    page.get_by_role("button", name="Bring back messaging store 7").click()
+    page.get_by_role("button", name="End outage of messaging store 7").click()
     expect(page.locator("#flash")).to_contain_text("Store 7 works again.")
     expect(page.locator("#column-7")).to_contain_text("ok")
     expect(page.locator("#alerts")).to_have_text("")
@@ -122,11 +122,11 @@ def test_an_outage_that_begins_elsewhere_is_seen_and_said(tab: Tab, server: Emub
 def test_a_store_is_slow_for_a_time(tab: Tab, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name, enable_partitioning=True))
     page = tab.open(at("entity", name))
-    page.get_by_text("Slow, failing, full, or for a time").click()
+    page.get_by_text("More outages: slow, failing, full, for a limited time").click()
     form = page.get_by_role("form", name="Outage")
     form.get_by_label("Messaging store").select_option("2")
-    form.get_by_label("What is wrong").select_option("slow")
-    form.get_by_label("For how long").fill("10m")
+    form.get_by_label("Outage").select_option("slow")
+    form.get_by_label("Duration").fill("10m")
     form.get_by_role("button", name="Set").click()
     expect(page.locator("#flash")).to_contain_text("Store 2: slow for 10 min.")
     expect(page.locator("#column-2")).to_contain_text("slow")
@@ -204,7 +204,7 @@ def test_a_sent_message_is_told_by_partition_and_number_and_is_there(tab: Tab, s
     number = (index << 48) + 1
     expect(page.locator("#flash")).to_contain_text(f"Sent: partition {index} of 16, sequence number {number}")
     expect(page.get_by_label("PartitionKey")).to_have_value("customer-7")
-    page.get_by_role("link", name="See it among the messages").click()
+    page.get_by_role("link", name="Show it").click()
     page.locator("ol.messages summary").click()
     told = page.locator(".message").inner_text()
     for text in ("wörld", "message_id\nid-1", "weight\n2.5", "urgent\ntrue", "ttl_ms\n7200000"):
@@ -232,13 +232,13 @@ def test_where_a_message_would_go_is_told_without_sending_it(tab: Tab, server: E
     page.get_by_role("button", name="Where would it go?").click()
     told = page.locator("#destination")
     expect(told).to_contain_text(
-        f"It would go to partition {partition_for_key('s-9', 16)} of 16 (messaging store "
+        f"It would be sent to partition {partition_for_key('s-9', 16)} of 16 (messaging store "
         f"{partition_for_key('s-9', 16)}), chosen by the SessionId 's-9'."
     )
     expect(page.get_by_label("SessionId", exact=True)).to_have_value("s-9")
     page.get_by_label("SessionId", exact=True).fill("")
     page.get_by_role("button", name="Where would it go?").click()
-    expect(told).to_contain_text("It has no key: the 16 partitions take turns.")
+    expect(told).to_contain_text("It has no key: round-robin over 16 partitions.")
     assert counts(server, name) == {}
 
 
@@ -252,7 +252,7 @@ def test_a_message_to_a_topic_is_told_by_its_copies(tab: Tab, server: EmubusServ
     page.get_by_label("Name of property 1").fill("color")
     page.get_by_label("Value of property 1").fill("red")
     page.get_by_role("button", name="Where would it go?").click()
-    expect(page.locator("#destination li")).to_have_text(["reds would get it: red"])
+    expect(page.locator("#destination li")).to_have_text(["reds would receive it: red"])
     page.get_by_label("PartitionKey").fill("k")
     page.get_by_role("button", name="Send", exact=True).click()
     number = (partition_for_key("k", 16) << 48) + 1
@@ -292,7 +292,7 @@ def test_one_dead_letter_is_resubmitted_and_the_others_stay(tab: Tab, server: Em
     expect(rows.nth(1).locator(".why")).to_have_text("OutOfStock: because of OutOfStock")
     rows.nth(1).get_by_role("checkbox").check()
     page.get_by_role("button", name="Resubmit selected").click()
-    expect(page.locator("#flash")).to_contain_text(f"1 of 1 dead letters went to '{name}'.")
+    expect(page.locator("#flash")).to_contain_text(f"1 of 1 dead letters resubmitted to '{name}'.")
     expect(rows.locator(".preview")).to_have_text(["m0", "m2"])
     assert counts(server, name) == {"active": 1, "dead-letter": 2}
     page.goto(at("messages", name))
@@ -309,8 +309,8 @@ def test_all_dead_letters_of_a_subscription_go_back_to_its_topic(tab: Tab, serve
     lock(server, path, 60, reason="Bad")
     page = tab.open(at("messages", path, "&queue=dead-letter"))
     page.get_by_role("button", name="Resubmit all 60").click()
-    expect(page.locator("#progress")).to_contain_text(f"60 of 60 dead letters went to {name}.")
-    expect(page.get_by_text("No message here.")).to_be_visible()
+    expect(page.locator("#progress")).to_contain_text(f"60 of 60 dead letters resubmitted to {name}.")
+    expect(page.get_by_text("No messages.")).to_be_visible()
     assert counts(server, path) == {"active": 60}
 
 
@@ -324,11 +324,11 @@ def test_a_long_resubmission_shows_its_progress_and_can_be_stopped(tab: Tab, ser
     page.get_by_label("Select this page").check()
     expect(page.locator("ol.messages input:checked")).to_have_count(25)
     page.get_by_role("button", name="Resubmit all 48").click()
-    expect(page.locator("#flash")).to_contain_text(f"Sending 48 dead letters anew to '{name}'.")
+    expect(page.locator("#flash")).to_contain_text(f"Resubmitting 48 dead letters to '{name}'.")
     expect(page.locator("#progress")).to_contain_text("24 of 48")
     assert page.locator("#bar").get_attribute("value") == "24"
     page.get_by_role("button", name="Stop").click()
-    expect(page.locator("#flash")).to_contain_text("The resubmission ends.")
+    expect(page.locator("#flash")).to_contain_text("The resubmission is being stopped.")
     server.end_outage(range(8, 16))
     server.call(server.clock.thaw)
     expect(page.locator("#progress")).to_contain_text("Stopped: 27 of 48")
@@ -342,7 +342,7 @@ def test_a_dead_letter_that_would_be_lost_stays_and_says_why(tab: Tab, server: E
     lock(server, name, 1, reason="Bad")
     page = tab.open(at("messages", name, "&queue=dead-letter"))
     page.get_by_role("button", name="Resubmit all 1").click()
-    expect(page.locator("#flash")).to_contain_text("0 of 1 dead letters went")
+    expect(page.locator("#flash")).to_contain_text("0 of 1 dead letters resubmitted")
     expect(page.locator("#flash li")).to_contain_text("would be dropped as a duplicate: its MessageId 'only-once'")
     assert counts(server, name) == {"dead-letter": 1}
 
@@ -442,7 +442,7 @@ def test_an_entity_is_purged_and_deleted_after_a_question(tab: Tab, server: Emub
     expect(page.get_by_role("button", name=f"Purge {name}")).to_be_hidden()
     page.get_by_text("Purge …").click()
     page.get_by_role("button", name=f"Purge {name}").click()
-    expect(page.locator("#flash")).to_have_text(f"'{name}' is empty; 20 messages were removed.")
+    expect(page.locator("#flash")).to_have_text(f"'{name}' purged; 20 messages were removed.")
     assert counts(server, name) == {}
     page.get_by_text("Delete …").click()
     page.get_by_role("button", name=f"Delete {name}").click()
@@ -469,8 +469,8 @@ def test_the_clock_is_advanced_frozen_and_let_go(tab: Tab, server: EmubusServer,
     page.get_by_role("button", name="Advance by 1h").click()
     expect(page.locator("#flash")).to_have_text("The clock was advanced by 1 h.")
     assert server.clock.now_ms() == stood_at + 3_600_000
-    page.get_by_role("button", name="Let it go on").click()
-    expect(page.locator("#flash")).to_have_text("The clock goes on.")
+    page.get_by_role("button", name="Unfreeze").click()
+    expect(page.locator("#flash")).to_have_text("The clock is running again.")
     assert not server.clock.is_frozen
 
 
@@ -482,10 +482,10 @@ def test_everything_is_purged_and_the_configuration_comes_back(tab: Tab) -> None
         page = tab.open(f"{PAGE}/namespace")
         page.get_by_text("Purge everything …").click()
         page.get_by_role("button", name="Purge all entities").click()
-        expect(page.locator("#flash")).to_have_text("All entities are empty; 1 message was removed.")
-        page.get_by_text("Back to the configuration …").click()
+        expect(page.locator("#flash")).to_have_text("All entities purged; 1 message was removed.")
+        page.get_by_text("Reset to the configuration …").click()
         page.get_by_role("button", name="Reset to the configuration").click()
-        expect(page.locator("#flash")).to_contain_text("as it was configured")
+        expect(page.locator("#flash")).to_contain_text("reset to its start-up configuration")
         page.goto("/")
         expect(page.locator("tbody th a")).to_have_text(["configured"])
         page.context.close()

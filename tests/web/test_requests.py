@@ -10,7 +10,7 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from emubus.broker.access import Right
+from emubus.broker.keys import Right
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.model.descriptions import (
     AuthorizationRule,
@@ -99,7 +99,7 @@ async def test_the_page_names_nothing_outside_this_server(client: aiohttp.Client
 async def test_what_the_page_does_not_know_is_told_as_html(client: aiohttp.ClientSession) -> None:
     status, text = await get(client, f"{PAGE}/nothing")
     assert status == 404
-    assert "There is nothing for &#39;GET&#39; at &#39;/emubus/page/nothing&#39;." in text
+    assert "There is no page for &#39;GET&#39; at &#39;/emubus/page/nothing&#39;." in text
 
 
 # ---- escaping
@@ -222,7 +222,7 @@ def basic(name: str, key: str) -> str:
 
 REFUSED: tuple[tuple[str, dict[str, str], int, str], ...] = (
     ("create", {"kind": "planet", "name": "x"}, 400, "Kind: 'planet' is none of queue, topic, subscription."),
-    ("create", {"kind": "queue", "name": ""}, 400, "Name: it is empty."),
+    ("create", {"kind": "queue", "name": ""}, 400, "Name: must not be empty."),
     ("create", {"kind": "queue", "name": "a?b"}, 400, "Name"),
     ("create", {"kind": "queue", "name": "bad"}, 409, "already exists"),
     ("create", {"kind": "subscription", "name": "x", "topic": "no"}, 404, "could not be found"),
@@ -236,7 +236,7 @@ REFUSED: tuple[tuple[str, dict[str, str], int, str], ...] = (
     ("outage", {"store": "99", "kind": "down"}, 400, "Store: '99' is not a whole number from 0 to 15."),
     ("outage", {"store": "0", "kind": "gone"}, 400, "Outage: 'gone' is none of"),
     ("outage", {"store": "0", "kind": "slow", "delay": "9h", "path": "bad"}, 400, "Delay: '9h' is not"),
-    ("outage", {"store": "0", "kind": "slow", "for": "never", "path": "bad"}, 400, "For how long: 'never' is not"),
+    ("outage", {"store": "0", "kind": "slow", "for": "never", "path": "bad"}, 400, "Duration: 'never' is not"),
     ("send", {"path": "bad", "body": "zz", "body_form": "hex"}, 400, "Body: 'zz' is not bytes in hexadecimal"),
     ("send", {"path": "bad", "body": "é", "body_form": "base64"}, 400, "Body: 'é' is not bytes in base64."),
     ("send", {"path": "bad", "body_form": "smoke"}, 400, "Body as: 'smoke' is none of text, hex, base64."),
@@ -263,9 +263,9 @@ REFUSED: tuple[tuple[str, dict[str, str], int, str], ...] = (
     ("where", {"path": "bad", "session_id": "a", "partition_key": "b"}, 400, "P9"),
     ("resubmit", {"path": "bad", "which": "selected"}, 400, "No message is selected."),
     ("resubmit", {"path": "bad", "which": "selected", "number": "x"}, 400, "Sequence number: 'x' is not"),
-    ("resubmit", {"path": "bad-topic", "which": "all"}, 400, "keeps no messages"),
+    ("resubmit", {"path": "bad-topic", "which": "all"}, 400, "holds no messages"),
     ("add-rule", {"path": "bad", "name": "r", "filter": "true"}, 400, "has no rules"),
-    ("add-rule", {"path": "bad-topic/Subscriptions/s", "name": "r", "filter": "sql"}, 400, "the expression is empty"),
+    ("add-rule", {"path": "bad-topic/Subscriptions/s", "name": "r", "filter": "sql"}, 400, "the expression must not be empty"),
     (
         "add-rule",
         {"path": "bad-topic/Subscriptions/s", "name": "r", "filter": "sql", "expression": "a = = 1"},
@@ -312,13 +312,13 @@ async def test_bad_input_is_told_and_nothing_is_done(
 
 
 QUERIES = (
-    (f"{PAGE}/entity", 400, "The address names no entity"),
+    (f"{PAGE}/entity", 400, "The address has no entity"),
     (f"{PAGE}/entity?path=none", 404, "could not be found"),
     (f"{PAGE}/messages?path=bad&from=x", 400, "From sequence number: 'x' is not a whole number"),
     (f"{PAGE}/messages?path=bad&from=-1", 400, "From sequence number: '-1' is not a whole number"),
     (f"{PAGE}/messages?path=bad&partition=16", 400, "Partition: '16' is not a whole number from 0 to 15."),
     (f"{PAGE}/messages?path=bad&queue=third", 400, "Queue: 'third' is none of"),
-    (f"{PAGE}/messages?path=bad-topic", 400, "keeps no messages"),
+    (f"{PAGE}/messages?path=bad-topic", 400, "holds no messages"),
     (f"{PAGE}/rules?path=bad", 400, "has no rules"),
     (f"{PAGE}/create?kind=planet", 400, "Kind: 'planet' is none of"),
     ("/?first=x", 400, "first: 'x' is not a whole number"),

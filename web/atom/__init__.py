@@ -1,1 +1,1 @@
-"""Descriptions of entities as Atom XML, the language of the management API: reading, writing, the tables of both."""
+"""The management API: descriptions of entities as Atom XML, read and written by one set of tables."""

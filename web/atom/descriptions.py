@@ -1,8 +1,8 @@
-"""Descriptions of queues, topics and subscriptions out of XML [http 2].
+"""Reads descriptions of queues, topics and subscriptions from XML [http 2].
 
-Knows that elements may come in any order, which ones are ignored, what an absent one means, and that clients echo what
-they were shown. Does not know which values are allowed (`broker/model/profiles.py`). What cannot be read is an
-`HttpRefusal` with status 400 that names the element.
+Knows that elements may come in any order, which ones are ignored, what an absent one means, and that clients send back
+what they have read. Does not know which values are allowed (`broker/model/profiles.py`). An element that can't be read
+is an `HttpRefusal` with status 400 that names it.
 """
 
 from __future__ import annotations
@@ -16,49 +16,49 @@ from ...broker.ids import new_shared_key
 from ...broker.model.catalog import Description
 from ...broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from ...broker.model.profiles import Limits, Partitioning, size_mb_from_client
-from .fields import FIELDS, KINDS, Field
+from .fields import FIELDS, Field
 from .keys import keys_in
-from .parsing import bad, child, children, local_name, shown, text_of
+from .parsing import bad, child, children, excerpt, local_name, text_of
 from .rules import rule_in
 
-_CLASSES: Final = {name: kind for kind, name in KINDS.items()}
+_CLASSES: Final = {kind.kind.element: kind for kind in FIELDS}
 _BY_NAME: Final = {
     kind: {field.name: (position, field) for position, field in enumerate(fields)} for kind, fields in FIELDS.items()
 }
 SDK_SIZE_MB: Final = 1024
-_KEPT: Final = ("max_message_bytes",)  # what clients of older api-versions don't see, they don't mean to change
+_KEPT: Final = ("max_message_bytes",)  # unknown to older api-versions: an update keeps them
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What a request's description is read with: whose limits give the defaults, and the api-version."""
+class ReadContext:
+    """The context of a request's description: the limits that give the defaults, and the api-version."""
 
     limits: Limits
     version: str
 
 
 def kind_of(node: Element) -> type[Description]:
-    """The kind of entity that a description is of; HttpRefusal (400)."""
+    """The kind of entity that a description is for; HttpRefusal (400)."""
     kind = _CLASSES.get(local_name(node))
     if kind is None:
-        raise bad(f"The description is a '{shown(local_name(node))}'; allowed is {', '.join(_CLASSES)}.")
+        raise bad(f"The description is a '{excerpt(local_name(node))}'; allowed is {', '.join(_CLASSES)}.")
     return kind
 
 
 def top_level_in(
-    node: Element, name: str, known: Description | None, reading: Reading
+    node: Element, name: str, known: Description | None, context: ReadContext
 ) -> QueueDescription | TopicDescription:
-    """The queue or topic `name` as a client wants it; `known` is what is there, for an update."""
+    """The queue or topic `name` as the client describes it; `known` is the present one, for an update."""
     kind = kind_of(node)
     if kind is SubscriptionDescription:
-        raise bad(f"The description is a SubscriptionDescription; '{shown(name)}' is no path of a subscription.")
-    given, late = _values(node, kind, reading.version)
-    values: dict[str, Any] = {**defaults_of(kind, reading.limits), **_stays(kind, known), **given}
-    _bring_within(values, given, reading.limits)
+        raise bad(f"The description is a SubscriptionDescription; '{excerpt(name)}' is no path of a subscription.")
+    given, late = _values(node, kind, context.version)
+    values: dict[str, Any] = {**defaults_of(kind, context.limits), **_stays(kind, known), **given}
+    _bring_within(values, given, context.limits)
     known_mb = getattr(known, "max_size_mb", None)
-    size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], reading.limits, known_mb)
-    # The service passes over an element that comes too late for it, as some versions of the Python SDK send this one
-    # [recorded]: what it would refuse in its place it takes here, without effect.
+    size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], context.limits, known_mb)
+    # The service ignores an element that comes too late in the order, as some versions of the Python SDK send this one
+    # [recorded]: a value that it would refuse in the right place has no effect here.
     if "forward_to" in late and values.get("requires_session"):
         del values["forward_to"]
     keys = child(node, "AuthorizationRules")
@@ -69,15 +69,15 @@ def top_level_in(
 
 
 def subscription_in(
-    node: Element, topic_name: str, name: str, known: Description | None, reading: Reading
+    node: Element, topic_name: str, name: str, known: Description | None, context: ReadContext
 ) -> SubscriptionDescription:
-    """A subscription as a client wants it, with the rule that it is made with, or the rules that it has."""
+    """A subscription as the client describes it, with its first rule, or the rules that it has."""
     kind = kind_of(node)
     if kind is not SubscriptionDescription:
-        raise bad(f"The description is a {KINDS[kind]} and not a SubscriptionDescription.")
-    given, _ = _values(node, kind, reading.version)
-    values = {**defaults_of(kind, reading.limits), **_stays(kind, known), **given}
-    _bring_within(values, given, reading.limits)
+        raise bad(f"The description is a {kind.kind.element} and not a SubscriptionDescription.")
+    given, _ = _values(node, kind, context.version)
+    values = {**defaults_of(kind, context.limits), **_stays(kind, known), **given}
+    _bring_within(values, given, context.limits)
     if isinstance(known, SubscriptionDescription):
         values["rules"] = known.rules
     elif (rule := child(node, "DefaultRuleDescription")) is not None:
@@ -86,7 +86,7 @@ def subscription_in(
 
 
 def _values(node: Element, kind: type[Description], version: str) -> tuple[dict[str, Any], set[str]]:
-    """The fields that a description sets, and those among them whose element came behind its place."""
+    """The fields that a description sets, and those whose element came too late in the order."""
     values: dict[str, Any] = {}
     late: set[str] = set()
     reached = 0
@@ -109,12 +109,12 @@ def _read(part: Element, field: Field, version: str) -> object:
     try:
         return field.read(text)
     except ValueError as error:
-        problem = shown(str(error)) if text else "it is empty"
+        problem = excerpt(str(error)) if text else "it is empty"
         raise bad(f"The value of '{field.name}' can't be used: {problem}.") from None
 
 
 def defaults_of(kind: type[Description], limits: Limits) -> dict[str, Any]:
-    """What the profile gives an entity whose creator says nothing."""
+    """The profile's defaults for a kind of entity."""
     defaults = limits.defaults
     values = {
         "default_ttl_ms": defaults.ttl_ms,
@@ -129,7 +129,7 @@ def defaults_of(kind: type[Description], limits: Limits) -> dict[str, Any]:
 
 
 def _bring_within(values: dict[str, Any], given: Mapping[str, object], limits: Limits) -> None:
-    """Have what SDKs say of their own accord be what a profile has at most, if that is less.
+    """Lower the values that SDKs send without being asked to the profile's maximum.
 
     .NET and Java create queues and topics of 1024 MB, Java also without a limit of the time to live, whatever their
     users ask for; the profile of Microsoft's emulator has 100 MB and an hour.
@@ -142,7 +142,7 @@ def _bring_within(values: dict[str, Any], given: Mapping[str, object], limits: L
 
 
 def _stays(kind: type[Description], known: Description | None) -> dict[str, Any]:
-    """What an update that does not name it leaves as it is."""
+    """The values that an update keeps when it does not name them."""
     if type(known) is not kind:
         return {}
     names = [field.attribute for field in FIELDS[kind] if field.attribute is not None]

@@ -16,8 +16,8 @@ FEED_TYPE: Final = "application/atom+xml;type=feed;charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class EntryShown:
-    """One entity in an answer: where it is, its name, its instants (Unix ms), and its description's markup.
+class FeedEntry:
+    """One entity in an answer: address, name, instants (Unix ms), and the XML of its description.
 
     `author` is the namespace, for queues, topics and the namespace itself; `published_at` is left out if None.
     """
@@ -30,29 +30,28 @@ class EntryShown:
     author: str | None = None
 
 
-def entry_markup(shown: EntryShown) -> str:
-    """The answer that is one entry."""
-    return f'<entry xmlns="{ATOM}">{_inside(shown, shown.id)}</entry>'
+def entry_markup(entry: FeedEntry) -> str:
+    """An answer with one entry."""
+    return f'<entry xmlns="{ATOM}">{_inside(entry, entry.id)}</entry>'
 
 
 def feed_markup(
-    title: str, address: str, now: int, entries: Iterable[tuple[EntryShown, str]], next_page: str | None
+    title: str, address: str, now: int, entries: Iterable[tuple[FeedEntry, str]], next_page: str | None
 ) -> str:
-    """The answer that is a list: entries, each with its address relative to the list's.
+    """An answer with a list of entries, each with its address relative to the list's.
 
-    A page that is followed by another has exactly two links, and the second leads on: Python counts, JavaScript looks
-    at `rel`.
+    A page with a next page has exactly two links, the second to it: Python counts the links, JavaScript looks at `rel`.
     """
-    shown = "".join(
+    parts = "".join(
         f"<entry xml:base={quoted(address)}>{_inside(entry, relative)}</entry>" for entry, relative in entries
     )
     links = _link("self", address) + ("" if next_page is None else _link("next", next_page))
     head = f"{_title(title)}{element('id', address)}{element('updated', seconds(now))}"
-    return f'<feed xmlns="{ATOM}">{head}{links}{shown}</feed>'
+    return f'<feed xmlns="{ATOM}">{head}{links}{parts}</feed>'
 
 
 def nothing_markup(address: str, now: int) -> str:
-    """What the service answers for a queue or topic that is not there: a feed that every SDK knows as that."""
+    """The service's answer for a missing queue or topic: an empty feed, which SDKs take as "not found"."""
     parts = (
         _title("Publicly Listed Services"),
         '<subtitle type="text">This is the list of publicly-listed services currently available.</subtitle>',
@@ -63,11 +62,11 @@ def nothing_markup(address: str, now: int) -> str:
     return f'<feed xmlns="{ATOM}">{"".join(parts)}</feed>'
 
 
-def _inside(shown: EntryShown, link: str) -> str:
-    author = "" if shown.author is None else f"<author>{element('name', shown.author)}</author>"
-    published = "" if shown.published_at is None else element("published", seconds(shown.published_at))
-    head = f"{element('id', shown.id)}{_title(shown.title)}{published}{element('updated', seconds(shown.updated_at))}"
-    return f'{head}{author}{_link("self", link)}<content type="application/xml">{shown.content}</content>'
+def _inside(entry: FeedEntry, link: str) -> str:
+    author = "" if entry.author is None else f"<author>{element('name', entry.author)}</author>"
+    published = "" if entry.published_at is None else element("published", seconds(entry.published_at))
+    head = f"{element('id', entry.id)}{_title(entry.title)}{published}{element('updated', seconds(entry.updated_at))}"
+    return f'{head}{author}{_link("self", link)}<content type="application/xml">{entry.content}</content>'
 
 
 def _title(text: str) -> str:

@@ -1,8 +1,8 @@
 """The elements of each kind of description, in the service's order: one table per kind, for reading and for writing.
 
-Knows the names, the order, how values are spelt, and since which api-version an element is there [http 2, 3]. Refuses
-to know which values are allowed (`broker/model/profiles.py`) and where counts and instants come from: a `Shown`
-brings them.
+Knows the names, the order, the spelling of values, and since which api-version an element exists [http 2, 3]. Does not
+know which values are allowed (`broker/model/profiles.py`), or where counts and instants come from: an `EntityView` has
+them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...broker.durations import format_duration, parse_duration, parse_limit
-from ...broker.entities.entity import Totals
+from ...broker.api import Home, Totals
 from ...broker.model.catalog import Description, Entry
 from ...broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
+from ...broker.model.durations import format_duration, parse_duration, parse_limit
 from ...broker.model.profiles import KIB, Limits, aggregate_size_mb, message_bytes_max
-from ...broker.partition.records import Home
 from .keys import keys_markup
 from .markup import CONNECT, COUNTS, INSTANCE, element, instant
 
@@ -26,11 +25,11 @@ FILTER_COUNTS_SINCE: Final = "2024-05"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What is known of an entity when it is shown: what it is, what it holds, and how much the request wants to see.
+class EntityView:
+    """An entity as an answer describes it: its description, what it holds, and how much of that the request asks for.
 
-    `details` is False in the answers to create and update, which have no counts. `version` is the api-version, or
-    what is newer than any if the request names none.
+    `details` is False in the answers to create and update, which have no counts. `version` is the api-version, later
+    than any other if the request names none.
     """
 
     entry: Entry
@@ -45,19 +44,19 @@ class Shown:
 
     @property
     def description(self) -> Any:
-        """Of the kind that the table is for."""
+        """The description, of the kind that the table is for."""
         return self.entry.description
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An element: how it is written (None: not at all), and how its text is read, if clients may set it.
+    """An element: `show` writes its text (None: no element); `read` reads it, if clients may set it.
 
     `attribute` is the field of the description that a read value is for; `is_fixed` if it is chosen at creation.
     """
 
     name: str
-    show: Callable[[Shown], str | None]
+    show: Callable[[EntityView], str | None]
     attribute: str | None = None
     read: Callable[[str], object] | None = None
     since: str = ""
@@ -65,7 +64,7 @@ class Field:
     is_markup: bool = False
 
 
-# ---------------------------------------------------------------- how values are spelt
+# ---------------------------------------------------------------- spelling of values
 
 
 _HOST: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
@@ -81,7 +80,7 @@ def boolean(text: str) -> bool:
 
 
 def whole(text: str) -> int:
-    """A whole number of a bearable length. ValueError."""
+    """A whole number of at most 20 digits. ValueError."""
     if len(text) > 20 or not text.lstrip("-").isdecimal() or not text.isascii():
         raise ValueError(f"'{text[:20]}' is not a whole number")
     return int(text)
@@ -99,26 +98,24 @@ def _written(value: object) -> str:
 
 
 def _plain(name: str, attribute: str, read: Callable[[str], object], *, is_fixed: bool = False) -> Field:
-    return Field(
-        name, lambda shown: _written(getattr(shown.description, attribute)), attribute, read, is_fixed=is_fixed
-    )
+    return Field(name, lambda view: _written(getattr(view.description, attribute)), attribute, read, is_fixed=is_fixed)
 
 
 def _span(name: str, attribute: str, read: Callable[[str], object] = parse_limit) -> Field:
-    return Field(name, lambda shown: format_duration(getattr(shown.description, attribute)), attribute, read)
+    return Field(name, lambda view: format_duration(getattr(view.description, attribute)), attribute, read)
 
 
 def _text(name: str, attribute: str) -> Field:
-    # An empty text is no text; the service would refuse the element.
-    return Field(name, lambda shown: getattr(shown.description, attribute), attribute, lambda text: text or None)
+    # An empty text means None; the service would refuse the element.
+    return Field(name, lambda view: getattr(view.description, attribute), attribute, lambda text: text or None)
 
 
 def _address(name: str, attribute: str) -> Field:
-    return Field(name, lambda shown: getattr(shown.description, attribute), attribute, _address_in)
+    return Field(name, lambda view: getattr(view.description, attribute), attribute, _address_in)
 
 
 def _address_in(text: str) -> str | None:
-    """Where messages are forwarded: a name, or an address, whose scheme and host the service shows in small letters.
+    """A forwarding target: a name, or an address, whose scheme and host the service returns in lower case.
 
     The live tests of the JavaScript SDK expect that.
     """
@@ -130,11 +127,11 @@ def _constant(name: str, text: str) -> Field:
     return Field(name, lambda _: text)
 
 
-def _detail(show: Callable[[Shown], str]) -> Callable[[Shown], str | None]:
-    return lambda shown: show(shown) if shown.details else None
+def _detail(show: Callable[[EntityView], str]) -> Callable[[EntityView], str | None]:
+    return lambda view: show(view) if view.details else None
 
 
-# ---------------------------------------------------------------- what is counted
+# ---------------------------------------------------------------- counts
 
 _COUNTED: Final[Mapping[str, tuple[Home, ...]]] = {
     "ActiveMessageCount": (Home.ACTIVE, Home.DEFERRED),  # the service counts deferred messages as active
@@ -145,27 +142,27 @@ _COUNTED: Final[Mapping[str, tuple[Home, ...]]] = {
 }
 
 
-def _count_details(shown: Shown) -> str:
-    """The element with its prefix, which JavaScript and Python look for."""
-    messages = shown.totals.messages
+def _count_details(view: EntityView) -> str:
+    """The element with its prefix, which JavaScript and Python need."""
+    messages = view.totals.messages
     counts = "".join(
         element(f"d2p1:{name}", str(sum(messages[home] for home in homes))) for name, homes in _COUNTED.items()
     )
     return f'<CountDetails xmlns:d2p1="{COUNTS}">{counts}</CountDetails>'
 
 
-def _message_count(shown: Shown) -> str:
-    return str(sum(shown.totals.messages) if shown.details else 0)
+def _message_count(view: EntityView) -> str:
+    return str(sum(view.totals.messages) if view.details else 0)
 
 
-def _accessed_or_created(shown: Shown) -> str:
-    """When a topic or subscription was last used. Other than a queue, one that never was shows when it was created."""
-    return instant(shown.accessed_at or shown.entry.created_at)
+def _accessed_or_created(view: EntityView) -> str:
+    """The last use of a topic or subscription; its creation if it was never used (for a queue: the year 1)."""
+    return instant(view.accessed_at or view.entry.created_at)
 
 
-def _accessed_subscription(shown: Shown) -> str:
-    """As above, and the year 1 in the answer to a change, from which queues and topics leave it out [recorded]."""
-    return _accessed_or_created(shown) if shown.details else instant(None)
+def _accessed_subscription(view: EntityView) -> str:
+    """As above; the year 1 in the answer to a change, where queues and topics have no such element [recorded]."""
+    return _accessed_or_created(view) if view.details else instant(None)
 
 
 # ---------------------------------------------------------------- the tables
@@ -173,7 +170,7 @@ def _accessed_subscription(shown: Shown) -> str:
 _LOCK = _span("LockDuration", "lock_duration_ms", parse_duration)
 _SIZE = Field(
     "MaxSizeInMegabytes",
-    lambda shown: str(aggregate_size_mb(shown.description, shown.limits)),
+    lambda view: str(aggregate_size_mb(view.description, view.limits)),
     "max_size_mb",
     whole,
 )
@@ -184,30 +181,30 @@ _EXPIRATION = _plain("DeadLetteringOnMessageExpiration", "dead_letter_on_expirat
 _WINDOW = _span("DuplicateDetectionHistoryTimeWindow", "duplicate_window_ms", parse_duration)
 _DELIVERIES = _plain("MaxDeliveryCount", "max_delivery_count", whole)
 _BATCHED = _plain("EnableBatchedOperations", "enable_batched_operations", boolean)
-_BYTES = Field("SizeInBytes", lambda shown: str(shown.totals.bytes_used if shown.details else 0))
+_BYTES = Field("SizeInBytes", lambda view: str(view.totals.bytes_used if view.details else 0))
 _MESSAGES = Field("MessageCount", _message_count)
 _ANONYMOUS = _constant("IsAnonymousAccessible", "false")
 _KEYS = Field(
     "AuthorizationRules",
-    lambda shown: keys_markup(shown.description.authorization_rules),
+    lambda view: keys_markup(view.description.authorization_rules),
     "authorization_rules",
     is_markup=True,
 )
 _STATUS = _plain("Status", "status", _status)
 _FORWARD = _address("ForwardTo", "forward_to")
 _METADATA = _text("UserMetadata", "user_metadata")
-_CREATED = Field("CreatedAt", lambda shown: instant(shown.entry.created_at))
-_UPDATED = Field("UpdatedAt", lambda shown: instant(shown.entry.updated_at))
-_ACCESSED = Field("AccessedAt", _detail(lambda shown: instant(shown.accessed_at)))
+_CREATED = Field("CreatedAt", lambda view: instant(view.entry.created_at))
+_UPDATED = Field("UpdatedAt", lambda view: instant(view.entry.updated_at))
+_ACCESSED = Field("AccessedAt", _detail(lambda view: instant(view.accessed_at)))
 _COUNTS = Field("CountDetails", _detail(_count_details), is_markup=True)
 _IDLE = _span("AutoDeleteOnIdle", "auto_delete_on_idle_ms")
 _PARTITIONED = _plain("EnablePartitioning", "enable_partitioning", boolean, is_fixed=True)
-_AVAILABILITY = Field("EntityAvailabilityStatus", lambda shown: "Limited" if shown.totals.is_limited else "Available")
+_AVAILABILITY = Field("EntityAvailabilityStatus", lambda view: "Limited" if view.totals.is_limited else "Available")
 _FORWARD_DEAD = _address("ForwardDeadLetteredMessagesTo", "forward_dead_letters_to")
 _EXPRESS = _plain("EnableExpress", "enable_express", boolean)
 _MESSAGE_SIZE = Field(
     "MaxMessageSizeInKilobytes",
-    lambda shown: str(message_bytes_max(shown.description, shown.limits) // KIB),
+    lambda view: str(message_bytes_max(view.description, view.limits) // KIB),
     "max_message_bytes",
     lambda text: whole(text) * KIB,
     since=MESSAGE_SIZE_SINCE,
@@ -234,7 +231,7 @@ FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
         _CREATED,
         _UPDATED,
         _ACCESSED,
-        Field("SupportOrdering", lambda shown: _written(not shown.description.enable_partitioning)),
+        Field("SupportOrdering", lambda view: _written(not view.description.enable_partitioning)),
         _COUNTS,
         _IDLE,
         _PARTITIONED,
@@ -260,11 +257,11 @@ FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
         Field("AccessedAt", _detail(_accessed_or_created)),
         _plain("SupportOrdering", "support_ordering", boolean),
         _COUNTS,
-        Field("SubscriptionCount", _detail(lambda shown: str(shown.subscription_count))),
-        Field("SqlFilterCount", _detail(lambda shown: str(shown.sql_filter_count)), since=FILTER_COUNTS_SINCE),
+        Field("SubscriptionCount", _detail(lambda view: str(view.subscription_count))),
+        Field("SqlFilterCount", _detail(lambda view: str(view.sql_filter_count)), since=FILTER_COUNTS_SINCE),
         Field(
             "CorrelationFilterCount",
-            _detail(lambda shown: str(shown.correlation_filter_count)),
+            _detail(lambda view: str(view.correlation_filter_count)),
             since=FILTER_COUNTS_SINCE,
         ),
         _IDLE,
@@ -297,19 +294,13 @@ FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
     ),
 }
 
-KINDS: Final[Mapping[type[Description], str]] = {
-    QueueDescription: "QueueDescription",
-    TopicDescription: "TopicDescription",
-    SubscriptionDescription: "SubscriptionDescription",
-}
 
-
-def description_markup(shown: Shown) -> str:
+def description_markup(view: EntityView) -> str:
     """The description element of an entity, its parts in the service's order."""
-    kind = KINDS[type(shown.entry.description)]
+    kind = view.entry.description.kind.element
     parts: list[str] = []
-    for field in FIELDS[type(shown.entry.description)]:
-        if field.since <= shown.version:
-            text = field.show(shown)
+    for field in FIELDS[type(view.entry.description)]:
+        if field.since <= view.version:
+            text = field.show(view)
             parts.append(text or "" if field.is_markup else element(field.name, text))
     return f'<{kind} xmlns="{CONNECT}" xmlns:i="{INSTANCE}">{"".join(parts)}</{kind}>'

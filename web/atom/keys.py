@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from ...broker.access import Right
+from ...broker.keys import Right
 from ...broker.model.descriptions import AuthorizationRule
 from .markup import element
-from .parsing import bad, child, children, local_name, shown, text_of, type_of
+from .parsing import bad, child, children, excerpt, local_name, text_of, type_of
 
 TYPE: Final = "SharedAccessAuthorizationRule"
 
@@ -22,7 +22,7 @@ def keys_in(
 ) -> tuple[AuthorizationRule, ...]:
     """The rules in `AuthorizationRules`; HttpRefusal (400).
 
-    A key that is left out is that of the rule of the same name in `known`, or comes from `new_key`.
+    A missing key is taken from the rule of the same name in `known`, else from `new_key`.
     """
     before = {rule.key_name: rule for rule in known}
     return tuple(_key_in(each, before, new_key) for each in children(node))
@@ -31,7 +31,7 @@ def keys_in(
 def _key_in(node: Element, before: dict[str, AuthorizationRule], new_key: Callable[[], str]) -> AuthorizationRule:
     kind = type_of(node)
     if local_name(node) != "AuthorizationRule" or kind not in (None, TYPE):
-        raise bad(f"The authorization rule is of type '{shown(kind or local_name(node))}'; allowed is {TYPE}.")
+        raise bad(f"The authorization rule is of type '{excerpt(kind or local_name(node))}'; allowed is {TYPE}.")
     name = _text(node, "KeyName")
     rule = before.get(name)
     return AuthorizationRule(
@@ -51,7 +51,7 @@ def _right(text: str) -> Right:
     try:
         return Right(text)
     except ValueError:
-        raise bad(f"The right '{shown(text)}' is none of {', '.join(Right)}.") from None
+        raise bad(f"The right '{excerpt(text)}' is none of {', '.join(Right)}.") from None
 
 
 def _text(node: Element, name: str) -> str:

@@ -1,23 +1,22 @@
 """The management API: namespace, queues, topics, subscriptions and rules as Atom XML over HTTP [http 2-4].
 
-Knows which request means which verb of the broker, and the answers and refusals that SDKs expect. Refuses to decide:
-what is allowed is the business of `Administration`. Its routes are the last of the application: every path that no
-other part knows is the name of an entity.
+Maps requests to the broker's verbs, and gives the answers and errors that SDKs expect. `Administration` decides what
+is allowed. Its routes are the last of the application: any path that no other part has taken is an entity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import structlog
 from aiohttp import hdrs, web
 
-from ...broker.access import Right
+from ...broker.api import Entity
 from ...broker.clock import Clock
-from ...broker.entities.entity import Entity
 from ...broker.errors import BrokerError, Condition
+from ...broker.keys import Right
 from ...broker.model.catalog import Description, Entry, path_of
 from ...broker.model.descriptions import (
     CorrelationFilter,
@@ -31,14 +30,15 @@ from ...broker.model.profiles import Partitioning, Profile
 from ...broker.service_errors import HOST_SUFFIX
 from ..authorization import may, may_forward
 from ..errors import HttpRefusal, management_error_body, refusal_of
-from ..limits import PAGE_ENTITIES, PAGE_ENTITIES_MAX, XML_BYTES_MAX
+from ..resources import Resource, ResourceKind, resource_of
 from ..services import Services
-from ..targets import Kind, Target, target_of
-from .descriptions import Reading, subscription_in, top_level_in
-from .feeds import ENTRY_TYPE, FEED_TYPE, EntryShown, entry_markup, feed_markup, nothing_markup
-from .fields import Shown, description_markup
+from .calls import ManagementCall, body_of
+from .descriptions import ReadContext, subscription_in, top_level_in
+from .feeds import ENTRY_TYPE, FEED_TYPE, FeedEntry, entry_markup, feed_markup, nothing_markup
+from .fields import EntityView, description_markup
 from .markup import CONNECT, INSTANCE, element, instant, ticks
-from .parsing import bad, description_in, local_name, shown
+from .parsing import bad, description_in, excerpt, local_name
+from .refusals import too_large, unauthorized
 from .rules import KIND, rule_in, rule_markup
 
 ERROR_TYPE: Final = "application/xml; charset=utf-8"
@@ -47,7 +47,6 @@ FORWARDING: Final[Mapping[str, str]] = {
     "forward_dead_letters_to": "ServiceBusDlqSupplementaryAuthorization",
 }
 """Where messages are forwarded to, by the header with the token for that entity [http 2]."""
-NEWEST: Final = "9999-99"  # what a request means that names no api-version
 NO_SERVICE: Final = "No service is hosted at the specified address"
 NO_OPERATION: Final = "SubCode=40400. Not Found. The Operation doesn't exist"
 
@@ -70,8 +69,8 @@ class Management:
         self._clock: Clock = services.clock
 
     async def answer(self, request: web.Request) -> web.Response:
-        """The answer to any request; what is refused has an error as its body."""
-        target = target_of(request.rel_url.raw_path)
+        """The answer to any request; a refusal has an error body."""
+        target = resource_of(request.rel_url.raw_path)
         try:
             return await self._answer(request, target)
         except BrokerError as error:
@@ -79,45 +78,45 @@ class Management:
         except HttpRefusal as error:
             refusal = error
         except web.HTTPRequestEntityTooLarge:
-            refusal = _too_large()
+            refusal = too_large()
         except web.HTTPException:
             raise
-        except ConnectionError:  # nobody is there any more who could be answered
+        except ConnectionError:  # the client has disconnected
             raise
         except Exception:
             log.exception("request failed", method=request.method, path=request.path)
-            refusal = HttpRefusal(500, "SubCode=50000. The broker failed; see its log.")
+            refusal = HttpRefusal(500, "SubCode=50000. Internal error; see the server's log.")
         system = f"{self._broker.namespace}{HOST_SUFFIX}:{target.path}"
         if target.kind in BELOW_TOPICS:
             system = f"{self._broker.namespace}:Topic:{target.entity}"
         body = management_error_body(refusal, system, self._clock.now_ms())
         return web.Response(status=refusal.status, body=body.encode(), headers={hdrs.CONTENT_TYPE: ERROR_TYPE})
 
-    async def _answer(self, request: web.Request, target: Target) -> web.Response:
+    async def _answer(self, request: web.Request, target: Resource) -> web.Response:
         verbs = VERBS.get(target.kind)
         if verbs is None:
             raise HttpRefusal(404, NO_SERVICE)
         verb = verbs.get(request.method)
         if verb is None:
-            raise HttpRefusal(405, f"The method '{shown(request.method)}' is not known here; {', '.join(verbs)} are.")
+            raise HttpRefusal(405, f"The method '{excerpt(request.method)}' is not known here; {', '.join(verbs)} are.")
         if target.is_open and target.kind not in LISTS:
             raise HttpRefusal(404, NO_SERVICE)
-        address = f"/{quote(target.address)}"  # a path, whatever it looks like
+        address = f"/{quote(target.address)}"  # always taken as a path
         if not may(request, self._services, address, Right.MANAGE) and not self._is_nothing(request, target):
-            raise _unauthorized(request, target)
-        body = await _body(request) if request.method == hdrs.METH_PUT else b""
-        return verb(self, Call(request, target, body))
+            raise unauthorized(request, target)
+        body = await body_of(request) if request.method == hdrs.METH_PUT else b""
+        return verb(self, ManagementCall(request, target, body))
 
     # ---- queues and topics
 
-    def get_entity(self, call: Call) -> web.Response:
-        """A queue or topic; what is not there is a feed without entries."""
+    def get_entity(self, call: ManagementCall) -> web.Response:
+        """A queue or topic; a feed without entries if there is none."""
         entity = self._top_level(call.target.entity)
         if entity is None:
             return _xml(FEED_TYPE, nothing_markup(call.address(), self._clock.now_ms()))
         return self._entity_answer(call, entity)
 
-    def put_entity(self, call: Call) -> web.Response:
+    def put_entity(self, call: ManagementCall) -> web.Response:
         """Create a queue or topic, or with If-Match change it."""
         entity = self._top_level(call.target.entity)
         if call.is_update and entity is None:
@@ -125,29 +124,29 @@ class Management:
         node = description_in(call.body)
         known = entity.description if call.is_update and entity is not None else None
         name = known.name if known is not None else call.target.entity
-        return self._put(call, top_level_in(node, name, known, self._reading(call)))
+        return self._put(call, top_level_in(node, name, known, self._read_context(call)))
 
-    def delete_entity(self, call: Call) -> web.Response:
+    def delete_entity(self, call: ManagementCall) -> web.Response:
         """Delete a queue, or a topic with its subscriptions."""
         entity = self._top_level(call.target.entity)
         if entity is None:
             raise HttpRefusal(404, NO_SERVICE)
         return self._delete(entity)
 
-    def list_queues(self, call: Call) -> web.Response:
+    def list_queues(self, call: ManagementCall) -> web.Response:
         """A page of the queues, by name."""
         return self._list_top_level(call, QueueDescription, "Queues")
 
-    def list_topics(self, call: Call) -> web.Response:
+    def list_topics(self, call: ManagementCall) -> web.Response:
         """A page of the topics, by name."""
         return self._list_top_level(call, TopicDescription, "Topics")
 
-    def _list_top_level(self, call: Call, kind: type[Description], title: str) -> web.Response:
+    def _list_top_level(self, call: ManagementCall, kind: type[Description], title: str) -> web.Response:
         names = [entry.description.name for entry in self._broker.catalog.entries() if type(entry.description) is kind]
         skip, top = call.page()
         entities = (self._broker.entity(name) for name in names[skip : skip + top])
         entries = [
-            (self._entity_shown(call, entity, call.address_of(entity.path)), f"../{entity.path}{call.short_query}")
+            (self._feed_entry(call, entity, call.address_of(entity.path)), f"../{entity.path}{call.short_query}")
             for entity in entities
             if entity is not None
         ]
@@ -155,11 +154,11 @@ class Management:
 
     # ---- subscriptions
 
-    def get_subscription(self, call: Call) -> web.Response:
+    def get_subscription(self, call: ManagementCall) -> web.Response:
         """A subscription."""
         return self._entity_answer(call, self._subscription(call.target))
 
-    def put_subscription(self, call: Call) -> web.Response:
+    def put_subscription(self, call: ManagementCall) -> web.Response:
         """Create a subscription, or with If-Match change it."""
         target = call.target
         entity = self._broker.entity(target.subscription_path)
@@ -171,7 +170,7 @@ class Management:
             topic_name = topic.path
         if isinstance(known, SubscriptionDescription):
             name = known.name
-        description = subscription_in(node, topic_name, name, known, self._reading(call))
+        description = subscription_in(node, topic_name, name, known, self._read_context(call))
         try:
             return self._put(call, description)
         except BrokerError as error:
@@ -181,23 +180,23 @@ class Management:
                 raise self._exists(target) from None
             raise
 
-    def delete_subscription(self, call: Call) -> web.Response:
+    def delete_subscription(self, call: ManagementCall) -> web.Response:
         """Delete a subscription."""
         return self._delete(self._subscription(call.target))
 
-    def list_subscriptions(self, call: Call) -> web.Response:
+    def list_subscriptions(self, call: ManagementCall) -> web.Response:
         """A page of a topic's subscriptions, by name."""
         topic = self._top_level(call.target.entity)
         if topic is None or not isinstance(topic.description, TopicDescription):
             raise HttpRefusal(404, f"Entity '{self._broker.namespace}:Topic:{call.target.entity}' was not found")
         entities = sorted(
-            self._broker.fan_out_of(topic.path).entities(), key=lambda each: each.description.name.lower()
+            self._broker.subscriptions_of(topic.path).entities(), key=lambda each: each.description.name.lower()
         )
         skip, top = call.page()
-        segment = call.target.path.rpartition("/")[2]  # in the client's spelling, from which it takes the names
+        segment = call.target.path.rpartition("/")[2]  # in the client's spelling: it takes the names from here
         entries = [
             (
-                self._entity_shown(call, entity, call.address_of(f"{call.target.path}/{entity.description.name}")),
+                self._feed_entry(call, entity, call.address_of(f"{call.target.path}/{entity.description.name}")),
                 f"{segment}/{entity.description.name}{call.short_query}",
             )
             for entity in entities[skip : skip + top]
@@ -206,16 +205,16 @@ class Management:
 
     # ---- rules
 
-    def get_rule(self, call: Call) -> web.Response:
+    def get_rule(self, call: ManagementCall) -> web.Response:
         """A rule of a subscription."""
         return self._rule_answer(call, self._rule(call.target))
 
-    def put_rule(self, call: Call) -> web.Response:
+    def put_rule(self, call: ManagementCall) -> web.Response:
         """Add a rule to a subscription, or with If-Match change it."""
         target = call.target
         node = description_in(call.body)
         if local_name(node) != KIND:
-            raise bad(f"The description is a '{shown(local_name(node))}'; at a rule's path it must be a {KIND}.")
+            raise bad(f"The description is a '{excerpt(local_name(node))}'; at a rule's path it must be a {KIND}.")
         rule = rule_in(node, target.rule)
         path = self._subscription(target).path
         try:
@@ -229,13 +228,13 @@ class Management:
             raise
         return self._rule_answer(call, self._rule(target))
 
-    def delete_rule(self, call: Call) -> web.Response:
+    def delete_rule(self, call: ManagementCall) -> web.Response:
         """Remove a rule of a subscription."""
         rule = self._rule(call.target)
         self._administration.remove_rule(call.target.subscription_path, rule.name)
         return web.Response(status=200)
 
-    def list_rules(self, call: Call) -> web.Response:
+    def list_rules(self, call: ManagementCall) -> web.Response:
         """A page of a subscription's rules, in the order in which they were added."""
         self._subscription(call.target)
         rules = self._administration.rules(call.target.subscription_path)
@@ -243,7 +242,7 @@ class Management:
         segment = call.target.path.rpartition("/")[2]
         entries = [
             (
-                _rule_shown(rule, call.address_of(f"{call.target.path}/{rule.name}")),
+                _rule_entry(rule, call.address_of(f"{call.target.path}/{rule.name}")),
                 f"{segment}/{rule.name}{call.short_query}",
             )
             for rule in rules[skip : skip + top]
@@ -252,8 +251,8 @@ class Management:
 
     # ---- the namespace
 
-    def get_namespace(self, call: Call) -> web.Response:
-        """What the namespace is."""
+    def get_namespace(self, call: ManagementCall) -> web.Response:
+        """The namespace's properties."""
         limits, name = self._broker.limits, self._broker.namespace
         created_at = self._broker.catalog.created_at
         updated = [entry.updated_at for entry in self._broker.catalog.entries() if entry.updated_at is not None]
@@ -268,26 +267,28 @@ class Management:
             element("NamespaceType", "Messaging"),
         )
         content = f'<NamespaceInfo xmlns="{CONNECT}" xmlns:i="{INSTANCE}">{"".join(parts)}</NamespaceInfo>'
-        entry = EntryShown(call.address(), name, None, self._clock.now_ms(), content, author=name)
+        entry = FeedEntry(call.address(), name, None, self._clock.now_ms(), content, author=name)
         return _xml(ENTRY_TYPE, entry_markup(entry))
 
     # ---- helpers
 
-    def _is_nothing(self, request: web.Request, target: Target) -> bool:
-        """Whether a request reads a queue or topic that is not there: whoever has any rights is told so."""
-        return target.kind is Kind.ENTITY and request.method == "GET" and self._top_level(target.entity) is None
+    def _is_nothing(self, request: web.Request, target: Resource) -> bool:
+        """Whether a request reads a missing queue or topic: the answer needs no right on it."""
+        return target.kind is ResourceKind.ENTITY and request.method == "GET" and self._top_level(target.entity) is None
 
-    def _may_forward(self, call: Call, description: Description) -> None:
-        """HttpRefusal (401) if messages were to go to an entity that the client may not send to."""
+    def _may_forward(self, call: ManagementCall, description: Description) -> None:
+        """HttpRefusal (401) if the client may not send to the forwarding target."""
         known = self._broker.entity(path_of(description))
         for field, header in FORWARDING.items():
             target = getattr(description, field, None)
             if target is None or (known is not None and getattr(known.description, field, None) == target):
                 continue
             if not may_forward(call.request, self._services, target, header):
-                raise HttpRefusal(401, f"Send claim is required on the forwarding target '{shown(target)}' ({header}).")
+                raise HttpRefusal(
+                    401, f"Send claim is required on the forwarding target '{excerpt(target)}' ({header})."
+                )
 
-    def _put(self, call: Call, description: Description) -> web.Response:
+    def _put(self, call: ManagementCall, description: Description) -> web.Response:
         self._may_forward(call, description)
         if call.is_update:
             return self._entity_answer(call, self._administration.update(description))
@@ -299,53 +300,53 @@ class Management:
         return web.Response(status=200, headers={hdrs.ETAG: tag})
 
     def _top_level(self, name: str) -> Entity | None:
-        """The queue or topic of that name; BrokerError never."""
+        """The queue or topic of that name; None without one."""
         entity = self._broker.entity(name)
         return None if entity is None or isinstance(entity.description, SubscriptionDescription) else entity
 
-    def _subscription(self, target: Target) -> Entity:
+    def _subscription(self, target: Resource) -> Entity:
         entity = self._broker.entity(target.subscription_path)
         if entity is None:
             raise self._not_found(target)
         return entity
 
-    def _rule(self, target: Target) -> RuleDescription:
+    def _rule(self, target: Resource) -> RuleDescription:
         for rule in self._administration.rules(self._subscription(target).path):
             if entity_key(rule.name) == entity_key(target.rule):
                 return rule
         raise self._not_found(target)
 
-    def _name_of(self, target: Target) -> str:
-        """A subscription or rule as the service names it in errors."""
+    def _name_of(self, target: Resource) -> str:
+        """The name of a subscription or rule in the service's errors."""
         parts = "|".join(part for part in (target.entity, target.subscription, target.rule) if part)
         return f"{self._broker.namespace}:Topic:{parts}"
 
-    def _not_found(self, target: Target) -> HttpRefusal:
+    def _not_found(self, target: Resource) -> HttpRefusal:
         return HttpRefusal(404, f"Entity '{self._name_of(target)}' was not found")
 
-    def _exists(self, target: Target) -> HttpRefusal:
+    def _exists(self, target: Resource) -> HttpRefusal:
         return HttpRefusal(409, f"The messaging entity '{self._name_of(target)}' already exists.")
 
-    def _reading(self, call: Call) -> Reading:
-        return Reading(self._broker.limits, call.version)
+    def _read_context(self, call: ManagementCall) -> ReadContext:
+        return ReadContext(self._broker.limits, call.version)
 
     def _entry(self, entity: Entity) -> Entry:
         entry = self._broker.catalog.entry(entity.path)
         assert entry is not None
         return entry
 
-    def _entity_answer(self, call: Call, entity: Entity) -> web.Response:
+    def _entity_answer(self, call: ManagementCall, entity: Entity) -> web.Response:
         subscription = isinstance(entity.description, SubscriptionDescription)
-        shown_ = self._entity_shown(call, entity, call.address(subscription=subscription))
+        entry = self._feed_entry(call, entity, call.address(subscription=subscription))
         status = 201 if call.is_create else 200
-        return _xml(ENTRY_TYPE, entry_markup(shown_), status, ticks(self._entry(entity).updated_at))
+        return _xml(ENTRY_TYPE, entry_markup(entry), status, ticks(self._entry(entity).updated_at))
 
-    def _entity_shown(self, call: Call, entity: Entity, address: str) -> EntryShown:
+    def _feed_entry(self, call: ManagementCall, entity: Entity, address: str) -> FeedEntry:
         entry = self._entry(entity)
         description = entity.description
-        content = description_markup(self._described(call, entity, entry))
+        content = description_markup(self._entity_view(call, entity, entry))
         top_level = not isinstance(description, SubscriptionDescription)
-        return EntryShown(
+        return FeedEntry(
             address,
             description.name,
             entry.created_at,
@@ -354,137 +355,69 @@ class Management:
             author=self._broker.namespace if top_level else None,
         )
 
-    def _described(self, call: Call, entity: Entity, entry: Entry) -> Shown:
+    def _entity_view(self, call: ManagementCall, entity: Entity, entry: Entry) -> EntityView:
         fixed = (self._broker.limits, call.version, not call.is_change)
         accessed_at = self._administration.accessed_at(entity)
         totals = entity.totals_now()
         if not isinstance(entity.description, TopicDescription) or call.is_change:
-            return Shown(entry, totals, accessed_at, *fixed)
-        fan_out = self._broker.fan_out_of(entity.path)
+            return EntityView(entry, totals, accessed_at, *fixed)
+        fan_out = self._broker.subscriptions_of(entity.path)
         subscriptions = fan_out.entities()
         rule_count = sum(len(self._administration.rules(each.path)) for each in subscriptions)
         correlation_count = fan_out.filter_count(CorrelationFilter)
         counts = (len(subscriptions), rule_count - correlation_count, correlation_count)
-        return Shown(entry, self._broker.totals_of_topic(entity), accessed_at, *fixed, *counts)
+        return EntityView(entry, self._broker.totals_of_topic(entity), accessed_at, *fixed, *counts)
 
-    def _rule_answer(self, call: Call, rule: RuleDescription) -> web.Response:
-        entry = _rule_shown(rule, call.address(subscription=True))
+    def _rule_answer(self, call: ManagementCall, rule: RuleDescription) -> web.Response:
+        entry = _rule_entry(rule, call.address(subscription=True))
         return _xml(ENTRY_TYPE, entry_markup(entry), 201 if call.is_create else 200, ticks(rule.created_at))
 
-    def _feed(self, call: Call, title: str, entries: list[tuple[EntryShown, str]], count: int) -> web.Response:
+    def _feed(self, call: ManagementCall, title: str, entries: list[tuple[FeedEntry, str]], count: int) -> web.Response:
         skip, top = call.page()
         following = call.page_address(skip + top, top) if top and skip + top < count else None
         return _xml(FEED_TYPE, feed_markup(title, call.address(), self._clock.now_ms(), entries, following))
 
 
-class Call:
-    """A request that was understood: its target, its body, and what its query says."""
+Verb = Callable[[Management, ManagementCall], web.Response]
 
-    def __init__(self, request: web.Request, target: Target, body: bytes) -> None:
-        self.request = request
-        self.target = target
-        self.body = body
-        self.version = request.query.get("api-version") or NEWEST
-        self.is_change = request.method == hdrs.METH_PUT
-        self.is_update = self.is_change and hdrs.IF_MATCH in request.headers
-        self.is_create = self.is_change and not self.is_update
-
-    @property
-    def short_query(self) -> str:
-        """What follows the address of an entity in a list."""
-        version = self.request.query.get("api-version")
-        return "" if version is None else f"?api-version={version}"
-
-    def address(self, *, subscription: bool = False) -> str:
-        """The address of the request with its query, the path decoded and in the client's spelling.
-
-        JavaScript takes the names from it. Those of subscriptions and rules are shown with scheme sb when read.
-        """
-        scheme = "sb" if subscription and not self.is_change else self.request.scheme
-        query = self.request.rel_url.raw_query_string
-        slash = "/" if self.target.is_open else ""
-        return f"{scheme}://{self.request.host}/{self.target.path}{slash}{f'?{query}' if query else ''}"
-
-    def address_of(self, path: str) -> str:
-        """The address of an entity in a list."""
-        return f"{self.request.scheme}://{self.request.host}/{path}{self.short_query}"
-
-    def page(self) -> tuple[int, int]:
-        """How many entities to leave out and how many to show; HttpRefusal (400), for `$skip` first."""
-        skip = self._count("$skip", 0)
-        return skip, min(self._count("$top", PAGE_ENTITIES), PAGE_ENTITIES_MAX)
-
-    def page_address(self, skip: int, top: int) -> str:
-        """The address of another page."""
-        others = [(name, value) for name, value in self.request.query.items() if name not in ("$skip", "$top")]
-        query = urlencode([("$skip", str(skip)), ("$top", str(top)), *others], safe="$")
-        return f"{self.request.scheme}://{self.request.host}/{self.target.path}?{query}"
-
-    def _count(self, name: str, default: int) -> int:
-        text = self.request.query.get(name)
-        if not text:
-            return default
-        if not (text.isascii() and text.isdecimal() and len(text) <= 10):
-            raise bad(f"Parameter '{name.removeprefix('$')}' should be non-negative integer.")
-        return int(text)
-
-
-Verb = Callable[[Management, Call], web.Response]
-
-VERBS: Final[Mapping[Kind, Mapping[str, Verb]]] = {
-    Kind.NAMESPACE: {"GET": Management.get_namespace},
-    Kind.QUEUES: {"GET": Management.list_queues},
-    Kind.TOPICS: {"GET": Management.list_topics},
-    Kind.ENTITY: {
+VERBS: Final[Mapping[ResourceKind, Mapping[str, Verb]]] = {
+    ResourceKind.NAMESPACE: {"GET": Management.get_namespace},
+    ResourceKind.QUEUES: {"GET": Management.list_queues},
+    ResourceKind.TOPICS: {"GET": Management.list_topics},
+    ResourceKind.ENTITY: {
         "GET": Management.get_entity,
         "PUT": Management.put_entity,
         "DELETE": Management.delete_entity,
     },
-    Kind.SUBSCRIPTIONS: {"GET": Management.list_subscriptions},
-    Kind.SUBSCRIPTION: {
+    ResourceKind.SUBSCRIPTIONS: {"GET": Management.list_subscriptions},
+    ResourceKind.SUBSCRIPTION: {
         "GET": Management.get_subscription,
         "PUT": Management.put_subscription,
         "DELETE": Management.delete_subscription,
     },
-    Kind.RULES: {"GET": Management.list_rules},
-    Kind.RULE: {
+    ResourceKind.RULES: {"GET": Management.list_rules},
+    ResourceKind.RULE: {
         "GET": Management.get_rule,
         "PUT": Management.put_rule,
         "DELETE": Management.delete_rule,
     },
 }
-BELOW_TOPICS: Final = frozenset({Kind.SUBSCRIPTIONS, Kind.SUBSCRIPTION, Kind.RULES, Kind.RULE})
-LISTS: Final = frozenset({Kind.NAMESPACE, Kind.QUEUES, Kind.TOPICS, Kind.SUBSCRIPTIONS, Kind.RULES})
+BELOW_TOPICS: Final = frozenset(
+    {ResourceKind.SUBSCRIPTIONS, ResourceKind.SUBSCRIPTION, ResourceKind.RULES, ResourceKind.RULE}
+)
+LISTS: Final = frozenset(
+    {
+        ResourceKind.NAMESPACE,
+        ResourceKind.QUEUES,
+        ResourceKind.TOPICS,
+        ResourceKind.SUBSCRIPTIONS,
+        ResourceKind.RULES,
+    }
+)
 
 
-_ACTIONS: Final[Mapping[str, str]] = {
-    "GET": "Manage,EntityRead claims required for this operation.",
-    "PUT": "Authorization failed for specified action: Manage,EntityWrite.",
-    "DELETE": "Authorization failed for specified action: Manage,EntityDelete.",
-}
-_OPERATIONS: Final[Mapping[Kind, Mapping[str, str]]] = {
-    Kind.SUBSCRIPTIONS: {"GET": "EnumerateSubscriptions"},
-    Kind.SUBSCRIPTION: {
-        "GET": "GetSubscription",
-        "PUT": "CreateOrUpdateSubscription",
-        "DELETE": "DeleteSubscription",
-    },
-    Kind.RULES: {"GET": "EnumerateRules"},
-    Kind.RULE: {"GET": "GetRule", "PUT": "CreateOrUpdateRule", "DELETE": "DeleteRule"},
-}
-
-
-def _unauthorized(request: web.Request, target: Target) -> HttpRefusal:
-    """What the service says to a valid token without Manage; Go's tests know the words."""
-    operation = _OPERATIONS.get(target.kind, {}).get(request.method)
-    if operation is None:
-        return HttpRefusal(401, _ACTIONS[request.method])
-    where = f"operation on endpoint 'sb://{request.host}/{target.path}'."
-    return HttpRefusal(401, f"401 SubCode=40100: Unauthorized : Unauthorized access for '{operation}' {where}")
-
-
-def _rule_shown(rule: RuleDescription, address: str) -> EntryShown:
-    return EntryShown(address, rule.name, rule.created_at, rule.created_at, rule_markup(rule))
+def _rule_entry(rule: RuleDescription, address: str) -> FeedEntry:
+    return FeedEntry(address, rule.name, rule.created_at, rule.created_at, rule_markup(rule))
 
 
 def _xml(content_type: str, text: str, status: int = 200, tag: str | None = None) -> web.Response:
@@ -492,16 +425,3 @@ def _xml(content_type: str, text: str, status: int = 200, tag: str | None = None
     if tag is not None:
         headers[hdrs.ETAG] = tag
     return web.Response(status=status, body=text.encode(), headers=headers)
-
-
-async def _body(request: web.Request) -> bytes:
-    if request.content_length is not None and request.content_length > XML_BYTES_MAX:
-        raise _too_large()
-    body = await request.read()
-    if len(body) > XML_BYTES_MAX:
-        raise _too_large()
-    return body
-
-
-def _too_large() -> HttpRefusal:
-    return HttpRefusal(413, f"SubCode=41300. The body is larger than {XML_BYTES_MAX} bytes.")

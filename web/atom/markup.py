@@ -1,6 +1,6 @@
 """XML as text: what has to be escaped, and the namespaces of the management API [http 2, 3].
 
-Knows how to write elements so that every text comes back as it went. Does not know what they mean. Pure.
+Writes elements so that every text is read back unchanged. Does not know what they mean. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""XML that came from outside, made safe: no document types, no entities, no surprises about namespaces.
+"""Safe parsing of untrusted XML: no document types, no entities, any namespace prefix.
 
 Knows how to find the description inside an Atom entry, and the parts of an element by their local names: clients
 declare the same namespaces under many prefixes [http 2]. Does not know what the parts mean. What is wrong is an
@@ -15,7 +15,7 @@ from defusedxml.ElementTree import fromstring
 
 from ..errors import HttpRefusal
 
-SHOWN_CHARS_MAX = 80
+EXCERPT_CHARS_MAX = 80
 
 
 def bad(problem: str) -> HttpRefusal:
@@ -28,10 +28,10 @@ def description_in(body: bytes) -> Element:
     try:
         entry: Element = fromstring(body, forbid_dtd=True)
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
-        raise bad(f"The body is not the XML of an Atom entry: {shown(str(error))}.") from None
+        raise bad(f"The body is not the XML of an Atom entry: {excerpt(str(error))}.") from None
     content = child(entry, "content") if local_name(entry) == "entry" else None
     if content is None or not len(content):
-        raise bad(f"The body is not an Atom entry with a description: it begins with '{shown(local_name(entry))}'.")
+        raise bad(f"The body is not an Atom entry with a description: it begins with '{excerpt(local_name(entry))}'.")
     return content[0]
 
 
@@ -59,13 +59,13 @@ def type_of(node: Element) -> str | None:
 def text_of(node: Element) -> str:
     """The text of an element that has no elements in it."""
     if len(node):
-        raise bad(f"The element '{shown(local_name(node))}' holds elements where it should hold a text.")
+        raise bad(f"The element '{excerpt(local_name(node))}' holds elements where it should hold a text.")
     return node.text or ""
 
 
-def shown(text: str) -> str:
-    """A text from outside, cut to a length that an error message can bear."""
-    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
+def excerpt(text: str) -> str:
+    """Untrusted text, cut to a length that fits an error message."""
+    return text if len(text) <= EXCERPT_CHARS_MAX else f"{text[:EXCERPT_CHARS_MAX]}…"
 
 
 def _attribute(node: Element, name: str) -> str | None:

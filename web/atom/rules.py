@@ -21,7 +21,7 @@ from ...broker.model.descriptions import (
     TrueFilter,
 )
 from .markup import CONNECT, INSTANCE, element, instant
-from .parsing import bad, child, children, local_name, shown, text_of, type_of
+from .parsing import bad, child, children, excerpt, local_name, text_of, type_of
 from .values import values_in, values_markup
 
 KIND: Final = "RuleDescription"
@@ -61,7 +61,7 @@ def _filter_in(node: Element | None) -> Filter:
     kind = type_of(node)
     read = _FILTERS.get(kind or "")
     if read is None:
-        raise bad(f"The filter is of type '{shown(kind or '')}'; allowed is {', '.join(_FILTERS)}.")
+        raise bad(f"The filter is of type '{excerpt(kind or '')}'; allowed is {', '.join(_FILTERS)}.")
     return read(node)
 
 
@@ -90,7 +90,7 @@ def _action_in(node: Element | None) -> tuple[str | None, dict[str, PropertyValu
     if node is None or kind in (None, "EmptyRuleAction"):
         return None, {}
     if kind != "SqlRuleAction":
-        raise bad(f"The action is of type '{shown(kind or '')}'; allowed is SqlRuleAction, EmptyRuleAction.")
+        raise bad(f"The action is of type '{excerpt(kind or '')}'; allowed is SqlRuleAction, EmptyRuleAction.")
     return _expression(node, "SqlRuleAction"), values_in(child(node, "Parameters"))
 
 

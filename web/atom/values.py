@@ -1,7 +1,7 @@
 """Typed values in rules: properties that a correlation filter compares, parameters of SQL [http 3].
 
-Knows the XML Schema types that clients send and how each is kept, so that a value is shown with the type and the text
-with which it came. Does not know what rules do with them.
+Knows the XML Schema types that clients send and how each is kept, so that a value is returned with the type and text
+that were sent. Does not know what rules do with them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 from ...broker.model.descriptions import PropertyValue, TypedText
 from .markup import SCHEMA, SERIALIZATION, escaped
-from .parsing import bad, child, children, shown, text_of, type_of
+from .parsing import bad, child, children, excerpt, text_of, type_of
 
 ENTRY: Final = "KeyValueOfstringanyType"
 _INT32: Final = range(-(2**31), 2**31)
@@ -64,7 +64,7 @@ _SERIALIZED: Final = ("duration", "guid")  # .NET has types of its own for these
 
 
 def values_in(node: Element | None) -> dict[str, PropertyValue]:
-    """The names and values in `Properties` or `Parameters`; HttpRefusal (400) for what cannot be kept."""
+    """The names and values in `Properties` or `Parameters`; HttpRefusal (400) for a value that can't be stored."""
     values: dict[str, PropertyValue] = {}
     for entry in () if node is None else children(node):
         key, value = child(entry, "Key"), child(entry, "Value")
@@ -72,7 +72,7 @@ def values_in(node: Element | None) -> dict[str, PropertyValue]:
             raise bad("An entry of the properties or parameters has no Key.")
         name = text_of(key)
         if name in values:
-            raise bad(f"The key '{shown(name)}' is there twice.")
+            raise bad(f"The key '{excerpt(name)}' is given twice.")
         values[name] = None if value is None else _value(name, value)
     return values
 
@@ -81,11 +81,11 @@ def _value(name: str, node: Element) -> PropertyValue:
     kind, text = type_of(node) or "string", text_of(node)
     read = READERS.get(kind)
     if read is None:
-        raise bad(f"The value of '{shown(name)}' is of type '{shown(kind)}'; allowed is {', '.join(READERS)}.")
+        raise bad(f"The value of '{excerpt(name)}' is of type '{excerpt(kind)}'; allowed is {', '.join(READERS)}.")
     try:
         return read(text)
     except ValueError:
-        raise bad(f"The value of '{shown(name)}' is '{shown(text)}', which is no {kind}.") from None
+        raise bad(f"The value of '{excerpt(name)}' is '{excerpt(text)}', which is no {kind}.") from None
 
 
 def values_markup(name: str, values: Mapping[str, PropertyValue]) -> str:

@@ -1,7 +1,7 @@
-"""The control API: looks into a running emubus and makes things happen in it, over JSON.
+"""The control API: inspects and controls a running emubus, over JSON.
 
-Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `entities`, `machinery`,
-`namespace`; `openapi` describes them. No rule is decided here.
+Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `entities`, `stores`,
+`faults`, `clock`, `namespace`; `openapi` describes them. It decides no rule of Service Bus.
 """
 
 from __future__ import annotations
@@ -14,11 +14,17 @@ from typing import Final
 from aiohttp import web
 
 from ..services import Services
-from . import entities, machinery, namespace
+from . import clock, entities, faults, namespace, stores
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .openapi import document
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (*entities.ENDPOINTS, *machinery.ENDPOINTS, *namespace.ENDPOINTS)
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *entities.ENDPOINTS,
+    *stores.ENDPOINTS,
+    *faults.ENDPOINTS,
+    *clock.ENDPOINTS,
+    *namespace.ENDPOINTS,
+)
 
 __all__ = ["ENDPOINTS", "ROOT", "add_control", "errors_as_json"]
 
@@ -39,7 +45,7 @@ def add_control(app: web.Application, services: Services) -> None:
     for endpoint in ENDPOINTS:
         app.router.add_route(endpoint.method, ROOT + endpoint.path, endpoint.handler(services))
         methods.setdefault(endpoint.path, set()).add(endpoint.method)
-    for path, allowed in methods.items():  # by name: a part behind this one takes every path that is left
+    for path, allowed in methods.items():  # listed one by one, because a later part takes all other paths
         app.router.add_route("*", ROOT + path, partial(_not_allowed, allowed))
     for rest in ("", "/{rest:.*}"):
         app.router.add_route("*", ROOT + rest, _nothing_here)
@@ -50,4 +56,4 @@ async def _not_allowed(allowed: Collection[str], request: web.Request) -> web.St
 
 
 async def _nothing_here(_request: web.Request) -> web.StreamResponse:
-    raise web.HTTPNotFound(reason=f"There is nothing here; see {ROOT}/openapi.json.")
+    raise web.HTTPNotFound(reason=f"There is no such endpoint; see {ROOT}/openapi.json.")

@@ -14,8 +14,8 @@ from typing import Any, Final
 import structlog
 from aiohttp import hdrs, web
 
-from ...broker.access import Right
 from ...broker.errors import BrokerError, Condition
+from ...broker.keys import Right
 from ..authorization import require
 from ..services import Services
 from .schema import Invalid, Schema, read, read_text
@@ -25,7 +25,7 @@ JSON: Final = "application/json"
 BODY_BYTES_MAX: Final = 64 << 10
 """Of a JSON request: the largest lists some names and numbers."""
 
-# What is not in the table of the Atom part, or different here: a refusal because of the state of things is a conflict.
+# A table of its own: here a request that the present state does not allow is a conflict.
 STATUS: Final[Mapping[Condition, int]] = {
     Condition.ARGUMENT_ERROR: 400,
     Condition.ARGUMENT_OUT_OF_RANGE: 400,
@@ -51,11 +51,11 @@ CODES: Final[Mapping[int, str]] = {
     503: "unavailable",
 }
 MEANINGS: Final[Mapping[int, str]] = {
-    400: "The request is not as described here; nothing was done.",
-    401: "The token gives no Manage right on the namespace.",
-    404: "There is no such thing.",
-    405: "The path has no such method.",
-    409: "The state of things does not allow it; nothing was done.",
+    400: "The request is invalid; nothing was done.",
+    401: "The token does not give the Manage right on the namespace.",
+    404: "Not found.",
+    405: "The path does not have this method.",
+    409: "The present state does not allow it; nothing was done.",
     413: f"The body has more than {BODY_BYTES_MAX} bytes.",
     415: "The body is not application/json.",
     503: "A messaging store is out, or the namespace is being restored; nothing was done.",
@@ -64,7 +64,7 @@ MEANINGS: Final[Mapping[int, str]] = {
 log = structlog.get_logger(__name__)
 
 
-class Refused(Exception):  # noqa: N818 - the answer to a request
+class ControlRefusal(Exception):  # noqa: N818 - the answer to a request
     """A request that is answered with an error."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -74,8 +74,8 @@ class Refused(Exception):  # noqa: N818 - the answer to a request
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A request as endpoints see it: all values were checked, and defaults are filled in."""
+class ControlCall:
+    """A request with its values checked and defaults filled in."""
 
     services: Services
     request: web.Request
@@ -86,15 +86,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A row. `run` gives what `result` describes, or a whole response; `path` has `{names}` that `at` describes.
+    """A row of the table. `run` returns what `result` describes, or a response; `at` describes the `{names}` in `path`.
 
-    `takes` is the media type of a body that `run` reads for itself.
+    `takes` is the media type of a body that `run` reads itself.
     """
 
     method: str
     path: str
     summary: str
-    run: Callable[[Call], Awaitable[object]]
+    run: Callable[[ControlCall], Awaitable[object]]
     result: Schema
     at: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
     query: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
@@ -106,23 +106,25 @@ class Endpoint:
 
     @property
     def all_errors(self) -> tuple[int, ...]:
-        """Every status of an error that it may answer with."""
+        """Every error status that the endpoint may answer with."""
         with_body = (413, 415) if self.body is not None or self.takes is not None else ()
         with_path = (404,) if self.at else ()
         return tuple(sorted({400, 401, 503, *with_body, *with_path, *self.errors}))
 
     def handler(self, services: Services) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """What aiohttp calls."""
+        """The handler for aiohttp."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
                 require(request, services, "", Right.MANAGE)
-                call = Call(services, request, self._path(request), self._query(request), await self._body(request))
+                call = ControlCall(
+                    services, request, self._path(request), self._query(request), await self._body(request)
+                )
                 result = await self.run(call)
                 if isinstance(result, web.StreamResponse):
                     return result
                 return answer(result, self.status)
-            except Refused as refused:
+            except ControlRefusal as refused:
                 return error_answer(refused.status, refused.message)
             except Invalid as invalid:
                 return error_answer(400, str(invalid))
@@ -139,7 +141,7 @@ class Endpoint:
             if name not in self.query:
                 raise Invalid(f"there is no query parameter '{ascii(name)[1:-1]}' here")
             if len(request.query.getall(name)) > 1:
-                raise Invalid(f"the query parameter '{name}' is there more than once")
+                raise Invalid(f"the query parameter '{name}' is given more than once")
         found: dict[str, Any] = {}
         for name, schema in self.query.items():
             raw = request.query.get(name)
@@ -153,7 +155,7 @@ class Endpoint:
         data = await _read_body(request)
         if self.body is None:
             if data:
-                raise Invalid("there is no body here")
+                raise Invalid("this endpoint takes no body")
             return {}
         if not data and not self.body.get("required"):
             data = b"{}"
@@ -164,7 +166,7 @@ class Endpoint:
 
 def _require_type(request: web.Request, wanted: str) -> None:
     if request.content_type != wanted:
-        raise Refused(415, f"The body is {request.content_type}; it must be {wanted}.")
+        raise ControlRefusal(415, f"The body is {request.content_type}; it must be {wanted}.")
 
 
 async def _read_body(request: web.Request) -> bytes:
@@ -178,16 +180,16 @@ async def _read_body(request: web.Request) -> bytes:
     return bytes(data)
 
 
-def _too_large() -> Refused:
-    return Refused(413, f"The body has more than {BODY_BYTES_MAX} bytes.")
+def _too_large() -> ControlRefusal:
+    return ControlRefusal(413, f"The body has more than {BODY_BYTES_MAX} bytes.")
 
 
 def parse_json(data: bytes) -> object:
-    """The value in a JSON text; raises Invalid for all that is none, such as NaN."""
+    """Parse a JSON text; raises Invalid, also for NaN and Infinity."""
     try:
         return json.loads(data.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"the body is no JSON: {ascii(str(error))[1:-1]}") from None
+        raise Invalid(f"the body is not JSON: {ascii(str(error))[1:-1]}") from None
 
 
 def _no_constant(name: str) -> object:
@@ -214,7 +216,7 @@ def error_answer(status: int, message: str, headers: Mapping[str, str] | None = 
 async def errors_as_json(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Below `ROOT`, let what the server itself refuses look like other errors, and hide what goes wrong in it."""
+    """Below `ROOT`, give the server's own refusals the API's error format, and hide internal errors."""
     if not (request.path == ROOT or request.path.startswith(f"{ROOT}/")):
         return await handler(request)
     try:
@@ -230,4 +232,4 @@ async def errors_as_json(
         raise
     except Exception:
         log.exception("request failed", method=request.method, path=request.path)
-        return error_answer(500, "The server failed; its log knows why.")
+        return error_answer(500, "Internal error; see the server's log.")

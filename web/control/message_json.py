@@ -1,6 +1,6 @@
-"""A message as JSON: properties, annotations and body decoded, for people and programs that only look.
+"""A peeked message as JSON: properties, annotations and body, decoded.
 
-Knows how AMQP types are shown where JSON has none. Does not know where the message comes from. Pure.
+Knows the JSON of AMQP types that JSON lacks. Does not know where the message comes from. Pure.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from ...broker.admin.overview import Seen
-from ...broker.errors import BrokerError
-from ...codec.values import Array, Described, Symbol, Timestamp, decode
+from ...codec.decode import decode
+from ...codec.errors import DecodeError
+from ...codec.types import Array, Described, Symbol, Timestamp
 from .schema import Schema, anything, array, integer, nullable, record, text
 
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE = 0x70, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77
@@ -42,15 +43,15 @@ NUMBER_MAX: Final = (1 << 63) - 1
 _NAMED: Final[Schema] = {"type": "object", "additionalProperties": True}
 
 MESSAGE: Final = record(
-    "A message. Values of AMQP types that JSON has not are objects {type, value}.",
+    "A message. Values of AMQP types that JSON lacks are objects {type, value}.",
     {
-        "partition_id": integer("The partition that has it.", 0, 65535),
+        "partition_id": integer("Its partition.", 0, 65535),
         "sequence_number": integer("Its number.", 0, NUMBER_MAX),
         "state": text("active, deferred or scheduled."),
-        "locked_until_at": nullable(integer("When its lock ends, if it is locked.", 0, NUMBER_MAX)),
+        "locked_until_at": nullable(integer("End of its lock, if it is locked.", 0, NUMBER_MAX)),
         "enqueued_at": nullable(integer("When it came.", -NUMBER_MAX, NUMBER_MAX)),
-        "delivery_count": integer("Delivery attempts that failed.", 0, NUMBER_MAX),
-        "size_bytes": integer("Its size as a client gets it.", 0, NUMBER_MAX),
+        "delivery_count": integer("Failed deliveries.", 0, NUMBER_MAX),
+        "size_bytes": integer("Encoded size as delivered.", 0, NUMBER_MAX),
         "header": {**_NAMED, "description": "The other header fields that are set."},
         "properties": {**_NAMED, "description": "The properties that are set."},
         "application_properties": {**_NAMED, "description": "The application properties."},
@@ -67,18 +68,16 @@ MESSAGE: Final = record(
     },
 )
 MESSAGES: Final = record(
-    "Messages in the order of partitions and numbers.",
+    "Messages, ordered by partition and sequence number.",
     {
         "messages": array("The messages.", MESSAGE),
-        "next_sequence_number": nullable(
-            integer("Where the next page begins; null if this is the last.", 0, NUMBER_MAX)
-        ),
+        "next_sequence_number": nullable(integer("Start of the next page; null if this is the last.", 0, NUMBER_MAX)),
     },
 )
 
 
 def message_json(seen: Seen) -> dict[str, Any]:
-    """A message that was looked at, as `MESSAGE` describes it."""
+    """A peeked message, as `MESSAGE` describes it."""
     sections: dict[int, list[object]] = {}
     try:
         position = 0
@@ -87,7 +86,7 @@ def message_json(seen: Seen) -> dict[str, Any]:
             if isinstance(section, Described) and isinstance(section.descriptor, int):
                 sections.setdefault(int(section.descriptor), []).append(section.value)
         body = _body(sections)
-    except BrokerError:  # the broker did not look into the body, and its sender may have sent anything
+    except DecodeError:  # the broker does not check bodies
         body = {"kind": "malformed", "text": None, "base64": _base64(seen.encoded), "json": None}
     header = _fields(sections.get(_HEADER), _HEADER_FIELDS)
     annotations = _map(sections.get(_ANNOTATIONS))
@@ -101,10 +100,10 @@ def message_json(seen: Seen) -> dict[str, Any]:
         "enqueued_at": int(enqueued_at) if isinstance(enqueued_at, int) else None,
         "delivery_count": header.pop("delivery_count", 0),
         "size_bytes": len(seen.encoded),
-        "header": _shown_map(header),
-        "properties": _shown_map(_fields(sections.get(_PROPERTIES), _PROPERTY_FIELDS)),
-        "application_properties": _shown_map(_map(sections.get(_APPLICATION))),
-        "annotations": _shown_map(annotations),
+        "header": _json_map(header),
+        "properties": _json_map(_fields(sections.get(_PROPERTIES), _PROPERTY_FIELDS)),
+        "application_properties": _json_map(_map(sections.get(_APPLICATION))),
+        "annotations": _json_map(annotations),
         "body": body,
     }
 
@@ -121,18 +120,18 @@ def _body(sections: Mapping[int, list[object]]) -> dict[str, Any]:
             body["base64"] = _base64(data)
     elif _VALUE in sections:
         body["kind"] = "value"
-        body["json"] = shown(sections[_VALUE][0])
+        body["json"] = json_value(sections[_VALUE][0])
         if isinstance(sections[_VALUE][0], str):
             body["text"] = body["json"]
     elif _SEQUENCE in sections:
         body["kind"] = "sequence"
         items = [item for each in sections[_SEQUENCE] for item in (each if isinstance(each, list) else [each])]
-        body["json"] = shown(items)
+        body["json"] = json_value(items)
     return body
 
 
 def _json_of(content: str) -> Any:
-    """The JSON in a text, None if it is none."""
+    """The JSON value in a text; None if it is not JSON."""
     try:
         return _finite(json.loads(content))
     except (ValueError, RecursionError):
@@ -140,7 +139,7 @@ def _json_of(content: str) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    json.dumps(value, allow_nan=False)  # ValueError for what came as NaN or Infinity
+    json.dumps(value, allow_nan=False)  # ValueError for NaN and Infinity
     return value
 
 
@@ -153,11 +152,11 @@ def _map(values: list[object] | None) -> dict[object, Any]:
     return dict(values[0]) if values and isinstance(values[0], dict) else {}
 
 
-def _shown_map(values: Mapping[Any, Any]) -> dict[str, Any]:
-    return {_clean(str(key)): shown(value) for key, value in values.items()}
+def _json_map(values: Mapping[Any, Any]) -> dict[str, Any]:
+    return {_clean(str(key)): json_value(value) for key, value in values.items()}
 
 
-def shown(value: object) -> Any:
+def json_value(value: object) -> Any:
     """An AMQP value as JSON."""
     match value:
         case None | bool():
@@ -178,13 +177,13 @@ def shown(value: object) -> Any:
             kind = "binary" if type(value) is bytes else type(value).__name__.lower()
             return {"type": kind, "value": _base64(value)}
         case list():
-            return [shown(each) for each in value]
+            return [json_value(each) for each in value]
         case Array():
-            return [shown(each) for each in value.values]
+            return [json_value(each) for each in value.values]
         case dict():
-            return _shown_map(value)
+            return _json_map(value)
         case Described():
-            return {"type": "described", "descriptor": shown(value.descriptor), "value": shown(value.value)}
+            return {"type": "described", "descriptor": json_value(value.descriptor), "value": json_value(value.value)}
         case _:
             return {"type": type(value).__name__.lower(), "value": str(value)}
 
@@ -201,5 +200,5 @@ def _base64(data: bytes) -> str:
 
 
 def _clean(content: str) -> str:
-    """Without halves of surrogate pairs, which JSON texts in UTF-8 can't hold."""
+    """The text without lone surrogates, which UTF-8 can't hold."""
     return content if content.isascii() else content.encode(errors="replace").decode()

@@ -1,6 +1,6 @@
-"""Endpoints about the namespace as a whole: emptying and beginning anew, snapshots.
+"""Endpoints for the namespace: reset and snapshots.
 
-Knows the shape of what is shown and asked. Does not know how a snapshot is kept (`SnapshotsPort`).
+Knows the JSON of a snapshot. Does not know how one is stored (`SnapshotsPort`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from aiohttp import web
 
 from ..limits import ARCHIVE_BYTES_MAX
 from ..services import Snapshot, SnapshotsPort
-from .endpoints import Call, Endpoint, Refused
+from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .entities import PURGED
 from .message_json import NUMBER_MAX
 from .schema import Schema, array, choice, integer, record, text
@@ -26,64 +26,64 @@ SNAPSHOT: Final = record(
     {
         "name": _NAME,
         "taken_at": integer("When.", 0, NUMBER_MAX),
-        "store_count": integer("Messaging stores; only a namespace with as many can be restored to it.", 1, 65535),
+        "store_count": integer("Messaging stores; it can be restored only into a namespace with as many.", 1, 65535),
         "entity_count": integer("Queues, topics and subscriptions.", 0, NUMBER_MAX),
         "message_count": integer("Messages.", 0, NUMBER_MAX),
         "size_bytes": integer("Size of its files.", 0, NUMBER_MAX),
     },
 )
 SNAPSHOTS: Final = record("Snapshots.", {"snapshots": array("The oldest first.", SNAPSHOT)})
-DELETED: Final = record("What was deleted.", {"name": _NAME})
+DELETED: Final = record("The deleted snapshot.", {"name": _NAME})
 BINARY: Final[Schema] = {"type": "string", "format": "binary", "description": "A tar archive."}
 
 
-async def reset(call: Call) -> object:
-    """Empty everything, or begin anew."""
+async def reset(call: ControlCall) -> object:
+    """Purge all entities, or reset the namespace."""
     broker = call.services.broker
     if call.body["to"] == "empty":
-        return {"message_count": broker.upkeep.purge(None)}
+        return {"message_count": broker.maintenance.purge(None)}
     if call.body["to"] == "start":
         call.services.faults.table.clear()
-        return {"message_count": broker.upkeep.start_over()}
-    return {"message_count": broker.upkeep.reset()}
+        return {"message_count": broker.maintenance.start_over()}
+    return {"message_count": broker.maintenance.reset()}
 
 
 def _shown(snapshot: Snapshot) -> dict[str, Any]:
     return asdict(snapshot)
 
 
-def _snapshots(call: Call) -> SnapshotsPort:
+def _snapshots(call: ControlCall) -> SnapshotsPort:
     return call.services.snapshots
 
 
-async def list_snapshots(call: Call) -> object:
+async def list_snapshots(call: ControlCall) -> object:
     """All snapshots."""
     return {"snapshots": [_shown(each) for each in _snapshots(call).list()]}
 
 
-async def take_snapshot(call: Call) -> object:
-    """Take one."""
+async def take_snapshot(call: ControlCall) -> object:
+    """Take a snapshot."""
     return _shown(await _snapshots(call).take(call.path["name"]))
 
 
-async def show_snapshot(call: Call) -> object:
-    """One of them."""
+async def show_snapshot(call: ControlCall) -> object:
+    """One snapshot."""
     return _shown(_snapshots(call).get(call.path["name"]))
 
 
-async def restore_snapshot(call: Call) -> object:
-    """Bring the namespace back to one."""
+async def restore_snapshot(call: ControlCall) -> object:
+    """Restore a snapshot."""
     return _shown(await _snapshots(call).restore(call.path["name"]))
 
 
-async def delete_snapshot(call: Call) -> object:
-    """Delete one."""
+async def delete_snapshot(call: ControlCall) -> object:
+    """Delete a snapshot."""
     await _snapshots(call).delete(call.path["name"])
     return {"name": call.path["name"]}
 
 
-async def download_snapshot(call: Call) -> object:
-    """Its files, as one archive."""
+async def download_snapshot(call: ControlCall) -> object:
+    """The files of a snapshot as a tar archive."""
     chunks = _snapshots(call).archive(call.path["name"])
     response = web.StreamResponse()
     response.content_type = ARCHIVE
@@ -95,11 +95,11 @@ async def download_snapshot(call: Call) -> object:
     return response
 
 
-async def upload_snapshot(call: Call) -> object:
-    """Keep the files in an archive as a snapshot."""
+async def upload_snapshot(call: ControlCall) -> object:
+    """Store an uploaded archive as a snapshot."""
     length = call.request.content_length
     if length is not None and length > ARCHIVE_BYTES_MAX:
-        raise Refused(413, f"The archive has {length} bytes; at most {ARCHIVE_BYTES_MAX} are taken.")
+        raise ControlRefusal(413, f"The archive has {length} bytes; at most {ARCHIVE_BYTES_MAX} are allowed.")
     chunks = call.request.content.iter_chunked(1 << 20)
     return _shown(await _snapshots(call).keep(call.path["name"], chunks, ARCHIVE_BYTES_MAX))
 
@@ -108,11 +108,11 @@ ENDPOINTS: Final = (
     Endpoint(
         "POST",
         "/reset",
-        "Empty all entities, or have only those of the start, as they were described, without messages",
+        "Purge all entities, or reset the namespace to its start-up entities without messages",
         reset,
         PURGED,
         body=record(
-            "What it shall be afterwards.",
+            "State after the reset.",
             {
                 "to": choice(
                     "empty: the same entities; config: those that the server was started with; start: as config, and "
@@ -122,12 +122,12 @@ ENDPOINTS: Final = (
             },
         ),
     ),
-    Endpoint("GET", "/snapshots", "The snapshots that are kept", list_snapshots, SNAPSHOTS),
+    Endpoint("GET", "/snapshots", "All snapshots", list_snapshots, SNAPSHOTS),
     Endpoint("GET", "/snapshots/{name}", "A snapshot", show_snapshot, SNAPSHOT, at=_AT),
     Endpoint(
         "PUT",
         "/snapshots/{name}",
-        "Take a snapshot of the namespace while it works; commands wait meanwhile",
+        "Take a snapshot of the running namespace; requests wait meanwhile",
         take_snapshot,
         SNAPSHOT,
         at=_AT,
@@ -138,7 +138,7 @@ ENDPOINTS: Final = (
     Endpoint(
         "POST",
         "/snapshots/{name}/restore",
-        "Bring the namespace back to a snapshot: outages end, links are detached and can attach again",
+        "Restore a snapshot: outages end, links are detached and can attach again",
         restore_snapshot,
         SNAPSHOT,
         at=_AT,
@@ -150,7 +150,7 @@ ENDPOINTS: Final = (
     Endpoint(
         "PUT",
         "/snapshots/{name}/archive",
-        "Keep a downloaded snapshot under a name",
+        "Upload a snapshot under a name",
         upload_snapshot,
         SNAPSHOT,
         at=_AT,

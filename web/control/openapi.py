@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the control API, made of the table of endpoints.
+"""The OpenAPI 3.1 document of the control API, made from the table of endpoints.
 
 Knows how a row becomes an operation. Does not know what the rows say.
 """
@@ -13,13 +13,13 @@ from .endpoints import JSON, MEANINGS, ROOT, Endpoint
 from .schema import Schema, record, text
 
 ERROR: Final = record(
-    "What went wrong.",
+    "The error.",
     {
         "error": record(
             "The error.",
             {
-                "code": text("A word for programs."),
-                "message": text("A sentence for people.", chars_max=100_000),
+                "code": text("Error code for programs."),
+                "message": text("Error message for people.", chars_max=100_000),
             },
         )
     },
@@ -37,7 +37,7 @@ def document(endpoints: Iterable[Endpoint], version: str) -> Mapping[str, Any]:
         "info": {
             "title": "emubus control API",
             "version": version,
-            "description": "Looks into a running emubus and makes things happen in it. Instants are Unix milliseconds.",
+            "description": "Inspects and controls a running emubus. Instants are Unix milliseconds.",
         },
         "paths": paths,
         "components": {

@@ -1,7 +1,7 @@
-"""The shapes of JSON that the control API takes and gives: one value is both the check and the documentation.
+"""JSON Schemas of the control API: one value both checks requests and documents them.
 
-Knows the part of JSON Schema that the API needs, how to write such a schema down, and how to read a value by it. What
-is here goes into the OpenAPI document as it is. Does not know any endpoint. Schemas are plain dicts and never change.
+Knows the part of JSON Schema that the API needs: how to write a schema, and how to read a value by it. Schemas go into
+the OpenAPI document unchanged. They are plain dicts and never change. Does not know any endpoint.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Any, Final
 Schema = dict[str, Any]
 
 TEXT_CHARS_MAX: Final = 1_024
+DURATION_MS_MAX: Final = 366 * 24 * 3_600_000
 
 
 class Invalid(Exception):  # noqa: N818 - it says what the value is
-    """A value is not as its schema wants it; the text names the place, the value and what is allowed."""
+    """A value does not match its schema; the text names the field, the value and what is allowed."""
 
 
 # ---- writing schemas
 
 
 def text(about: str, *, chars_min: int = 0, chars_max: int = TEXT_CHARS_MAX, pattern: str | None = None) -> Schema:
-    """A string; `pattern` is for all of it."""
+    """A string; `pattern` must match all of it."""
     schema: Schema = {"type": "string", "description": about, "maxLength": chars_max}
     if chars_min:
         schema["minLength"] = chars_min
@@ -50,7 +51,7 @@ def boolean(about: str) -> Schema:
 
 
 def choice(about: str, values: Iterable[str]) -> Schema:
-    """One of some words."""
+    """One of several texts."""
     return {"type": "string", "description": about, "enum": [str(value) for value in values]}
 
 
@@ -77,7 +78,7 @@ def record(about: str, fields: Mapping[str, Schema], *, optional: Collection[str
 
 
 def counts(about: str, names: Iterable[str]) -> Schema:
-    """An object with a number of things for each of the names."""
+    """An object with a count for each name."""
     return record(about, {name: {"type": "integer", "minimum": 0} for name in names})
 
 
@@ -94,12 +95,12 @@ def nullable(schema: Schema) -> Schema:
 
 
 def default(schema: Schema, value: object) -> Schema:
-    """The schema, with what is meant where it is absent."""
+    """The schema, with the value that stands for an absent field."""
     return {**schema, "default": value}
 
 
 def without_default(schema: Schema) -> Schema:
-    """The schema of a field that is always there."""
+    """The schema of a field that is never absent."""
     return {name: value for name, value in schema.items() if name != "default"}
 
 
@@ -115,7 +116,7 @@ def read(value: object, schema: Schema, where: str) -> Any:
     for name in names:
         if _IS[name](value):
             return _READERS[name](value, schema, where) if name in _READERS else value
-    raise Invalid(f"{where} is {_shown(value)}; it must be {' or '.join(_WORDS[name] for name in names)}")
+    raise Invalid(f"{where} is {_excerpt(value)}; it must be {' or '.join(_WORDS[name] for name in names)}")
 
 
 def read_text(raw: str, schema: Schema, where: str) -> Any:
@@ -130,15 +131,15 @@ def read_text(raw: str, schema: Schema, where: str) -> Any:
 
 def _read_text(value: str, schema: Schema, where: str) -> str:
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        raise Invalid(f"{where} holds half of a surrogate pair, which is no character")
+        raise Invalid(f"{where} has a lone surrogate, which is not a character")
     if "enum" in schema and value not in schema["enum"]:
-        raise Invalid(f"{where} is {_shown(value)}; allowed: {', '.join(each for each in schema['enum'] if each)}")
+        raise Invalid(f"{where} is {_excerpt(value)}; allowed: {', '.join(each for each in schema['enum'] if each)}")
     least, most = schema.get("minLength", 0), schema.get("maxLength", TEXT_CHARS_MAX)
     if not least <= len(value) <= most:
         raise Invalid(f"{where} has {len(value)} characters; it must have {least} to {most}")
     pattern = schema.get("pattern")
     if pattern is not None and not _compiled(pattern).fullmatch(value):
-        raise Invalid(f"{where} is {_shown(value)}; it must look like {pattern}")
+        raise Invalid(f"{where} is {_excerpt(value)}; it must look like {pattern}")
     return value
 
 
@@ -147,7 +148,7 @@ def _read_number(value: float, schema: Schema, where: str) -> float:
     low = (least is not None and value < least) or (above is not None and value <= above)
     if low or (most is not None and value > most):
         limit = f"at least {least}" if above is None else f"more than {above}"
-        raise Invalid(f"{where} is {_shown(value)}; it must be {limit} and at most {most}")
+        raise Invalid(f"{where} is {_excerpt(value)}; it must be {limit} and at most {most}")
     return int(value) if schema["type"] in ("integer", ["integer", "null"]) else value
 
 
@@ -157,7 +158,7 @@ def _read_array(value: list[object], schema: Schema, where: str) -> list[object]
         raise Invalid(f"{where} has {len(value)} items; it must have {least} to {most}")
     items = [read(item, schema["items"], f"{where}[{index}]") for index, item in enumerate(value)]
     if schema.get("uniqueItems") and len(set(items)) < len(items):
-        raise Invalid(f"{where} names something twice")
+        raise Invalid(f"{where} names an item twice")
     return items
 
 
@@ -165,7 +166,7 @@ def _read_object(value: dict[str, object], schema: Schema, where: str) -> dict[s
     fields: dict[str, Schema] = schema["properties"]
     for name in value:
         if name not in fields:
-            raise Invalid(f"{where} has no field {_shown(name)}; it has {', '.join(fields)}")
+            raise Invalid(f"{where} has no field {_excerpt(name)}; it has {', '.join(fields)}")
     for name in schema.get("required", ()):
         if name not in value:
             raise Invalid(f"{where} must have the field '{name}'")
@@ -218,6 +219,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _shown(value: object) -> str:
-    shown = ascii(value)
-    return shown if len(shown) <= 80 else shown[:77] + "…"
+def _excerpt(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= 80 else text[:77] + "…"

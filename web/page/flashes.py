@@ -1,6 +1,6 @@
-"""What an action has to say on the page that it redirects to: kept here under a number, named by the address.
+"""Messages of an action for the page that it redirects to, kept under a name that the address carries.
 
-Only the newest are kept. Does not know who reads them; they are not secret.
+Only the newest are kept. They are not secret.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VALUES_CHARS_MAX: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """A sentence, more lines below it (text, address of a page or ""), and what the form held that was sent."""
+    """A text, more lines (text, address of a page or ""), and the values of the form that was sent."""
 
     text: str
     lines: Sequence[tuple[str, str]] = ()
@@ -33,7 +33,7 @@ class Flashes:
         self._kept: dict[str, Flash] = {}
 
     def put(self, flash: Flash) -> str:
-        """Keep a flash; its name."""
+        """Keep a flash; returns its name."""
         name = new_tracking_id()
         if sum(len(text) for texts in flash.values.values() for text in texts) > VALUES_CHARS_MAX:
             flash = replace(flash, values={})

@@ -1,4 +1,4 @@
-"""What a form brings: texts by name, read into values; whatever is wrong is told by field, value and what is allowed.
+"""Forms: texts by name, read into values; an error names the field, its value and what is allowed.
 
 Knows spellings that people write: `90s`, `5m`, `PT1M`, `2030-01-01T12:00Z`. Does not know what a value is for.
 """
@@ -13,8 +13,8 @@ from typing import Final
 
 from aiohttp import web
 
-from ...broker.durations import parse_limit
 from ...broker.errors import BrokerError
+from ...broker.model.durations import parse_limit
 from ..errors import ANSWERS
 
 URLENCODED: Final = "application/x-www-form-urlencoded"
@@ -26,7 +26,7 @@ SPAN_HELP: Final = "a duration such as 30s, 5m, 2h, 14d or PT1M"
 
 
 class FormError(Exception):
-    """A value that can't be used; `text` is for people, `field` the name of the field it came from."""
+    """An invalid value; `text` is the message, `field` the name of its field."""
 
     def __init__(self, text: str, field_name: str = "", status: int = 400) -> None:
         super().__init__(text)
@@ -41,7 +41,7 @@ REFUSALS: Final = (FormError, BrokerError)
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A form that was refused: its name on the page, what was written into it, and why; or only `values` to show."""
+    """A refused form: its name on the page, its values and the error; or only `values` to fill in."""
 
     form: str
     values: Mapping[str, Sequence[str]] = field(default_factory=dict[str, list[str]])
@@ -57,13 +57,13 @@ class Form:
         self.values = values
 
     def failed(self, name: str, error: FormError | BrokerError) -> Failed:
-        """The form `name`, to be shown again with the error."""
+        """The form `name`, for rendering it again with the error."""
         if isinstance(error, BrokerError):
             return Failed(name, self.values, error.description, "", ANSWERS[error.condition].status)
         return Failed(name, self.values, error.text, error.field, error.status)
 
     def text(self, name: str) -> str:
-        """A text without the spaces around it, "" if it is not there."""
+        """A stripped text; "" if it is absent."""
         return self.raw(name).strip()
 
     def raw(self, name: str) -> str:
@@ -121,7 +121,7 @@ class Form:
 
 
 async def read_form(request: web.Request) -> Form:
-    """The form in a request. FormError for a body that is none."""
+    """The form in a request. FormError if the body is not a form."""
     if request.content_type != URLENCODED:
         raise FormError(f"The body is {quoted(request.content_type)}; a form is {URLENCODED}.", status=415)
     try:
@@ -156,5 +156,5 @@ def parse_instant(text: str) -> int:
 
 
 def quoted(text: str) -> str:
-    """A text as errors name it: in quotes, and not longer than people want to read."""
+    """A text for an error message: quoted and cut."""
     return f"'{text}'" if len(text) <= SHOWN_CHARS_MAX else f"'{text[:SHOWN_CHARS_MAX]}…'"

@@ -1,6 +1,6 @@
-"""Who may use the page: browsers that ask for HTML, from this very origin, with the root key where keys are checked.
+"""Access to the page: browsers that ask for HTML, from this origin, with a Manage key under `--auth sas`.
 
-Knows the headers that tell it, and those that every answer carries. Does not know what is asked for.
+Knows the request headers for that, and the security headers of every answer. Does not know the views.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 from aiohttp.web_urldispatcher import PlainResource, UrlMappingMatchInfo
 
-from ...broker.access import Access, Right
+from ...broker.access import Access
 from ...broker.errors import BrokerError, Condition
+from ...broker.keys import Right
 
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (
@@ -29,12 +30,12 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-MISSING: Final = "Give the name of a key with Manage on the namespace as user name, and the key as password."
+MISSING: Final = "Enter the name of a key with Manage on the namespace as user name, and the key as password."
 CHALLENGE: Final = 'Basic realm="emubus: key name and key", charset="UTF-8"'
 
 
 class BrowserRoot(PlainResource):
-    """The path `/` for those who ask for HTML; for all others, SDKs among them, it is as if it were not there."""
+    """The path `/` for requests that accept HTML; for others, such as SDKs, it does not exist."""
 
     def __init__(self, handler: Handler) -> None:
         super().__init__("/")
@@ -48,13 +49,13 @@ class BrowserRoot(PlainResource):
 
 
 def wants_html(request: web.Request) -> bool:
-    """Whether Accept names HTML: what a browser does when it opens an address, and no SDK."""
+    """Whether Accept names HTML, as browsers do and SDKs don't."""
     accepted = ",".join(request.headers.getall(hdrs.ACCEPT, ()))
     return any(each.partition(";")[0].strip().lower() == "text/html" for each in accepted.split(","))
 
 
 def is_same_origin(request: web.Request) -> bool:
-    """Whether a request that changes something comes from a page of this server, as the browser tells.
+    """Whether a changing request comes from a page of this server, by the browser's headers.
 
     Browsers send Sec-Fetch-Site where they trust the address, and Origin with every POST; a request with neither is
     refused.

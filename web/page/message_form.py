@@ -1,6 +1,6 @@
-"""A message as a form describes it, for sending and for trying rules.
+"""Messages from forms, for sending and for trying rules.
 
-Knows the fields and how their texts are read. Does not know what becomes of the message.
+Knows the fields and how their texts are read. Does not send.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...broker.message.builder import TTL_MS_MAX, NewMessage
-from ...codec.values import Long, Timestamp
+from ...codec.types import Long, Timestamp
 from .forms import Form, FormError, parse_instant, parse_span, quoted
 
 FIELDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -57,7 +57,7 @@ BODY_FORMS: Final[Mapping[str, tuple[Callable[[str], bytes], str]]] = {
 
 
 def message_in(form: Form, now: int) -> NewMessage:
-    """The message that a form describes; `now` (Unix ms) is what times are counted from. FormError."""
+    """The message of a form; relative times count from `now` (Unix ms). FormError."""
     read, allowed = BODY_FORMS[
         form.choice("body_form", "Body as", list(BODY_FORMS)) if form.text("body_form") else "text"
     ]
@@ -105,7 +105,7 @@ def _application_properties(form: Form) -> dict[str, object]:
                 raise FormError(f"Application properties: the value {quoted(text)} has no name.", "property_name")
             continue
         if name in found:
-            raise FormError(f"Application properties: {quoted(name)} is there twice.", "property_name")
+            raise FormError(f"Application properties: {quoted(name)} is given twice.", "property_name")
         if kind not in PROPERTY_TYPES:
             raise FormError(f"Application properties: {quoted(kind)} is no type.", "property_type")
         read, allowed = PROPERTY_TYPES[kind]
@@ -118,7 +118,7 @@ def _application_properties(form: Form) -> dict[str, object]:
 
 
 def encoded(message: NewMessage) -> bytes:
-    """The bytes of a message. FormError for what AMQP cannot hold."""
+    """The bytes of a message. FormError for a value that AMQP can't hold."""
     try:
         return message.encoded()
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The table of the page: which address and method is which view. Everything lies below `/emubus/page`, but for `/`."""
+"""The page's table of routes: address, method, view. All are below `/emubus/page`, except `/`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def add_page(app: web.Application, services: Services) -> None:
 
 
 async def _missing(site: Site, request: web.Request) -> web.Response:
-    return site.refusal(request, 404, f"There is nothing for {quoted(request.method)} at {quoted(request.path)}.")
+    return site.refusal(request, 404, f"There is no page for {quoted(request.method)} at {quoted(request.path)}.")
 
 
 def _asset(name: str, media_type: str) -> Handler:

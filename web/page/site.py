@@ -1,11 +1,10 @@
-"""What all views of the page share: templates, flashes, rates, resubmissions, and how a view becomes an answer.
+"""Shared by all views: templates, flashes, rates, resubmissions, and error handling.
 
-Knows how HTML is made and how a refusal looks. Does not know any single view. One for each server, made by `routes`.
+Knows how HTML is rendered and how errors look. Does not know single views. One per server, made by `routes`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -14,12 +13,13 @@ import structlog
 from aiohttp import hdrs, web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ...broker.admin.overview import KIND_NAMES, Inspection
-from ...broker.entities.entity import Entity
+from ...broker.admin import figures
+from ...broker.admin.overview import Inspection
+from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
 from ..services import Services
-from . import showing
+from . import rendering
 from .flashes import Flash, Flashes
 from .forms import Failed, FormError
 from .gate import CHALLENGE, HEADERS, is_same_origin, require_key
@@ -29,19 +29,18 @@ from .views.resubmission import Resubmissions
 ROOT: Final = "/emubus/page"
 HOME: Final = "/"
 REFRESH_MS: Final = 1_000
-ANSWER_WAIT_S: Final = 10.0
+ANSWER_WAIT_MS: Final = 10_000
 """How long an answer may take: a store that is slow, by a clock that stands, would hold it up for good."""
 TOO_SLOW: Final = (
-    f"A messaging store gave no answer within {ANSWER_WAIT_S:g} seconds; what was asked for may still be done."
+    f"A messaging store did not answer within {ANSWER_WAIT_MS // 1000} seconds; the request may still be carried out."
 )
-NOT_OURS: Final = "This request does not come from a page of this server; nothing was done."
 BLANK: Final = Failed("")
 
 log = structlog.get_logger(__name__)
 
 
 def address(view: str, **query: object) -> str:
-    """The address of a view; what is None or "" is left out of the query."""
+    """The address of a view; None and "" are left out of the query."""
     given = {name: str(value) for name, value in query.items() if value not in (None, "")}
     path = HOME if view == HOME else f"{ROOT}/{view}"
     return f"{path}?{urlencode(given)}" if given else path
@@ -63,16 +62,16 @@ class Site:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.globals |= {"address": address, "root": ROOT, "kinds": KIND_NAMES, "blank": BLANK}
+        self._templates.globals |= {"address": address, "root": ROOT, "blank": BLANK}
         self._templates.filters |= {
-            name: getattr(showing, name) for name in ("instant", "span", "span_input", "size", "rate", "spark")
+            name: getattr(rendering, name) for name in ("instant", "span", "span_input", "size", "rate", "spark")
         }
 
         self._templates.globals["parts"] = self._templates.get_template("parts.html").module
 
     @property
     def inspection(self) -> Inspection:
-        """A look at the namespace as it is now."""
+        """Reports on the present namespace."""
         return Inspection(self.broker)
 
     def entity(self, path: str) -> Entity:
@@ -83,7 +82,7 @@ class Site:
         """The entity that a request's query names. FormError, BrokerError (not-found)."""
         path = request.query.get("path", "")
         if not path:
-            raise FormError("The address names no entity (path).")
+            raise FormError("The address has no entity (path).")
         return self.entity(path)
 
     # ---- answers
@@ -91,9 +90,9 @@ class Site:
     def render(
         self, request: web.Request, template: str, *, failed: Failed | None = None, **values: object
     ) -> web.Response:
-        """A page from a template; `failed` is the form on it that was refused, or is shown as it was sent."""
+        """A page from a template; `failed` is a form on it, refused or filled in again."""
         flash = self.flashes.get(request.query.get("flash", ""))
-        clock = self.services.clock
+        clock, stores = self.services.clock, figures.stores(self.broker)
         forms = {} if failed is None else {failed.form: failed}
         if flash is not None and failed is None and flash.values:
             forms = {"send": Failed("send", flash.values)}
@@ -106,22 +105,22 @@ class Site:
             "offset_ms": clock.offset_ms,
             "refresh_ms": REFRESH_MS,
             "view": "",
-            "live_path": "",  # where the page is to be had anew, if not at its own address
-            "store_count": len(self.broker.workers),
-            "stores_out": [worker for worker in self.broker.workers if worker.outage is not None],
+            "live_path": "",  # the address for live updates, if not the page's own
+            "store_count": len(stores),
+            "stores_out": [each for each in stores if each.outage is not None],
             **values,
         }
         text = self._templates.get_template(template).render(context)
         return web.Response(text=text, content_type="text/html", status=200 if failed is None else failed.status)
 
     def redirect(self, where: str, flash: Flash) -> web.Response:
-        """The answer to an action that was done: the page to look at, with what is to be said."""
+        """The answer to a successful action: a redirect to a page, with a flash."""
         separator = "&" if "?" in where else "?"
         location = f"{where}{separator}flash={self.flashes.put(flash)}"
         return web.Response(status=303, headers={hdrs.LOCATION: location})
 
     def refusal(self, request: web.Request, status: int, text: str) -> web.Response:
-        """A page that says no."""
+        """An error page."""
         response = self.render(request, "refused.html", text=text, status=status)
         response.set_status(status)
         return response
@@ -131,7 +130,7 @@ View = Callable[[Site, web.Request], Awaitable[web.Response]]
 
 
 def handler(site: Site, view: View) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """What aiohttp calls for a view: checks who asks, lets refusals be pages, and sets the headers of every answer."""
+    """The handler of a view for aiohttp: checks access, renders errors as pages, sets the security headers."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         response = await _answer(site, view, request)
@@ -146,10 +145,8 @@ async def _answer(site: Site, view: View, request: web.Request) -> web.Response:
     try:
         require_key(request, site.services.access, site.services.clock.now_ms())
         if request.method == hdrs.METH_POST and not is_same_origin(request):
-            return site.refusal(
-                request, 403, "This request does not come from a page of this server; nothing was done."
-            )
-        async with asyncio.timeout(ANSWER_WAIT_S):
+            return site.refusal(request, 403, "This request does not come from a page of this server and was refused.")
+        async with site.services.clock.time_limit(ANSWER_WAIT_MS):
             return await view(site, request)
     except TimeoutError:
         return site.refusal(request, 503, TOO_SLOW)
@@ -164,4 +161,4 @@ async def _answer(site: Site, view: View, request: web.Request) -> web.Response:
         return site.refusal(request, 413, f"The form is too large: {error.text}")
     except Exception:
         log.exception("request failed", method=request.method, path=request.path)
-        return site.refusal(request, 500, "The server failed; its log knows why.")
+        return site.refusal(request, 500, "Internal error; see the server's log.")

@@ -2,7 +2,7 @@
 
 Reading order: `texts` (types as text), `broker_properties` (the JSON of the header), `sending` (a request becomes
 messages), `receiving` (waiting for one message), `received` (a message becomes an answer), `routes` (paths, verbs and
-refusals). No rule is decided here: keys, locks and limits are the broker's, so that they hold as over AMQP (P21).
+refusals). It decides no rule: keys, locks and limits are the broker's, as over AMQP (P21).
 """
 
 from .routes import add_rest

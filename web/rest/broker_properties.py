@@ -1,7 +1,7 @@
-"""BrokerProperties: what Service Bus itself knows of a message, as the JSON of one HTTP header [http 5].
+"""BrokerProperties: the system properties of a message, as JSON in one HTTP header [http 5].
 
 Knows the names, the forms of their values, and where each is kept in an AMQP message. Does not know requests and
-answers. What can't be understood is an `HttpRefusal` with status 400 that names the property and its value. Pure.
+answers. An invalid property is an `HttpRefusal` with status 400 that names it and its value. Pure.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from ...broker import service_errors
+from ...broker.api import SEQUENCE_NUMBER_MAX
 from ...broker.ids import token_to_uuid
 from ...broker.message.builder import TTL_MS_MAX
-from ...broker.partition.records import SEQUENCE_NUMBER_MAX
-from ..atom.parsing import shown
+from ..atom.parsing import excerpt
 from ..errors import HttpRefusal
 from .texts import http_date, identifier_text, instant_in, span_s_in
 
@@ -43,7 +43,7 @@ TTL_S_NEVER: Final = 922337203685.47754
 
 @dataclass(frozen=True, slots=True)
 class BrokerProperties:
-    """What a sender has set: `properties` by their AMQP names, instants in Unix milliseconds."""
+    """The properties that a sender has set: `properties` by AMQP name, instants in Unix ms."""
 
     properties: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     partition_key: str | None = None
@@ -52,20 +52,20 @@ class BrokerProperties:
 
 
 def broker_properties_in(text: str) -> BrokerProperties:
-    """What the header of a single message says."""
+    """The properties in the header of a single message."""
     try:
         found = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise HttpRefusal(400, f"The value '{shown(text)}' of the HTTP header '{HEADER}' is invalid: no JSON object.")
+        raise HttpRefusal(400, f"The value '{excerpt(text)}' of the HTTP header '{HEADER}' is invalid: no JSON object.")
     return read(found, PROPERTIES)
 
 
 def read(found: Mapping[str, Any], names: Mapping[str, str]) -> BrokerProperties:
-    """What an object says; properties that nobody may set or knows are passed over, as the service does.
+    """The properties in a JSON object; unknown and read-only ones are ignored, as the service does.
 
-    An empty string is as good as none. HttpRefusal (400), KeysDifferError.
+    An empty string means absent. HttpRefusal (400), KeysDifferError.
     """
     properties = {names[name]: _text(name, value) for name, value in found.items() if name in names}
     partition_key, session_id = _text("PartitionKey", found.get("PartitionKey")), properties.get("group-id")
@@ -99,7 +99,7 @@ def _scheduled_at(found: Mapping[str, Any]) -> int | None:
 
 
 def _ttl_ms(found: Mapping[str, Any]) -> int | None:
-    """A number of seconds, or its text as the Python client sends it; a time span has a name of its own in batches."""
+    """Seconds as a number, or as text (Python client); in batches also a time span, under another name."""
     for name in ("TimeToLiveTimeSpan", "TimeToLive"):
         value = found.get(name)
         if value is None or value == "":
@@ -107,7 +107,7 @@ def _ttl_ms(found: Mapping[str, Any]) -> int | None:
         seconds = _seconds(value)
         if seconds is None or not seconds > 0:
             raise _bad(name, value, "a number of seconds above 0, or a time span such as '0.00:00:40'")
-        # Beyond 49 days an AMQP header can't say it; SDKs write the longest that it can.
+        # An AMQP header can hold at most 49 days; SDKs write that for anything longer.
         return max(1, min(round(seconds * 1000), TTL_MS_MAX))
     return None
 
@@ -131,7 +131,7 @@ def _seconds(value: object) -> float | None:
 
 
 def _bad(name: str, value: object, expected: str) -> HttpRefusal:
-    problem = f"The value '{shown(str(value))}' of the broker property '{name}' is invalid: it is not {expected}."
+    problem = f"The value '{excerpt(str(value))}' of the broker property '{name}' is invalid: it is not {expected}."
     return HttpRefusal(400, problem)
 
 
@@ -140,8 +140,8 @@ def _no_constant(name: str) -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The parts of a received message that BrokerProperties are made of, by their AMQP names."""
+class ReceivedProperties:
+    """The parts of a received message that make its BrokerProperties, by AMQP name."""
 
     sequence_number: int
     properties: Mapping[str, object]
@@ -150,21 +150,21 @@ class Found:
     ttl_ms: int | None
 
 
-def shown_properties(found: Found, lock_token: bytes | None) -> str:
-    """The header of a received message; with the lock's token and end if it is locked.
+def header_of(found: ReceivedProperties, lock_token: bytes | None) -> str:
+    """The header of a received message; with lock token and end of the lock if it is locked.
 
-    The delivery that brings it is counted, as in the service: the first one has DeliveryCount 1.
+    DeliveryCount includes this delivery, as in the service: the first has 1.
     """
-    told: dict[str, object] = {
+    values: dict[str, object] = {
         name: identifier_text(found.properties.get(field_name)) for name, field_name in PROPERTIES.items()
     }
     annotations = found.annotations
     first_number = _number(annotations.get("x-opt-enqueue-sequence-number"))
     state = annotations.get("x-opt-message-state", 0)
-    told |= {
+    values |= {
         "DeadLetterSource": annotations.get("x-opt-deadletter-source"),
         "DeliveryCount": found.delivery_count + 1,
-        # The service has 0 here for a message that is where it was sent to.
+        # The service has 0 here for a message that was not moved.
         "EnqueuedSequenceNumber": 0 if first_number in (None, found.sequence_number) else first_number,
         "EnqueuedTimeUtc": _date(annotations.get("x-opt-enqueued-time")),
         "PartitionKey": annotations.get("x-opt-partition-key"),
@@ -174,14 +174,16 @@ def shown_properties(found: Found, lock_token: bytes | None) -> str:
         "TimeToLive": TTL_S_NEVER if found.ttl_ms is None else _in_seconds(found.ttl_ms),
     }
     if lock_token is not None:
-        told["LockToken"] = str(token_to_uuid(lock_token))
-        told["LockedUntilUtc"] = _date(annotations.get("x-opt-locked-until"))
-    return as_header(told)
+        values["LockToken"] = str(token_to_uuid(lock_token))
+        values["LockedUntilUtc"] = _date(annotations.get("x-opt-locked-until"))
+    return as_header(values)
 
 
-def as_header(told: Mapping[str, object]) -> str:
+def as_header(values: Mapping[str, object]) -> str:
     """Properties that are set, in the order of their names, in ASCII."""
-    return json.dumps({name: told[name] for name in sorted(told) if told[name] is not None}, separators=(",", ":"))
+    return json.dumps(
+        {name: values[name] for name in sorted(values) if values[name] is not None}, separators=(",", ":")
+    )
 
 
 def _number(value: object) -> int | None:

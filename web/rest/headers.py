@@ -1,7 +1,7 @@
-"""Which HTTP headers are no properties of a message: HTTP's own, and those of the machinery that requests pass through.
+"""HTTP headers that are not message properties: HTTP's own, and those of tracing, proxies and browsers.
 
-Knows names. Does not know values. The service rejects a message with a header that has not the form of a property,
-and still clients with tracing, behind proxies and in browsers can use it; so those headers are known here, too.
+Knows names, not values. The service rejects a message with a header that isn't a valid property, and still clients
+with tracing, behind proxies and in browsers can use it; so those headers are listed here, too.
 """
 
 from __future__ import annotations
@@ -105,11 +105,11 @@ OF_MACHINERY: Final = frozenset(
 OF_MACHINERY_BEGINNINGS: Final = ("x-b3-", "x-datadog-")
 
 
-def is_https_own(name: str) -> bool:
-    """Whether no property can have this name (in lower case) in a header."""
+def is_http_header(name: str) -> bool:
+    """Whether the header (in lower case) is HTTP's own, so never a property."""
     return name in HTTPS_OWN or name.startswith(HTTPS_OWN_BEGINNINGS)
 
 
-def is_of_machinery(name: str) -> bool:
-    """Whether a header (in lower case) that does not have the form of a property may be there all the same."""
+def is_ignorable(name: str) -> bool:
+    """Whether the header (in lower case) is ignored when its value isn't a valid property."""
     return name in OF_MACHINERY or name.startswith(OF_MACHINERY_BEGINNINGS)

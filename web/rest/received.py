@@ -1,8 +1,7 @@
-"""A delivery becomes an answer: its body, and its properties as headers [http 5].
+"""Turns a delivery into an HTTP answer: its body, and its properties as headers [http 5].
 
-Knows which bytes of an AMQP message are the body that a client without AMQP wants, and which properties can be
-headers: not binary ones, lists and maps, nor those whose names no header can have; the service leaves such out, too.
-Does not know locks. Pure.
+Knows which bytes of an AMQP message are its HTTP body, and which properties can be headers: not binary values, lists
+and maps, nor names that no header can have; the service leaves those out, too. Does not know locks. Pure.
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from ...broker.errors import BrokerError
+from ...broker.api import Delivery
 from ...broker.message.message import PROPERTY_NAMES
-from ...broker.partition.requests import Delivery
-from ...codec.values import Described, Symbol, decode
-from ..control.message_json import shown
-from .broker_properties import HEADER, Found, shown_properties
-from .headers import is_https_own
+from ...codec.decode import decode
+from ...codec.errors import DecodeError
+from ...codec.types import Described, Symbol
+from ..control.message_json import json_value
+from .broker_properties import HEADER, ReceivedProperties, header_of
+from .headers import is_http_header
 from .texts import property_text
 
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE = 0x70, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77
@@ -42,21 +42,21 @@ def answer(request: web.Request, delivery: Delivery, *, locked: bool, location: 
     if location is not None:
         headers[hdrs.LOCATION] = location
     head = _first(sections, _HEADER, list)
-    found = Found(
+    found = ReceivedProperties(
         delivery.sequence_number,
         properties,
         _first(sections, _ANNOTATIONS, dict),
         _integer_at(head, _DELIVERY_COUNT) or 0,
         _integer_at(head, _TTL),
     )
-    headers[HEADER] = shown_properties(found, delivery.token if locked else None)
+    headers[HEADER] = header_of(found, delivery.token if locked else None)
     for name, value in _first(sections, _APPLICATION, dict).items():
         text = property_text(value)
-        if text is not None and isinstance(name, str) and _TOKEN.fullmatch(name) and not is_https_own(name.lower()):
+        if text is not None and isinstance(name, str) and _TOKEN.fullmatch(name) and not is_http_header(name.lower()):
             headers.add(str.__str__(name), text)
     response = web.Response(status=201 if locked else 200, body=_body(sections), headers=headers)
     if request.version >= (1, 1):
-        # As the service does. Its old clients take a Content-Length for a property of the message.
+        # As the service does: old clients take a Content-Length for a property of the message.
         response.enable_chunked_encoding()
     return response
 
@@ -69,7 +69,7 @@ def _sections(payload: bytes) -> Sections:
             section, position = decode(payload, position)
             if isinstance(section, Described) and isinstance(section.descriptor, int):
                 sections.setdefault(int(section.descriptor), []).append(section.value)
-    except BrokerError:  # nobody has looked into the body before; what comes before it can be told
+    except DecodeError:  # the broker does not check bodies; the sections before it are usable
         pass
     return sections
 
@@ -90,7 +90,7 @@ def _body(sections: Sections) -> bytes:
         return b"".join(each for each in sections[_DATA] if isinstance(each, bytes))
     if _SEQUENCE in sections:
         items = [item for each in sections[_SEQUENCE] for item in (each if isinstance(each, list) else [each])]
-        return json.dumps(shown(items)).encode()
+        return json.dumps(json_value(items)).encode()
     if _VALUE not in sections or sections[_VALUE][0] is None:
         return b""
     value = sections[_VALUE][0]
@@ -98,4 +98,4 @@ def _body(sections: Sections) -> bytes:
         return bytes(value)
     if isinstance(value, str):
         return str.__str__(value).encode()
-    return json.dumps(shown(value)).encode()
+    return json.dumps(json_value(value)).encode()

@@ -1,11 +1,11 @@
-"""Waiting for one message: a request becomes a consumer with a credit of one, for as long as its client is there.
+"""Waiting for one message: a request becomes a consumer with a credit of one while its client is connected.
 
-Knows time-outs, and clients that go away. Does not know what a message looks like, and which one comes next. A
-`Wait` belongs to its request.
+Knows time-outs and clients that disconnect. Does not know what a message looks like, or which one comes next. A
+`PendingReceive` belongs to its request.
 
-What a client that has gone would have got goes back at once, uncounted. That is why a receive that deletes takes the
-message with a lock, too, and completes it only when somebody is there to have it: taking is no work for the store,
-so it costs no more than the other way.
+A message for a client that has disconnected goes back at once, without counting as a delivery. Therefore
+receive-and-delete also takes a lock first, and completes the message only while the client is connected: a lock writes
+nothing to the store, so this costs no more.
 """
 
 from __future__ import annotations
@@ -14,30 +14,29 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from ...broker.api import Consumer, Delivery, ReceiveMode
 from ...broker.broker import Broker
 from ...broker.clock import Clock
-from ...broker.entities.links import Consumer
 from ...broker.errors import BrokerError, Condition
 from ...broker.outcomes import Complete, Release
-from ...broker.partition.requests import Delivery, ReceiveMode
 from ..limits import LOOK_MS_MAX
 
 RELEASE: Final = Release()
 
 
-class Watched(Protocol):
-    """What has to be known of a request's connection (`connection.HttpConnection`): when its socket is gone."""
+class WatchedConnection(Protocol):
+    """A request's connection (`connection.HttpConnection`): calls `watchers` when its socket closes."""
 
     watchers: set[Callable[[], None]]
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is."""
+        """Whether the socket is closed."""
         ...
 
 
-class Wait:
-    """One message of a sub-queue for one request. BrokerError for an address that nothing can be received from."""
+class PendingReceive:
+    """One message of a sub-queue for one request. BrokerError if the address can't be received from."""
 
     def __init__(self, broker: Broker, clock: Clock, address: str) -> None:
         self._broker = broker
@@ -50,16 +49,16 @@ class Wait:
         )
         self._entity = self._consumer.entity
 
-    async def message(self, timeout_ms: int, connection: Watched) -> Delivery | None:
-        """The message, locked; None if none came in time, or the client has gone. BrokerError if the entity goes away.
+    async def message(self, timeout_ms: int, connection: WatchedConnection) -> Delivery | None:
+        """The message, locked; None if none came in time or the client disconnected. BrokerError for a deleted entity.
 
-        Without a time-out (0) all partitions are asked once. A message that is not None has to be handed over, or
-        given back (`release`).
+        Without a time-out (0) all partitions are asked once. The caller delivers a message, or gives it
+        back (`release`).
         """
         timer = self._clock.call_at(self._clock.now_ms() + (timeout_ms or LOOK_MS_MAX), self._nothing)
         connection.watchers.add(self._nothing)
         try:
-            if connection.is_lost:  # before anybody could watch it
+            if connection.is_lost:  # already, so no watcher is called
                 return None
             self._consumer.set_credit(1)
             if not timeout_ms:
@@ -72,19 +71,19 @@ class Wait:
             timer.cancel()
             connection.watchers.discard(self._nothing)
             self._consumer.close()
-        if connection.is_lost:  # after the message was on its way
+        if connection.is_lost:  # while the message was on its way
             self.release()
             return None
         return found
 
     def release(self) -> None:
-        """Give back what came, as if it had never been taken."""
+        """Give the message back, without counting a delivery."""
         delivery, self._delivery = self._delivery, None
         if delivery is not None:
             self._entity.settle(delivery.token, RELEASE, None)
 
     async def complete(self, delivery: Delivery) -> bool:
-        """Delete the message; False if its lock was over before the store had done it, and then it comes again."""
+        """Delete the message; False if its lock expired before that: it will be delivered again."""
         try:
             await self._broker.settle(self._address, [delivery.token], Complete())
         except BrokerError as error:
@@ -95,8 +94,8 @@ class Wait:
         return True
 
     def check_reachable(self) -> None:
-        """BrokerError (server-busy) if there was nothing because no store of the entity can be reached."""
-        if not any(place.worker.available for place in self._entity.partitions):
+        """BrokerError (server-busy) if no store of the entity can be reached."""
+        if not self._entity.is_reachable:
             raise BrokerError(
                 Condition.SERVER_BUSY,
                 f"No messaging store of '{self._entity.path}' can be reached now. Please retry.",

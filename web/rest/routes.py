@@ -1,7 +1,7 @@
-"""Paths and verbs of REST messaging, and its refusals as HTTP [http 5].
+"""Paths and verbs of REST messaging, and its HTTP errors [http 5].
 
-Knows which request means which verb of the broker, who may send it, and what is answered. Refuses to decide what
-becomes of a message. Its routes come before those of the management API, which takes every path that is left.
+Maps requests to the broker's verbs, checks their rights, and makes the answers. Decides nothing about messages. Its
+routes come before those of the management API, which takes all other paths.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from urllib.parse import unquote
 import structlog
 from aiohttp import hdrs, web
 
-from ...broker.access import Right
 from ...broker.errors import BrokerError
 from ...broker.ids import token_from_uuid, token_to_uuid
+from ...broker.keys import Right
 from ...broker.outcomes import Abandon, Complete, Outcome
 from ...broker.service_errors import lock_lost
-from ..atom.parsing import shown
+from ..atom.parsing import excerpt
 from ..authorization import require
 from ..errors import HttpRefusal, error_body, rest_refusal_of
 from ..limits import RECEIVE_S, RECEIVE_S_MAX, RETRY_AFTER_S
@@ -29,14 +29,14 @@ from ..services import Services
 from ..transport.connection import HttpConnection
 from .broker_properties import HEADER, as_header
 from .received import answer
-from .receiving import Wait
+from .receiving import PendingReceive
 from .sending import encoded_in
 from .texts import http_date
 
 ENTITY: Final = "/{entity:.+}/{messages:(?i:messages)}"
 HEAD: Final = ENTITY + "/{head:(?i:head)}"
 LOCKED: Final = ENTITY + "/{message:[^/]+}/{token:[^/]+}"
-# What an entity may be called, too, is left to the management API where it has such a verb.
+# These can also be names of entities: verbs of the management API go to it.
 LOCKED_FOR_SURE: Final = ENTITY + "/{message:[^/]+}/{token:[0-9A-Fa-f]{8}-?(?:[0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}}"
 XML_TYPE: Final = "application/xml; charset=utf-8"
 TIMEOUT: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
@@ -71,7 +71,7 @@ class Rest:
     # ---- verbs
 
     async def send(self, request: web.Request) -> web.Response:
-        """Store a message or a batch; the answer follows the commit, however long a `timeout` the client names."""
+        """Store a message or a batch; the answer follows the commit, whatever `timeout` the client sends."""
         address, _ = _path(request, 1)
         require(request, self._services, address, Right.SEND)
         sender = self._broker.open_sender(address, detached=_ignore)
@@ -91,7 +91,7 @@ class Rest:
         return await self._receive(request, locked=True)
 
     async def receive_and_delete(self, request: web.Request) -> web.StreamResponse:
-        """The next message, which is gone then."""
+        """The next message, deleted."""
         return await self._receive(request, locked=False)
 
     async def complete(self, request: web.Request) -> web.Response:
@@ -99,20 +99,20 @@ class Rest:
         return await self._settle(request, Complete())
 
     async def unlock(self, request: web.Request) -> web.Response:
-        """Give a locked message back; that counts as a delivery attempt that failed."""
+        """Unlock a message; that counts as a failed delivery."""
         return await self._settle(request, Abandon())
 
     async def renew(self, request: web.Request) -> web.Response:
-        """Start the duration of a lock anew."""
+        """Renew a lock."""
         address, (_, message, token_text) = _path(request, 3)
         require(request, self._services, address, Right.LISTEN)
         token = _token(token_text)
         (until_at,) = await self._broker.renew_locks(address, [token])
-        told = {"LockToken": str(token_to_uuid(token)), "LockedUntilUtc": http_date(until_at)}
+        lock = {"LockToken": str(token_to_uuid(token)), "LockedUntilUtc": http_date(until_at)}
         headers = {
             hdrs.CONTENT_TYPE: XML_TYPE,
             hdrs.LOCATION: _location(request, address, message, token),
-            HEADER: as_header(told),
+            HEADER: as_header(lock),
         }
         return web.Response(status=200, headers=headers)
 
@@ -122,7 +122,7 @@ class Rest:
         timeout_ms = _timeout_ms(request)
         connection = request.protocol
         assert isinstance(connection, HttpConnection)
-        wait = Wait(self._broker, self._clock, address)
+        wait = PendingReceive(self._broker, self._clock, address)
         delivery = await wait.message(timeout_ms, connection)
         if delivery is None:
             wait.check_reachable()
@@ -134,7 +134,7 @@ class Rest:
             response = answer(request, delivery, locked=locked, location=location)
             await response.prepare(request)
             await response.write_eof()
-        except BaseException:  # the client has gone in the last moment, or the store could not complete it
+        except BaseException:  # the client has just disconnected, or the lock has expired
             wait.release()
             raise
         return response
@@ -145,10 +145,10 @@ class Rest:
         await self._broker.settle(address, [_token(token_text)], outcome)
         return web.Response(status=200, headers={hdrs.CONTENT_TYPE: XML_TYPE})
 
-    # ---- refusals
+    # ---- errors
 
     def refusing(self, verb: Handler) -> Handler:
-        """A verb whose errors are answers."""
+        """A handler that turns errors of `verb` into answers."""
 
         async def handler(request: web.Request) -> web.StreamResponse:
             try:
@@ -161,7 +161,7 @@ class Rest:
                 raise
             except Exception:
                 log.exception("request failed", method=request.method, path=request.path)
-                refusal = HttpRefusal(500, "The broker failed; see its log.")
+                refusal = HttpRefusal(500, "Internal error; see the server's log.")
             return self._refused(request, refusal)
 
         return handler
@@ -177,7 +177,7 @@ class Rest:
 
 
 def _path(request: web.Request, count: int) -> tuple[str, list[str]]:
-    """The address of the entity, percent-encoded as it came, and the last `count` segments behind it, decoded.
+    """The address of the entity, still percent-encoded, and the last `count` segments, decoded.
 
     The address begins with a slash: the path `/a://b/c` is no URL of another host.
     """
@@ -186,7 +186,7 @@ def _path(request: web.Request, count: int) -> tuple[str, list[str]]:
 
 
 def _token(text: str) -> bytes:
-    """A lock token as clients write it; what is none is as good as one that was never given out."""
+    """A lock token as clients write it; an invalid text becomes a token that was never issued."""
     try:
         return token_from_uuid(uuid.UUID(text))
     except ValueError:
@@ -194,7 +194,7 @@ def _token(text: str) -> bytes:
 
 
 def _location(request: web.Request, address: str, message: str, token: bytes) -> str:
-    """Where a locked message is settled. Microsoft's Python client looks for `/subscriptions/` in lower case."""
+    """The address for settling a locked message. The Python client looks for `/subscriptions/` in lower case."""
     parts = (part.lower() if part.lower() == "subscriptions" else part for part in address.split("/"))
     return f"{request.scheme}://{request.host}{'/'.join(parts)}/messages/{message}/{token_to_uuid(token)}"
 
@@ -205,9 +205,9 @@ def _timeout_ms(request: web.Request) -> int:
     if not text:
         return RECEIVE_S * 1000
     if not TIMEOUT.fullmatch(text):
-        raise HttpRefusal(400, f"The timeout is '{shown(text)}'; it must be a number of seconds.")
+        raise HttpRefusal(400, f"The timeout is '{excerpt(text)}'; it must be a number of seconds.")
     return int(min(float(text), RECEIVE_S_MAX) * 1000)
 
 
 def _ignore(error: BrokerError) -> None:
-    """An entity that goes away while a request is read: sending to it fails then."""
+    """For an entity deleted while its request is read: the send then fails."""

@@ -1,8 +1,8 @@
-"""A request that sends becomes encoded messages: one of its body and headers, or a batch of its JSON.
+"""Turns a request into encoded messages: one from body and headers, or a batch from JSON.
 
-Knows what each part of a request is in a message. Does not know where messages go. The body is bounded before it is
-read. What can't be understood is an `HttpRefusal` with status 400 that names it; what is too large one with 403, as
-Microsoft's documentation has it.
+Knows which part of a request becomes which part of a message. Does not know where messages go. The body is limited
+before it is read. An invalid part is an `HttpRefusal` with status 400 that names it; a body that is too large is one
+with 403, as Microsoft documents it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
-from ...broker.entities.links import Sender
+from ...broker.api import Sender
 from ...broker.message.builder import NewMessage, envelope
-from ..atom.parsing import shown
+from ..atom.parsing import excerpt
 from ..errors import HttpRefusal
 from ..limits import BATCH_JSON_FACTOR
 from .broker_properties import BATCH_PROPERTIES, HEADER, BrokerProperties, broker_properties_in, read
-from .headers import is_https_own, is_of_machinery
+from .headers import is_http_header, is_ignorable
 from .texts import LONG_MAX, header_text, property_in
 
 BATCH_TYPE: Final = "application/vnd.microsoft.servicebus.json"
@@ -39,7 +39,7 @@ async def encoded_in(request: web.Request, sender: Sender) -> tuple[bytes, bool]
         body = await body_of(request, sender.message_bytes_max)
         return _message(body, *single).encoded(), False
     except (TypeError, ValueError) as error:  # half a surrogate pair, a content type beyond ASCII
-        raise HttpRefusal(400, f"The message can't be encoded: {shown(str(error))}.") from None
+        raise HttpRefusal(400, f"The message can't be encoded: {excerpt(str(error))}.") from None
 
 
 async def body_of(request: web.Request, bytes_max: int) -> bytes:
@@ -56,7 +56,7 @@ async def body_of(request: web.Request, bytes_max: int) -> bytes:
                 raise _too_large(size_bytes, bytes_max)
             chunks.append(chunk)
     except (ConnectionError, web.RequestPayloadError) as error:
-        raise HttpRefusal(400, f"The body of the request is broken: {shown(str(error))}.") from None
+        raise HttpRefusal(400, f"The body of the request is broken: {excerpt(str(error))}.") from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
@@ -65,7 +65,7 @@ def _too_large(size_bytes: int, bytes_max: int) -> HttpRefusal:
 
 
 def _single(request: web.Request) -> tuple[BrokerProperties, str | None, dict[str, object]]:
-    """What the headers say of a single message: its broker properties, content type and custom properties."""
+    """The headers of a single message: broker properties, content type and custom properties."""
     text = request.headers.get(HEADER)
     if text is None:
         broker_properties = BrokerProperties()
@@ -75,27 +75,27 @@ def _single(request: web.Request) -> tuple[BrokerProperties, str | None, dict[st
 
 
 def _custom_properties(request: web.Request) -> dict[str, object]:
-    """The headers that are properties of the message, with the names as they were written."""
+    """The headers that are properties of the message, with their names as written."""
     found: dict[str, object] = {}
     seen: set[str] = set()
-    for raw_name, raw_value in request.raw_headers:  # the others have the spelling of the library
+    for raw_name, raw_value in request.raw_headers:  # `request.headers` has the library's spelling
         name = raw_name.decode("ascii", "replace")
         lowered = name.lower()
-        if is_https_own(lowered):
+        if is_http_header(lowered):
             continue
         text = header_text(raw_value)
         try:
             value = property_in(text)
         except ValueError:
-            if is_of_machinery(lowered):
+            if is_ignorable(lowered):
                 continue
             raise HttpRefusal(
                 400,
-                f"The value '{shown(text)}' of the HTTP header '{shown(name)}' is invalid: strings and dates stand in "
-                "quotation marks, numbers, true and false without.",
+                f"The value '{excerpt(text)}' of the HTTP header '{excerpt(name)}' is invalid: strings and dates "
+                "need quotation marks; numbers, true and false have none.",
             ) from None
         if lowered in seen:
-            raise HttpRefusal(400, f"The HTTP header '{shown(name)}' is there more than once.")
+            raise HttpRefusal(400, f"The HTTP header '{excerpt(name)}' is given more than once.")
         seen.add(lowered)
         found[name] = value
     return found
@@ -103,15 +103,20 @@ def _custom_properties(request: web.Request) -> dict[str, object]:
 
 def _message(
     body: bytes,
-    told: BrokerProperties,
+    broker_properties: BrokerProperties,
     content_type: str | None,
     application_properties: Mapping[str, object],
 ) -> NewMessage:
-    properties = {**told.properties}
+    properties = {**broker_properties.properties}
     if content_type is not None:
         properties["content-type"] = content_type
     return NewMessage(
-        body, properties, application_properties, told.partition_key, told.scheduled_enqueue_at, told.ttl_ms
+        body,
+        properties,
+        application_properties,
+        broker_properties.partition_key,
+        broker_properties.scheduled_enqueue_at,
+        broker_properties.ttl_ms,
     )
 
 
@@ -122,7 +127,7 @@ def _batch(body: bytes) -> list[NewMessage]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise HttpRefusal(400, f"The batch is no JSON: {shown(str(error))}.") from None
+        raise HttpRefusal(400, f"The batch is no JSON: {excerpt(str(error))}.") from None
     if not isinstance(found, list) or not found:
         raise HttpRefusal(400, "The batch is no JSON array of messages, or it is empty.")
     return [_batch_message(number, each) for number, each in enumerate(found, 1)]
@@ -132,10 +137,10 @@ def _batch_message(number: int, found: object) -> NewMessage:
     try:
         if not isinstance(found, dict):
             raise HttpRefusal(400, "it is no JSON object.")
-        told = read(_object(found, "BrokerProperties"), BATCH_PROPERTIES)
+        properties = read(_object(found, "BrokerProperties"), BATCH_PROPERTIES)
         users = _object(found, "UserProperties")
         values = {name: _user_value(name, value) for name, value in users.items() if value is not None}
-        return _message(_batch_body(found), told, None, values)
+        return _message(_batch_body(found), properties, None, values)
     except HttpRefusal as refusal:
         raise HttpRefusal(refusal.status, f"Message {number} of the batch is invalid: {refusal.detail}") from None
 
@@ -157,13 +162,13 @@ def _batch_body(found: Mapping[str, Any]) -> bytes:
         raise HttpRefusal(400, f"'Body' is of type {type(body).__name__}; it must be a string.")
     encoded = found.get("IsBodyBase64", False)
     if not isinstance(encoded, bool | None):
-        raise HttpRefusal(400, f"'IsBodyBase64' is '{shown(str(encoded))}'; it must be true or false.")
+        raise HttpRefusal(400, f"'IsBodyBase64' is '{excerpt(str(encoded))}'; it must be true or false.")
     if not encoded:
         return body.encode()
     try:
         return base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError):
-        raise HttpRefusal(400, "'Body' is no base64, which 'IsBodyBase64' says that it is.") from None
+        raise HttpRefusal(400, "'Body' is not base64, but 'IsBodyBase64' is true.") from None
 
 
 def _user_value(name: str, value: object) -> object:
@@ -175,5 +180,6 @@ def _user_value(name: str, value: object) -> object:
         case _:
             raise HttpRefusal(
                 400,
-                f"The user property '{shown(name)}' is an object or array; strings, numbers and booleans are allowed.",
+                f"The user property '{excerpt(name)}' is an object or array; "
+                "strings, numbers and booleans are allowed.",
             )

@@ -1,10 +1,10 @@
 """Values of messages as the text of HTTP headers, in both directions.
 
-Knows how the type of a custom property is told by its text [http 5]: in quotes a date or a string, without them a
-boolean, an integer or a floating-point number. Does not know which headers are properties. Pure.
+Knows how the text of a custom property gives its type [http 5]: a date or string has quotes; a boolean, an integer or a
+floating-point number has none. Does not know which headers are properties. Pure.
 
 Within quotes a quotation mark is written `\\"`, as Microsoft's clients write it, and nothing else is escaped: a
-backslash is a backslash, so every string comes back as it went.
+backslash stands for itself, so every string is read back unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from typing import Final
 
-from ...codec.values import Char, Described, Float, Symbol, Timestamp
+from ...codec.types import Char, Described, Float, Symbol, Timestamp
 
 LONG_MAX: Final = (1 << 63) - 1
 TICKS_PER_S: Final = 10_000_000
@@ -86,7 +86,7 @@ def span_s_in(text: str) -> float | None:
 
 
 def header_text(value: bytes) -> str:
-    """A header's value as its sender meant it: UTF-8, or Latin-1 where it is none, as many clients write headers."""
+    """A header's value, decoded as UTF-8, or as Latin-1 if it is not UTF-8: many clients write that."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
@@ -109,7 +109,7 @@ def property_in(text: str) -> object:
 
 
 def property_text(value: object) -> str | None:
-    """A custom property as the text of a header; None for what has no such form: binary, lists, maps, null."""
+    """A custom property as the text of a header; None for a value without one: binary, lists, maps, null."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -139,7 +139,7 @@ def _number(value: float) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string in quotes. A header can't hold control characters: they are shown as JSON would write them."""
+    """A string in quotes. A header can't hold control characters: they are written as in JSON."""
     text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace('"', '\\"'))
     return f'"{text}"'
 

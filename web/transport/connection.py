@@ -1,8 +1,8 @@
-"""One HTTP connection: aiohttp's, with ends to everything that could last for ever, and refusals in our own form.
+"""One HTTP connection: aiohttp's request handler with time limits, and with error answers in our own format.
 
-Knows for how long a client may be silent, send nothing of a body that it has begun, or not read its answer; and how a
-connection is ended when its client does not take part in that. Does not know what is asked: `watch` hears of each
-request, and `Refuse` makes the answers to bytes that are no request. The face owns the connections, in `open_ones`.
+Knows how long a client may be idle, leave a body unfinished or an answer unread, and how to end a connection without
+the client's help. Does not know what is asked: `watch` is called for each request, and `Refuse` makes the answers to
+malformed requests. The server owns the connections, in `open_ones`.
 """
 
 from __future__ import annotations
@@ -16,35 +16,40 @@ from aiohttp import hdrs, web
 from aiohttp.http_websocket import WebSocketReader
 from aiohttp.typedefs import Handler
 
+from ...broker.clock import Clock, Timer
 from ...broker.turns import Turns
 from ..limits import HEAD_BYTES_MAX, HEADER_BYTES_MAX, KNOWN_CHUNK_BYTES, STRANGER_CHUNK_BYTES, UNHANDLED_BYTES_MAX
 from ..masking import MaskGuard
 
-IDLE_S: Final = 120.0
-"""How long a connection may be without a request, or with a part of one: longer than clients keep idle connections
-(.NET 60 s, Go 90 s), so that it is not just then that they use it again."""
-STALL_S: Final = 60.0
-"""How long nothing may come of a body, or nothing be taken of an answer, while the other side waits for it."""
-REFUSED_S: Final = 1.0
-"""How long a WebSocket client has to read why its connection is closed."""
+IDLE_MS: Final = 120_000
+"""How long a connection may have no request, or a partial one: longer than clients keep idle connections (.NET 60 s,
+Go 90 s), so that the server does not close one that a client is about to use."""
+STALL_MS: Final = 60_000
+"""How long a client may send nothing of a body that it has begun, or read nothing of its answer."""
+REFUSED_MS: Final = 1_000
+"""How long a WebSocket client has to read the reason before its connection is cut."""
 LINGER_S: Final = 2.0
-"""How long the rest of a body is read whose request has been answered."""
+"""How long the rest of a body is read after its request was answered."""
+NO_LIMIT_S: Final = 86_400.0
+"""aiohttp's own idle limit, which can't be switched off; ours, on the clock, comes first."""
 HEAD_BYTES: Final = 256
 TOO_LONG: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 Refuse = Callable[[str, int, str], web.Response]
-"""The answer, for a path, with a status and a sentence."""
+"""Makes an error answer from path, status and text."""
 
 log = structlog.get_logger(__name__)
 
 
 class HttpConnection(web.RequestHandler):
-    """See the module. It is in `open_ones` while its socket is open; `watchers` are called once when that is gone."""
+    """See the module. It is in `open_ones` while its socket is open; `watchers` are called once when it closes."""
 
     __slots__ = (
+        "_clock",
         "_front",
         "_head_bytes",
         "_heard",
+        "_idle",
         "_is_held",
         "_is_new",
         "_is_stranger",
@@ -55,7 +60,6 @@ class HttpConnection(web.RequestHandler):
         "_requests_before",
         "_socket",
         "_stalled",
-        "_stopwatch_us",
         "_turns",
         "_unhandled",
         "_unread",
@@ -68,16 +72,16 @@ class HttpConnection(web.RequestHandler):
         open_ones: set[HttpConnection],
         refuse: Refuse,
         *,
+        clock: Clock,
         turns: Turns,
-        stopwatch_us: Callable[[], int],
         is_stranger: Callable[[], bool],
         line_bytes_max: int,
     ) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            access_log=cast("Any", None),  # `request_log` writes the lines; aiohttp takes None and does not say so
-            keepalive_timeout=IDLE_S,
+            access_log=cast("Any", None),  # `request_log` logs requests; aiohttp accepts None, its type does not
+            keepalive_timeout=NO_LIMIT_S,
             lingering_time=LINGER_S,
             max_line_size=line_bytes_max,
             max_field_size=HEADER_BYTES_MAX,
@@ -85,69 +89,71 @@ class HttpConnection(web.RequestHandler):
         self._open_ones = open_ones
         self._refuse = refuse
         self._socket: asyncio.Transport | None = None
-        self._front = b""  # what the request under way begins with
+        self._front = b""  # the first bytes of the current request
         self._is_new = True
-        self._head_bytes = 0  # of a request whose head has not come as a whole
+        self._head_bytes = 0  # bytes so far of an incomplete request head
         self._requests_before = 0
         self._turns = turns
-        self._stopwatch_us = stopwatch_us
+        self._clock = clock
         self._is_stranger = is_stranger
         self._unhandled = b""
-        self._is_held = False  # the socket is not read because of what is unhandled
+        self._is_held = False  # reading is paused until the unhandled input is handled
         self._heard = False
         self._limits = True
-        self._stalled: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
+        self._idle: Timer | None = None
+        self._stalled: Timer | None = None
+        self._unread: Timer | None = None
         self._lost = asyncio.Event()
         self.watchers: set[Callable[[], None]] = set()
 
     @property
     def is_lost(self) -> bool:
-        """Whether the socket is gone, also while a request is being answered."""
+        """Whether the socket is closed, even while a request is being answered."""
         return self._lost.is_set()
 
     async def lost(self) -> None:
-        """Wait until the socket is gone."""
+        """Wait until the socket is closed."""
         await self._lost.wait()
 
     def abort(self) -> None:
-        """End it now, whatever the client does."""
+        """Close the socket now, without waiting for the client."""
         if self._socket is not None:
             self._socket.abort()
 
     def watch(self, request: web.Request) -> None:
-        """A request begins: what is still to come of its body must come."""
+        """A request begins: watch that the rest of its body comes."""
         if not request.content.is_eof():
             self._heard = True
-            self._look(request)
+            self._check_body(request)
 
     def unlimited(self) -> None:
-        """The connection is no longer HTTP: whoever has it now has limits of its own."""
+        """The connection has become a WebSocket, whose protocol has limits of its own."""
         self._limits = False
 
-    # ---- what asyncio tells
+    # ---- calls of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client is here."""
+        """A client has connected."""
         self._socket = cast("asyncio.Transport", transport)
         self._open_ones.add(self)
         super().connection_made(transport)
+        self._await_request()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The socket is gone."""
+        """The socket is closed."""
         self._open_ones.discard(self)
         self._socket = None
         self._lost.set()
         watchers, self.watchers = self.watchers, set()
         for gone in watchers:
             gone()
-        for timer in (self._stalled, self._unread):
+        for timer in (self._idle, self._stalled, self._unread):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request, or of what comes after an upgrade: they are handled in this connection's turns."""
+        """Take bytes of requests or of a WebSocket; they are handled in this connection's turns."""
         self._heard = True
         if not self._unhandled and data:
             self._unhandled = data
@@ -155,29 +161,29 @@ class HttpConnection(web.RequestHandler):
         elif data:
             self._unhandled += data
         else:
-            super().data_received(data)  # aiohttp has something left
+            super().data_received(data)  # a call of aiohttp, to go on with its own buffer
         if len(self._unhandled) > UNHANDLED_BYTES_MAX and self._socket is not None:
             self._is_held = True
             self._socket.pause_reading()
 
     @property
     def is_stranger(self) -> bool:
-        """Whether the client must show a token and has not yet shown one."""
+        """Whether the client has yet to show a required token."""
         return self._is_stranger()
 
     def known_by(self, is_stranger: Callable[[], bool]) -> None:
-        """From now on, `is_stranger` says whether the client has shown a token."""
+        """Use `is_stranger` from now on."""
         self._is_stranger = is_stranger
 
     def work_off(self, until_us: int) -> bool:
-        """Handle input until that instant of the stopwatch, at least one chunk; whether there is more."""
+        """Handle input until `until_us` on the stopwatch, at least one chunk; returns whether there is more."""
         data, at = self._unhandled, 0
         while at < len(data) and self._socket is not None and not self._socket.is_closing():
             size = STRANGER_CHUNK_BYTES if self.is_stranger else KNOWN_CHUNK_BYTES
             chunk = data[at : at + size] if at or len(data) > size else data
             at += len(chunk)
             self._handle(chunk)
-            if self._stopwatch_us() >= until_us:
+            if self._clock.stopwatch_us() >= until_us:
                 break
         if self._socket is None or self._socket.is_closing():
             self._unhandled = b""
@@ -197,26 +203,26 @@ class HttpConnection(web.RequestHandler):
         if self._request_count == self._requests_before:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX and self._socket is not None:
-                log.info("a request is refused: its headers are too long", path=self._path(), bytes_max=HEAD_BYTES_MAX)
+                log.info("request refused: headers too long", path=self._path(), bytes_max=HEAD_BYTES_MAX)
                 self._socket.write(TOO_LONG)
                 self._socket.close()
                 return
         super().data_received(data)
 
     def pause_writing(self) -> None:
-        """The client does not read: it must go on before long."""
+        """The client does not read: limit how long."""
         super().pause_writing()
         if self._limits:
-            self._unread = asyncio.get_running_loop().call_later(STALL_S, self.abort)
+            self._unread = self._clock.call_after(STALL_MS, self.abort)
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """The client reads again."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
-    # ---- what aiohttp asks
+    # ---- calls of aiohttp
 
     def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
         """The connection becomes a WebSocket."""
@@ -224,19 +230,20 @@ class HttpConnection(web.RequestHandler):
         super().set_parser(cast("WebSocketReader", guard), data_received_cb)
 
     def _end_soon(self) -> None:
-        """The client gets a reason, and little time to read it."""
-        self._unread = asyncio.get_running_loop().call_later(REFUSED_S, self.abort)
+        """Give the client a moment to read the close reason, then cut the connection."""
+        self._unread = self._clock.call_after(REFUSED_MS, self.abort)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send an answer; then the next request may begin."""
-        if isinstance(resp, web.HTTPExpectationFailed):  # aiohttp answers these before any of our parts is asked
+        """Send an answer; the next request may follow."""
+        if isinstance(resp, web.HTTPExpectationFailed):  # aiohttp answers these itself
             resp = self._refuse(request.path, resp.status, f"'Expect: {request.headers.get(hdrs.EXPECT)}' is unknown.")
         elif isinstance(resp, web.HTTPNotFound):  # CONNECT, or OPTIONS with an asterisk
             resp = self._refuse(request.path, resp.status, f"There is nothing for {request.method} here.")
         done = await super().finish_response(request, resp, start_time)
-        self._is_new = request.content.is_eof()  # else the rest of its body comes
+        self._is_new = request.content.is_eof()  # else the rest of the body comes first
+        self._await_request()
         return done
 
     def handle_error(
@@ -246,16 +253,16 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to what is no request, or to one that failed unseen; the connection ends with it."""
+        """The answer to a malformed request, or to an exception outside the handlers; the connection ends with it."""
         if isinstance(exc, ConnectionError):
-            log.debug("the client has gone", method=request.method, path=request.path)
+            log.debug("client disconnected", method=request.method, path=request.path)
             path, problem = request.path, "The connection was lost."
         elif status < 500:
-            log.debug("not a request", remote=request.remote, problem=message)
+            log.debug("malformed HTTP request", remote=request.remote, problem=message)
             path, problem = self._path(), _problem(message or "it can't be read")
         else:
             log.error("request failed", method=request.method, path=request.path, exc_info=exc)
-            path, problem = request.path, "The server failed; its log knows why."
+            path, problem = request.path, "Internal error; see the server's log."
         answer = self._refuse(path, status, problem)
         answer.force_close()
         return answer
@@ -263,38 +270,49 @@ class HttpConnection(web.RequestHandler):
     # ---- helpers
 
     def _path(self) -> str:
-        """The path of a request that can't be parsed, as far as it can be seen."""
+        """The path of a request that can't be parsed, as far as it is readable."""
         parts = self._front.split(b" ", 2)
         return parts[1].partition(b"?")[0].decode("ascii", "replace") if len(parts) > 1 else "/"
 
-    def _look(self, request: web.Request) -> None:
-        """End the connection if the client owes bytes and none have come since the last look."""
+    def _await_request(self) -> None:
+        """Limit the time until the next request has come."""
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = self._clock.call_after(IDLE_MS, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        self._idle = None
+        if self._current_request is None:  # else the wait begins again after its answer
+            self.force_close()
+
+    def _check_body(self, request: web.Request) -> None:
+        """End the connection if no byte of an incomplete body has come since the last check."""
         self._stalled = None
         if request.content.is_eof() or self._socket is None:
             return
         if not self._heard and self._socket.is_reading():
-            log.debug("a body did not come", path=request.path)
+            log.debug("request body stalled", path=request.path)
             self.abort()
             return
         self._heard = False
-        self._stalled = asyncio.get_running_loop().call_later(STALL_S, self._look, request)
+        self._stalled = self._clock.call_after(STALL_MS, lambda: self._check_body(request))
 
 
 def _problem(message: str) -> str:
-    """aiohttp's words about bytes that are no request, in one line without what is not printable."""
+    """aiohttp's message about a malformed request, on one line of printable characters."""
     first = message.strip().splitlines()[0] if message.strip() else message
     return f"This is no HTTP request: {ascii(first)[1:-1]}"[:300]
 
 
 @web.middleware
 async def watch_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Have the connection know each request."""
+    """Tell the connection of each request."""
     if isinstance(request.protocol, HttpConnection):
         request.protocol.watch(request)
     return await handler(request)
 
 
-async def spare_tunnels(request: web.Request, response: web.StreamResponse) -> None:
-    """A signal of the application: what becomes a WebSocket is limited by what it carries."""
+async def lift_limits_of_websockets(request: web.Request, response: web.StreamResponse) -> None:
+    """Signal handler: a connection that becomes a WebSocket has no HTTP time limits."""
     if isinstance(response, web.WebSocketResponse) and isinstance(request.protocol, HttpConnection):
         request.protocol.unlimited()

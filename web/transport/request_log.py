@@ -1,6 +1,6 @@
 """One log line per request, at debug: method, path, status, duration.
 
-Knows requests from outside. Does not know what they are about.
+Does not know what requests mean.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 async def log_requests(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Write the line once the request is answered, or has failed."""
+    """Log the request once it is answered or has failed."""
     clock = asyncio.get_running_loop().time
     began_s = clock()
     status = 500

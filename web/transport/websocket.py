@@ -1,7 +1,7 @@
 """AMQP over WebSocket [wire 1]: the bytes of an AMQP connection in binary messages, in both directions.
 
-Knows how to make a WebSocket look like a transport to a protocol that is made for sockets. Does not know AMQP: the
-protocol comes from a factory. Each `Tunnel` belongs to the request that opened it and ends with it.
+Knows how to give a WebSocket the interface of an asyncio transport. Does not know AMQP: the protocol comes from a
+factory. Each `WebSocketTransport` belongs to the request that opened it and ends with it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ CLOSE_WAIT_S: Final = 5.0
 
 @runtime_checkable
 class Authenticating(Protocol):
-    """A protocol whose client is a stranger until it has shown a valid token."""
+    """A protocol that knows whether its client has shown a valid token."""
 
     @property
     def is_stranger(self) -> bool:
-        """Whether the client has shown no valid token yet."""
+        """Whether the client has yet to show a valid token."""
         ...
 
 
 def add_websocket(app: web.Application, amqp: Callable[[], asyncio.Protocol]) -> None:
     """Answer the service's WebSocket path with protocols made by `amqp`."""
 
-    async def open_tunnel(request: web.Request) -> web.StreamResponse:
+    async def open_websocket(request: web.Request) -> web.StreamResponse:
         offered = {each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",")}
         socket = web.WebSocketResponse(protocols=SUBPROTOCOLS, max_msg_size=MESSAGE_BYTES_MAX, timeout=CLOSE_WAIT_S)
         names = " or ".join(SUBPROTOCOLS)
@@ -48,15 +48,15 @@ def add_websocket(app: web.Application, amqp: Callable[[], asyncio.Protocol]) ->
         protocol = amqp()
         if isinstance(request.protocol, HttpConnection) and isinstance(protocol, Authenticating):
             request.protocol.known_by(lambda: protocol.is_stranger)
-        await Tunnel(socket, request.transport).run(protocol)
+        await WebSocketTransport(socket, request.transport).run(protocol)
         return socket
 
     for path in PATHS:
-        app.router.add_get(path, open_tunnel)
+        app.router.add_get(path, open_websocket)
 
 
-class Tunnel(asyncio.Transport):
-    """A WebSocket as a transport: what is written goes out in binary messages, joined while one is under way."""
+class WebSocketTransport(asyncio.Transport):
+    """A WebSocket as an asyncio transport: writes become binary messages, joined while a message is being sent."""
 
     def __init__(self, socket: web.WebSocketResponse, under: asyncio.Transport | None) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Tunnel(asyncio.Transport):
         self._protocol: asyncio.Protocol | None = None
 
     async def run(self, protocol: asyncio.Protocol) -> None:
-        """Carry bytes until either side ends it."""
+        """Carry bytes until either side closes."""
         self._protocol = protocol
         protocol.connection_made(self)
         writer = asyncio.create_task(self._write_all())
@@ -94,13 +94,13 @@ class Tunnel(asyncio.Transport):
             await self._readable.wait()
             receive = asyncio.ensure_future(self._socket.receive())
             await asyncio.wait((receive, writer), return_when=asyncio.FIRST_COMPLETED)
-            if not receive.done():  # our side has said its last word
+            if not receive.done():  # our side has closed
                 receive.cancel()
                 await asyncio.gather(receive, return_exceptions=True)
                 return
             message = receive.result()
             if message.type is not WSMsgType.BINARY:
-                return  # text is not AMQP; close and error end it, too
+                return  # text is not AMQP; close and error end the connection, too
             protocol.data_received(message.data)
 
     async def _write_all(self) -> None:
@@ -119,10 +119,10 @@ class Tunnel(asyncio.Transport):
                 self._paused = False
                 self._protocol.resume_writing()
 
-    # ---- what a protocol asks of its transport
+    # ---- the transport's interface
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send bytes; `pause_writing` is called when too many wait."""
+        """Send bytes; calls `pause_writing` when too many are buffered."""
         if self._closing or not data:
             return
         self._waiting.append(bytes(data))
@@ -133,39 +133,39 @@ class Tunnel(asyncio.Transport):
             self._protocol.pause_writing()
 
     def close(self) -> None:
-        """End it once everything is sent."""
+        """Close once everything is sent."""
         self._closing = True
         self._more.set()
         self._readable.set()
 
     def abort(self) -> None:
-        """End it now."""
+        """Close now; buffered bytes are dropped."""
         self._waiting.clear()
         self.close()
         if self._under is not None:
             self._under.abort()
 
     def is_closing(self) -> bool:
-        """Whether it has been ended."""
+        """Whether `close` or `abort` was called."""
         return self._closing
 
     def pause_reading(self) -> None:
-        """Read no more for now."""
+        """Stop reading."""
         self._readable.clear()
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Read again."""
         self._readable.set()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """From how many waiting bytes on the protocol is paused."""
+        """Set how many buffered bytes pause the protocol."""
         del low
         self._high = HIGH_WATER_BYTES if high is None else high
 
     def get_write_buffer_size(self) -> int:
-        """How many bytes wait."""
+        """Number of buffered bytes."""
         return self._waiting_bytes
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What the socket below knows."""
+        """Information about the socket below."""
         return default if self._under is None else self._under.get_extra_info(name, default)

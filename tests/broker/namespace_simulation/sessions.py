@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from emubus.broker.entities.links import SessionConsumer
 from emubus.broker.entities.router import partition_for_key
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
-from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.partition.step import Delivery, ReceiveMode
 
 from . import commands as c
 from .items import ACTIVE, Holding
@@ -138,7 +138,7 @@ class Sessions:
         got: list[Delivery] = []
         drained: list[bool] = []
         consumer = holder.consumer
-        consumer.deliver = got.extend
+        consumer.deliver_to(got.extend)
         consumer.set_credit(command.count)
         consumer.drain(lambda: drained.append(True))
         run.world.loop.run_until_idle()

@@ -12,7 +12,7 @@ from emubus.broker.message.builder import NewMessage, envelope
 from emubus.broker.message.message import parse_message
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.broker.partition.records import session_number
-from emubus.broker.partition.requests import Delivery, ReceiveMode
+from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.broker.stores.outage import OutageKind
 
 from ..tearing import Fate

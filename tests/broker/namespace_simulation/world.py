@@ -20,7 +20,7 @@ from emubus.broker import ids
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError
-from emubus.broker.message.message import application_properties, parse_stored
+from emubus.broker.message.stored import application_properties, parse_stored
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.partition.records import HOMES, MESSAGES, SESSION_NUMBER_KEY, SESSION_STATE, Home, Record
@@ -266,7 +266,7 @@ class World:
 
     def failures(self) -> int:
         """How many batches were not confirmed in this life: their partitions have lost their memory, and all locks."""
-        outages = sum(worker.measures.failures for worker in self.broker.workers)
+        outages = sum(worker.commit_stats.failures for worker in self.broker.workers)
         return outages + sum(disk.failures for disk in self.disks)
 
     # ---- what is stored

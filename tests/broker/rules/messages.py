@@ -8,7 +8,8 @@ from typing import Any
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.model.descriptions import SqlFilter
 from emubus.broker.rules import MessageContext, Truth, compile_filter
-from emubus.codec.values import Symbol, Timestamp, Uint, Ulong, encode, encode_described
+from emubus.codec.encode import encode, encode_described
+from emubus.codec.types import Symbol, Timestamp, Uint, Ulong
 
 HEADER, ANNOTATIONS, PROPERTIES, APPLICATION, DATA, FOOTER = 0x70, 0x72, 0x73, 0x74, 0x75, 0x78
 FIELDS = {

@@ -10,8 +10,9 @@ import pytest
 
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.rules import FilterException, MessageContext, compile_action
+from emubus.codec.encode import encode
 from emubus.codec.sections import APPLICATION_PROPERTIES, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
-from emubus.codec.values import (
+from emubus.codec.types import (
     Byte,
     Char,
     Described,
@@ -25,7 +26,6 @@ from emubus.codec.values import (
     Uint,
     Ulong,
     Ushort,
-    encode,
 )
 
 from .messages import APPLICATION, FIELDS, context, encoded, section

@@ -11,7 +11,7 @@ from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import CorrelationFilter, TypedText
 from emubus.broker.rules import FilterException, MessageContext, compile_filter
 from emubus.broker.rules.correlation import FIELDS
-from emubus.codec.values import Described, Float, Int, Long, Symbol, Timestamp, Ubyte, Ulong
+from emubus.codec.types import Described, Float, Int, Long, Symbol, Timestamp, Ubyte, Ulong
 
 from .messages import context, encoded
 

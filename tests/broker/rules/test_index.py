@@ -29,7 +29,7 @@ from emubus.broker.rules import (
     compile_action,
     compile_filter,
 )
-from emubus.codec.values import Int
+from emubus.codec.types import Int
 
 from ..counting import calls_of, peak_bytes
 from .messages import context, encoded

@@ -18,7 +18,9 @@ from emubus.broker.model.descriptions import (
     TypedText,
 )
 from emubus.broker.rules import rule_from_amqp, rule_to_amqp
-from emubus.codec.values import Described, Int, Long, Symbol, Timestamp, Ulong, decode, encode
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode
+from emubus.codec.types import Described, Int, Long, Symbol, Timestamp, Ulong
 
 GUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 SPAN = Described(Symbol("com.microsoft:timespan"), Long(600_000_000))

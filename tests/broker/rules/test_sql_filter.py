@@ -10,7 +10,7 @@ import pytest
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import PropertyValue, SqlFilter, TypedText
 from emubus.broker.rules import FilterException, MessageContext, compile_filter
-from emubus.codec.values import (
+from emubus.codec.types import (
     Byte,
     Char,
     Decimal128,

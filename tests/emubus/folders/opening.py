@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from emubus.broker.admin.data_folder import CATALOG_FOLDER
+from emubus.broker.admin.folder_view import CATALOG_FOLDER
 from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError
 from emubus.broker.partition.records import TABLES

@@ -10,7 +10,7 @@ from typing import Any, Final
 import lmdb
 from proton import symbol
 
-from emubus.broker.admin.data_folder import part_names
+from emubus.broker.admin.folder_view import part_names
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.config import Config, load_config
 from emubus.server import Server

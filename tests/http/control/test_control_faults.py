@@ -71,7 +71,7 @@ def test_faults_are_listed_and_cleared_one_by_one_or_all_at_once(control: Http) 
     assert control.get("/faults") == {"faults": []}
     refused = control.ask("POST", "/faults", {"kind": "lost-lock", "operations": ["send"]})
     assert refused.status == 409
-    assert "it strikes settle, renew" in refused.json["error"]["message"]
+    assert "it applies to settle, renew" in refused.json["error"]["message"]
 
 
 def test_a_busy_server_is_tried_again_until_it_takes_the_message(control: Http, sdk: ServiceBusClient) -> None:

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from emubus.broker.errors import BrokerError, Condition
-from emubus.codec import values as encoding
-from emubus.codec.values import (
+from emubus.codec import decode as encoding
+from emubus.codec.errors import DecodeError
+from emubus.codec.skip import skip as broker_skip
+from emubus.codec.types import (
     Array,
     Byte,
     Char,
@@ -128,8 +129,8 @@ def read_by_broker(data: bytes) -> tuple[Plain, int] | str:
     """What the broker's codec reads, or why not."""
     try:
         value, end = encoding.decode(data)
-    except BrokerError as error:
-        return error.description if error.condition is Condition.DECODE_ERROR else ""
+    except DecodeError as error:
+        return str(error)
     return of_broker(value), end
 
 
@@ -235,8 +236,8 @@ def test_both_codecs_read_the_same_value_or_both_refuse(data: bytes) -> None:
 @given(st.binary(max_size=40) | ENCODED | SPOILED)
 def test_both_codecs_jump_over_the_same_bytes_or_both_refuse(data: bytes) -> None:
     try:
-        by_broker = encoding.skip(data)
-    except BrokerError:
+        by_broker = broker_skip(data)
+    except DecodeError:
         by_broker = None
     try:
         by_connector: int | None = values.skip(data, 0)

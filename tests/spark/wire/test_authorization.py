@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from emubus.broker.access import Right, SharedKey
+from emubus.broker.keys import Right, SharedKey
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.config import Auth
 from emubus.spark_connector import timing

@@ -1,11 +1,10 @@
-"""Browsing the messages of a sub-queue, page by page, without touching them; and sending dead letters anew.
+"""Browsing the messages of a sub-queue by peeking; resubmitting dead letters.
 
-Does not know how messages are found (`broker.inspection`) and moved (`resubmission`).
+Does not know how messages are peeked (`broker.admin`) and moved (`resubmission`).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
@@ -13,19 +12,18 @@ from aiohttp import web
 
 from ....broker.address import SubQueue
 from ....broker.admin.overview import Page
-from ....broker.entities.entity import Entity
+from ....broker.api import Entity
 from ....broker.model.descriptions import TopicDescription
 from ...control.entities import SUB_QUEUES
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
-from ..showing import shown
+from ..rendering import message_view
 from ..site import Site, address
 from .overview import row_of
 from .resubmission import Progress
 
 MESSAGES_MAX: Final = 25
 MESSAGES_BYTES_MAX: Final = 4 << 20
-PARTITION_MAX: Final = 65_535
 NUMBER_MAX: Final = (1 << 63) - 1
 SUB_QUEUE_NAMES: Final[Mapping[str, str]] = {
     "active": "Messages",
@@ -38,7 +36,7 @@ HOMES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "transfer-dead-letter": ("transfer-dead-letter", "transfer-dead-letter-deferred"),
 }
 REFRESH_MS: Final = 500
-LOOK_WAIT_S: Final = 1.5
+PEEK_WAIT_MS: Final = 1_500
 """A slow store holds up whoever looks, too; the rest of the page is worth more than its messages."""
 
 
@@ -53,7 +51,8 @@ async def show(
     partition: int | None = None
     if query.text("partition"):
         partition = query.number("partition", "Partition", 0, len(entity.partitions) - 1)
-    page = await _look(
+    page = await _peek(
+        site,
         site.inspection.messages(
             entity,
             SUB_QUEUES[name],
@@ -62,7 +61,7 @@ async def show(
             bytes_max=MESSAGES_BYTES_MAX,
             session_id=query.optional("session"),
             partition_id=partition,
-        )
+        ),
     )
     row = row_of(site, entity)
     progress = site.resubmissions.of(entity.path)
@@ -77,7 +76,7 @@ async def show(
         title=SUB_QUEUE_NAMES[name],
         sub_queues=SUB_QUEUE_NAMES,
         total=sum(row.report.messages[home] for home in HOMES_OF[name]),
-        messages=[] if page is None else [shown(each) for each in page.messages],
+        messages=[] if page is None else [message_view(each) for each in page.messages],
         next_number=None if page is None else page.next_sequence_number,
         is_late=page is None,
         first=first,
@@ -91,10 +90,10 @@ async def show(
     )
 
 
-async def _look(asking: Awaitable[Page]) -> Page | None:
+async def _peek(site: Site, asking: Awaitable[Page]) -> Page | None:
     """The page of messages, or None if a store does not answer in time."""
     try:
-        async with asyncio.timeout(LOOK_WAIT_S):
+        async with site.services.clock.time_limit(PEEK_WAIT_MS):
             return await asking
     except TimeoutError:
         return None
@@ -102,23 +101,23 @@ async def _look(asking: Awaitable[Page]) -> Page | None:
 
 def _entity(site: Site, path: str) -> Entity:
     if not path:
-        raise FormError("The address names no entity (path).")
+        raise FormError("The address has no entity (path).")
     entity = site.entity(path)
     if isinstance(entity.description, TopicDescription):
-        raise FormError(f"The topic '{entity.path}' keeps no messages: its subscriptions do.")
+        raise FormError(f"The topic '{entity.path}' holds no messages: its subscriptions do.")
     return entity
 
 
 async def resubmit(site: Site, request: web.Request) -> web.Response:
-    """Send chosen dead letters, or all, anew to where they came from."""
+    """Resubmit selected dead letters, or all, to the entity they came from."""
     form = await read_form(request)
     entity = _entity(site, form.text("path"))
     try:
         numbers = None if form.text("which") == "all" else _numbers(form)
         progress = await site.resubmissions.start(entity, numbers)
     except REFUSALS as error:
-        shown_form = Form({**form.values, "queue": ["dead-letter"]})
-        return await show(site, request, form.failed("resubmit", error), shown_form)
+        refused_form = Form({**form.values, "queue": ["dead-letter"]})
+        return await show(site, request, form.failed("resubmit", error), refused_form)
     where = address(
         "messages",
         path=entity.path,
@@ -140,17 +139,17 @@ def _numbers(form: Form) -> list[int]:
 
 def _flash(progress: Progress) -> Flash:
     if progress.is_running:
-        return Flash(f"Sending {progress.total} dead letters anew to '{progress.target}'.")
-    sent = f"{progress.done_count} of {progress.total} dead letters went to '{progress.target}'"
-    stayed = f"; {progress.failed_count} stayed where they are" if progress.failed_count else ""
+        return Flash(f"Resubmitting {progress.total} dead letters to '{progress.target}'.")
+    sent = f"{progress.done_count} of {progress.total} dead letters resubmitted to '{progress.target}'"
+    stayed = f"; {progress.failed_count} failed and stay" if progress.failed_count else ""
     lines = [(f"{number}: {text}" if number else text, "") for number, text in progress.failures]
     return Flash(f"{sent}{stayed}.", lines, is_warning=bool(progress.failures))
 
 
 async def cancel(site: Site, request: web.Request) -> web.Response:
-    """End a resubmission that is under way."""
+    """Stop a running resubmission."""
     form = await read_form(request)
     entity = _entity(site, form.text("path"))
     was_running = site.resubmissions.cancel(entity.path)
-    text = "The resubmission ends." if was_running else "There is no resubmission under way."
+    text = "The resubmission is being stopped." if was_running else "No resubmission is running."
     return site.redirect(address("messages", path=entity.path, queue="dead-letter"), Flash(text))

@@ -10,13 +10,12 @@ from typing import Any, Final
 from aiohttp import web
 
 from ....broker.model.catalog import Description
-from ....broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from ....broker.model.descriptions import EntityKind, QueueDescription, SubscriptionDescription, TopicDescription
 from ....broker.model.profiles import Partitioning
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
 from ..site import Site, address
 
-KINDS: Final = ("queue", "topic", "subscription")
 TOPICS_MAX: Final = 500
 COUNT_MAX: Final = (1 << 31) - 1
 
@@ -25,7 +24,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, k
     """The form for one kind of entity."""
     query = query_form(request)
     if not kind:
-        kind = query.choice("kind", "Kind", KINDS) if query.text("kind") else "queue"
+        kind = query.choice("kind", "Kind", list(EntityKind)) if query.text("kind") else "queue"
     topics = sorted(each.path for each in site.broker.entities() if isinstance(each.description, TopicDescription))
     limits = site.broker.limits
     return site.render(
@@ -33,7 +32,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, k
         "create.html",
         failed=failed,
         kind=kind,
-        kinds_of_entity=KINDS,
+        kinds_of_entity=list(EntityKind),
         topics=topics[:TOPICS_MAX],
         topic=query.text("topic"),
         limits=limits,
@@ -47,7 +46,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, k
 async def create(site: Site, request: web.Request) -> web.Response:
     """Create the entity; the next page is its own."""
     form = await read_form(request)
-    kind = form.choice("kind", "Kind", KINDS)
+    kind = form.choice("kind", "Kind", list(EntityKind))
     try:
         description = _description(site, form, kind)
         entity = site.broker.administration.create(description, targets_exist=True)
@@ -59,11 +58,11 @@ async def create(site: Site, request: web.Request) -> web.Response:
 def _description(site: Site, form: Form, kind: str) -> Description:
     name = form.text("name")
     if not name:
-        raise FormError("Name: it is empty.", "name")
+        raise FormError("Name: must not be empty.", "name")
     if kind == "subscription":
         topic = form.text("topic")
         if not topic:
-            raise FormError("Topic: none is chosen.", "topic")
+            raise FormError("Topic: choose one.", "topic")
         return SubscriptionDescription(
             topic,
             name,
@@ -114,5 +113,5 @@ def _receiving(site: Site, form: Form) -> dict[str, Any]:
 def _definite(form: Form, name: str, label: str, default_ms: int) -> int:
     ms = form.span(name, label, default_ms)
     if ms is None:
-        raise FormError(f"{label}: '{form.text(name)}' is no definite duration.", name)
+        raise FormError(f"{label}: '{form.text(name)}' is not a finite duration.", name)
     return ms

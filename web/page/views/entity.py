@@ -1,6 +1,6 @@
-"""One entity: its partitions as a picture, its properties; delete it, purge it, let its stores be out.
+"""One entity: its partitions as a chart, its properties; delete, purge, simulate outages.
 
-Does not know what an outage does and what purging means; the broker does.
+Does not know what an outage or a purge does; the broker does.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from typing import Final
 
 from aiohttp import web
 
-from ....broker.admin.overview import KIND_NAMES
-from ....broker.entities.entity import Entity
+from ....broker.admin import figures
+from ....broker.api import Entity, Outage, OutageKind
 from ....broker.errors import BrokerError
 from ....broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from ....broker.stores.outage import Outage, OutageKind
-from .. import showing
+from .. import rendering
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, read_form
-from ..showing import bars
+from ..rendering import bars
 from ..site import HOME, Site, address
 from .overview import row_of
 
@@ -36,7 +35,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, p
     picture, scale_max = bars(site.inspection.partitions(entity), PICTURE_HEIGHT)
     subscriptions: list[Entity] = []
     if isinstance(entity.description, TopicDescription):
-        subscriptions = sorted(site.broker.fan_out_of(entity.path).entities(), key=lambda each: each.path.lower())
+        subscriptions = sorted(site.broker.subscriptions_of(entity.path).entities(), key=lambda each: each.path.lower())
     return site.render(
         request,
         "entity.html",
@@ -55,18 +54,18 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, p
 
 
 def facts_of(site: Site, entity: Entity) -> Sequence[tuple[str, str]]:
-    """The properties of an entity, as people read them."""
+    """The properties of an entity as readable text."""
     description = entity.description
     facts = [
-        ("Kind", KIND_NAMES[type(description)]),
+        ("Kind", description.kind.value),
         ("Status", description.status.value),
         ("Partitions", str(len(entity.partitions)) if entity.partitioned else "not partitioned"),
-        ("Default time to live", showing.span(description.default_ttl_ms)),
-        ("Deleted when idle for", showing.span(description.auto_delete_on_idle_ms)),
+        ("Default time to live", rendering.span(description.default_ttl_ms)),
+        ("Deleted when idle for", rendering.span(description.auto_delete_on_idle_ms)),
     ]
     if not isinstance(description, TopicDescription):
         facts += [
-            ("Lock duration", showing.span(description.lock_duration_ms)),
+            ("Lock duration", rendering.span(description.lock_duration_ms)),
             ("Max delivery count", str(description.max_delivery_count)),
             ("Message sessions", _yes(description.requires_session)),
             ("Dead-letter on expiration", _yes(description.dead_letter_on_expiration)),
@@ -79,15 +78,15 @@ def facts_of(site: Site, entity: Entity) -> Sequence[tuple[str, str]]:
             ("Rules", str(len(description.rules))),
         ]
     if isinstance(description, QueueDescription | TopicDescription):
-        window = showing.span(description.duplicate_window_ms)
+        window = rendering.span(description.duplicate_window_ms)
         facts += [
             ("Duplicate detection", f"within {window}" if description.requires_duplicate_detection else "no"),
-            ("Max size", showing.size(sum(place.size_bytes_max for place in entity.partitions))),
+            ("Max size", rendering.size(site.inspection.report(entity).size_bytes_max)),
         ]
     if description.user_metadata:
         facts.append(("User metadata", description.user_metadata))
     accessed_at = site.broker.administration.accessed_at(entity)
-    facts.append(("Last used", showing.instant(accessed_at) or "never"))
+    facts.append(("Last used", rendering.instant(accessed_at) or "never"))
     return facts
 
 
@@ -114,16 +113,16 @@ async def purge(site: Site, request: web.Request) -> web.Response:
     form = await read_form(request)
     entity = site.entity(form.text("path"))
     try:
-        count = site.broker.upkeep.purge(entity.path)
+        count = site.broker.maintenance.purge(entity.path)
     except BrokerError as error:
         return await show(site, request, form.failed("purge", error), entity.path)
     return site.redirect(
-        address("entity", path=entity.path), Flash(f"'{entity.path}' is empty; {showing.removed(count)}.")
+        address("entity", path=entity.path), Flash(f"'{entity.path}' purged; {rendering.removed(count)}.")
     )
 
 
 async def outage(site: Site, request: web.Request) -> web.Response:
-    """Let a messaging store be out, or bring it back; back to the page that asked for it."""
+    """Begin or end an outage; redirects to the page that asked for it."""
     form = await read_form(request)
     path = form.text("path")
     try:
@@ -138,10 +137,10 @@ async def outage(site: Site, request: web.Request) -> web.Response:
 
 
 def set_outage(site: Site, form: Form) -> str:
-    """Do what the form says, and tell it. FormError."""
+    """Begin or end the outages of the form; returns the text for the user. FormError."""
     store, kind = form.text("store"), form.text("kind")
-    workers = site.broker.workers
-    chosen = list(range(len(workers))) if store == "all" else [form.number("store", "Store", 0, len(workers) - 1)]
+    count = len(figures.stores(site.broker))
+    chosen = list(range(count)) if store == "all" else [form.number("store", "Store", 0, count - 1)]
     which = "All stores" if store == "all" else f"Store {chosen[0]}"
     works = "work" if store == "all" else "works"
     if kind == WORKS:
@@ -150,8 +149,8 @@ def set_outage(site: Site, form: Form) -> str:
         return f"{which} {works} again."
     kind = form.choice("kind", "Outage", list(OutageKind))
     delay_ms = form.finite_span("delay", "Delay", 0, DELAY_MS_MAX, DELAY_MS) if kind == OutageKind.SLOW else 0
-    duration_ms = form.finite_span("for", "For how long", 1, DURATION_MS_MAX) if form.text("for") else None
+    duration_ms = form.finite_span("for", "Duration", 1, DURATION_MS_MAX) if form.text("for") else None
     for index in chosen:
         site.broker.begin_outage(index, Outage(OutageKind(kind), delay_ms), duration_ms)
-    until = f" for {showing.span(duration_ms)}" if duration_ms is not None else ""
+    until = f" for {rendering.span(duration_ms)}" if duration_ms is not None else ""
     return f"{which}: {kind}{until}."

@@ -1,6 +1,6 @@
 """The namespace as a whole: how to connect, profile and limits, the clock, messaging stores, purge and reset.
 
-Does not know what the clock moves and what a reset means.
+Does not know what the clock moves or what a reset does.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from typing import Final
 
 from aiohttp import web
 
+from ....broker.admin import figures
+from ....broker.api import OutageKind
 from ....broker.model.profiles import Limits, Partitioning, Range
-from ....broker.stores.outage import OutageKind
-from .. import showing
-from ..connecting import connection_string
+from .. import rendering
+from ..connection_strings import connection_string
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, query_form, read_form
 from ..site import Site, address
 
 ADVANCE_MS_MAX: Final = 10 * 366 * 86_400_000
-NOT_CHECKED: Final = "no (--auth none): everybody may do everything"
+NOT_CHECKED: Final = "none (--auth none): full access for anyone who can connect"
 STEPS: Final = ("10s", "1m", "5m", "1h", "1d", "14d")
 PARTITIONING: Final = {
     Partitioning.PER_ENTITY: "chosen for each entity",
-    Partitioning.ALWAYS: "always: the namespace is partitioned",
+    Partitioning.ALWAYS: "always (partitioned namespace)",
     Partitioning.NEVER: "never",
 }
 
@@ -37,8 +38,8 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         ("Namespace", site.broker.namespace),
         ("Profile", site.broker.limits.profile.value),
         *services.about.items(),
-        ("Keys are checked", "yes (--auth sas)" if services.access.verify else NOT_CHECKED),
-        ("Ports", f"{ports}; each answers AMQP and HTTP"),
+        ("Authentication", "keys (--auth sas)" if services.access.verify else NOT_CHECKED),
+        ("Ports", f"{ports}; each accepts AMQP and HTTP"),
         ("Development CA", services.ca_file or "none"),
     ]
     return site.render(
@@ -47,32 +48,32 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         failed=failed,
         live_path=address("namespace"),
         about=about,
-        limits=limits_told(site.broker.limits),
+        limits=limit_rows(site.broker.limits),
         connection_string=connection_string(services, request),
         steps=STEPS,
-        workers=site.broker.workers,
+        stores=figures.stores(site.broker),
         outage_kinds=list(OutageKind),
         entity_count=sum(1 for _ in site.broker.entities()),
         topology=site.broker.topology,
     )
 
 
-def limits_told(limits: Limits) -> Sequence[tuple[str, str]]:
-    """The limits that people meet."""
+def limit_rows(limits: Limits) -> Sequence[tuple[str, str]]:
+    """The most important limits."""
     each = " in each partition" if limits.size_is_per_partition else ""
     return [
         ("Partitions", f"{limits.partition_count}, {PARTITIONING[limits.partitioning]}"),
-        ("Message size", showing.size(limits.message_bytes_max)),
-        ("Batch size", showing.size(limits.batch_bytes_max)),
+        ("Message size", rendering.size(limits.message_bytes_max)),
+        ("Batch size", rendering.size(limits.batch_bytes_max)),
         ("Entity size", f"{_numbers(limits.max_size_mb)} MB{each}"),
         ("Lock duration", _spans(limits.lock_duration_ms)),
         ("Time to live", _spans(limits.ttl_ms)),
         ("Duplicate window", _spans(limits.duplicate_window_ms)),
         ("Max delivery count", _numbers(limits.max_delivery_count)),
         ("Queues and topics", _at_most(limits.entities_max)),
-        ("Partitioned ones", _at_most(limits.partitioned_entities_max)),
-        ("Subscriptions of a topic", _at_most(limits.subscriptions_per_topic_max)),
-        ("Messages in a transaction", _at_most(limits.messages_per_transaction_max)),
+        ("Partitioned entities", _at_most(limits.partitioned_entities_max)),
+        ("Subscriptions per topic", _at_most(limits.subscriptions_per_topic_max)),
+        ("Messages per transaction", _at_most(limits.messages_per_transaction_max)),
     ]
 
 
@@ -85,33 +86,33 @@ def _numbers(allowed: Range) -> str:
 
 
 def _spans(allowed: Range) -> str:
-    start = showing.span(allowed.start)
-    return f"{start} or more" if allowed.stop is None else f"{start} to {showing.span(allowed.stop)}"
+    start = rendering.span(allowed.start)
+    return f"{start} or more" if allowed.stop is None else f"{start} to {rendering.span(allowed.stop)}"
 
 
 async def move_clock(site: Site, request: web.Request) -> web.Response:
-    """Advance, freeze or go on."""
+    """Advance, freeze or thaw the clock."""
     form = await read_form(request)
     clock = site.services.clock
     try:
         match form.choice("do", "Clock", ("advance", "freeze", "go-on")):
             case "advance":
                 ms = form.finite_span("by", "Advance by", 0, ADVANCE_MS_MAX)
-                clock.advance(ms)
-                text = f"The clock was advanced by {showing.span(ms)}."
+                clock.advance_instants(ms)
+                text = f"The clock was advanced by {rendering.span(ms)}."
             case "freeze":
                 clock.freeze()
-                text = "The clock stands still."
+                text = "The clock is frozen."
             case _:
                 clock.thaw()
-                text = "The clock goes on."
+                text = "The clock is running again."
     except REFUSALS as error:
         return await show(site, request, form.failed("clock", error))
     return site.redirect(address("namespace"), Flash(text))
 
 
 async def reset(site: Site, request: web.Request) -> web.Response:
-    """Purge all entities, or begin anew with those of the configuration."""
+    """Purge all entities, or reset to the start-up configuration."""
     form = await read_form(request)
     try:
         text = _reset(site, form)
@@ -122,6 +123,6 @@ async def reset(site: Site, request: web.Request) -> web.Response:
 
 def _reset(site: Site, form: Form) -> str:
     if form.choice("to", "Reset", ("empty", "config")) == "empty":
-        return f"All entities are empty; {showing.removed(site.broker.upkeep.purge(None))}."
-    site.broker.upkeep.reset()
-    return "The namespace is as it was configured; all messages were removed."
+        return f"All entities purged; {rendering.removed(site.broker.maintenance.purge(None))}."
+    site.broker.maintenance.reset()
+    return "The namespace was reset to its start-up configuration; all messages were removed."

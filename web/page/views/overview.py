@@ -1,6 +1,6 @@
-"""The namespace at a glance: its entities, with counts, rates and the state of their partitions.
+"""The list of entities, with counts, rates and the state of their partitions.
 
-Knows which entities are on the page that is asked for. Does not know how they look.
+Knows which entities are on a page. Does not know how they look.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 from aiohttp import web
 
 from ....broker.admin.overview import EntityReport, PartitionReport
-from ....broker.entities.entity import Entity
+from ....broker.api import Entity
 from ....broker.model.descriptions import SubscriptionDescription, TopicDescription, entity_key
-from ..connecting import connection_string
+from ..connection_strings import connection_string
 from ..forms import query_form
 from ..rates import Rate
-from ..showing import Bar, bars
+from ..rendering import Bar, bars
 from ..site import Site
 
 ROWS_MAX: Final = 50
@@ -38,17 +38,17 @@ class Row:
 
     @property
     def is_subscription(self) -> bool:
-        """Whether it stands below its topic."""
+        """Whether it is a subscription, listed below its topic."""
         return self.report.kind == "subscription"
 
     @property
     def dead_count(self) -> int:
-        """Dead letters of both kinds."""
+        """Dead-lettered messages, of both dead-letter queues."""
         return self.report.messages["dead-letter"] + self.report.messages["transfer-dead-letter"]
 
     @property
     def later_count(self) -> int:
-        """Messages that nobody gets now."""
+        """Scheduled and deferred messages."""
         return self.report.messages["scheduled"] + self.report.messages["deferred"]
 
 
@@ -78,7 +78,7 @@ def in_order(site: Site) -> Iterator[Entity]:
     for top in sorted(tops, key=lambda each: entity_key(each.path)):
         yield top
         if isinstance(top.description, TopicDescription):
-            yield from sorted(site.broker.fan_out_of(top.path).entities(), key=lambda each: entity_key(each.path))
+            yield from sorted(site.broker.subscriptions_of(top.path).entities(), key=lambda each: entity_key(each.path))
 
 
 def row_of(site: Site, entity: Entity) -> Row:
@@ -89,8 +89,8 @@ def row_of(site: Site, entity: Entity) -> Row:
     return Row(
         site.inspection.report(entity),
         description.name,
-        site.rates.look(entity),
+        site.rates.sample(entity),
         bars(partitions, STRIP_HEIGHT)[0],
         partitions,
-        len(site.broker.fan_out_of(entity.path).entities()) if is_topic else 0,
+        len(site.broker.subscriptions_of(entity.path).entities()) if is_topic else 0,
     )

@@ -1,7 +1,7 @@
-"""Sending dead letters anew, many at a time, with progress that a page can show.
+"""Resubmission of dead letters in batches, with its progress.
 
-Knows that a resubmission takes what is there when it begins, a page of messages after another, and that each message
-is moved whole by the broker or stays where it is. One at a time for each entity. Owned by the page; ends with it.
+A resubmission takes the dead letters present at its start, page by page; the broker moves each message atomically or
+leaves it. One runs per entity. Owned by the page; ends with it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ....broker.address import SubQueue
+from ....broker.admin import figures
 from ....broker.admin.overview import Inspection
+from ....broker.api import Entity
 from ....broker.broker import Broker
-from ....broker.entities.entity import Entity
 from ....broker.errors import BrokerError
 from ....broker.model.descriptions import SubscriptionDescription, entity_key
-from ....broker.partition.records import PARTITION_SHIFT
 from ..forms import FormError
 
 AT_ONCE: Final = 50
@@ -30,7 +30,7 @@ WAIT_S: Final = 1.0
 
 @dataclass(slots=True)
 class Progress:
-    """How far a resubmission is; `failures` are the first of those that stayed: (sequence number, why)."""
+    """The progress of a resubmission; `failures` has the first failed messages: (sequence number, reason)."""
 
     path: str
     target: str
@@ -43,12 +43,12 @@ class Progress:
 
     @property
     def seen_count(self) -> int:
-        """How many were tried."""
+        """Number of messages tried."""
         return self.done_count + self.failed_count
 
 
 class Resubmissions:
-    """What is under way, and how the last of each entity ended."""
+    """The running resubmissions, and the last one of each entity."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -56,24 +56,24 @@ class Resubmissions:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def of(self, path: str) -> Progress | None:
-        """The resubmission of an entity that runs, or ended last."""
+        """The running or last resubmission of an entity."""
         return self._known.get(entity_key(path))
 
     async def start(self, entity: Entity, numbers: Sequence[int] | None) -> Progress:
-        """Resubmit these dead letters of an entity, or with None all; waits for the end for a moment only.
+        """Resubmit these dead letters of an entity, or with None all; waits at most a moment for the end.
 
-        FormError if one of the entity is under way; BrokerError for an entity that takes no messages.
+        FormError if one is running for the entity; BrokerError if the entity accepts no messages.
         """
         key = entity_key(entity.path)
         known = self._known.get(key)
         if known is not None and known.is_running:
-            raise FormError(f"A resubmission of '{entity.path}' is under way.", status=409)
+            raise FormError(f"A resubmission of '{entity.path}' is already running.", status=409)
         target = self._target(entity)
         extents = await entity.extents(SubQueue.DEAD_LETTER)
         total = sum(each.message_count for each in extents if each is not None) if numbers is None else len(numbers)
         progress = Progress(entity.path, target.path, total)
         self._keep(key, progress)
-        # What is dead-lettered from now on has higher numbers, also what comes back.
+        # Messages dead-lettered from now on have higher numbers, resubmitted ones included.
         ends = [None if each is None else each.next_sequence_number for each in extents]
         task = asyncio.create_task(self._run(entity, target, numbers, ends, progress), name=f"resubmit {entity.path}")
         self._tasks[key] = task
@@ -82,7 +82,7 @@ class Resubmissions:
         return progress
 
     def cancel(self, path: str) -> bool:
-        """End a resubmission after the messages that are under way; whether there was one."""
+        """Stop a resubmission after its current batch; returns whether one was running."""
         progress = self._known.get(entity_key(path))
         if progress is None or not progress.is_running:
             return False
@@ -90,7 +90,7 @@ class Resubmissions:
         return True
 
     async def stop(self) -> None:
-        """End all."""
+        """Stop all resubmissions."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -132,7 +132,7 @@ class Resubmissions:
     async def _all(self, entity: Entity, target: Entity, ends: Sequence[int | None], progress: Progress) -> None:
         inspection = Inspection(self._broker)
         for index, end in enumerate(ends):
-            first: int | None = index << PARTITION_SHIFT if entity.partitioned else 0
+            first: int | None = figures.placement_in(entity, index).first_number
             while end is not None and first is not None and not progress.is_cancelled:
                 page = await inspection.messages(
                     entity,

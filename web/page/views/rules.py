@@ -28,7 +28,7 @@ from ....broker.rules import MessageContext
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, read_form
 from ..message_form import FIELDS, PROPERTY_TYPES, encoded, message_in
-from ..showing import value_text
+from ..rendering import value_text
 from ..site import Site, address
 from .overview import row_of
 
@@ -48,8 +48,8 @@ CHANGED: Final = ("Label", "CorrelationId", "MessageId", "To", "ReplyTo", "Sessi
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A verdict for the page: `changes` are the properties of the copy that the rule's action made."""
+class RuleVerdict:
+    """A rule's verdict for the page: `changes` are the properties that its action set on the copy."""
 
     verdict: Verdict
     changes: Sequence[tuple[str, str]]
@@ -60,7 +60,7 @@ async def show(
     request: web.Request,
     failed: Failed | None = None,
     path: str = "",
-    verdicts: Sequence[Told] | None = None,
+    verdicts: Sequence[RuleVerdict] | None = None,
 ) -> web.Response:
     """The rules of a subscription."""
     entity = site.entity(path) if path else site.entity_of(request)
@@ -72,7 +72,7 @@ async def show(
         row=row_of(site, entity),
         entity=entity,
         rules=[(rule, filter_text(rule.filter)) for rule in rules],
-        told={each.verdict.rule.name: each for each in verdicts or ()},
+        verdicts={each.verdict.rule.name: each for each in verdicts or ()},
         is_tried=verdicts is not None,
         fields=FIELDS,
         correlation_fields=CORRELATION_FIELDS,
@@ -126,7 +126,7 @@ def _filter_in(form: Form) -> Filter:
             return FalseFilter()
         case "sql":
             if not form.text("expression"):
-                raise FormError("SQL filter: the expression is empty.", "expression")
+                raise FormError("SQL filter: the expression must not be empty.", "expression")
             return SqlFilter(form.text("expression"))
     texts = {name: form.optional(f"by_{name}") for name in CORRELATION_FIELDS}
     properties: dict[str, str | int | float | bool | None] = {}
@@ -160,14 +160,16 @@ async def delete(site: Site, request: web.Request) -> web.Response:
 
 
 async def try_message(site: Site, request: web.Request) -> web.Response:
-    """The rules again, each with what it would make of the message."""
+    """The page of rules, each with its verdict on the message."""
     form = await read_form(request)
     entity = site.entity(form.text("path"))
     now = site.services.clock.now_ms()
     try:
         rules = site.broker.administration.rules(entity.path)
         message = parse_message(encoded(message_in(form, now)))
-        verdicts = [Told(each, _changes(each, MessageContext(message))) for each in try_rules(rules, message, now)]
+        verdicts = [
+            RuleVerdict(each, _changes(each, MessageContext(message))) for each in try_rules(rules, message, now)
+        ]
     except REFUSALS as error:
         return await show(site, request, form.failed("try", error), entity.path)
     assert isinstance(entity.description, SubscriptionDescription)

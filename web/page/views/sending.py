@@ -1,6 +1,6 @@
-"""Sending a message, with where it went; and where one would go, without sending it (P32).
+"""Sending a message and showing its partition; showing the destination without sending (P32).
 
-Does not know how a partition is chosen; `broker.router` does.
+Does not know how a partition is chosen; the broker does.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 from aiohttp import web
 
 from ....broker.address import SubQueue
+from ....broker.admin import figures
 from ....broker.admin.overview import Route
-from ....broker.admin.rule_trial import Verdict, try_rules
-from ....broker.entities.entity import Entity
+from ....broker.admin.rule_trial import try_rules
+from ....broker.api import Entity
 from ....broker.errors import BrokerError
 from ....broker.message.builder import NewMessage
 from ....broker.message.message import Message
 from ....broker.model.descriptions import SubscriptionDescription, TopicDescription
-from ....broker.partition.records import PARTITION_SHIFT
 from ...control.message_json import message_json
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, FormError, read_form
@@ -34,7 +34,7 @@ COPIES_BYTES_MAX: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a message would go: its partition, and of a topic's subscriptions those that would get it."""
+    """The destination of a message: its partition, and the subscriptions of a topic that would receive it."""
 
     route: Route
     subscriptions: list[tuple[str, str]]  # (name, which rules)
@@ -66,7 +66,7 @@ async def show(
 
 
 async def where(site: Site, request: web.Request) -> web.Response:
-    """The form again, with where the message would go."""
+    """The form with the destination of its message."""
     form = await read_form(request)
     entity = site.entity(form.text("path"))
     try:
@@ -78,7 +78,7 @@ async def where(site: Site, request: web.Request) -> web.Response:
 
 
 def destination_of(site: Site, entity: Entity, message: NewMessage) -> Destination:
-    """Where a message would go. BrokerError, FormError."""
+    """The destination of a message. BrokerError, FormError."""
     parsed = _parsed(entity, message)
     route = site.inspection.route(
         entity, session_id=message.session_id, partition_key=message.partition_key, message_id=message.message_id
@@ -86,19 +86,15 @@ def destination_of(site: Site, entity: Entity, message: NewMessage) -> Destinati
     matching: list[tuple[str, str]] = []
     if isinstance(entity.description, TopicDescription):
         now = site.services.clock.now_ms()
-        for each in site.broker.fan_out_of(entity.path).entities():
+        for each in site.broker.subscriptions_of(entity.path).entities():
             assert isinstance(each.description, SubscriptionDescription)
             verdicts = try_rules(each.description.rules, parsed, now)
-            told = [
+            matched = [
                 f"{v.rule.name} fails" if v.matches is None else v.rule.name for v in verdicts if v.matches is not False
             ]
-            if told:
-                matching.append((each.description.name, ", ".join(told)))
+            if matched:
+                matching.append((each.description.name, ", ".join(matched)))
     return Destination(route, matching, isinstance(entity.description, TopicDescription))
-
-
-def _told(verdict: Verdict) -> str:
-    return verdict.rule.name if verdict.matches else f"{verdict.rule.name} (fails: {verdict.error})"
 
 
 def _parsed(entity: Entity, message: NewMessage) -> Message:
@@ -107,7 +103,7 @@ def _parsed(entity: Entity, message: NewMessage) -> Message:
 
 
 async def send(site: Site, request: web.Request) -> web.Response:
-    """Send the message; the next page tells where it went."""
+    """Send the message; the next page shows its partition."""
     form = await read_form(request)
     entity = site.entity(form.text("path"))
     try:
@@ -117,17 +113,17 @@ async def send(site: Site, request: web.Request) -> web.Response:
         return await show(site, request, form.failed("send", error), entity.path)
     lines: list[tuple[str, str]] = []
     if number is None:
-        text = "The message was dropped as a duplicate: its MessageId is remembered (duplicate detection)."
+        text = "The message was dropped as a duplicate of an earlier one with its MessageId."
         return _done(site, entity, Flash(text, lines, form.values, is_warning=True))
-    index = number >> PARTITION_SHIFT if entity.partitioned else 0
-    store = entity.partitions[index].worker.index
+    placed = figures.placement(entity, number)
+    index = placed.partition_id
     of = f" of {len(entity.partitions)}" if entity.partitioned else ""
-    text = f"Sent: partition {index}{of}, sequence number {number} (messaging store {store})."
+    text = f"Sent: partition {index}{of}, sequence number {number} (messaging store {placed.store})."
     if isinstance(entity.description, TopicDescription):
         lines = await copies(site, entity, index, number)
     else:
         see = address("messages", path=entity.path, partition=index if entity.partitioned else "", **{"from": number})
-        lines = [("See it among the messages", see)]
+        lines = [("Show it", see)]
     return _done(site, entity, Flash(text, lines, form.values))
 
 
@@ -148,7 +144,7 @@ async def send_one(site: Site, entity: Entity, data: bytes) -> int | None:
         data,
         batch=False,
         done=lambda result: None if answer.done() else answer.set_result(result),
-        placed=numbers.extend,
+        numbered=numbers.extend,
     )
     failure = await answer
     if failure is not None:
@@ -157,9 +153,9 @@ async def send_one(site: Site, entity: Entity, data: bytes) -> int | None:
 
 
 async def copies(site: Site, topic: Entity, index: int, number: int) -> list[tuple[str, str]]:
-    """Where the copies of a topic's message are, as far as nobody has taken them yet."""
+    """The copies of a topic's message that are still in its subscriptions."""
     lines: list[tuple[str, str]] = []
-    for subscription in site.broker.fan_out_of(topic.path).entities():
+    for subscription in site.broker.subscriptions_of(topic.path).entities():
         for sub_queue, name in ((SubQueue.ACTIVE, ""), (SubQueue.DEAD_LETTER, "dead-letter")):
             for copy in await _copies_in(site, subscription, sub_queue, index, number):
                 if len(lines) == COPIES_MAX:
@@ -173,22 +169,20 @@ async def copies(site: Site, topic: Entity, index: int, number: int) -> list[tup
                 )
                 where_in = " (dead letter)" if name else ""
                 lines.append((f"Copy in {subscription.description.name}{where_in}: sequence number {copy}", see))
-    return lines or [("No subscription has a copy (any more).", "")]
+    return lines or [("No subscription has a copy now.", "")]
 
 
 async def _copies_in(site: Site, subscription: Entity, sub_queue: SubQueue, index: int, number: int) -> list[int]:
-    place = subscription.partitions[index]
-    if not place.worker.available:
+    placed = figures.placement_in(subscription, index)
+    if placed.next_number is None:
         return []
-    base = index << PARTITION_SHIFT if subscription.partitioned else 0
-    following = base | place.worker.counters(place.queue_id).next_counter
     page = await site.inspection.messages(
         subscription,
         sub_queue,
-        first=max(base, following - COPIES_SEEN_MAX),
+        first=max(placed.first_number, placed.next_number - COPIES_SEEN_MAX),
         count=COPIES_SEEN_MAX,
         bytes_max=COPIES_BYTES_MAX,
         partition_id=index,
     )
-    told = [(each.sequence_number, message_json(each)["annotations"]) for each in page.messages]
-    return [copy for copy, annotations in told if annotations.get("x-opt-enqueue-sequence-number") == number]
+    peeked = [(each.sequence_number, message_json(each)["annotations"]) for each in page.messages]
+    return [copy for copy, annotations in peeked if annotations.get("x-opt-enqueue-sequence-number") == number]

@@ -1,0 +1,76 @@
+"""What the links and nodes of one connection see of it: the broker, limits, claims, and what they may ask for.
+
+Knows everything that is the same for all links of a connection. Does not know bytes, frames and the socket: the
+connection does, which is a context itself.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Awaitable
+
+import structlog
+
+from ..broker.access import Access
+from ..broker.broker import Broker
+from ..broker.clock import Clock
+from ..broker.errors import BrokerError
+from .limits import Limits
+from .nodes.claims import Claims
+from .quotas import Held, Kept
+from .tracking import Tracker
+from .wire.engine import AttachRequest, Pointer
+from .wire.link import ConnectionState
+
+
+class LinkContext(ConnectionState):
+    """A connection as its links and nodes see it; `number` tells connections apart in the log."""
+
+    def __init__(
+        self, broker: Broker, access: Access, clock: Clock, limits: Limits, kept_in_all: Counter[Kept], number: int
+    ) -> None:
+        super().__init__(limits.pending_bytes_max, structlog.get_logger().bind(connection=number))
+        self.broker = broker
+        self.clock = clock
+        self.limits = limits
+        self.tracker = Tracker(broker, clock, number)
+        self.claims = Claims(access, clock, limits.claims_max, self.claims_expired)
+        self.kept = Held(limits, kept_in_all, lambda: self.is_stranger)
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client has yet to show a valid token or key."""
+        return not self.claims.were_shown
+
+    def tracked_refusal(self, error: BrokerError, link: Pointer) -> BrokerError:
+        """An error with the tail that refusals of deliveries have."""
+        return self.tracker.refused(error, link)
+
+    @abstractmethod
+    def claims_expired(self) -> None:
+        """Close the links that the claims that are left don't cover."""
+
+    @abstractmethod
+    def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
+        """An attach that was held has been answered."""
+
+    @abstractmethod
+    def confirm(self) -> None:
+        """Write the outcomes that have gathered before whatever is sent from now on."""
+
+    @abstractmethod
+    def run(self, work: Awaitable[None]) -> None:
+        """Run work to its end; whatever it raises closes the connection."""
+
+    @abstractmethod
+    def crash(self, error: BaseException) -> None:
+        """Close the connection because of an exception that must not reach the broker; log it once."""
+
+    @abstractmethod
+    def close(self, error: BrokerError) -> None:
+        """Close in good order: `close` with `error`, then the socket."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Cut the socket."""

@@ -1,0 +1,152 @@
+"""Flow control of one connection: when to read, when links may send, and which flows the client waits for.
+
+Counts the bytes of deliveries that wait for their outcome, or whose last frame has not come. Reading from the socket
+stops while too many wait, and while input is unhandled; links that find the socket or the AMQP session's window full
+are held until output has gone (R6). Does not know what a link is: links pass their callables. Owned by a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container
+from typing import NamedTuple
+
+from .engine import Pointer
+
+Resume = Callable[[], None]
+"""Called once output has gone; a link's bound method, which is equal for the same link."""
+
+
+class FlowControl:
+    """Back-pressure of one connection: it stops reading above `pending_bytes_max` bytes without an outcome."""
+
+    def __init__(self, pending_bytes_max: int) -> None:
+        self.pending_bytes = 0
+        """Deliveries that wait for their outcome, with what it costs to keep one."""
+        self.partial_bytes = 0
+        """Deliveries of which not all frames have come."""
+        self.is_blocked = False
+        """The socket takes no more output."""
+        self._pending_bytes_max = pending_bytes_max
+        self._awaits_outcomes = False
+        self._is_stopped = False
+        self._transport: asyncio.Transport | None = None
+        self._held: dict[Resume, None] = {}
+
+    # ---- deliveries
+
+    def begin(self, cost_bytes: int) -> None:
+        """A delivery waits for its outcome."""
+        self.pending_bytes += cost_bytes
+
+    def end(self, cost_bytes: int) -> None:
+        """Deliveries have their outcome, or are gone with their link."""
+        self.pending_bytes -= cost_bytes
+
+    def change_partial(self, by_bytes: int) -> None:
+        """More of an unfinished delivery has come; negative once it is whole or gone."""
+        self.partial_bytes += by_bytes
+
+    # ---- reading
+
+    def connect(self, transport: asyncio.Transport) -> None:
+        """From now on this socket is read from."""
+        self._transport = transport
+
+    def disconnect(self) -> None:
+        """The connection closes: the socket is left as it is."""
+        self._transport = None
+
+    def stop_reading(self, transport: asyncio.Transport | None) -> None:
+        """Read no more from a socket, for good."""
+        self._transport = None
+        if transport is not None and not self._is_stopped:
+            transport.pause_reading()
+        self._is_stopped = True
+
+    @property
+    def is_reading_stopped(self) -> bool:
+        """Whether nothing is read from the socket."""
+        return self._is_stopped
+
+    def check_pending(self, *, has_unread: bool) -> None:
+        """Stop reading above the limit of pending bytes, go on below half of it."""
+        bytes_max = self._pending_bytes_max
+        if self._awaits_outcomes or self.pending_bytes > bytes_max:
+            self._awaits_outcomes = self.pending_bytes > (bytes_max // 2 if self._awaits_outcomes else bytes_max)
+            self.update_reading(has_unread=has_unread)
+
+    def update_reading(self, *, has_unread: bool) -> None:
+        """Read only while all that was read is handled, and what was handled has its outcome."""
+        stop = self._awaits_outcomes or has_unread
+        if self._transport is not None and stop is not self._is_stopped:
+            self._is_stopped = stop
+            if stop:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    # ---- writing
+
+    def block(self) -> None:
+        """The socket takes no more."""
+        self.is_blocked = True
+
+    def unblock(self) -> None:
+        """The socket takes more again."""
+        self.is_blocked = False
+
+    def hold(self, resume: Resume) -> None:
+        """Call `resume` once output has gone."""
+        self._held[resume] = None
+
+    def release(self, resume: Resume) -> None:
+        """A link that was held, or was not, is over."""
+        self._held.pop(resume, None)
+
+    def resume_held(self) -> None:
+        """Output has gone: there may be room for the links that were held."""
+        if self._held and not self.is_blocked:
+            held, self._held = self._held, {}
+            for resume in held:
+                resume()
+
+
+class LinkState(NamedTuple):
+    """The fields of a flow that are a link's [AMQP 2.7.4]."""
+
+    delivery_count: int
+    credit: int
+    available: int | None = None
+    drain: bool = False
+
+
+class FlowReplies:
+    """Links whose state goes out with the next output, in answer to a drain or an echo that Proton does not answer."""
+
+    def __init__(self) -> None:
+        self._drained: list[tuple[Pointer, Callable[[], LinkState | None]]] = []
+        self._echoed: dict[Pointer, Callable[[], LinkState]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._drained or self._echoed)
+
+    def add_drained(self, link: Pointer, state: Callable[[], LinkState | None]) -> None:
+        """A drain found no credit to give back; `state` is None while transfers wait for the session's window."""
+        self._drained.append((link, state))
+
+    def add_echo(self, link: Pointer, state: Callable[[], LinkState]) -> None:
+        """The client asked for the link's state [AMQP 2.6.7]."""
+        self._echoed[link] = state
+
+    def take(self, attached: Container[Pointer]) -> list[tuple[Pointer, LinkState]]:
+        """The states that are to be written now, of links that are still attached."""
+        drained, self._drained, echoed, self._echoed = self._drained, [], self._echoed, {}
+        states: list[tuple[Pointer, LinkState]] = []
+        for link, drained_state in drained:
+            state = drained_state() if link in attached else None
+            if state is not None:
+                states.append((link, state))
+            elif link in attached:
+                self._drained.append((link, drained_state))
+        return states + [(link, echo_state()) for link, echo_state in echoed.items() if link in attached]

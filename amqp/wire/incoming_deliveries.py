@@ -1,0 +1,225 @@
+"""Links on which the client sends: deliveries in, outcomes out, and the credit for more.
+
+Everything here happens once per message. Knows how a delivery is taken from Proton, whole or part by part, and counts
+the credit that goes back with outcomes. Does not know what a delivery means: subclasses do, in `receive`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from ...broker.errors import BrokerError, Condition
+from ...broker.service_errors import too_large
+from .engine import Pointer, ffi, lib
+from .flow import LinkState
+from .link import (
+    ACCEPTED,
+    COUNT_MASK,
+    SCRATCH_BYTES,
+    ConnectionState,
+    Done,
+    Link,
+    drop,
+    link_credit,
+    reject,
+    scratch,
+)
+from .transaction_states import TRANSACTIONAL, set_state_data, transaction_of, transactional_state
+
+KEEPING_BYTES: Final = 512
+"""About what Proton and we need to keep one delivery besides its bytes: many small ones count, too."""
+
+_readable, _partial, _pending = lib.pn_delivery_readable, lib.pn_delivery_partial, lib.pn_delivery_pending
+_recv, _advance, _flow = lib.pn_link_recv, lib.pn_link_advance, lib.pn_link_flow
+_settled, _settle, _update = lib.pn_delivery_settled, lib.pn_delivery_settle, lib.pn_delivery_update
+_remote_state = lib.pn_delivery_remote_state
+_buffer = ffi.buffer
+_scratch, _scratch_view = scratch, _buffer(scratch)
+
+
+class IncomingDeliveries(Link):
+    """A link on which the client sends. Subclasses say in `receive` what happens to a whole delivery."""
+
+    __slots__ = (
+        "_credit_half",
+        "_flow",
+        "_given",
+        "_initial_count",
+        "_is_batch",
+        "_outcomes",
+        "_owed",
+        "_partial_bytes",
+        "answers",
+        "bytes_max",
+    )
+
+    def __init__(self, state: ConnectionState, pointer: Pointer, *, bytes_max: int, credit: int) -> None:
+        super().__init__(state, pointer)
+        self.answers: dict[int, tuple[int, bytes]] = {}
+        """For deliveries (by serial) whose success is not plainly accepted: the state and its encoded fields."""
+        self.bytes_max = bytes_max
+        self._flow = state.flow
+        self._outcomes = state.outcomes
+        self._is_batch = False  # the delivery that is arriving
+        self._credit_half = credit // 2
+        self._owed = 0  # credit that goes back to the client
+        self._given = credit
+        self._partial_bytes = 0
+        self._initial_count = 0
+        _flow(pointer, credit)
+
+    # ---- what subclasses do
+
+    def receive(self, data: bytes, batch: bool, done: Done) -> None:
+        """Take a whole delivery; `done` gets its outcome, at once or later."""
+        raise AssertionError(data, batch, done)
+
+    def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
+        """As `receive`, for a delivery that is part of a transaction."""
+        del transaction, data, batch
+        done(BrokerError(Condition.NOT_ALLOWED, "What comes over this link can't be part of a transaction."))
+
+    # ---- deliveries
+
+    def expect_batch(self) -> None:
+        """The delivery that comes next is a batch."""
+        self._is_batch = True
+
+    def on_delivery(self, delivery: Pointer) -> None:
+        """Take a whole delivery; drop what exceeds the limit while it arrives."""
+        if not _readable(delivery):
+            return  # settled by the client before our outcome: Proton then writes none
+        size = _pending(delivery)
+        if _partial(delivery):
+            self._on_part(size)
+            return
+        if self._partial_bytes:
+            self._set_partial(0)
+        if size > self.bytes_max:
+            self._on_excess(size)
+            drop(delivery, self.state.tracked_refusal(too_large(size, self.bytes_max), self.pointer))
+            return
+        pointer = self.pointer
+        if size > SCRATCH_BYTES:
+            data = _large(pointer, size)
+        else:
+            taken = _recv(pointer, _scratch, size)
+            data = _scratch_view[:taken] if taken > 0 else b""
+            if taken < 0 < size:
+                self._on_abort(delivery)
+                return
+        batch, self._is_batch = self._is_batch, False
+        presettled = _settled(delivery)
+        cost = size + KEEPING_BYTES
+        transaction = transaction_of(delivery) if _remote_state(delivery) == TRANSACTIONAL else None
+        _advance(pointer)
+        outcomes = self._outcomes
+        serial = outcomes.next_serial()
+        if presettled:
+            _settle(delivery)
+            self._open[serial] = (None, cost)
+        else:
+            self._open[serial] = (delivery, cost)
+        self._flow.begin(cost)
+        done = partial(outcomes.add, serial, self, serial)
+        if transaction is None:
+            self.receive(data, batch, done)
+        else:
+            self.answers[serial] = (TRANSACTIONAL, transactional_state(transaction, ACCEPTED))
+            self.receive_in(transaction, data, batch, done)
+
+    def _on_part(self, size: int) -> None:
+        """Some frames of a delivery are here; `size` bytes are kept by Proton."""
+        if size > self.bytes_max:
+            self._on_excess(size)
+            _recv(self.pointer, _scratch, SCRATCH_BYTES)
+        else:
+            self._set_partial(size)
+
+    def _set_partial(self, size: int) -> None:
+        """Count the bytes of the delivery that is arriving."""
+        self._flow.change_partial(size - self._partial_bytes)
+        self._partial_bytes = size
+
+    def _on_excess(self, size: int) -> None:
+        """A delivery is too large, as far as it has come: like the service, close the link at its first excess byte."""
+        self.state.log.warning("delivery too large", size_bytes=size, bytes_max=self.bytes_max)
+        self.state.detach(self.pointer, too_large(size, self.bytes_max))
+
+    def _on_abort(self, delivery: Pointer) -> None:
+        """The client has aborted a delivery: nothing is received, its credit comes back."""
+        self._is_batch = False
+        _advance(self.pointer)
+        _settle(delivery)
+        self._owe_credit()
+
+    # ---- outcomes
+
+    def finish(self, key: int, error: BrokerError | None) -> None:
+        """Answer with accepted or rejected, and give the credit back.
+
+        A refusal of a delivery that the client has settled closes the link: the client must hear of the loss.
+        """
+        entry = self._open.pop(key, None)
+        if entry is None:
+            if error is not None:
+                self.state.log.info("delivery refused after its link", reason=str(error))
+            return
+        delivery, cost = entry
+        self._flow.end(cost)
+        answer = self.answers.pop(key, None) if self.answers else None
+        if delivery is not None:
+            if error is not None:
+                reject(delivery, self.state.tracked_refusal(error, self.pointer))
+            elif answer is None:
+                _update(delivery, ACCEPTED)
+            else:
+                code, encoded = answer
+                set_state_data(delivery, encoded)
+                _update(delivery, code)
+            _settle(delivery)
+        elif error is not None:
+            self.state.log.warning("settled delivery refused", reason=str(error))
+            self.state.detach(self.pointer, error)
+            return
+        self._owe_credit()
+
+    # ---- credit
+
+    def _owe_credit(self) -> None:
+        """The credit of one delivery goes back, together with that of others."""
+        self._owed += 1
+        if self._owed > self._credit_half:
+            self._give_credit()
+
+    def _give_credit(self) -> None:
+        """Give the credit back that is owed."""
+        _flow(self.pointer, self._owed)
+        self._given += self._owed
+        self._owed = 0
+
+    def on_flow(self) -> None:
+        """The client's delivery-count shows where it began to count."""
+        if self._wants_reply:
+            self._initial_count = self._peer_count + link_credit(self.pointer) - self._given
+        super().on_flow()
+
+    def link_state(self) -> LinkState:
+        """The delivery-count is the client's first one plus the credit that was used up since."""
+        credit = link_credit(self.pointer)
+        return LinkState((self._initial_count + self._given - credit) & COUNT_MASK, credit)
+
+    def gone(self) -> None:
+        """As in `Link`; the bytes of the link's deliveries count no longer."""
+        self._flow.end(sum(cost for _, cost in self._open.values()))
+        self._set_partial(0)
+        self.answers.clear()
+        super().gone()
+
+
+def _large(pointer: Pointer, size: int) -> bytes:
+    """The bytes of a delivery that the scratch buffer can't hold."""
+    buffer: Any = ffi.new("char[]", size)
+    taken = _recv(pointer, buffer, size)
+    return _buffer(buffer, taken)[:] if taken > 0 else b""

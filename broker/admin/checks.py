@@ -1,0 +1,111 @@
+"""What must hold before the catalog changes: limits of the profile, quotas, forwarding targets, reachable stores."""
+
+from __future__ import annotations
+
+from .. import service_errors
+from ..entities.entity import Entity
+from ..entities.namespace import Namespace
+from ..entities.topic import count_filters
+from ..errors import BrokerError, Condition
+from ..model.catalog import Description
+from ..model.descriptions import (
+    CorrelationFilter,
+    QueueDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from ..model.profiles import Profile
+from ..model.validation import Violation, validate_queue, validate_subscription, validate_topic
+from ..rules import check_rule
+
+
+class Checks:
+    """Refuses changes of `namespace` that its profile, its quotas or its state do not allow."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+
+    def description(self, description: Description, *, is_new: bool = True) -> None:
+        """BrokerError for a description that the profile forbids, or whose topic or rules can't be used."""
+        for violation in self._violations(description, is_new):
+            raise BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, str(violation))
+        if isinstance(description, SubscriptionDescription):
+            topic = self._namespace.entity(description.topic_name)
+            if topic is None or not isinstance(topic.description, TopicDescription):
+                raise service_errors.not_found(self._namespace.namespace, description.topic_name)
+            for rule in description.rules:
+                check_rule(rule, self._namespace.limits)
+
+    def targets(self, description: Description) -> None:
+        """BrokerError unless the entities exist to which the description forwards."""
+        if isinstance(description, TopicDescription):
+            return
+        for name, target in (
+            ("auto forwarding", description.forward_to),
+            ("dead letter forwarding", description.forward_dead_letters_to),
+        ):
+            try:
+                if target is not None:
+                    self._namespace.find_target(target)
+            except BrokerError as error:
+                if error.condition not in {Condition.NOT_FOUND, Condition.NOT_ALLOWED}:
+                    raise
+                raise service_errors.forward_target_missing(name, str(target)) from error
+
+    def _violations(self, description: Description, is_new: bool) -> list[Violation]:
+        limits = self._namespace.limits
+        if isinstance(description, QueueDescription):
+            return validate_queue(description, limits, is_new=is_new)
+        if isinstance(description, TopicDescription):
+            return validate_topic(description, limits, is_new=is_new)
+        return validate_subscription(description, limits)
+
+    def quotas(self, description: Description) -> None:
+        """Refuse an entity beyond what a namespace or a topic may have (P5)."""
+        limits = self._namespace.limits
+        if isinstance(description, SubscriptionDescription):
+            count = len(self._namespace.subscriptions_of(description.topic_name).entities())
+            _refuse_above(count + 1, limits.subscriptions_per_topic_max, "Subscription", limits.profile)
+            self.rule_quotas(None, description)
+            return
+        entities = self._namespace.entities()
+        tops = [each for each in entities if not isinstance(each.description, SubscriptionDescription)]
+        _refuse_above(len(tops) + 1, limits.entities_max, "Queue or Topic", limits.profile)
+        if description.enable_partitioning:
+            count = sum(each.partitioned for each in tops)
+            # The service names the property so.
+            _refuse_above(count + 1, limits.partitioned_entities_max, "EnablePartioning == true", limits.profile)
+
+    def rule_quotas(self, entity: Entity | None, description: SubscriptionDescription) -> None:
+        """Refuse rules of a subscription (`entity` if it is there already) beyond what a topic may have."""
+        limits = self._namespace.limits
+        fan_out = self._namespace.subscriptions_of(description.topic_name)
+        for kind, name, count_max in (
+            (SqlFilter, "SqlFilter", limits.sql_filters_per_topic_max),
+            (CorrelationFilter, "CorrelationFilter", limits.correlation_filters_per_topic_max),
+        ):
+            before = 0 if entity is None else count_filters(entity.description, kind)
+            after = count_filters(description, kind)
+            if after > before:
+                _refuse_above(fan_out.filter_count(kind) - before + after, count_max, name, limits.profile)
+
+    def all_stores_work(self) -> None:
+        """Create, update and delete, also of rules, must reach every partition (P17).
+
+        A store whose newest commit failed is asked for another one, so that a later try succeeds once it works again.
+        """
+        if self._namespace.away is not None:
+            raise self._namespace.away
+        for worker in self._namespace.workers:
+            if worker.outage is not None:
+                raise service_errors.store_unavailable(worker.index, f"it is {worker.outage.kind.value}")
+            if worker.fault is not None:
+                worker.probe()
+                raise service_errors.store_unavailable(worker.index, worker.fault)
+
+
+def _refuse_above(count: int, count_max: int | None, what: str, profile: Profile) -> None:
+    """BrokerError if there would be more of a kind of resource than allowed."""
+    if count_max is not None and count > count_max:
+        raise service_errors.resources_exceeded(what, count - 1, count_max, profile.value)

@@ -1,0 +1,257 @@
+"""A data folder that is only read: its parts, and what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ...storage import (
+    DATA_FILE,
+    LOCK_FILE,
+    MANIFEST_FILE,
+    NEW_MANIFEST_FILE,
+    FolderState,
+    Manifest,
+    StoreError,
+    StoreReader,
+    check_file,
+    checksum,
+    file_problems,
+    newest_root,
+    read_manifest,
+    reason_of,
+)
+from ..model.catalog import CATALOG_TABLES, stored_store_count
+from ..partition.records import TABLES
+
+CATALOG_FOLDER: Final = "namespace"
+STORE_FOLDER: Final = "store-{:02}"
+SNAPSHOT_FOLDER: Final = "snapshots"
+TLS_FOLDER: Final = "tls"
+STAGING_FOLDER: Final = ".restore"
+COMPLETE_FILE: Final = "complete"
+STORE_NAME: Final = re.compile(r"store-\d{2}", re.ASCII)
+NO_CONTENT: Final = frozenset(
+    {LOCK_FILE, NEW_MANIFEST_FILE, TLS_FOLDER, "lost+found", ".gitkeep", ".gitignore", ".DS_Store"}
+)
+"""What an empty data folder may have: a lock, a development CA, and what disks and tools put into empty folders."""
+WALK_BYTES_MAX: Final = 16 << 20
+"""Up to this size of all parts together a start after a kill walks their pages: 0.2 s. `emubus check` walks all."""
+REMEDIES: Final = (
+    "put the missing or right part back from a copy of the whole folder, name another folder with --data, or start "
+    "with --fresh, which deletes this folder's entities and messages (its snapshots stay and can be restored)"
+)
+
+
+class DataFolderError(StoreError):
+    """A data folder can't be used as it is; the text is one line that names the file and the remedies."""
+
+    def __init__(self, folder: Path, reason: str, remedies: str | None = REMEDIES) -> None:
+        super().__init__(folder, reason)
+        self.args = (f"data folder {folder}: {reason}" + (f"; {remedies}" if remedies else ""),)
+
+
+def part_names(store_count: int) -> list[str]:
+    """The folders of a namespace with so many messaging stores: the catalog's first."""
+    return [CATALOG_FOLDER, *(STORE_FOLDER.format(index) for index in range(store_count))]
+
+
+def tables_of(name: str) -> tuple[str, ...]:
+    """The tables of a part."""
+    return CATALOG_TABLES if name == CATALOG_FOLDER else TABLES
+
+
+@dataclass(slots=True)
+class VerifyBudget:
+    """How many bytes may still be read to verify parts."""
+
+    walk_bytes: int = WALK_BYTES_MAX
+    walked: set[str] = field(default_factory=set[str])
+
+
+class FolderView:
+    """A data folder that is only looked at: which parts it has, and what is wrong with them. Writes nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    # ---- where things are
+
+    @property
+    def is_restoring(self) -> bool:
+        """Whether a kill has cut short a restore whose new parts are all there: they are the namespace then."""
+        return (self.path / STAGING_FOLDER / COMPLETE_FILE).is_file()
+
+    def part_path(self, name: str) -> Path:
+        """The folder of a part; during a restore that has not come to its end, where the new part is."""
+        staged = self.path / STAGING_FOLDER / name
+        return staged if self.is_restoring and staged.exists() else self.path / name
+
+    def manifest(self) -> Manifest | None:
+        """The manifest, None if there is none. DataFolderError: it is damaged, or of a newer format."""
+        staged = self.path / STAGING_FOLDER
+        place = staged if self.is_restoring and (staged / MANIFEST_FILE).exists() else self.path
+        try:
+            return read_manifest(place)
+        except ValueError as error:
+            raise DataFolderError(self.path, f"{MANIFEST_FILE} can't be used: {error}") from None
+        except OSError as error:
+            reason = reason_of(error, self.path / MANIFEST_FILE)
+            raise DataFolderError(self.path, f"{MANIFEST_FILE} can't be read: {reason}", None) from error
+
+    def entries(self) -> set[str]:
+        """The names in the folder that count: none in an empty one, or where there is no folder."""
+        try:
+            return {each.name for each in self.path.iterdir()} - NO_CONTENT
+        except FileNotFoundError:
+            return set()
+        except OSError as error:
+            raise DataFolderError(self.path, f"can't be read: {reason_of(error, self.path)}", None) from error
+
+    def stores(self) -> list[str]:
+        """The messaging stores that are there, by name."""
+        places = [self.path, self.path / STAGING_FOLDER] if self.is_restoring else [self.path]
+        return sorted({each.name for place in places for each in place.iterdir() if STORE_NAME.fullmatch(each.name)})
+
+    def refuse_foreign(self) -> None:
+        """DataFolderError if the folder has content, and none that emubus makes."""
+        names = self.entries()
+        if not names or MANIFEST_FILE in names or CATALOG_FOLDER in names or STAGING_FOLDER in names:
+            return
+        if any(STORE_NAME.fullmatch(name) for name in names) or SNAPSHOT_FOLDER in names:
+            return
+        shown = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
+        raise DataFolderError(
+            self.path,
+            f"is not empty, and not a data folder of emubus (it has {shown})",
+            "name an empty or a new folder with --data",
+        )
+
+    # ---- verifying
+
+    def verify(self, manifest: Manifest | None) -> Iterator[str]:
+        """What is wrong with the parts, a sentence each; none if a server can work with them."""
+        if manifest is None:
+            yield from self._verify_unmarked()
+            return
+        if manifest.state is FolderState.EMPTYING:
+            return
+        if manifest.state is FolderState.MAKING:
+            for name in (CATALOG_FOLDER, *self.stores()):
+                if self._has_rows(name):
+                    yield f"{MANIFEST_FILE} is an older copy: it knows of no rows, and {name} has some"
+            return
+        budget = VerifyBudget()
+        for name in manifest.parts:
+            try:
+                self._verify_part(name, manifest, budget)
+            except (StoreError, OSError, ValueError) as error:
+                yield problem_with(name, error)
+        for name in self.stores():
+            if name not in manifest.parts:
+                yield f"{name} doesn't belong to this data folder, which has {len(manifest.parts) - 1} messaging stores"
+
+    def _verify_part(self, name: str, manifest: Manifest, budget: VerifyBudget) -> None:
+        """ValueError, StoreError: what is wrong with one part."""
+        path, part = self.part_path(name), manifest.parts[name]
+        data_file = path / DATA_FILE
+        if not data_file.is_file():
+            raise FileNotFoundError
+        root = newest_root(data_file)
+        closed = manifest.state is FolderState.CLOSED
+        size_bytes = data_file.stat().st_size
+        if root.transaction < part.transaction:
+            raise ValueError(f"it is an older copy: transaction {root.transaction}, expected {part.transaction}")
+        if closed and part.size_bytes is not None and size_bytes < part.size_bytes:
+            raise ValueError(f"it is cut short: {size_bytes} bytes, at the last stop it had {part.size_bytes}")
+        if closed and (root.transaction, size_bytes) != (part.transaction, part.size_bytes):
+            raise ValueError("it was changed since the last stop, or the manifest is an older copy")
+        if closed and part.crc32 is not None:
+            if checksum(data_file) != part.crc32:
+                raise ValueError("it was damaged since the last stop: its checksum is another one")
+        else:
+            self._walk(path, size_bytes, budget)
+        with StoreReader(path) as reader:
+            found = reader.mark()
+        if manifest.state is FolderState.UPGRADING and found is None:
+            return
+        if found != manifest.mark(name, whole=name == CATALOG_FOLDER):
+            raise ValueError("it belongs to another data folder, or is another part of this one")
+
+    def _walk(self, path: Path, size_bytes: int, budget: VerifyBudget) -> None:
+        check_file(path)
+        if size_bytes <= budget.walk_bytes:
+            budget.walk_bytes -= size_bytes
+            for problem in file_problems(path):
+                raise ValueError(f"it is damaged: {problem}")
+
+    def _verify_unmarked(self) -> Iterator[str]:
+        """A folder without a manifest that is not empty: of release 0.1.0, or its manifest is missing."""
+        found = [name for name in (CATALOG_FOLDER, *self.stores()) if self.part_path(name).exists()]
+        if not found:
+            yield f"it is not empty, and {MANIFEST_FILE} and all stores are missing"
+            return
+        budget = VerifyBudget()
+        for name in found:
+            path = self.part_path(name)
+            try:
+                if not (path / DATA_FILE).is_file():
+                    raise FileNotFoundError
+                self._walk(path, (path / DATA_FILE).stat().st_size, budget)
+                with StoreReader(path) as reader:
+                    if reader.mark() is not None:
+                        yield f"{MANIFEST_FILE} is missing"
+                        return
+            except (StoreError, OSError, ValueError) as error:
+                yield problem_with(name, error)
+                return
+        if CATALOG_FOLDER not in found:
+            yield problem_with(CATALOG_FOLDER, FileNotFoundError())
+            return
+        yield from self._count_problems(found)
+
+    def _count_problems(self, found: list[str]) -> Iterator[str]:
+        try:
+            count = self.unmarked_store_count()
+        except (StoreError, ValueError) as error:
+            yield problem_with(CATALOG_FOLDER, error)
+            return
+        if count is None:
+            yield from (
+                f"{name} has rows, and {CATALOG_FOLDER} knows nothing of them" for name in found if self._has_rows(name)
+            )
+            return
+        for name in sorted(set(part_names(count)) - set(found)):
+            yield problem_with(name, FileNotFoundError())
+        for name in sorted(set(found) - set(part_names(count))):
+            yield f"{name} doesn't belong to this data folder, which has {count} messaging stores"
+
+    def unmarked_store_count(self) -> int | None:
+        """How many messaging stores the catalog counts; None if the first start was cut short. ValueError."""
+        with StoreReader(self.part_path(CATALOG_FOLDER)) as reader:
+            return stored_store_count(reader.rows)
+
+    def _has_rows(self, name: str) -> bool:
+        """Whether a part has any; not if it is missing, or if its making was cut short."""
+        path = self.part_path(name)
+        try:
+            if file_problems(path):
+                return False
+            with StoreReader(path) as reader:
+                return any(True for table in tables_of(name) for _ in reader.rows(table))
+        except (StoreError, OSError):
+            return False
+
+
+def problem_with(name: str, error: Exception) -> str:
+    """A sentence about the part `name` for an error that reading it raised."""
+    if isinstance(error, FileNotFoundError):
+        return f"{name}/{DATA_FILE} is missing"
+    if isinstance(error, StoreError):
+        return f"{name}: {error.reason}"
+    if isinstance(error, OSError):
+        return f"{name}/{DATA_FILE} can't be read: {error.strerror}"
+    return f"{name}/{DATA_FILE} can't be used: {error}"

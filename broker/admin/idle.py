@@ -1,0 +1,107 @@
+"""When entities were last used, and the deletion of those that are idle for longer than AutoDeleteOnIdle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from ...storage import StoreError
+from ..clock import Timer
+from ..entities.entity import Entity
+from ..entities.entity_base import PartitionHandle
+from ..entities.namespace import Namespace
+from ..errors import BrokerError
+from ..partition.records import Home
+
+RETRY_AFTER_MS = 1_000
+
+log = structlog.get_logger(__name__)
+
+
+class IdleWatch:
+    """Knows the last use of the entities of `namespace`; calls `delete(path)` for one that is idle for too long."""
+
+    def __init__(self, namespace: Namespace, delete: Callable[[str], None]) -> None:
+        self._namespace = namespace
+        self._delete = delete
+        self._timers: dict[int, Timer] = {}
+        self._used_at: dict[int, int] = {}
+
+    def stop(self) -> None:
+        """Watch nothing any more."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._used_at.clear()
+
+    def accessed_at(self, entity: Entity) -> int | None:
+        """When an entity was last used (Unix ms); None if it never was."""
+        entry = self._namespace.catalog.entry(entity.path)
+        known = None if entry is None else entry.accessed_at
+        return max(known or 0, _last_activity(entity)) or None
+
+    def remember_access(self) -> None:
+        """Keep in the catalog when each entity was last used; a fault of its store is logged only."""
+        instants = {entity.path: self.accessed_at(entity) for entity in self._namespace.entities()}
+        try:
+            catalog = self._namespace.catalog
+            known = {path: entry.accessed_at for path in instants if (entry := catalog.entry(path)) is not None}
+            catalog.remember_access({path: at for path, at in instants.items() if at and at != known.get(path)})
+        except StoreError as error:
+            log.warning("when entities were used is not kept", cause=str(error))
+
+    def used(self, entity: Entity) -> None:
+        """Something was done with an entity that counts as use."""
+        self._used_at[entity.queue_id] = self._namespace.clock.now_ms()
+
+    def watch(self, entity: Entity) -> None:
+        """Delete the entity once it has been idle for as long as its description says.
+
+        One that forwards its messages, from which nobody can receive, is never idle [wire 10.7].
+        """
+        self.forget(entity)
+        description = entity.description
+        idle_ms = description.auto_delete_on_idle_ms
+        if idle_ms is not None and getattr(description, "forward_to", None) is None:
+            self.used(entity)
+            self._arm(entity, self._namespace.clock.now_ms() + idle_ms)
+
+    def forget(self, entity: Entity) -> None:
+        """The entity is deleted, or its idle time changes."""
+        timer = self._timers.pop(entity.queue_id, None)
+        if timer is not None:
+            timer.cancel()
+        self._used_at.pop(entity.queue_id, None)
+
+    def _arm(self, entity: Entity, at: int) -> None:
+        self._timers[entity.queue_id] = self._namespace.clock.call_at(at, lambda: self._look(entity))
+
+    def _look(self, entity: Entity) -> None:
+        idle_ms = entity.description.auto_delete_on_idle_ms
+        if idle_ms is None:
+            return
+        now = self._namespace.clock.now_ms()
+        last = max(self._used_at.get(entity.queue_id, 0), _last_activity(entity))
+        if entity.has_waiting_receivers or any(_scheduled(handle) for handle in entity.partitions):
+            last = now
+        if now < last + idle_ms:
+            self._arm(entity, last + idle_ms)
+            return
+        log.info("deleted: idle", entity=entity.path, idle_ms=now - last)
+        try:
+            self._delete(entity.path)
+        except BrokerError:
+            self._arm(entity, now + RETRY_AFTER_MS)
+
+
+def _last_activity(entity: Entity) -> int:
+    """When something was sent to, asked of or done with an entity last (Unix ms), 0 if never since the start."""
+    return max(entity.received_at, *(handle.worker.last_activity_at(handle.queue_id) for handle in entity.partitions))
+
+
+def _scheduled(handle: PartitionHandle) -> bool:
+    try:
+        return handle.worker.counters(handle.queue_id).messages[Home.SCHEDULED] > 0
+    except StoreError:
+        return True  # it can't be known now

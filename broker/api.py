@@ -1,0 +1,42 @@
+"""What adapters see of the broker: the names that `Broker`'s verbs take and give, under one roof.
+
+Adapters (`amqp/`, `web/`, the test kit) import from here, from the broker's ground floor and from its rooms `admin`,
+`model`, `message` and `rules`. `partition/`, `stores/` and `entities/` are the broker's own business.
+"""
+
+from __future__ import annotations
+
+from .entities.entity import Entity
+from .entities.entity_base import Totals
+from .entities.links import Consumer, Sender, SessionConsumer, SessionWait
+from .entities.router import partition_for_key
+from .entities.transaction import TransactionRef
+from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
+from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, Home
+from .partition.step import Delivery, Extent, ReceiveMode
+from .stores.outage import Outage, OutageKind
+
+__all__ = [
+    "PARTITION_SHIFT",
+    "SEQUENCE_NUMBER_MAX",
+    "Abandon",
+    "Complete",
+    "Consumer",
+    "DeadLetter",
+    "Defer",
+    "Delivery",
+    "Entity",
+    "Extent",
+    "Home",
+    "Outage",
+    "OutageKind",
+    "Outcome",
+    "ReceiveMode",
+    "Release",
+    "Sender",
+    "SessionConsumer",
+    "SessionWait",
+    "Totals",
+    "TransactionRef",
+    "partition_for_key",
+]

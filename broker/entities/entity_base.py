@@ -1,0 +1,282 @@
+"""What an entity is while the broker runs: description, partitions, receivers that wait, links; and its partitions.
+
+`EntityBase` is what partitions and links know of an entity, `Entity` adds the requests that reach it. Knows which
+partition lives in which messaging store. Does not decide about messages (`partition/`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...storage import StoreError
+from .. import service_errors
+from ..address import SubQueue
+from ..errors import BrokerError
+from ..message.bounds import STANDARD_BOUNDS, MessageBounds
+from ..message.message import Message
+from ..model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription, entity_key
+from ..partition.records import HOMES, ByteTotal
+from ..partition.requests import (
+    DeleteRows,
+    Request,
+)
+from ..partition.step import SubscriptionRouting
+from ..stores.worker import Worker
+from .dispatcher import Dispatcher, ReceiveQuota
+from .router import Router, kept_key_of, partition_for_key
+
+SEND_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
+RECEIVE_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
+
+
+Description = QueueDescription | TopicDescription | SubscriptionDescription
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What an entity holds: messages per home (see `records.Home`) and bytes; `is_limited` if that is not all."""
+
+    messages: list[int]
+    bytes_used: int
+    is_limited: bool
+
+
+class PartitionHandle:
+    """Where partition `index` of `entity` lives; the worker's and the partition's view of it (`state.PartitionRef`)."""
+
+    __slots__ = ("entity", "index", "partitioned", "queue_id", "size_bytes_max", "worker")
+
+    def __init__(self, entity: EntityBase, index: int, worker: Worker, size_bytes_max: int) -> None:
+        self.entity = entity
+        self.queue_id = entity.queue_id
+        self.index = index
+        self.partitioned = entity.partitioned
+        self.size_bytes_max = size_bytes_max
+        self.worker = worker
+
+    @property
+    def description(self) -> Description:
+        """What the entity is now."""
+        return self.entity.description
+
+    @property
+    def path(self) -> str:
+        """The entity path."""
+        return self.entity.path
+
+    @property
+    def bounds(self) -> MessageBounds:
+        """What is too large in a message."""
+        return self.entity.bounds
+
+    @property
+    def name_in_errors(self) -> str:
+        """How the service's brokers call the entity."""
+        return self.entity.name_in_errors
+
+    @property
+    def fan_out(self) -> SubscriptionRouting | None:
+        """How a topic finds the subscriptions of a message."""
+        return self.entity.fan_out
+
+    @property
+    def total(self) -> ByteTotal | None:
+        """What a topic and its subscriptions hold in this store."""
+        totals = self.entity.totals
+        return totals[self.index] if totals else None
+
+    def announce(self, sub_queue: SubQueue) -> None:
+        """Tell the dispatcher of `sub_queue` that this partition has messages."""
+        self.entity.dispatchers[sub_queue].announce(self.index)
+
+    def announce_session(self, argument: None) -> None:
+        """Tell those who wait for any session that this partition has one."""
+        del argument
+        self.entity.session_dispatcher.announce(self.index)
+
+    def announce_outbox(self, argument: None) -> None:
+        """Tell the forwarder that messages wait here to go elsewhere."""
+        del argument
+        self.entity.on_outbox(self)
+
+    def submit(self, request: Request) -> None:
+        """Hand `request` to the worker of this partition's store; of a deleted entity all but its clearing fails."""
+        gone = self.entity.gone
+        if gone is not None and type(request) is not DeleteRows:
+            asyncio.get_running_loop().call_soon(request.fail, gone)
+            return
+        self.worker.submit(self, request)
+
+    async def request(self, make: Callable[[Callable[[Any], None]], Request]) -> Any:
+        """Submit the command that `make(reply)` builds, and wait for what it replies; raises the BrokerError."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def reply(result: Any) -> None:
+            if answer.done():
+                return
+            if isinstance(result, BrokerError):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+
+        self.submit(make(reply))
+        return await answer
+
+
+class EntityBase:
+    """A queue, topic or subscription with one partition per worker: 1 if unpartitioned, else the profile's count.
+
+    `partition_bytes_max` is how much one partition may hold; `on_outbox` is told of partitions whose outbox fills.
+    """
+
+    fan_out: SubscriptionRouting | None = None
+    totals: Sequence[ByteTotal] = ()  # of a topic and its subscriptions, by partition
+
+    def __init__(
+        self,
+        queue_id: int,
+        description: Description,
+        workers: Sequence[Worker],
+        partition_bytes_max: int,
+        on_outbox: Callable[[PartitionHandle], None],
+        *,
+        partitioned: bool,
+        bounds: MessageBounds = STANDARD_BOUNDS,
+        namespace: str = "",
+    ) -> None:
+        self.bounds = bounds
+        self.receives = ReceiveQuota()
+        self.queue_id = queue_id
+        self.namespace = namespace
+        self.description = description
+        self.partitioned = partitioned
+        self.on_outbox = on_outbox
+        self.partitions = [
+            PartitionHandle(self, index, worker, partition_bytes_max) for index, worker in enumerate(workers)
+        ]
+        self.dispatchers = {sub_queue: Dispatcher(len(workers), self._ask) for sub_queue in SubQueue}
+        self.session_dispatcher = Dispatcher(len(workers), self._ask)
+        self.attached: set[Callable[[BrokerError], None]] = set()  # links to tell when the entity goes away
+        self.gone: BrokerError | None = None  # it is deleted: nothing may be stored for it any more
+        self.received_at = 0  # when a receiver last asked for messages (Unix ms), whether or not there were any
+        self._router = Router(len(workers))
+
+    @property
+    def path(self) -> str:
+        """The entity path, as it was created."""
+        description = self.description
+        return description.path if isinstance(description, SubscriptionDescription) else description.name
+
+    @property
+    def name_in_errors(self) -> str:
+        """How the service's brokers call it: `ns:Queue:q`, `ns:Topic:t`, `ns:Topic:t|s`."""
+        return service_errors.name_of(self.namespace, self.path, topic=isinstance(self.description, TopicDescription))
+
+    def disabled(self) -> BrokerError:
+        """The refusal of what its status does not allow."""
+        description = self.description
+        topic = isinstance(description, TopicDescription)
+        return service_errors.disabled(self.namespace, self.path, description.status.value, topic=topic)
+
+    @property
+    def top_level_key(self) -> str:
+        """The queue or topic that it belongs to, for comparing."""
+        description = self.description
+        name = description.topic_name if isinstance(description, SubscriptionDescription) else description.name
+        return entity_key(name)
+
+    def _ask(self, index: int, request: Request) -> None:
+        self.partitions[index].submit(request)
+
+    @property
+    def requires_session(self) -> bool:
+        """Whether it is received from through message sessions."""
+        description = self.description
+        return not isinstance(description, TopicDescription) and description.requires_session
+
+    def totals_now(self) -> Totals:
+        """What all partitions together hold, but for those that can't be reached (P17)."""
+        messages, bytes_used, is_limited = [0] * len(HOMES), 0, False
+        for handle in self.partitions:
+            try:
+                if handle.worker.available:
+                    counters = handle.worker.counters(self.queue_id)
+                    messages = [a + b for a, b in zip(messages, counters.messages, strict=True)]
+                    bytes_used += counters.bytes_used
+                    continue
+            except StoreError:
+                pass
+            is_limited = True
+        return Totals(messages, bytes_used, is_limited)
+
+    def message_counts(self) -> list[int]:
+        """Messages per home (see `records.Home`), over the partitions that can be reached."""
+        return self.totals_now().messages
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the store of at least one partition can be reached now."""
+        return any(handle.worker.available for handle in self.partitions)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a partition can't be reached now: the availability status is `Limited` then (P17)."""
+        return not all(handle.worker.available for handle in self.partitions)
+
+    @property
+    def has_waiting_receivers(self) -> bool:
+        """Whether somebody waits for its messages or sessions."""
+        return self.session_dispatcher.is_waited_for or any(each.is_waited_for for each in self.dispatchers.values())
+
+    def describe(self, description: Description) -> None:
+        """Follow a changed description (partitioning and sessions can't change)."""
+        self.description = description
+        for handle in self.partitions:
+            handle.worker.description_changed(self.queue_id)
+
+    def detach_all(self, error: BrokerError) -> None:
+        """Tell every attached link that the entity is gone, or closed to it."""
+        for detached in list(self.attached):
+            detached(error)
+        self.attached.clear()
+
+    # ---- routing
+
+    def route(self, messages: Sequence[Message]) -> tuple[int, bool]:
+        """The partition for a delivery, and whether a key chose it; BrokerError for contradicting keys (P8 to P12)."""
+        description = self.description
+        duplicates = not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
+        index = self._router.route_keyed(messages, duplicate_detection=duplicates)
+        if index is not None:
+            return index, True
+        return self.next_index(), False
+
+    def next_index(self) -> int:
+        """The partition whose turn it is, past those whose stores are out (P11, P13)."""
+        index = self._router.next()
+        for _ in self.partitions[1:]:
+            if self.partitions[index].worker.available:
+                break
+            index = self._router.next()
+        return index
+
+    def partition_for_forwarded(self, message: Message, turn: int) -> tuple[PartitionHandle, bool]:
+        """The partition for a message of an outbox, and whether its key chose it (P30).
+
+        Without a key the turn decides that the message got with its place in the outbox, so that it is the same at
+        every attempt: a partition drops what comes twice, by the highest number of the outbox that it has taken.
+        """
+        description = self.description
+        duplicates = not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
+        key = kept_key_of(message, duplicate_detection=duplicates)
+        count = len(self.partitions)
+        if key is None:
+            return self.partitions[turn % count], count == 1
+        return self.partitions[partition_for_key(key, count) if count > 1 else 0], True
+
+    def partition_index_of_session(self, session_id: str) -> int:
+        """The partition of a message session, which is that of its messages (P10)."""
+        return self._router.handle(session_id)

@@ -1,0 +1,277 @@
+"""The running namespace: its entities, the workers of its messaging stores, and which partition lives where.
+
+Finds entities by address, and brings entities of the catalog to life. Does not know links and requests (`broker.py`),
+nor when an entity may be created or deleted (`admin/`). Owned by the composition root as part of `Broker`; everything
+here runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from ...storage import Store, no_failpoint
+from .. import service_errors
+from ..address import Address, SubQueue, parse_address
+from ..clock import Clock
+from ..errors import BrokerError, Condition
+from ..keys import SharedKey
+from ..message.bounds import MessageBounds
+from ..model.catalog import Catalog, Entry
+from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
+from ..model.profiles import Limits, limits_over
+from ..stores.outage import Outage
+from ..stores.worker import Worker
+from .entity import Entity
+from .entity_base import Description, PartitionHandle, Totals
+from .forwarder import Forwarder
+from .topic import TopicSubscriptions
+from .transactions import Transactions
+
+COMMIT_THREADS = 4  # commits of several stores overlap; more threads gain little on the disks measured
+
+
+class Namespace:
+    """One namespace over `stores` (one worker for each) and the `catalog` of its entities, within `limits`."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        stores: Sequence[Store],
+        clock: Clock,
+        limits: Limits,
+        failpoint: Callable[[str], None] = no_failpoint,
+    ) -> None:
+        self.limits = limits_over(limits, len(stores))
+        self.clock = clock
+        self.topology = Topology()  # what it was started with
+        self.away: BrokerError | None = None  # why there are no stores now, while they are exchanged
+        self.pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
+        self._failpoint = failpoint
+        self._watchers: list[Callable[[Entity], None]] = []
+        self._use_stores(catalog, stores)
+
+    def _use_stores(self, catalog: Catalog, stores: Sequence[Store]) -> None:
+        self.catalog = catalog
+        self.transactions = Transactions(self.clock, self.limits.messages_per_transaction_max)
+        self.workers = [
+            Worker(index, store, self.clock, self.pool, self._resolver(index), self._failpoint)
+            for index, store in enumerate(stores)
+        ]
+        self.forwarder = Forwarder(self.clock, self.find_target)
+        self._entities: dict[str, Entity] = {}
+        self._handles: dict[tuple[int, int], PartitionHandle] = {}  # (queue id, store index)
+
+    def on_entity_added(self, watcher: Callable[[Entity], None]) -> None:
+        """Call `watcher` with each entity that comes to life from now on."""
+        self._watchers.append(watcher)
+
+    @property
+    def namespace(self) -> str:
+        """The name of the namespace."""
+        return self.topology.namespace
+
+    def _load(self) -> None:
+        """Bring all entities of the catalog to life, and begin to work."""
+        for entry in self.catalog.entries():
+            self.add(entry)
+        for worker in self.workers:
+            for queue_id in worker.start():
+                handle = self._handles.get((queue_id, worker.index))
+                if handle is not None:
+                    self.forwarder.wake_after_start(handle, worker.counters(queue_id).next_counter)
+
+    async def _stop_workers(self) -> None:
+        """Finish what was accepted for work, and close the messaging stores."""
+        await self.forwarder.stop()
+        await asyncio.gather(*(worker.stop() for worker in self.workers))
+
+    def _forget_entities(self) -> None:
+        self._entities.clear()
+        self._handles.clear()
+
+    # ---- entities
+
+    def entities(self) -> Iterator[Entity]:
+        """All queues, topics and subscriptions."""
+        return iter(list(self._entities.values()))
+
+    def entity(self, path: str) -> Entity | None:
+        """The entity of that path in any case."""
+        return self._entities.get(entity_key(path))
+
+    def totals_of_topic(self, topic: Entity) -> Totals:
+        """What a topic holds: its own messages, and the bytes of its subscriptions, too."""
+        own = topic.totals_now()
+        others = [each.totals_now() for each in self.subscriptions_of(topic.path).entities()]
+        return replace(own, bytes_used=own.bytes_used + sum(each.bytes_used for each in others))
+
+    def entity_keys(self, path: str | None) -> Iterator[SharedKey]:
+        """The keys of the entities at or above a path, or with None of all: they change while the broker runs."""
+        if path is None:
+            entities = list(self._entities.values())
+        else:
+            parts = entity_key(path).split("/")
+            above = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+            entities = [self._entities[each] for each in above if each in self._entities]
+        for entity in entities:
+            description = entity.description
+            if not isinstance(description, SubscriptionDescription):
+                yield from (rule.shared_key(entity.path) for rule in description.authorization_rules)
+
+    def add(self, entry: Entry) -> Entity:
+        """Bring an entity of the catalog to life."""
+        description = entry.description
+        top = self._topic_of(description) if isinstance(description, SubscriptionDescription) else description
+        count = self.limits.partition_count if top.enable_partitioning else 1
+        first = 0 if top.enable_partitioning else self._home_store(top.name)
+        entity = Entity(
+            entry.queue_id,
+            description,
+            self.workers[first : first + count],
+            self._partition_bytes_max(top),
+            lambda handle: self.forwarder.wake(handle),
+            partitioned=top.enable_partitioning,
+            bounds=message_bounds(self.limits),
+            namespace=self.namespace,
+        )
+        if isinstance(description, SubscriptionDescription):
+            entity.receives = self._entities[entity_key(description.topic_name)].receives
+        else:
+            entity.receives.count_max = self.limits.receives_per_entity_max
+        if isinstance(description, TopicDescription):
+            entity.fan_out = TopicSubscriptions(entity)
+        elif isinstance(description, SubscriptionDescription):
+            self.subscriptions_of(description.topic_name).add(entity)
+        self._entities[entity_key(entity.path)] = entity
+        for handle in entity.partitions:
+            self._handles[entry.queue_id, handle.worker.index] = handle
+        for watcher in self._watchers:
+            watcher(entity)
+        return entity
+
+    def describe(self, entity: Entity, description: Description) -> None:
+        """Let an entity follow its changed description."""
+        entity.describe(description)
+        if isinstance(description, SubscriptionDescription):
+            self.subscriptions_of(description.topic_name).change_rules(entity, description.rules)
+            return
+        size_bytes_max = self._partition_bytes_max(description)
+        for each in [
+            entity,
+            *(self.subscriptions_of(entity.path).entities() if entity.fan_out is not None else ()),
+        ]:
+            for handle in each.partitions:
+                handle.size_bytes_max = size_bytes_max
+
+    def remove(self, entity: Entity, detached: BrokerError | None = None) -> None:
+        """Take an entity out of the namespace; its rows are the business of `administration`.
+
+        Its links, and what is asked of it from now on, hear `detached`, or that there is no such entity.
+        """
+        if isinstance(entity.description, SubscriptionDescription):
+            self.subscriptions_of(entity.description.topic_name).remove(entity)
+        self._entities.pop(entity_key(entity.path), None)
+        entity.gone = detached or service_errors.not_found(self.namespace, entity.path)
+        self.forwarder.forget(entity)
+        entity.detach_all(entity.gone)
+
+    def drop_partition(self, queue_id: int, store_index: int) -> None:
+        """The rows of a deleted entity's partition are gone."""
+        handle = self._handles.pop((queue_id, store_index), None)
+        if handle is not None:
+            handle.worker.forget(queue_id)
+
+    def partition_to_clear(self, queue_id: int, store_index: int) -> PartitionHandle:
+        """The partition of a deleted entity, to remove its rows; made up if an earlier run deleted the entity."""
+        handle = self._handles.get((queue_id, store_index))
+        if handle is None:
+            worker = self.workers[store_index]
+            gone = Entity(queue_id, QueueDescription("(deleted)"), [worker], 0, lambda _: None, partitioned=False)
+            handle = self._handles[queue_id, store_index] = gone.partitions[0]
+        return handle
+
+    def subscriptions_of(self, topic_name: str) -> TopicSubscriptions:
+        """The subscriptions of a topic that exists."""
+        fan_out = self._entities[entity_key(topic_name)].fan_out
+        assert isinstance(fan_out, TopicSubscriptions)
+        return fan_out
+
+    def find_target(self, address: str) -> Entity:
+        """The queue or topic that a ForwardTo or a transfer names; BrokerError if there is none."""
+        entity, parsed = self.find(address)
+        if parsed.sub_queue is not SubQueue.ACTIVE or isinstance(entity.description, SubscriptionDescription):
+            raise BrokerError(Condition.NOT_ALLOWED, f"Messages can't be forwarded to '{parsed.path}'.")
+        return entity
+
+    def find(self, address: str) -> tuple[Entity, Address]:
+        """The entity of an address as a client writes it; BrokerError (amqp:not-found) with the sentence they match."""
+        parsed = parse_address(address)
+        entity = self._entities.get(parsed.key)
+        if entity is None:
+            raise self.away or service_errors.not_found(self.namespace, parsed.path)
+        return entity, parsed
+
+    def name_of(self, address: str) -> str:
+        """How the service's brokers call the entity of an address, in the tails of errors: `ns:Queue:q`."""
+        parsed = parse_address(address)
+        entity = self._entities.get(parsed.key)
+        if entity is None:
+            return service_errors.name_of(self.namespace, parsed.entity)
+        return entity.name_in_errors
+
+    # ---- outages
+
+    def begin_outage(self, store_index: int, outage: Outage, duration_ms: int | None = None) -> None:
+        """Let a messaging store be out, for `duration_ms` or until `end_outage` (P18)."""
+        worker = self.workers[store_index]
+        worker.begin_outage(outage)
+        if duration_ms is not None:
+            self.clock.call_at(
+                self.clock.now_ms() + duration_ms,
+                lambda: self.end_outage(store_index) if worker.outage is outage else None,
+            )
+
+    def end_outage(self, store_index: int) -> None:
+        """The store works again; whoever waits for what is in it is served."""
+        worker = self.workers[store_index]
+        worker.end_outage()
+        for entity in self.entities():
+            for handle in entity.partitions:
+                if handle.worker is worker:
+                    for sub_queue in SubQueue:
+                        handle.announce(sub_queue)
+                    handle.announce_session(None)
+                    if worker.has_outgoing(handle.queue_id):
+                        handle.announce_outbox(None)
+
+    # ---- helpers
+
+    def _topic_of(self, description: SubscriptionDescription) -> TopicDescription:
+        topic = self._entities[entity_key(description.topic_name)].description
+        assert isinstance(topic, TopicDescription)
+        return topic
+
+    def _partition_bytes_max(self, top: QueueDescription | TopicDescription) -> int:
+        """How much one partition of a queue or topic may hold."""
+        size_bytes_max = top.max_size_mb << 20
+        if self.limits.size_is_per_partition or not top.enable_partitioning:
+            return size_bytes_max
+        return size_bytes_max // self.limits.partition_count
+
+    def _home_store(self, name: str) -> int:
+        """The store of an unpartitioned entity: a stable hash of its top-level path."""
+        return zlib.crc32(entity_key(name).encode()) % len(self.workers)
+
+    def _resolver(self, store_index: int) -> Callable[[int], PartitionHandle | None]:
+        return lambda queue_id: self._handles.get((queue_id, store_index))
+
+
+def message_bounds(limits: Limits) -> MessageBounds:
+    """What is too large in a message under these limits."""
+    return MessageBounds(
+        limits.properties_bytes_max, limits.property_bytes_max, limits.key_length_max, limits.forward_hops_max
+    )

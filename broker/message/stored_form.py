@@ -1,0 +1,78 @@
+"""The byte form in which a message is stored: a fixed head, header, annotations, the other sections."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from ...codec.decode import decode
+from ...codec.encode import map_from_items
+from ...codec.errors import DecodeError
+from ...codec.sections import (
+    locate,
+)
+from ..errors import decode_refusal
+
+# version, bytes of the header section without delivery count, items of the sender's annotations, bytes of these
+FORM_HEAD: Final = Struct(">BBII")
+FORM_HEAD_BYTES: Final = FORM_HEAD.size
+# Versions: with the second, items and bytes of the sender's delivery annotations follow the head.
+PLAIN: Final = 1
+WITH_DELIVERY_ANNOTATIONS: Final = 2
+DELIVERY_HEAD: Final = Struct(">II")
+
+
+def annotation_key(name: str) -> bytes:
+    """The key of an annotation, as an encoded symbol of up to 255 characters."""
+    return bytes((0xA3, len(name))) + name.encode("ascii")
+
+
+ANNOTATIONS_HEAD: Final = b"\x00\x53\x72\xd1"
+DELIVERY_ANNOTATIONS_HEAD: Final = b"\x00\x53\x71"
+LOCK_TOKEN: Final = annotation_key("x-opt-lock-token") + b"\x98"
+
+
+def split_delivery_annotations(stored: bytes, start_bytes: int, lock_token: bytes | None) -> tuple[int, int, bytes]:
+    """Return where header and annotations begin in a form of the second version, and the delivery annotations."""
+    count, size = DELIVERY_HEAD.unpack_from(stored, FORM_HEAD_BYTES)
+    start_at = FORM_HEAD_BYTES + DELIVERY_HEAD.size
+    delivery_at = start_at + start_bytes
+    entries = stored[delivery_at : delivery_at + size]
+    if lock_token is not None:
+        entries += LOCK_TOKEN + rfc_order(lock_token)
+        count += 2
+    return start_at, delivery_at + size, DELIVERY_ANNOTATIONS_HEAD + map_from_items(count, entries)
+
+
+def rfc_order(token: bytes) -> bytes:
+    """Return the bytes of an AMQP uuid for a lock token in .NET order [wire 5.3]."""
+    return token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
+
+
+def locate_bare(stored: bytes) -> tuple[int, list[int]]:
+    """Return where the bare sections begin, and where each of them lies from there."""
+    version, start_bytes, _, entries_bytes = FORM_HEAD.unpack_from(stored)
+    bare_at = FORM_HEAD_BYTES + start_bytes + entries_bytes
+    if version != PLAIN:
+        bare_at += DELIVERY_HEAD.size + DELIVERY_HEAD.unpack_from(stored, FORM_HEAD_BYTES)[1]
+    try:
+        at = locate(stored[bare_at:], mixed=True)
+        if at is None:
+            raise DecodeError(bare_at, "a stored message whose sections are not in order")
+    except DecodeError as error:
+        raise decode_refusal(error) from None
+    return bare_at, at
+
+
+def named_values(data: bytes, start: int) -> dict[str, object]:
+    """Return the entries with string keys of the map section at `start`. Raises BrokerError(DECODE_ERROR)."""
+    entries = decoded(data, start + 3)
+    return {str(k): v for k, v in entries.items() if isinstance(k, str)} if isinstance(entries, dict) else {}
+
+
+def decoded(data: bytes, pos: int) -> object:
+    """Return the value at `pos`. Raises BrokerError(DECODE_ERROR)."""
+    try:
+        return decode(data, pos)[0]
+    except DecodeError as error:
+        raise decode_refusal(error) from None

@@ -1,0 +1,270 @@
+"""The check of a description against the limits of a profile."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..address import strip_authority
+from ..keys import Right
+from .descriptions import (
+    AuthorizationRule,
+    CorrelationFilter,
+    EntityDescription,
+    EntityStatus,
+    PropertyValue,
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+    TypedText,
+    entity_key,
+)
+from .durations import format_duration
+from .profiles import KIB, Limits, Partitioning, Profile, Range
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A forbidden value, as text: the property as Service Bus names it, its value, and what is allowed."""
+
+    property: str
+    value: str
+    allowed: str
+
+    def __str__(self) -> str:
+        return f"{self.property} is {self.value}; allowed is {self.allowed}"
+
+
+def validate_queue(description: QueueDescription, limits: Limits, *, is_new: bool = True) -> list[Violation]:
+    """Everything about a queue that the limits forbid, in the order of its properties.
+
+    Without `is_new` it exists already, and whether it is partitioned is not looked at.
+    """
+    return list(_queue_violations(description, limits, is_new))
+
+
+def validate_topic(description: TopicDescription, limits: Limits, *, is_new: bool = True) -> list[Violation]:
+    """Everything about a topic that the limits forbid, without its subscriptions; `is_new` as for a queue."""
+    return list(_topic_violations(description, limits, is_new))
+
+
+def validate_subscription(description: SubscriptionDescription, limits: Limits) -> list[Violation]:
+    """Everything about a subscription that the limits forbid, without its rules."""
+    return list(_subscription_violations(description, limits))
+
+
+def validate_rule(description: RuleDescription, limits: Limits) -> list[Violation]:
+    """Everything about a rule that the limits forbid; whether its SQL is well formed is not looked at."""
+    return list(_rule_violations(description, limits))
+
+
+def forwards_to_itself(description: QueueDescription | SubscriptionDescription, path: str) -> list[Violation]:
+    """The properties that name the entity itself: no message ever rests there. The service takes such an update."""
+    return [
+        Violation(label, repr(target), "another entity than this one")
+        for label, target in (
+            ("ForwardTo", description.forward_to),
+            ("ForwardDeadLetteredMessagesTo", description.forward_dead_letters_to),
+        )
+        if target is not None and entity_key(strip_authority(target)) == entity_key(path)
+    ]
+
+
+def _queue_violations(queue: QueueDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
+    yield from _entity_name(queue.name, limits)
+    yield from _store_violations(queue, limits, is_new)
+    yield from _receive_violations(queue, limits)
+
+
+def _topic_violations(topic: TopicDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
+    yield from _entity_name(topic.name, limits)
+    yield from _store_violations(topic, limits, is_new)
+    yield from _common_violations(topic, limits)
+    if topic.status is EntityStatus.RECEIVE_DISABLED:
+        yield Violation("Status", topic.status, "Active, Disabled or SendDisabled for a topic")
+
+
+def _subscription_violations(subscription: SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
+    yield from _sub_entity_name(subscription.name, limits)
+    yield from _receive_violations(subscription, limits)
+    if subscription.status is EntityStatus.SEND_DISABLED:
+        yield Violation("Status", subscription.status, "Active, Disabled or ReceiveDisabled for a subscription")
+
+
+def _rule_violations(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
+    yield from _sub_entity_name(rule.name, limits)
+    if isinstance(rule.filter, SqlFilter):
+        yield from _text("SqlExpression", rule.filter.expression, 1, limits.rule_text_length_max)
+    elif isinstance(rule.filter, CorrelationFilter) and rule.filter.is_empty:
+        yield Violation("CorrelationFilter", "empty", "at least one property to compare")
+    if rule.action is not None:
+        yield from _text("Action", rule.action, 1, limits.rule_text_length_max)
+    yield from _rule_size(rule, limits)
+
+
+def _rule_size(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
+    """What a rule weighs as a whole: compiling it and storing it cost in proportion to that."""
+    own = rule.filter
+    parts: list[tuple[str, Mapping[str, PropertyValue]]] = [("ActionParameters", rule.action_parameters)]
+    texts: list[str | None] = [rule.name, rule.action]
+    if isinstance(own, CorrelationFilter):
+        parts.append(("Properties", own.properties))
+        texts += (own.content_type, own.correlation_id, own.label, own.message_id)
+        texts += (own.reply_to, own.reply_to_session_id, own.session_id, own.to)
+    elif isinstance(own, SqlFilter):
+        parts.append(("Parameters", own.parameters))
+        texts.append(own.expression)
+    for label, given in parts:
+        if len(given) > limits.rule_properties_max:
+            yield Violation(label, f"{len(given)} entries long", f"at most {limits.rule_properties_max}")
+        texts += (name for name in given)
+        texts += (_value_text(value) for value in given.values())
+    size_bytes = sum(len(text.encode(errors="surrogatepass")) for text in texts if text is not None)
+    if size_bytes > limits.rule_bytes_max:
+        yield Violation("The rule", f"{size_bytes} bytes in all", f"at most {limits.rule_bytes_max}; use several rules")
+    for label, text in (("SqlExpression", getattr(own, "expression", None)), ("Action", rule.action)):
+        token_count = 0 if text is None else sum(1 for _ in _SQL_TOKEN.finditer(text))
+        if token_count > limits.rule_tokens_max:
+            yield Violation(label, f"{token_count} words, signs and literals long", f"at most {limits.rule_tokens_max}")
+
+
+def _value_text(value: PropertyValue) -> str:
+    return value.text if isinstance(value, TypedText) else str(value)
+
+
+_SQL_TOKEN: Final = re.compile(
+    r"""'[^']*(?:''[^']*)*(?:'|$)|"[^"]*(?:""[^"]*)*(?:"|$)|\[[^\]]*(?:\]\][^\]]*)*(?:\]|$)|\w+|[^\w\s]"""
+)
+"""A literal that does not end takes the rest of the text: counting is linear for any text."""
+
+
+def _store_violations(entity: QueueDescription | TopicDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
+    """What queues and topics have and subscriptions have not: partitions, size, duplicates."""
+    partitioned = entity.enable_partitioning
+    if is_new and partitioned and limits.partitioning is Partitioning.NEVER:
+        yield Violation("EnablePartitioning", "true", "false: the namespace is not partitioned")
+    if is_new and not partitioned and limits.partitioning is Partitioning.ALWAYS:
+        yield Violation("EnablePartitioning", "false", "true: the namespace is partitioned")
+    choices = limits.max_size_mb_choices
+    if choices is not None and entity.max_size_mb not in choices:
+        yield Violation("MaxSizeInMegabytes", str(entity.max_size_mb), _one_of(choices))
+    elif entity.max_size_mb not in limits.max_size_mb:
+        yield Violation("MaxSizeInMegabytes", str(entity.max_size_mb), _numbers(limits.max_size_mb))
+    yield from _message_size(entity, limits)
+    if entity.duplicate_window_ms not in limits.duplicate_window_ms:
+        yield _duration("DuplicateDetectionHistoryTimeWindow", entity.duplicate_window_ms, limits.duplicate_window_ms)
+    yield from _authorization_violations(entity.authorization_rules, limits)
+
+
+def _authorization_violations(rules: Sequence[AuthorizationRule], limits: Limits) -> Iterator[Violation]:
+    if len(rules) > limits.authorization_rules_max:
+        yield Violation("AuthorizationRules", f"{len(rules)} rules long", f"at most {limits.authorization_rules_max}")
+    for name, count in Counter(rule.key_name for rule in rules).items():
+        yield from _text("KeyName", name, 1, limits.key_name_length_max)
+        if count > 1:
+            yield Violation("KeyName", repr(name), "names that differ")
+    for rule in rules:
+        yield from _text("PrimaryKey", rule.primary_key, 1, limits.shared_key_length_max)
+        yield from _text("SecondaryKey", rule.secondary_key, 0, limits.shared_key_length_max)
+        if not rule.rights:
+            yield Violation("Rights", "empty", f"any of {', '.join(Right)}")
+        elif Right.MANAGE in rule.rights and len(set(rule.rights)) < len(Right):
+            yield Violation("Rights", ", ".join(rule.rights), "Send and Listen together with Manage")
+
+
+def _message_size(entity: QueueDescription | TopicDescription, limits: Limits) -> Iterator[Violation]:
+    size_bytes = entity.max_message_bytes
+    # What management shows may be echoed, whether or not the profile lets it be chosen.
+    if size_bytes is None or size_bytes == limits.message_bytes_max:
+        return
+    allowed = limits.message_bytes_settable
+    if allowed is not None and entity.enable_partitioning and limits.partitioned_message_bytes_max is not None:
+        allowed = Range(allowed.start, limits.partitioned_message_bytes_max)
+    if allowed is None:
+        fixed = limits.message_bytes_max // KIB
+        yield Violation("MaxMessageSizeInKilobytes", f"{size_bytes / KIB:g}", f"{fixed} (fixed)")
+    elif size_bytes not in allowed:
+        kilobytes = Range(allowed.start // KIB, allowed.stop // KIB if allowed.stop else None)
+        yield Violation("MaxMessageSizeInKilobytes", f"{size_bytes / KIB:g}", _numbers(kilobytes))
+
+
+def _receive_violations(entity: QueueDescription | SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
+    """What queues and subscriptions have and topics have not: locks, delivery counts, forwarding."""
+    if entity.lock_duration_ms not in limits.lock_duration_ms:
+        yield _duration("LockDuration", entity.lock_duration_ms, limits.lock_duration_ms)
+    if entity.max_delivery_count not in limits.max_delivery_count:
+        yield Violation("MaxDeliveryCount", str(entity.max_delivery_count), _numbers(limits.max_delivery_count))
+    yield from _common_violations(entity, limits)
+    if entity.forward_to is not None and entity.requires_session:
+        yield Violation("ForwardTo", repr(entity.forward_to), "none, as RequiresSession is true")
+
+
+def _common_violations(entity: EntityDescription, limits: Limits) -> Iterator[Violation]:
+    if entity.default_ttl_ms not in limits.ttl_ms:
+        yield _duration("DefaultMessageTimeToLive", entity.default_ttl_ms, limits.ttl_ms)
+    idle_ms = entity.auto_delete_on_idle_ms
+    if idle_ms is not None and idle_ms not in limits.auto_delete_on_idle_ms:
+        yield _duration("AutoDeleteOnIdle", idle_ms, limits.auto_delete_on_idle_ms)
+    if entity.user_metadata is not None:
+        yield from _text("UserMetadata", entity.user_metadata, 0, limits.user_metadata_length_max)
+
+
+# The cloud takes more than its documentation and Microsoft's emulator say: tildes, underscores at the ends.
+# `relaxed` refuses only what an address cannot carry.
+_ENTITY_NAME = re.compile(r"[A-Za-z0-9_](?:[\w.\-/~]*[A-Za-z0-9_])?", re.ASCII)
+_ENTITY_NAME_MS_EMULATOR = re.compile(r"[A-Za-z0-9](?:[\w.\-/]*[A-Za-z0-9])?", re.ASCII)
+_ENTITY_NAME_RELAXED = re.compile(r"[^@?#*\\\x00-\x20\x7f/](?:[^@?#*\\\x00-\x1f\x7f]*[^@?#*\\\x00-\x20\x7f/])?")
+_SUB_ENTITY_NAME = re.compile(r"[^@?#*\\/\x00-\x1f\x7f]+")
+_RESERVED_SEGMENT = re.compile(r"(?:^|/)(\$[^/]*|subscriptions|)(?=/|$)", re.IGNORECASE)
+_ENTITY_NAMES: Final[Mapping[Profile, tuple[re.Pattern[str], str]]] = {
+    Profile.STANDARD: (_ENTITY_NAME, "letters, digits and . - _ / ~, a letter, digit or _ at both ends"),
+    Profile.PREMIUM: (_ENTITY_NAME, "letters, digits and . - _ / ~, a letter, digit or _ at both ends"),
+    Profile.MS_EMULATOR: (
+        _ENTITY_NAME_MS_EMULATOR,
+        "letters, digits and . - _ /, a letter or digit at both ends",
+    ),
+    Profile.RELAXED: (_ENTITY_NAME_RELAXED, "any characters but @ ? # * \\ and controls"),
+}
+
+
+def _entity_name(name: str, limits: Limits) -> Iterator[Violation]:
+    pattern, allowed = _ENTITY_NAMES[limits.profile]
+    if len(name) > limits.entity_path_length_max or not pattern.fullmatch(name):
+        yield Violation("Name", repr(name), f"1 to {limits.entity_path_length_max} characters: {allowed}")
+    elif _RESERVED_SEGMENT.search(name):
+        allowed = "a path without empty segments, 'Subscriptions' and segments that begin with '$'"
+        yield Violation("Name", repr(name), allowed)
+
+
+def _sub_entity_name(name: str, limits: Limits) -> Iterator[Violation]:
+    if len(name) > limits.sub_entity_name_length_max or not _SUB_ENTITY_NAME.fullmatch(name):
+        allowed = f"1 to {limits.sub_entity_name_length_max} characters without @ ? # * / \\ and controls"
+        yield Violation("Name", repr(name), allowed)
+
+
+def _duration(label: str, value_ms: int | None, allowed: Range) -> Violation:
+    return Violation(label, format_duration(value_ms), duration_range(allowed))
+
+
+def duration_range(allowed: Range) -> str:
+    """A range of milliseconds in words: `PT5S to PT5M`."""
+    start = format_duration(allowed.start)
+    return f"{start} or more" if allowed.stop is None else f"{start} to {format_duration(allowed.stop)}"
+
+
+def _numbers(allowed: Range) -> str:
+    return f"{allowed.start} or more" if allowed.stop is None else f"{allowed.start} to {allowed.stop}"
+
+
+def _one_of(choices: Collection[int]) -> str:
+    return ("" if len(choices) == 1 else "one of ") + ", ".join(map(str, choices))
+
+
+def _text(label: str, value: str, length_min: int, length_max: int) -> Iterator[Violation]:
+    if not length_min <= len(value) <= length_max:
+        yield Violation(label, f"{len(value)} characters long", f"{length_min} to {length_max} characters")

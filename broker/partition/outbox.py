@@ -1,0 +1,123 @@
+"""How messages move between entities: out of the outboxes of this partition, and in from those of others (R4, P30).
+
+An outbox row stays until its target has confirmed that the message is durable there. A target knows the highest
+number that it took from each outbox, so a message that is sent twice is stored once.
+"""
+
+from __future__ import annotations
+
+from ..address import SubQueue
+from ..message.stored import parse_stored
+from .enqueue import EnqueueHandlers
+from .ready_queue import Reader
+from .records import (
+    FORWARDED,
+    FORWARDED_KEY,
+    MESSAGES,
+    NUMBER,
+    OUTBOXES,
+    SCHEDULED_NOTE,
+    Home,
+    Record,
+    message_key,
+)
+from .requests import (
+    Delivered,
+    Forwarded,
+    ReadOutbox,
+    Redirect,
+    Undeliverable,
+)
+from .state import PartitionState
+from .step import Step
+
+
+class OutboxHandlers:
+    """The requests of the forwarder, to the partition that it reads from and to the one that it stores into."""
+
+    def __init__(self, state: PartitionState, enqueue: EnqueueHandlers) -> None:
+        self._state = state
+        self._enqueue = enqueue
+
+    def forwarded(self, request: Forwarded, now: int, view: Reader, step: Step) -> None:
+        """Take messages from another entity's outbox; those that came before are dropped."""
+        key = FORWARDED_KEY.pack(self._state.queue_id, request.source_id, request.source_index)
+        known = view.get(FORWARDED, key)
+        highest = 0 if known is None else NUMBER.unpack(known)[0]
+        seen_ids = [(number, record) for number, record in request.records if number > highest]
+        messages = [parse_stored(record.stored) for _, record in seen_ids]
+        error = self._enqueue.refusal(messages, now, view) if seen_ids and not request.same_entity else None
+        if error is not None or not seen_ids:
+            step.effects.append((request.reply, error))
+            return
+        seen: set[int] = set()
+        for (number, record), message in zip(seen_ids, messages, strict=True):
+            highest = number
+            if record.note == SCHEDULED_NOTE:
+                self._enqueue.take_scheduled([message], now, view, step, [record.enqueued_number], seen)
+            elif request.same_entity:
+                record.turn = 0
+                self._enqueue.put(record, self._state.rows.new_number(), message, view, step)
+            elif not self._enqueue.is_duplicate(message, now, view, step, seen):
+                self._enqueue.activate(message, record.enqueued_number, now, view, step, record.hops + 1, record.note)
+        step.changes.append((FORWARDED, key, NUMBER.pack(highest)))
+        step.touched[self._state.queue_id] = self._state.counters
+        self._state.last_activity_at = now
+        step.effects.append((request.reply, None))
+
+    def read(self, request: ReadOutbox, now: int, view: Reader, step: Step) -> None:
+        """Show what waits to go elsewhere, in the order of the numbers."""
+        del now
+        queue_id = self._state.queue_id
+        rows: list[tuple[int, int, Record]] = []
+        for home in OUTBOXES:
+            if self._state.counters.messages[home]:
+                start, stop = message_key(queue_id, home, request.after + 1), message_key(queue_id, home + 1, 0)
+                found = view.scan(MESSAGES, start, stop, request.count)
+                rows += ((home, int.from_bytes(key[-8:], "big"), Record.unpack(row)) for key, row in found)
+        rows.sort(key=lambda row: row[1])
+        step.effects.append((request.reply, rows[: request.count]))
+
+    def delivered(self, request: Delivered, now: int, view: Reader, step: Step) -> None:
+        """What arrived elsewhere is forgotten here."""
+        del now
+        for home, number in request.rows:
+            row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
+            if row is not None:
+                self._state.rows.remove(Home(home), number, len(row), 0, step)
+        step.effects.append((request.reply, None))
+
+    def redirect(self, request: Redirect, now: int, view: Reader, step: Step) -> None:
+        """What was not stored in one partition of the target is for another, under a number that none has seen."""
+        del now
+        rows = self._state.rows
+        for home, number, turn in request.rows:
+            row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
+            if row is not None:
+                record = Record.unpack(row)
+                record.turn = turn
+                rows.remove(Home(home), number, len(row), 0, step)
+                rows.put(Home(home), rows.new_number(), record.pack(), step)
+        step.effects.append((request.reply, None))
+
+    def undeliverable(self, request: Undeliverable, now: int, view: Reader, step: Step) -> None:
+        """What can't go elsewhere is dead-lettered here, or becomes active here."""
+        state = self._state
+        home = Home(request.home)
+        row = view.get(MESSAGES, message_key(state.queue_id, home, request.number))
+        if row is not None:
+            record = Record.unpack(row)
+            state.rows.remove(home, request.number, len(row), 0, step)
+            if request.reason is None:
+                self._enqueue.activate(
+                    parse_stored(record.stored), record.enqueued_number, now, view, step, record.hops
+                )
+            else:
+                transfer = home is Home.TRANSFER_OUTBOX
+                sub_queue = SubQueue.TRANSFER_DEAD_LETTER if transfer else SubQueue.DEAD_LETTER
+                record.note = record.note if home is Home.OUTBOX else ""  # it has not been forwarded
+                properties = {"DeadLetterReason": request.reason, "DeadLetterErrorDescription": request.description}
+                if home is Home.DEAD_LETTER_OUTBOX:
+                    properties = {}  # it keeps the reason for which it was dead-lettered
+                state.dead_letter_record(record, properties, step, sub_queue, forward=False)
+        step.effects.append((request.reply, None))

@@ -1,0 +1,124 @@
+"""When a messaging store has something to do by itself: locks end, rows of its `due` table fall due.
+
+Keeps the earliest instants in memory and one timer of the broker's clock for them. Owned by the store's worker.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ...storage import Store
+from ..clock import Clock, Timer
+from ..partition.partition import Partition
+from ..partition.records import DUE, DUE_KEY
+from ..partition.requests import ProcessDue, Request
+from ..partition.step import PartitionRef
+
+DUE_ROWS_MAX: Final = 500  # expired messages looked at in one batch
+DUE_ROWS_AT_ONCE: Final = 16  # in one command; of a topic 1, since each activated message is copied
+FIRST_DUE: Final = b""
+LAST_DUE: Final = b"\xff" * (DUE_KEY.size + 1)
+
+
+class StoreTimers:
+    """The timers of one store.
+
+    `locks_ended(queue_id)` is called when the earliest lock of a partition ends, `rows_due()` when rows of `due` are.
+    """
+
+    def __init__(self, clock: Clock, locks_ended: Callable[[int], None], rows_due: Callable[[], None]) -> None:
+        self._clock = clock
+        self._locks_ended = locks_ended
+        self._rows_due = rows_due
+        self._lock_ends: list[tuple[int, int]] = []  # (instant, queue id), a heap
+        self._lock_end_of: dict[int, int] = {}  # the entry of a queue in that heap
+        self._next_due: int | None = None
+        self._due_from = FIRST_DUE  # rows before it were read; those that stayed belong to locked messages
+        self._timer: Timer | None = None
+        self._timer_at: int | None = None
+        self.is_due = False  # rows are due now
+        self.orphans: list[bytes] = []  # keys of `due` rows whose queues are deleted: the next batch deletes the rows
+
+    def start(self, first_due: int | None) -> None:
+        """Begin with the earliest instant (Unix ms) of the `due` table."""
+        self._next_due = first_due
+        self.arm()
+
+    def stop(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def read_again(self) -> None:
+        """Let all rows of `due` be read again from the first one on."""
+        self._due_from = FIRST_DUE
+        self.is_due = True
+
+    def row_added(self, at: int) -> None:
+        """A batch stored a row of `due` for the instant `at` (Unix ms)."""
+        self._due_from = min(self._due_from, DUE_KEY.pack(at, 0, 0, 0))
+        if self._next_due is None or at < self._next_due:
+            self._next_due = at
+
+    def watch_locks(self, partitions: Mapping[int, Partition]) -> None:
+        """Know the earliest end of a lock in each of these partitions (by queue id)."""
+        for queue_id, partition in partitions.items():
+            at = partition.next_lock_end()
+            known = self._lock_end_of.get(queue_id)
+            if at is not None and (known is None or at < known):
+                self._lock_end_of[queue_id] = at
+                heapq.heappush(self._lock_ends, (at, queue_id))
+
+    def arm(self) -> None:
+        """Set the timer to the earliest instant."""
+        at = self._next_due
+        if self._lock_ends and (at is None or self._lock_ends[0][0] < at):
+            at = self._lock_ends[0][0]
+        if at == self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = None if at is None else self._clock.call_at(at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = self._timer_at = None
+        now = self._clock.now_ms()
+        while self._lock_ends and self._lock_ends[0][0] <= now:
+            at, queue_id = heapq.heappop(self._lock_ends)
+            if self._lock_end_of.get(queue_id) == at:
+                del self._lock_end_of[queue_id]
+                self._locks_ended(queue_id)
+        if self._next_due is not None and self._next_due <= now:
+            self.is_due = True
+            self._next_due = None
+            self._rows_due()
+        self.arm()
+
+    def due_requests(
+        self, store: Store, resolve: Callable[[int], PartitionRef | None]
+    ) -> list[tuple[PartitionRef, Request]]:
+        """What is due now; `orphans` get the rows of deleted queues. Raises StoreError."""
+        end = DUE_KEY.pack(self._clock.now_ms() + 1, 0, 0, 0)
+        with store.view() as view:
+            rows = view.scan(DUE, self._due_from, end, DUE_ROWS_MAX)
+            due_from = rows[-1][0] + b"\0" if len(rows) == DUE_ROWS_MAX else max(end, self._due_from)
+            following = view.scan(DUE, due_from, LAST_DUE, 1)
+        self.is_due = False
+        self._due_from = due_from
+        self._next_due = DUE_KEY.unpack(following[0][0])[0] if following else None
+        by_queue: dict[int, list[tuple[int, int, int]]] = {}
+        for key, _ in rows:
+            at, queue_id, what, number = DUE_KEY.unpack(key)
+            by_queue.setdefault(queue_id, []).append((at, what, number))
+        requests: list[tuple[PartitionRef, Request]] = []
+        for queue_id, due in by_queue.items():
+            ref = resolve(queue_id)
+            if ref is None:
+                self.orphans += (DUE_KEY.pack(at, queue_id, what, number) for at, what, number in due)
+                continue
+            at_once = DUE_ROWS_AT_ONCE if ref.fan_out is None else 1
+            requests += ((ref, ProcessDue(due[start : start + at_once])) for start in range(0, len(due), at_once))
+        return requests

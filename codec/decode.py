@@ -1,0 +1,254 @@
+"""Encoded AMQP values to Python values that keep their exact types [AMQP 1.6].
+
+Knows every primitive encoding, described values and arrays; which Python value stands for which AMQP type stands in
+`types`. Does not know what a message section or a performative is.
+
+Input is hostile: every size and count is checked against the bytes that are there, nesting is limited, and whatever
+is wrong with the bytes is raised as `DecodeError`. Everything here is a pure function.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Final
+
+from .errors import DecodeError
+from .skip import WIDTHS
+from .types import (
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+)
+
+NESTING_MAX: Final = 64
+"""How deep lists, maps, arrays and descriptions may lie in each other; real clients refuse more, too."""
+
+ZERO_WIDTH_ELEMENTS_MAX: Final = 16
+"""Elements of an array whose element type takes no bytes (null, true, …): nothing else limits them.
+
+Such an array takes 5 bytes: a message of 256 KB could hold 50 000 of them. 16 elements each are 6 MB of memory, 1 000
+would be 400 MB. Clients write booleans as 0x56, one byte each, and have no use for an array of nulls. The codec of
+`spark_connector` has the same limit.
+"""
+
+# (data, offset behind the constructor, end of what encloses the value, depth) -> (value, offset behind it)
+_Decoder = Callable[[bytes, int, int, int], tuple[object, int]]
+
+
+def decode(data: bytes | memoryview, offset: int = 0) -> tuple[object, int]:
+    """Return the value that begins at `offset` and the offset behind it.
+
+    Raises DecodeError. Map keys that Python holds equal (the symbol and the string "a", 1 and
+    True) fall together: the last one wins. A memoryview is copied first; bytes are not.
+    """
+    if offset < 0:
+        raise DecodeError(offset, "an offset before the beginning")
+    whole = data if isinstance(data, bytes) else bytes(data)
+    return _decode_value(whole, offset, len(whole), 0)
+
+
+def _decode_value(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
+    if pos >= end:
+        raise DecodeError(pos, "a value is missing")
+    decoder = _DECODERS.get(data[pos])
+    if decoder is None:
+        raise DecodeError(pos, f"no type has the constructor 0x{data[pos]:02x}")
+    return decoder(data, pos + 1, end, depth)
+
+
+def _constant(make: Callable[[], object]) -> _Decoder:
+    def decode_constant(_data: bytes, pos: int, _end: int, _depth: int) -> tuple[object, int]:
+        return make(), pos
+
+    return decode_constant
+
+
+def _fixed(layout: str, convert: Callable[[Any], object]) -> _Decoder:
+    struct = Struct(layout)
+    unpack, width = struct.unpack_from, struct.size
+
+    def decode_fixed(data: bytes, pos: int, end: int, _depth: int) -> tuple[object, int]:
+        stop = pos + width
+        if stop > end:
+            raise DecodeError(pos, f"{width} bytes expected, {end - pos} are there")
+        try:
+            return convert(unpack(data, pos)[0]), stop
+        except ValueError as error:
+            raise DecodeError(pos, str(error)) from None
+
+    return decode_fixed
+
+
+def _boolean(octet: int) -> bool:
+    if octet > 1:
+        raise ValueError(f"0x{octet:02x} is no boolean")
+    return octet == 1
+
+
+def _char(code_point: int) -> Char:
+    if code_point > 0x10FFFF or 0xD800 <= code_point <= 0xDFFF:
+        raise ValueError(f"0x{code_point:x} is no Unicode scalar value")
+    return Char(chr(code_point))
+
+
+def _uuid(octets: bytes) -> uuid.UUID:
+    return uuid.UUID(bytes=octets)
+
+
+def _text(octets: bytes) -> str:
+    return octets.decode("utf-8")
+
+
+def _symbol(octets: bytes) -> Symbol:
+    return Symbol(octets, "utf-8")  # some clients do not keep symbols to ASCII
+
+
+def _variable(width: int, convert: Callable[[bytes], object]) -> _Decoder:
+    def decode_variable(data: bytes, pos: int, end: int, _depth: int) -> tuple[object, int]:
+        start = pos + width
+        stop = start + int.from_bytes(data[pos:start], "big")
+        if stop > end:
+            raise DecodeError(pos, f"a value ends at {stop}, what encloses it at {end}")
+        try:
+            return convert(data[start:stop]), stop
+        except ValueError as error:
+            raise DecodeError(start, str(error)) from None
+
+    return decode_variable
+
+
+def _open_compound(data: bytes, pos: int, end: int, depth: int, width: int) -> tuple[int, int, int]:
+    """Read size and count of a list, map or array: (count, offset of the content, offset behind it)."""
+    content = pos + 2 * width
+    stop = pos + width + int.from_bytes(data[pos : pos + width], "big")
+    if not content <= stop <= end:
+        raise DecodeError(pos, f"a value from {content} to {stop} in what ends at {end}")
+    if depth >= NESTING_MAX:
+        raise DecodeError(pos, f"values are nested deeper than {NESTING_MAX}")
+    return int.from_bytes(data[pos + width : content], "big"), content, stop
+
+
+def _decode_items(data: bytes, pos: int, stop: int, count: int, depth: int) -> list[object]:
+    if count > stop - pos:
+        raise DecodeError(pos, f"{count} items in {stop - pos} bytes")
+    items: list[object] = []
+    for _ in range(count):
+        item, pos = _decode_value(data, pos, stop, depth)
+        items.append(item)
+    if pos != stop:
+        raise DecodeError(pos, f"the last item ends here, the value that encloses it at {stop}")
+    return items
+
+
+def _list(width: int) -> _Decoder:
+    def decode_list(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
+        count, content, stop = _open_compound(data, pos, end, depth, width)
+        return _decode_items(data, content, stop, count, depth + 1), stop
+
+    return decode_list
+
+
+def _map(width: int) -> _Decoder:
+    def decode_map(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
+        count, content, stop = _open_compound(data, pos, end, depth, width)
+        if count % 2:
+            raise DecodeError(pos, f"a map of {count} keys and values")
+        items = _decode_items(data, content, stop, count, depth + 1)
+        try:
+            return dict(zip(items[::2], items[1::2], strict=True)), stop
+        except TypeError:
+            raise DecodeError(content, "a map key that is itself a collection") from None
+
+    return decode_map
+
+
+def _array(width: int) -> _Decoder:
+    def decode_array(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
+        count, content, stop = _open_compound(data, pos, end, depth, width)
+        descriptor: object = None
+        if content < stop and data[content] == 0:
+            descriptor, content = _decode_value(data, content + 1, stop, depth + 1)
+        decoder = _DECODERS.get(data[content]) if content < stop else None
+        if decoder is None or data[content] == 0:
+            raise DecodeError(content, "an array without an element type")
+        type_code, content = data[content], content + 1
+        width_min = WIDTHS[type_code] - 1 if WIDTHS[type_code] > 0 else 1
+        if count > (ZERO_WIDTH_ELEMENTS_MAX if width_min == 0 else (stop - content) // width_min):
+            raise DecodeError(pos, f"{count} array elements in {stop - content} bytes")
+        values: list[object] = []
+        for _ in range(count):
+            value, content = decoder(data, content, stop, depth + 1)
+            values.append(value)
+        if content != stop:
+            raise DecodeError(content, f"the last array element ends here, the array at {stop}")
+        return Array(type_code, tuple(values), descriptor), stop
+
+    return decode_array
+
+
+def _decode_described(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
+    if depth >= NESTING_MAX:
+        raise DecodeError(pos, f"values are nested deeper than {NESTING_MAX}")
+    descriptor, pos = _decode_value(data, pos, end, depth + 1)
+    value, pos = _decode_value(data, pos, end, depth + 1)
+    return Described(descriptor, value), pos
+
+
+_DECODERS: Final[dict[int, _Decoder]] = {
+    0x00: _decode_described,
+    0x40: _constant(lambda: None),
+    0x41: _constant(lambda: True),
+    0x42: _constant(lambda: False),
+    0x43: _constant(lambda: Uint(0)),
+    0x44: _constant(lambda: Ulong(0)),
+    0x45: _constant(list),
+    0x50: _fixed(">B", Ubyte),
+    0x51: _fixed(">b", Byte),
+    0x52: _fixed(">B", Uint),
+    0x53: _fixed(">B", Ulong),
+    0x54: _fixed(">b", Int),
+    0x55: _fixed(">b", Long),
+    0x56: _fixed(">B", _boolean),
+    0x60: _fixed(">H", Ushort),
+    0x61: _fixed(">h", Short),
+    0x70: _fixed(">I", Uint),
+    0x71: _fixed(">i", Int),
+    0x72: _fixed(">f", Float),
+    0x73: _fixed(">I", _char),
+    0x74: _fixed("4s", Decimal32),
+    0x80: _fixed(">Q", Ulong),
+    0x81: _fixed(">q", Long),
+    0x82: _fixed(">d", float),
+    0x83: _fixed(">q", Timestamp),
+    0x84: _fixed("8s", Decimal64),
+    0x94: _fixed("16s", Decimal128),
+    0x98: _fixed("16s", _uuid),
+    0xA0: _variable(1, bytes),
+    0xA1: _variable(1, _text),
+    0xA3: _variable(1, _symbol),
+    0xB0: _variable(4, bytes),
+    0xB1: _variable(4, _text),
+    0xB3: _variable(4, _symbol),
+    0xC0: _list(1),
+    0xC1: _map(1),
+    0xD0: _list(4),
+    0xD1: _map(4),
+    0xE0: _array(1),
+    0xF0: _array(4),
+}

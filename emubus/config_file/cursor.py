@@ -1,0 +1,177 @@
+"""A value of a Config.json together with its JSON path and line: typed reading, with errors that say where.
+
+Knows JSON types, the spellings of durations and names, and the one-line form of an error. Does not know the schema.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+from ..broker.model.descriptions import EntityStatus, PropertyValue, entity_key
+from ..broker.model.durations import parse_duration, parse_limit
+from ..broker.model.profiles import KIB
+from .json_text import Node
+
+_T = TypeVar("_T")
+
+
+class ConfigFileError(Exception):
+    """The file cannot be used; the text says where and why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A JSON value with its path in the file; readers fail with ConfigFileError if the value is not of their type."""
+
+    node: Node
+    path: str
+    file: str
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise ConfigFileError: file, line, path, then the message."""
+        raise ConfigFileError(f"{self.file}:{self.node.line}: {self.path} {message}")
+
+    def mistyped(self, expected: str) -> NoReturn:
+        """Fail because the value is not of the `expected` type."""
+        value = self.node.value
+        self.fail(f"is {json_of(value)}; it must be {expected}")
+
+    def members(self, known: Collection[str], required: Iterable[str] = ()) -> dict[str, Cursor]:
+        """The members of an object under their proper names; null counts as absent."""
+        members = self.node.value
+        if not isinstance(members, dict):
+            self.mistyped("an object")
+        proper = {name.lower(): name for name in known}
+        found: dict[str, Cursor] = {}
+        for written, node in members.items():
+            child = Cursor(node, f"{self.path}.{written}", self.file)
+            name = proper.get(written.lower())
+            if name is None:
+                child.fail(f"is not a known property{suggestion(written, known)}")
+            if name in found:
+                child.fail("is here for the second time")
+            if node.value is not None:
+                found[name] = child
+        for name in required:
+            if name not in found:
+                self.fail(f"has no {name}; it is required")
+        return found
+
+    def entries(self) -> dict[str, Cursor]:
+        """The members of an object whose names are the user's."""
+        members = self.node.value
+        if not isinstance(members, dict):
+            self.mistyped("an object")
+        return {name: Cursor(node, f"{self.path}.{name}", self.file) for name, node in members.items()}
+
+    def items(self) -> list[Cursor]:
+        """The items of an array."""
+        items = self.node.value
+        if not isinstance(items, list):
+            self.mistyped("an array")
+        return [Cursor(node, f"{self.path}[{index}]", self.file) for index, node in enumerate(items)]
+
+    def text(self) -> str:
+        """A string."""
+        value = self.node.value
+        if not isinstance(value, str):
+            self.mistyped("a text")
+        return value
+
+    def optional_text(self) -> str | None:
+        """A text, with "" as None: Microsoft's samples write what is not set that way."""
+        return self.text() or None
+
+    def boolean(self) -> bool:
+        """True or false."""
+        value = self.node.value
+        if not isinstance(value, bool):
+            self.mistyped("true or false")
+        return value
+
+    def integer(self) -> int:
+        """A whole number."""
+        value = self.node.value
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.mistyped("a whole number")
+        return value
+
+    def kilobytes(self) -> int:
+        """A number of KiB, in bytes."""
+        return self.integer() * KIB
+
+    def duration(self) -> int:
+        """An ISO 8601 duration, in ms."""
+        return self._parsed(parse_duration)
+
+    def limit(self) -> int | None:
+        """An ISO 8601 duration in ms; None for the one that means "never"."""
+        return self._parsed(parse_limit)
+
+    def choice(self, *allowed: str) -> str:
+        """One of some texts, in any case; returned as it is in `allowed`."""
+        text = self.text()
+        chosen = {each.lower(): each for each in allowed}.get(text.lower())
+        if chosen is None:
+            self.fail(f"is {json_of(text)}; allowed is {', '.join(allowed)}{suggestion(text, allowed)}")
+        return chosen
+
+    def status(self) -> EntityStatus:
+        """The status of an entity."""
+        return EntityStatus(self.choice(*EntityStatus))
+
+    def property_value(self) -> PropertyValue:
+        """The value of an application property: string, number, true, false or null."""
+        value = self.node.value
+        if isinstance(value, dict | list):
+            self.mistyped("a text, a number, true or false")
+        return value
+
+    def _parsed(self, parse: Callable[[str], _T]) -> _T:
+        value = self.node.value
+        if not isinstance(value, str):
+            self.mistyped('an ISO 8601 duration such as "PT1M"')
+        try:
+            parsed = parse(value)
+        except ValueError as error:
+            self.fail(str(error))
+        return parsed
+
+
+def json_of(value: object) -> str:
+    """A JSON value as the file spells it, cut to a length that an error message can bear."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "an array"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def suggestion(written: str, known: Iterable[str]) -> str:
+    """ "; did you mean ...?" with the known name closest to `written`, or nothing."""
+    proper = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(written.lower(), proper, n=1)
+    return f"; did you mean {proper[close[0]]}?" if close else ""
+
+
+Members = Mapping[str, Cursor]
+
+
+def items_of(members: Members, name: str) -> list[Cursor]:
+    """The items of the array `name`; none if the object has no such member."""
+    return members[name].items() if name in members else []
+
+
+def refuse_duplicates(cursors: Iterable[Cursor], names: Iterable[str], what: str) -> None:
+    """Fail at the second object of a name; `names` belong to `cursors`, `what` is the kind of object in the error."""
+    seen: dict[str, Cursor] = {}
+    for cursor, name in zip(cursors, names, strict=True):
+        first = seen.setdefault(entity_key(name), cursor)
+        if first is not cursor:
+            cursor.fail(
+                f"is named {json_of(name)}; line {first.node.line} has another {what} of that name "
+                "(upper and lower case are the same)"
+            )

@@ -1,0 +1,42 @@
+"""Refusals that only the management API makes, in the service's words [http 4]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from ..errors import HttpRefusal
+from ..limits import XML_BYTES_MAX
+from ..resources import Resource, ResourceKind
+
+_ACTIONS: Final[Mapping[str, str]] = {
+    "GET": "Manage,EntityRead claims required for this operation.",
+    "PUT": "Authorization failed for specified action: Manage,EntityWrite.",
+    "DELETE": "Authorization failed for specified action: Manage,EntityDelete.",
+}
+_OPERATIONS: Final[Mapping[ResourceKind, Mapping[str, str]]] = {
+    ResourceKind.SUBSCRIPTIONS: {"GET": "EnumerateSubscriptions"},
+    ResourceKind.SUBSCRIPTION: {
+        "GET": "GetSubscription",
+        "PUT": "CreateOrUpdateSubscription",
+        "DELETE": "DeleteSubscription",
+    },
+    ResourceKind.RULES: {"GET": "EnumerateRules"},
+    ResourceKind.RULE: {"GET": "GetRule", "PUT": "CreateOrUpdateRule", "DELETE": "DeleteRule"},
+}
+
+
+def unauthorized(request: web.Request, target: Resource) -> HttpRefusal:
+    """What the service says to a valid token without Manage; Go's tests know the words."""
+    operation = _OPERATIONS.get(target.kind, {}).get(request.method)
+    if operation is None:
+        return HttpRefusal(401, _ACTIONS[request.method])
+    where = f"operation on endpoint 'sb://{request.host}/{target.path}'."
+    return HttpRefusal(401, f"401 SubCode=40100: Unauthorized : Unauthorized access for '{operation}' {where}")
+
+
+def too_large() -> HttpRefusal:
+    """The body is larger than a description may be."""
+    return HttpRefusal(413, f"SubCode=41300. The body is larger than {XML_BYTES_MAX} bytes.")

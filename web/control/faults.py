@@ -1,0 +1,153 @@
+"""Endpoints for fault injection: set, list and clear faults; drop connections and links.
+
+Knows the JSON of a fault. Does not know what a fault does to a connection.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...broker.admin.fault_table import STRIKES, Fault, FaultKind, FaultOperation
+from ...broker.errors import Condition
+from .endpoints import ControlCall, ControlRefusal, Endpoint
+from .message_json import NUMBER_MAX
+from .schema import DURATION_MS_MAX, array, choice, default, integer, nullable, number, record, text, without_default
+
+_ENTITY: Final = default(
+    nullable(text("Path of an entity, with its sub-queues; null: all entities.", chars_min=1, chars_max=400)), None
+)
+_KINDS: Final = "; ".join(f"{kind} applies to {', '.join(operations)}" for kind, operations in STRIKES.items())
+FAULT_FIELDS: Final = {
+    "kind": choice(f"Kind of fault: {_KINDS}.", FaultKind),
+    "entity": _ENTITY,
+    "operations": default(
+        array(
+            "Operations that it applies to; empty: all that the kind can apply to.",
+            choice("An operation.", FaultOperation),
+            count_max=len(FaultOperation),
+        ),
+        [],
+    ),
+    "count": default(nullable(integer("Number of times it applies; null: until it is cleared.", 1, 1_000_000)), None),
+    "probability": default(number("Probability, each time.", 0, 1), 1),
+    "delay_ms": default(integer("delayed-confirmation: delay of the confirmation.", 0, DURATION_MS_MAX), 1_000),
+}
+FAULT: Final = record(
+    "A fault.",
+    {
+        "id": integer("Its number.", 1, NUMBER_MAX),
+        **{name: without_default(field) for name, field in FAULT_FIELDS.items()},
+        "hit_count": integer("How often it was applied.", 0, NUMBER_MAX),
+    },
+)
+FAULTS: Final = record("Faults.", {"faults": array("The oldest first.", FAULT)})
+CLEARED: Final = record("Cleared faults.", {"cleared_count": integer("Number of faults cleared.", 0, NUMBER_MAX)})
+DROPPED: Final = record("Dropped connections or links.", {"dropped_count": integer("Number dropped.", 0, NUMBER_MAX)})
+_ENTITY_ONLY: Final = record("Which ones.", {"entity": _ENTITY})
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    return {
+        "id": fault.number,
+        "kind": fault.kind.value,
+        "entity": fault.entity,
+        "operations": [each.value for each in fault.operations],
+        "count": fault.left,
+        "probability": fault.probability,
+        "delay_ms": fault.delay_ms,
+        "hit_count": fault.hit_count,
+    }
+
+
+async def list_faults(call: ControlCall) -> object:
+    """All faults that are set."""
+    return {"faults": [_fault(each) for each in call.services.faults.table.list()]}
+
+
+async def add_fault(call: ControlCall) -> object:
+    """Set a fault."""
+    body = call.body
+    kind, operations = FaultKind(body["kind"]), [FaultOperation(each) for each in body["operations"]]
+    impossible = [each.value for each in operations if each not in STRIKES[kind]]
+    if impossible:
+        raise ControlRefusal(
+            409, f"{kind} can't apply to {', '.join(impossible)}; it applies to {', '.join(STRIKES[kind])}."
+        )
+    fault = call.services.faults.table.add(
+        kind,
+        entity=body["entity"],
+        operations=operations,
+        count=body["count"],
+        probability=body["probability"],
+        delay_ms=body["delay_ms"] if kind is FaultKind.DELAYED_CONFIRMATION else 0,
+    )
+    return _fault(fault)
+
+
+async def clear_fault(call: ControlCall) -> object:
+    """Clear one fault."""
+    if not call.services.faults.table.remove(call.path["id"]):
+        raise ControlRefusal(404, f"No fault {call.path['id']} is set; it may have been used up.")
+    return {"cleared_count": 1}
+
+
+async def clear_faults(call: ControlCall) -> object:
+    """Clear all faults."""
+    return {"cleared_count": call.services.faults.table.clear()}
+
+
+async def drop_connections(call: ControlCall) -> object:
+    """Drop connections now."""
+    return {"dropped_count": call.services.faults.drop_connections_of(call.body["entity"])}
+
+
+async def drop_links(call: ControlCall) -> object:
+    """Detach links now."""
+    condition = Condition(call.body["condition"])
+    return {"dropped_count": call.services.faults.drop_links_of(call.body["entity"], condition)}
+
+
+ENDPOINTS: Final = (
+    Endpoint("GET", "/faults", "All faults", list_faults, FAULTS),
+    Endpoint(
+        "POST",
+        "/faults",
+        "Set a fault for operations of clients",
+        add_fault,
+        FAULT,
+        body=record("The fault.", FAULT_FIELDS),
+        status=201,
+        errors=(409,),
+    ),
+    Endpoint("DELETE", "/faults", "Clear all faults", clear_faults, CLEARED),
+    Endpoint(
+        "DELETE",
+        "/faults/{id}",
+        "Clear a fault",
+        clear_fault,
+        CLEARED,
+        at={"id": integer("Its number.", 1, NUMBER_MAX)},
+    ),
+    Endpoint(
+        "POST",
+        "/connections/drop",
+        "Drop AMQP connections now: all, or those with a link to an entity",
+        drop_connections,
+        DROPPED,
+        body=_ENTITY_ONLY,
+    ),
+    Endpoint(
+        "POST",
+        "/links/drop",
+        "Detach AMQP links now: all, or those of an entity",
+        drop_links,
+        DROPPED,
+        body=record(
+            "Which links, and the reason.",
+            {
+                "entity": _ENTITY,
+                "condition": default(choice("The AMQP condition.", Condition), Condition.DETACH_FORCED.value),
+            },
+        ),
+    ),
+)

@@ -1,0 +1,140 @@
+"""Endpoints for messaging stores and their outages (P18).
+
+Knows the JSON of a store and of an outage. Does not know what an outage does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...broker.admin import figures
+from ...broker.admin.figures import StoreReport
+from ...broker.api import Outage, OutageKind
+from .endpoints import ControlCall, ControlRefusal, Endpoint
+from .message_json import NUMBER_MAX
+from .schema import (
+    DURATION_MS_MAX,
+    array,
+    choice,
+    default,
+    integer,
+    nullable,
+    record,
+)
+
+STORES_MAX: Final = 64
+OUTAGE_FIELDS: Final = {
+    "kind": choice(
+        "down: it answers nothing; slow: commits take longer; failing: commits fail; full: it takes no more.",
+        OutageKind,
+    ),
+    "delay_ms": default(integer("slow: added duration of a commit.", 0, DURATION_MS_MAX), 1_000),
+    "duration_ms": default(nullable(integer("Duration; null: until it is ended.", 1, DURATION_MS_MAX)), None),
+}
+_STORE_NUMBER: Final = integer("A messaging store.", 0, STORES_MAX - 1)
+STORE: Final = record(
+    "A messaging store.",
+    {
+        "store": _STORE_NUMBER,
+        "health": choice("Health of the store.", ["available", *OutageKind]),
+        "delay_ms": nullable(integer("slow: added duration of a commit.", 0, DURATION_MS_MAX)),
+        "commit_count": integer("Commits since the start.", 0, NUMBER_MAX),
+        "failed_commit_count": integer("Failed commits.", 0, NUMBER_MAX),
+    },
+)
+STORES: Final = record("Messaging stores.", {"stores": array("Ordered by number.", STORE)})
+
+
+def _store(report: StoreReport) -> dict[str, Any]:
+    outage = report.outage
+    return {
+        "store": report.store,
+        "health": report.health,
+        "delay_ms": outage.delay_ms if outage is not None and outage.kind is OutageKind.SLOW else None,
+        "commit_count": report.commit_count,
+        "failed_commit_count": report.failed_commit_count,
+    }
+
+
+async def list_stores(call: ControlCall) -> object:
+    """All messaging stores."""
+    return {"stores": [_store(each) for each in figures.stores(call.services.broker)]}
+
+
+def _known_stores(call: ControlCall, numbers: list[int]) -> list[int]:
+    count = len(figures.stores(call.services.broker))
+    for each in numbers:
+        if each >= count:
+            raise ControlRefusal(404, f"There is no messaging store {each}: there are {count}, counted from 0.")
+    return numbers
+
+
+def _begin(call: ControlCall, numbers: list[int]) -> None:
+    body = call.body
+    outage = Outage(OutageKind(body["kind"]), body["delay_ms"] if body["kind"] == OutageKind.SLOW else 0)
+    for each in _known_stores(call, numbers):
+        call.services.broker.begin_outage(each, outage, body["duration_ms"])
+
+
+async def begin_outages(call: ControlCall) -> object:
+    """Begin an outage of stores."""
+    _begin(call, call.body["stores"])
+    return await list_stores(call)
+
+
+async def begin_outage(call: ControlCall) -> object:
+    """Begin an outage of one store."""
+    _begin(call, [call.path["store"]])
+    return _store(figures.store(call.services.broker, call.path["store"]))
+
+
+async def end_outages(call: ControlCall) -> object:
+    """End all outages."""
+    for each in figures.stores(call.services.broker):
+        call.services.broker.end_outage(each.store)
+    return await list_stores(call)
+
+
+async def end_outage(call: ControlCall) -> object:
+    """End the outage of one store."""
+    (index,) = _known_stores(call, [call.path["store"]])
+    call.services.broker.end_outage(index)
+    return _store(figures.store(call.services.broker, index))
+
+
+ENDPOINTS: Final = (
+    Endpoint("GET", "/stores", "The messaging stores and their health", list_stores, STORES),
+    Endpoint(
+        "POST",
+        "/outages",
+        "Begin an outage of messaging stores, for a time or until it is ended (P18)",
+        begin_outages,
+        STORES,
+        body=record(
+            "The stores and the outage.",
+            {
+                "stores": array("The stores.", _STORE_NUMBER, count_min=1, count_max=STORES_MAX),
+                **OUTAGE_FIELDS,
+            },
+        ),
+        errors=(404,),
+    ),
+    Endpoint("DELETE", "/outages", "End all outages", end_outages, STORES),
+    Endpoint(
+        "PUT",
+        "/stores/{store}/outage",
+        "Begin an outage of one messaging store",
+        begin_outage,
+        STORE,
+        at={"store": _STORE_NUMBER},
+        body=record("The outage.", OUTAGE_FIELDS),
+    ),
+    Endpoint(
+        "DELETE",
+        "/stores/{store}/outage",
+        "End the outage of one messaging store",
+        end_outage,
+        STORE,
+        at={"store": _STORE_NUMBER},
+    ),
+)
