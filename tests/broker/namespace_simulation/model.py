@@ -153,8 +153,8 @@ class Model:
         """An entity is deleted, a topic with its subscriptions, and with it all that is in it."""
         gone = {each for each, shape in self.shapes.items() if path in (each, shape.topic)}
         for item in self.all():
-            for world in () if item.event is None else item.event.worlds:
-                world.items = [each for each in world.items if each.path not in gone]
+            for possibility in () if item.event is None else item.event.possibilities:
+                possibility.items = [each for each in possibility.items if each.path not in gone]
             if item.path in gone:
                 self.remove(item)
         self._memory.drop(gone)
@@ -313,45 +313,45 @@ class Model:
 
     def happen(self, item: Item, what: str) -> None:
         """`after`, for good."""
-        worlds = self.after(item, what)
+        possibilities = self.after(item, what)
         self.remove(item)
-        self._put(worlds)
+        self._put(possibilities)
 
     def suppose(self, item: Item, what: str) -> list[Possibility]:
         """`after`, without any consequence; what may have expired since is in doubt."""
-        worlds = self.after(item, what, since=self.rested_at)
-        for world in worlds:
+        possibilities = self.after(item, what, since=self.rested_at)
+        for possibility in possibilities:
             # What is known to have happened only now may have happened at any time since the last quiet point.
-            for each in world.items:
+            for each in possibility.items:
                 if each.home == ACTIVE and each.ttl_ms is not None:
                     each.expires = (min(each.expires[0], self.rested_at + each.ttl_ms), each.expires[1])
                 if self._may_expire(each):
                     each.doubts.add("expired")
-        return worlds
+        return possibilities
 
     def follow(self, item: Item, is_it: Callable[[Item], bool], depth: int = 3) -> bool:
         """Whether doubts of a message, one after the other, lead to what `is_it` describes; if so, they were right."""
         for what in sorted(item.doubts - {"taken"}):
-            worlds = self.suppose(item, what)
-            found = next((world for world in worlds if self._leads(world, is_it, depth)), None)
+            possibilities = self.suppose(item, what)
+            found = next((possibility for possibility in possibilities if self._leads(possibility, is_it, depth)), None)
             if found is None:
                 continue
             self.confirm(item)
             self.remove(item)
-            worlds.sort(key=lambda each: each is not found)
-            self._put(worlds, since=self.rested_at)
+            possibilities.sort(key=lambda each: each is not found)
+            self._put(possibilities, since=self.rested_at)
             if not any(map(is_it, found.items)):
                 any(self.follow(each, is_it, depth - 1) for each in list(found.items))
             return True
         return False
 
-    def _leads(self, world: Possibility, is_it: Callable[[Item], bool], depth: int) -> bool:
+    def _leads(self, possibility: Possibility, is_it: Callable[[Item], bool], depth: int) -> bool:
         """Whether what `is_it` describes is there, or is if doubts are right, one after the other."""
-        if any(map(is_it, world.items)):
+        if any(map(is_it, possibility.items)):
             return True
         return depth > 0 and any(
             self._leads(supposed, is_it, depth - 1)
-            for each in world.items
+            for each in possibility.items
             for what in sorted(each.doubts - {"taken"})
             for supposed in self.suppose(each, what)
         )
@@ -361,11 +361,11 @@ class Model:
     def came_another_way(self, label: int, is_it: Callable[[Item], bool]) -> bool:
         """Whether what `is_it` describes is there if copies met in another order; if so, they did."""
         for event in self.events(label):
-            for world in event.worlds[1:]:
-                if self._leads(world, is_it, 2):
-                    self.switch(event, world)
-                    if not any(map(is_it, world.items)):
-                        any(self.follow(each, is_it, 1) for each in list(world.items))
+            for possibility in event.possibilities[1:]:
+                if self._leads(possibility, is_it, 2):
+                    self.switch(event, possibility)
+                    if not any(map(is_it, possibility.items)):
+                        any(self.follow(each, is_it, 1) for each in list(possibility.items))
                     return True
         return False
 
@@ -374,12 +374,12 @@ class Model:
         events = (item.event for item in self.items.get(label, ()))
         return list(dict.fromkeys(event for event in events if event is not None))
 
-    def switch(self, event: Event, world: Possibility) -> None:
+    def switch(self, event: Event, possibility: Possibility) -> None:
         """One of the possibilities takes the place of that in the model."""
-        for item in event.worlds[0].items:
+        for item in event.possibilities[0].items:
             self.remove(item)
-        event.worlds.sort(key=lambda each: each is not world)
-        for item in world.items:
+        event.possibilities.sort(key=lambda each: each is not possibility)
+        for item in possibility.items:
             self.items.setdefault(item.label, []).append(item)
 
     def confirm(self, item: Item) -> None:
@@ -390,16 +390,16 @@ class Model:
     def possible(self) -> list[Item]:
         """All messages, and those that are there if copies met in another order."""
         events = dict.fromkeys(item.event for item in self.all() if item.event is not None)
-        others = (item for event in events for world in event.worlds[1:] for item in world.items)
+        others = (item for event in events for possibility in event.possibilities[1:] for item in possibility.items)
         return list(dict.fromkeys(chain(self.all(), others)))
 
     def _may_expire(self, item: Item) -> bool:
         return item.home == ACTIVE and item.expires[0] <= self.now
 
-    def resolved(self, item: Item, worlds: list[Possibility], final: Iterable[Item]) -> None:
-        """A quiet point has shown what became of a message: one of `worlds`, and at last `final`."""
+    def resolved(self, item: Item, possibilities: list[Possibility], final: Iterable[Item]) -> None:
+        """A quiet point has shown what became of a message: one of `possibilities`, and at last `final`."""
         self.remove(item)
-        for identity, is_sure in self._identities(worlds):
+        for identity, is_sure in self._identities(possibilities):
             self._memory.add(identity, self.rested_at, self.now, is_sure=is_sure)
         self._put([Possibility(list(final))])
 
@@ -409,27 +409,27 @@ class Model:
         if not items:
             del self.items[item.label]
 
-    def _put(self, worlds: list[Possibility], *, since: int | None = None) -> None:
+    def _put(self, possibilities: list[Possibility], *, since: int | None = None) -> None:
         """Something has happened, now or at some time `since` then."""
-        for identity, is_sure in self._identities(worlds):
+        for identity, is_sure in self._identities(possibilities):
             if since is None and not self._is_certain():
                 self._memory.expect(identity, self.rested_at, is_sure=is_sure)
             else:
                 self._memory.add(identity, self.now if since is None else since, self.now, is_sure=is_sure)
-        event = Event(worlds) if len(worlds) > 1 else None
-        for item in chain.from_iterable(world.items for world in worlds):
+        event = Event(possibilities) if len(possibilities) > 1 else None
+        for item in chain.from_iterable(possibility.items for possibility in possibilities):
             item.event = event
-        for item in worlds[0].items:
+        for item in possibilities[0].items:
             items = self.items.setdefault(item.label, [])
             for other in items:
                 if (item.path, item.rule) == (other.path, other.rule):
                     item.rank = other.rank = 0  # it is open which of them came which way
             items.append(item)
 
-    def _identities(self, worlds: list[Possibility]) -> Iterable[tuple[Identity, bool]]:
+    def _identities(self, possibilities: list[Possibility]) -> Iterable[tuple[Identity, bool]]:
         """As what entities may remember a message, and whether they do in any case."""
-        for identity in sorted(set().union(*(world.identities for world in worlds)), key=repr):
-            yield identity, all(identity in world.identities for world in worlds)
+        for identity in sorted(set().union(*(possibility.identities for possibility in possibilities)), key=repr):
+            yield identity, all(identity in possibility.identities for possibility in possibilities)
 
     def rested(self) -> None:
         """A quiet point: all stores work, nothing is under way, and what is where was seen."""
