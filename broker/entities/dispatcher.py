@@ -10,7 +10,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Generic, Protocol, TypeVar
 
 from ..partition.requests import Request
 from ..partition.step import Received
@@ -18,10 +18,11 @@ from ..partition.step import Received
 TAKE_MESSAGES_MAX = 256  # asked of one partition at once, so that other consumers get their turn
 LEFT_MAX = 64  # entries of consumers that left, before the line is tidied
 
+T = TypeVar("T")
 Ask = Callable[[int, Request], None]
 
 
-class Demand:
+class Demand(Generic[T]):
     """What one consumer still wants: `wanted` things, of which `asked` are already asked for.
 
     `make(count, reply)` is the question to a partition, `deliver` gets what it answered, and `give_back(partition,
@@ -32,9 +33,9 @@ class Demand:
 
     def __init__(
         self,
-        make: Callable[[int, Callable[[Received], None]], Request],
-        deliver: Callable[[Sequence[Any]], None],
-        give_back: Callable[[int, Sequence[Any]], None],
+        make: Callable[[int, Callable[[Received[T]], None]], Request],
+        deliver: Callable[[Sequence[T]], None],
+        give_back: Callable[[int, Sequence[T]], None],
     ) -> None:
         self.make = make
         self.deliver = deliver
@@ -47,7 +48,7 @@ class Demand:
         self.drained: Callable[[], None] | None = None
 
 
-class Dispatcher:
+class Dispatcher(Generic[T]):
     """Those who wait, and the ready partitions; `ask(partition, request)` reaches a partition."""
 
     def __init__(self, partition_count: int, ask: Ask) -> None:
@@ -56,23 +57,23 @@ class Dispatcher:
         self._is_ready = [True] * partition_count
         self._asking = [False] * partition_count
         self._announced_meanwhile = [False] * partition_count
-        self._waiting: list[tuple[int, int, Demand]] = []  # a heap by turn; entries of who left are passed over
+        self._waiting: list[tuple[int, int, Demand[T]]] = []  # a heap by turn; entries of who left are passed over
         self._last_turn = 0
         self._left_count = 0  # at least so many entries are of consumers that left
-        self._draining: list[Demand] = []
+        self._draining: list[Demand[T]] = []
 
     @property
     def is_waited_for(self) -> bool:
         """Whether anybody waits."""
         return any(demand.waiting for _, _, demand in self._waiting)
 
-    def set_demand(self, demand: Demand, wanted: int) -> None:
+    def set_demand(self, demand: Demand[T], wanted: int) -> None:
         """`demand` wants `wanted` more messages from now on, whatever it wanted before."""
         demand.wanted = wanted
         self._enlist(demand)
         self._pump()
 
-    def drain(self, demand: Demand, drained: Callable[[], None]) -> None:
+    def drain(self, demand: Demand[T], drained: Callable[[], None]) -> None:
         """Give `demand` all that is available now, then call `drained()` and leave it wanting nothing."""
         demand.drained = drained
         self._draining.append(demand)
@@ -80,7 +81,7 @@ class Dispatcher:
         self._pump()
         self._finish_drains()
 
-    def close(self, demand: Demand) -> None:
+    def close(self, demand: Demand[T]) -> None:
         """`demand` takes no more; what is already under way to it goes back uncounted."""
         demand.closed = True
         demand.wanted = 0
@@ -103,7 +104,7 @@ class Dispatcher:
             self._ready.append(index)
             self._pump()
 
-    def _enlist(self, demand: Demand, turn: int | None = None) -> None:
+    def _enlist(self, demand: Demand[T], turn: int | None = None) -> None:
         """Let `demand` wait: at the end, or where it was when it had its turn and got nothing (`turn`)."""
         if demand.closed or demand.wanted <= demand.asked or (demand.waiting and turn is None):
             return
@@ -116,7 +117,7 @@ class Dispatcher:
         demand.waiting = True
         heapq.heappush(self._waiting, (turn, id(demand), demand))
 
-    def _next_waiting(self) -> Demand | None:
+    def _next_waiting(self) -> Demand[T] | None:
         """Who has waited longest; taken off the line."""
         while self._waiting:
             turn, _, demand = heapq.heappop(self._waiting)
@@ -144,7 +145,7 @@ class Dispatcher:
             self._enlist(demand)
             self._ask(index, demand.make(count, answer))
 
-    def _taken(self, index: int, demand: Demand, count: int, turn: int, taken: Received) -> None:
+    def _taken(self, index: int, demand: Demand[T], count: int, turn: int, taken: Received[T]) -> None:
         self._asking[index] = False
         more = taken.more or self._announced_meanwhile[index]
         self._announced_meanwhile[index] = False

@@ -186,8 +186,11 @@ class Entity(EntityBase):
     async def delete_before(self, sub_queue: SubQueue, partition_id: int, number: int, count: int) -> int:
         """Delete up to `count` available messages of a partition with a sequence number below `number`; how many."""
         handle = self._partition(partition_id)
-        ask = partial(DeleteMessages, sub_queue, count, SEQUENCE_NUMBER_MAX, None, before_number=number)
-        return int(await handle.request(lambda reply: ask(reply=reply)))
+
+        def ask(reply: Callable[[int | BrokerError], None]) -> DeleteMessages:
+            return DeleteMessages(sub_queue, count, SEQUENCE_NUMBER_MAX, None, reply, before_number=number)
+
+        return await handle.request(ask)
 
     async def peek_partition(
         self, sub_queue: SubQueue, partition_id: int, first: int, count: int, bytes_max: int, session_id: str | None

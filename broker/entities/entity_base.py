@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from ...storage import StoreError
 from .. import service_errors
@@ -23,10 +23,12 @@ from ..partition.requests import (
     DeleteRows,
     Request,
 )
-from ..partition.step import SubscriptionRouting
+from ..partition.step import Delivery, SessionGrant, SubscriptionRouting
 from ..stores.worker import Worker
 from .dispatcher import Dispatcher, ReceiveQuota
 from .router import Router, kept_key_of, partition_for_key
+
+T = TypeVar("T")
 
 SEND_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
 RECEIVE_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
@@ -102,6 +104,10 @@ class PartitionHandle:
         del argument
         self.entity.on_outbox(self)
 
+    def resize(self, size_bytes_max: int) -> None:
+        """The partition may hold `size_bytes_max` from now on."""
+        self.size_bytes_max = size_bytes_max
+
     def submit(self, request: Request) -> None:
         """Hand `request` to the worker of this partition's store; of a deleted entity all but its clearing fails."""
         gone = self.entity.gone
@@ -110,11 +116,11 @@ class PartitionHandle:
             return
         self.worker.submit(self, request)
 
-    async def request(self, make: Callable[[Callable[[Any], None]], Request]) -> Any:
+    async def request(self, make: Callable[[Callable[[T | BrokerError], None]], Request]) -> T:
         """Submit the command that `make(reply)` builds, and wait for what it replies; raises the BrokerError."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def reply(result: Any) -> None:
+        def reply(result: T | BrokerError) -> None:
             if answer.done():
                 return
             if isinstance(result, BrokerError):
@@ -146,9 +152,10 @@ class EntityBase:
         partitioned: bool,
         bounds: MessageBounds = STANDARD_BOUNDS,
         namespace: str = "",
+        receive_quota: ReceiveQuota | None = None,
     ) -> None:
         self.bounds = bounds
-        self.receives = ReceiveQuota()
+        self.receive_quota = receive_quota or ReceiveQuota()
         self.queue_id = queue_id
         self.namespace = namespace
         self.description = description
@@ -157,8 +164,8 @@ class EntityBase:
         self.partitions = [
             PartitionHandle(self, index, worker, partition_bytes_max) for index, worker in enumerate(workers)
         ]
-        self.dispatchers = {sub_queue: Dispatcher(len(workers), self._ask) for sub_queue in SubQueue}
-        self.session_dispatcher = Dispatcher(len(workers), self._ask)
+        self.dispatchers = {sub_queue: Dispatcher[Delivery](len(workers), self._ask) for sub_queue in SubQueue}
+        self.session_dispatcher = Dispatcher[SessionGrant](len(workers), self._ask)
         self.attached: set[Callable[[BrokerError], None]] = set()  # links to tell when the entity goes away
         self.gone: BrokerError | None = None  # it is deleted: nothing may be stored for it any more
         self.received_at = 0  # when a receiver last asked for messages (Unix ms), whether or not there were any
@@ -236,6 +243,22 @@ class EntityBase:
         self.description = description
         for handle in self.partitions:
             handle.worker.description_changed(self.queue_id)
+
+    def delete(self, gone: BrokerError) -> None:
+        """The entity is deleted: what is asked of it from now on fails with `gone`."""
+        self.gone = gone
+
+    def asked_for_messages(self, now: int) -> None:
+        """A receiver asked for messages or sessions at the instant `now` (Unix ms)."""
+        self.received_at = now
+
+    def use_subscriptions(self, fan_out: SubscriptionRouting) -> None:
+        """The entity is a topic, and these are its subscriptions."""
+        self.fan_out = fan_out
+
+    def use_totals(self, totals: Sequence[ByteTotal]) -> None:
+        """Count the bytes of each partition in these totals, too, which a topic and its subscriptions share."""
+        self.totals = totals
 
     def detach_all(self, error: BrokerError) -> None:
         """Tell every attached link that the entity is gone, or closed to it."""

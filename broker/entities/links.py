@@ -75,14 +75,14 @@ class Consumer:
         self._dispatcher = entity.dispatchers[sub_queue]
         self._detached = detached
 
-        def take(count: int, reply: Callable[[Received], None]) -> Request:
+        def take(count: int, reply: Callable[[Received[Delivery]], None]) -> Request:
             return Receive(sub_queue, count, mode, reply)
 
         def give_back(_: int, deliveries: Sequence[Delivery]) -> None:
             # Those that it had asked to be removed are gone.
             if mode is ReceiveMode.PEEK_LOCK:
                 for delivery in deliveries:
-                    entity.settle(delivery.token, Release(), None)
+                    entity.settle(delivery.token, Release(), None, sub_queue)
 
         self._demand = Demand(take, deliver, give_back)
         entity.attached.add(detached)
@@ -114,7 +114,7 @@ class Consumer:
     def close(self) -> None:
         """The link is gone. Locks stay until they expire [wire 5.8]."""
         self._dispatcher.close(self._demand)
-        self.entity.receives.leave(self)
+        self.entity.receive_quota.leave(self)
         self.entity.attached.discard(self._detached)
 
 
@@ -179,7 +179,7 @@ class SessionConsumer:
         """The link is gone: the session is free at once, nothing is counted [wire 6.4]."""
         if not self._closed:
             self._closed = True
-            self.entity.receives.leave(self)
+            self.entity.receive_quota.leave(self)
             self.entity.attached.discard(self.refuse)
             self._place.submit(ReleaseSession(self._grant.grant))
 
@@ -193,7 +193,7 @@ class SessionConsumer:
         """The holding has ended, and not by `close`."""
         if not self._closed:
             self._closed = True
-            self.entity.receives.leave(self)
+            self.entity.receive_quota.leave(self)
             self.entity.attached.discard(self.refuse)
             self._detached(error)
 
@@ -210,7 +210,7 @@ class SessionConsumer:
             self._wanted = 0
             drained()
 
-    def _taken(self, taken: Received) -> None:
+    def _taken(self, taken: Received[Delivery]) -> None:
         self._asking = False
         self._more = self._more or taken.more
         if taken.deliveries and not self._closed:  # of a closed one they go back with the session
@@ -244,10 +244,10 @@ class SessionWait:
         self._detached = detached
         self._consumer: SessionConsumer | None = None
         self._over = False
-        self._demand: Demand | None = None
+        self._demand: Demand[SessionGrant] | None = None
         self._timer: Timer | None = None
         self._clock = clock
-        entity.received_at = clock.now_ms()
+        entity.asked_for_messages(clock.now_ms())
         entity.attached.add(self._refuse)
         if session_id is None:
             self._timer = clock.call_at(clock.now_ms() + timeout_ms, self._time_out)
@@ -260,11 +260,11 @@ class SessionWait:
         """The receiver has gone; a session that is granted all the same goes back at once."""
         self._end()
 
-    def _accept(self, count: int, reply: Callable[[Received], None]) -> Request:
+    def _accept(self, count: int, reply: Callable[[Received[SessionGrant]], None]) -> Request:
         del count
         return AcceptSession(self._session_id, self._announce, self._lost, reply)
 
-    def _answered(self, taken: Received) -> None:
+    def _answered(self, taken: Received[SessionGrant]) -> None:
         if taken.error is not None:
             self._refuse(taken.error)
         elif self._over:
@@ -316,12 +316,12 @@ def _may_receive(consumer: Consumer | SessionConsumer, count: int, clock: Clock)
     """Account for new credit; False if too many receivers wait: the consumer hears of it in the next turn."""
     entity = consumer.entity
     if not count:
-        entity.receives.leave(consumer)
+        entity.receive_quota.leave(consumer)
         return True
-    entity.received_at = clock.now_ms()
-    if entity.receives.enter(consumer):
+    entity.asked_for_messages(clock.now_ms())
+    if entity.receive_quota.enter(consumer):
         return True
-    error = service_errors.too_many_receives(entity.path, entity.receives.count_max or 0)
+    error = service_errors.too_many_receives(entity.path, entity.receive_quota.count_max or 0)
     asyncio.get_running_loop().call_soon(consumer.refuse, error)
     return False
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..address import SubQueue
 from ..errors import BrokerError
 from ..message.message import Message
 from ..outcomes import Abandon, Outcome, Release
 from .records import SEQUENCE_NUMBER_MAX, Record
-from .step import Delivery, Extent, PartitionRef, Received, ReceiveMode
+from .step import Delivery, Extent, PartitionRef, Received, ReceiveMode, SessionGrant
 
 Done = Callable[[BrokerError | None], None]
 Numbered = Callable[[list[int | None]], None]
@@ -29,7 +28,7 @@ class WithReply:
     """A command that ends in `reply(result or BrokerError)`."""
 
     __slots__ = ()
-    reply: Callable[[Any], None]
+    reply: Callable[[BrokerError], None]
 
     def fail(self, error: BrokerError) -> None:
         """Answer with the error."""
@@ -106,7 +105,7 @@ class Receive:
     sub_queue: SubQueue
     count: int
     mode: ReceiveMode
-    reply: Callable[[Received], None]
+    reply: Callable[[Received[Delivery]], None]
 
     def fail(self, error: BrokerError) -> None:
         """Answer with nothing."""
@@ -120,7 +119,7 @@ class ReceiveFromSession:
     grant: int
     count: int
     mode: ReceiveMode
-    reply: Callable[[Received], None]
+    reply: Callable[[Received[Delivery]], None]
 
     def fail(self, error: BrokerError) -> None:
         """Answer with nothing."""
@@ -138,7 +137,7 @@ class AcceptSession:
     session_id: str | None
     announce: Callable[[None], None]
     lost: Callable[[BrokerError], None]
-    reply: Callable[[Received], None]
+    reply: Callable[[Received[SessionGrant]], None]
 
     def fail(self, error: BrokerError) -> None:
         """Answer with nothing."""

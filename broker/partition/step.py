@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Generic, Protocol, TypeVar
 
 from ..address import SubQueue
 from ..errors import BrokerError
@@ -16,6 +16,8 @@ from .records import (
     ByteTotal,
     Counters,
 )
+
+T = TypeVar("T")
 
 
 class ReceiveMode(Enum):
@@ -45,10 +47,10 @@ class SessionGrant:
 
 
 @dataclass(slots=True)
-class Received:
+class Received(Generic[T]):
     """The answer to a request for messages or sessions: what was found, and whether the partition has more."""
 
-    deliveries: list[Any]
+    deliveries: list[T]
     more: bool
     error: BrokerError | None = None
 
@@ -64,9 +66,14 @@ class Step:
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, bytes, bytes | None]] = []
-        self.effects: list[tuple[Callable[[Any], None], Any]] = []
+        self.effects: list[tuple[Callable[..., None], object]] = []
         self.touched: dict[int, Counters] = {}
         self.next_due: int | None = None
+
+    def due_at(self, at: int) -> None:
+        """A change adds a row to the `due` table for the instant `at` (Unix ms)."""
+        if self.next_due is None or at < self.next_due:
+            self.next_due = at
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class Driver:
     def take(
         self, count: int = 1, mode: ReceiveMode = ReceiveMode.PEEK_LOCK, sub_queue: SubQueue = SubQueue.ACTIVE
     ) -> list[Delivery]:
-        answers: list[Received] = []
+        answers: list[Received[Any]] = []
         self.run(Receive(sub_queue, count, mode, answers.append))
         (answer,) = answers
         return answer.deliveries

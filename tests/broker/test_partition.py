@@ -13,7 +13,7 @@ from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.broker.partition.records import Home
 from emubus.broker.partition.requests import ExpireLocks, Peek, ProcessDue, Receive, ReceiveDeferred, Renew
-from emubus.broker.partition.step import Received, ReceiveMode
+from emubus.broker.partition.step import Delivery, Received, ReceiveMode
 
 from .driving import Driver, decoded, encoded, read
 
@@ -392,7 +392,7 @@ def test_a_backlog_larger_than_the_window_comes_out_whole() -> None:
 def test_take_says_whether_there_is_more(driver: Driver) -> None:
     driver.send(encoded("a"))
     driver.send(encoded("b"))
-    answers: list[Received] = []
+    answers: list[Received[Delivery]] = []
     driver.run(Receive(SubQueue.ACTIVE, 1, ReceiveMode.PEEK_LOCK, answers.append))
     driver.run(Receive(SubQueue.ACTIVE, 1, ReceiveMode.PEEK_LOCK, answers.append))
     assert [answer.more for answer in answers] == [True, False]

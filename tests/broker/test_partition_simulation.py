@@ -304,7 +304,7 @@ class Simulation:
         number = max(1, known + self.random.randint(-1, 2))
         messages = [(number + step, self.sent()) for step in range(self.random.randint(1, 3))]
         records = [
-            (step, Record(each.message.stored(self.now, None), self.now, 0, 77, note="from afar"))
+            (step, Record(each.message.stored(self.now, None), self.now, 0, 77, other_path="from afar"))
             for step, each in messages
         ]
 
@@ -446,7 +446,7 @@ class Simulation:
     def accept(self) -> Act:
         name = self.random.choice((*NAMES, None, None))
 
-        def check(answer: Received, expected: Held | None) -> None:
+        def check(answer: Received[Any], expected: Held | None) -> None:
             grants: list[SessionGrant] = answer.deliveries
             assert [grant.session_id for grant in grants] == ([] if expected is None else [expected.name])
             if expected is not None:
@@ -479,7 +479,7 @@ class Simulation:
         name, grant, holding = known
         count = self.random.randint(1, 4)
 
-        def check(answer: Received, expected: list[TAKEN] | None) -> None:
+        def check(answer: Received[Any], expected: list[TAKEN] | None) -> None:
             assert (answer.error is not None) == (expected is None)
             self.noted(answer.deliveries, expected or [])
 

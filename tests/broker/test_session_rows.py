@@ -29,7 +29,7 @@ def driver() -> Driver:
 
 
 def accept(driver: Driver, name: str | None) -> SessionGrant:
-    answers: list[Received] = []
+    answers: list[Received[SessionGrant]] = []
     driver.run(AcceptSession(name, lambda _: None, lambda _: None, answers.append))
     (grant,) = answers[0].deliveries
     assert isinstance(grant, SessionGrant)

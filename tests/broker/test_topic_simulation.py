@@ -349,7 +349,7 @@ class World:
     def receive(self) -> None:
         queue_id = self.random.choice((KEEPS, BURIES))
         count = self.random.randint(1, 4)
-        taken: Received = self.run(
+        taken: Received[Any] = self.run(
             queue_id, lambda reply: Receive(SubQueue.ACTIVE, count, ReceiveMode.PEEK_LOCK, reply), lambda _: None
         )
         found = [(each.sequence_number, name_of(each.payload)) for each in taken.deliveries]
