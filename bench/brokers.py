@@ -33,7 +33,7 @@ LOG_POLL_S: Final = 0.002
 EMUBUS_READY: Final = "Emulator Service is Successfully Up!"
 RABBITMQ_READY: Final = "Starting broker... completed with"
 RABBITMQ_BIN: Final = Path("/usr/lib/rabbitmq/bin")
-"""The scripts behind Debian's wrappers, which would change to the user and folders of the system's node."""
+"""RabbitMQ's scripts; Debian's wrappers around them would use the user and folders of the system's node."""
 
 
 class BrokerError(Exception):
@@ -260,7 +260,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "rabbitmq": ("classic",),
     "sink": ("ceiling",),
 }
-"""The queues of each broker that are measured by default, the ordinary one first."""
+"""The measured queues of each broker, the ordinary one first."""
 
 
 def end(process: subprocess.Popen[bytes] | None) -> None:

@@ -26,7 +26,7 @@ CONNECTIONS: Final = 500
 HOLD_S: Final = 70.0
 HOLD_QUICK_S: Final = 5.0
 IDLE_TIMEOUT_MS: Final = 30_000
-"""What we ask of the broker: one that forgets to send empty frames is found out within two of these."""
+"""Our idle timeout: a broker that sends no empty frames is noticed within two of these."""
 
 TURN_S: Final = 0.25
 LAST_ROUND_S: Final = 30.0

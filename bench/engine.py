@@ -26,12 +26,12 @@ from cproton_ffi import ffi, lib
 type_of_event: Final = lib.pn_event_type
 
 Pointer = Any
-"""A Proton pointer as cffi shows it; there is no better type for it."""
+"""A Proton pointer of cffi, which has no type of its own."""
 
 OUTPUT_BYTES_MAX: Final = 1 << 18
 INPUT_BYTES_MAX: Final = 1 << 18
 READS_PER_TURN_MAX: Final = 4
-"""So much is read before the output side gets its turn: a sender must not starve while outcomes pour in."""
+"""Most bytes read before output gets its turn, so that a sender does not starve while outcomes come in."""
 
 TICK_INTERVAL_S: Final = 1.0
 NOTHING: Final = ffi.NULL

@@ -23,7 +23,7 @@ BACKLOG_MESSAGES: Final = 1_000_000
 BACKLOG_MESSAGES_QUICK: Final = 50_000
 MESSAGE_BYTES: Final = 1024
 SETTLE_S: Final = 2.0
-"""A broker may still tidy up when it says that it is ready; memory is read so much later."""
+"""Wait before reading memory: a ready broker may still clean up."""
 
 AFTER_START_MESSAGES: Final = 1_000
 

@@ -30,10 +30,10 @@ DATA: Final = bytes.fromhex("005375b0")
 
 NUMBER_BYTES: Final = 8
 SAMPLE_EVERY: Final = 16
-"""Latency is taken from one message in so many: a look-up for each would be felt at 100 000 a second."""
+"""Latency is measured for one message in so many: a look-up for each would cost too much at 100 000 per second."""
 
 STALL_S: Final = 60.0
-"""A run fails when nothing moves for so long."""
+"""A run fails after this time without progress."""
 
 OUTCOMES: Final[Mapping[int, str]] = {
     lib.PN_ACCEPTED: "accepted",
@@ -60,7 +60,7 @@ class Template:
 
 
 class Sending:
-    """A sender that keeps `window` unsettled messages under way until `count` are accepted."""
+    """A sender that keeps `window` unsettled outstanding messages until `count` are accepted."""
 
     def __init__(self, engine: Engine, address: str, count: int, size_bytes: int, window: int) -> None:
         self.link = engine.open_sender(address, "bench-sender")
