@@ -1,7 +1,7 @@
-"""Bytes to and from a host: TCP, TLS over it, or WebSocket over either; made within a deadline, then never blocking.
+"""Byte streams to a host: TCP, TLS over it, or WebSocket over either; opened within a deadline, then never blocking.
 
-Knows sockets and Python's `ssl`. Does not know AMQP. A stream owns its socket. `BlockingIOError` is what all kinds
-raise when they can neither read nor write right now, and other `OSError`s mean that the connection is lost.
+Knows sockets and Python's `ssl`. Does not know AMQP. A stream owns its socket. All kinds raise `BlockingIOError` if
+they can't read or write now; another `OSError` means that the connection is lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Stream(Protocol):
         ...
 
     def has_kept(self) -> bool:
-        """Whether bytes may be read that polling the socket doesn't tell of."""
+        """Whether bytes can be read although polling the socket does not show it."""
         ...
 
     def has_unsent(self) -> bool:

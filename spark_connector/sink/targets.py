@@ -1,9 +1,9 @@
-"""From messages to parcels: what travels in one delivery, so that the service takes it and order is kept.
+"""From messages to parcels: the messages of one delivery, grouped so that the service accepts it and order is kept.
 
-Knows what a service demands of a delivery: its size, and that all its messages have one key (partitioned entities and
-those with message sessions refuse others). Does not know connections and outcomes. Where a parcel ends depends on
-rows and limits alone, never on time: a repeated write makes the same parcels, and a service that looks for duplicates
-finds them in the partition where the first ones are. A `Grouper` and what it gathers belong to one task.
+Knows what a service requires of a delivery: its size, and one key for all its messages (partitioned entities and
+entities with message sessions refuse others). Does not know connections and outcomes. Where a parcel ends depends on
+rows and limits only, never on time: a repeated write makes the same parcels, and duplicate detection finds them in the
+same partition. A `Grouper` and its messages belong to one task.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Key = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one delivery to a target may hold, in bytes: a message by itself, and an envelope of several."""
+    """What one delivery to a target may hold, in bytes: a single message, and an envelope of several."""
 
     message_bytes_max: int
     envelope_bytes_max: int
@@ -67,14 +67,14 @@ class Parcel:
         return envelope([row.data for row in self.rows], self.rows[0]), True
 
     def split(self, cause: Code) -> list[Parcel]:
-        """Each message by itself."""
+        """A parcel for each message."""
         return [
             Parcel(self.key, [number], [row], len(row.data), cause=cause)
             for number, row in zip(self.numbers, self.rows, strict=True)
         ]
 
     def describe(self) -> str:
-        """Which rows these are, for people."""
+        """The rows, for error texts."""
         first, last = self.numbers[0], self.numbers[-1]
         return f"row {first}" if first == last else f"{len(self.numbers)} of the rows {first} to {last}"
 
