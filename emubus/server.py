@@ -191,10 +191,10 @@ class Server:
         self.ready = True
 
     async def _open_http(self, services: Services | None) -> HttpServer:
-        face = HttpServer(self._is_ready, self.clock, services)
-        self._cleanup.push_async_callback(face.stop)
-        await face.start()
-        return face
+        server = HttpServer(self._is_ready, self.clock, services)
+        self._cleanup.push_async_callback(server.stop)
+        await server.start()
+        return server
 
     def _is_ready(self) -> bool:
         return self.ready and (self._folder is None or self._folder.is_in_place())
