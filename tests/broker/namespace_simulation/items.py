@@ -88,10 +88,13 @@ class Item:
 
 @dataclass(eq=False)
 class Possibility:
-    """What may have become of a message: where it and its copies are, and as what entities remember them."""
+    """What may have become of a message: where it and its copies are, and as what entities remember them.
+
+    An identity is sure, or the message may have been taken for a duplicate on its way there.
+    """
 
     items: list[Item]
-    identities: set[Identity] = field(default_factory=set)
+    identities: dict[Identity, bool] = field(default_factory=dict)
 
     def looks(self) -> list[object]:
         """All that tells it from another one."""

@@ -429,7 +429,7 @@ class Model:
     def _identities(self, possibilities: list[Possibility]) -> Iterable[tuple[Identity, bool]]:
         """As what entities may remember a message, and whether they do in any case."""
         for identity in sorted(set().union(*(possibility.identities for possibility in possibilities)), key=repr):
-            yield identity, all(identity in possibility.identities for possibility in possibilities)
+            yield identity, all(possibility.identities.get(identity) for possibility in possibilities)
 
     def rested(self) -> None:
         """A quiet point: all stores work, nothing is under way, and what is where was seen."""

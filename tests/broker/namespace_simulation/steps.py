@@ -196,6 +196,8 @@ class Run:
         def judge(answer: Answer) -> None:
             if sending.is_accepted(answer) and not foreseen:
                 store(answer.result if answer.error is None else self._scheduled_numbers(command))
+            elif isinstance(answer.error, UnknownOutcomeError) and not foreseen:
+                self.model.perhaps_accept(command.to, command.specs, sent_at=now)
 
         def foresee() -> None:
             nonlocal foreseen
