@@ -107,6 +107,15 @@ class Event:
 
     possibilities: list[Possibility]
 
+    def has_in_any_case(self, item: Item) -> bool:
+        """Whether as many messages as now are in the place and message session of one, whichever copies came first."""
+        place = item.path, item.home, item.session
+        counts = [
+            sum((each.path, each.home, each.session) == place for each in possibility.items if not each.doubts)
+            for possibility in self.possibilities
+        ]
+        return min(counts) == counts[0]
+
     def confirm(self, item: Item) -> None:
         """A message of the first possibility is there: what has none like it did not happen."""
         left: list[Possibility] = []

@@ -288,7 +288,7 @@ class Run:
         consumer.drain(lambda: drained.append(True))
         self.world.loop.run_until_idle()
         consumer.close()
-        available = [item for item in self.model.at(command.of, home) if not item.lock_until and not item.doubts]
+        available = self.model.available(command.of, home)
         if self.model.calm and len(got) < min(command.count, len(available)):
             self.report("everything available", f"{command} gets {len(got)} of {len(available)} messages")
         if self.model.calm and not drained:
