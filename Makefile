@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 HEAVY := tests/spark tests/web # more than one processor, or a browser
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 .PHONY: serve test test-clients test-parts test-long prepare check bench fast clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
@@ -22,15 +24,13 @@ test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
 	$(BIN)/python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
 prepare: $(VENV)/installed
 	$(BIN)/python -m tests.prepare
+	$(BIN)/pytest --collect-only -qq > $(VENV)/collected # once, before many processes do it at a time
 fast: $(VENV)/installed
 	$(BIN)/pytest -m "not sdk and not slow" $(ARGS)
-
 check: $(VENV)/installed
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/pyright
-
 bench: $(VENV)/installed
 	$(BIN)/python bench/run.py $(ARGS)
-
 $(VENV)/installed: pyproject.toml
 	@$(PYTHON) tests/can_build.py
 	$(PYTHON) -m venv $(VENV)

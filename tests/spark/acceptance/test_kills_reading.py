@@ -15,7 +15,7 @@ from .processes import HERE, Broker, Child, Children, Driver
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-WORKER_KILLS, DRIVER_KILLS = rounds((5, 1), (17, 3))
+WORKER_KILLS, DRIVER_KILLS = rounds((2, 1), (17, 3))
 QUEUE, QUERY = "numbers", "drained"
 LIMIT = 1000  # messages per micro-batch
 QUEUES = {QUEUE: {"EnablePartitioning": True, "RequiresDuplicateDetection": True}}

@@ -14,7 +14,7 @@ from .processes import Broker, Children, Driver
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-WORKER_KILLS, DRIVER_KILLS = rounds((5, 1), (19, 1))
+WORKER_KILLS, DRIVER_KILLS = rounds((2, 1), (19, 1))
 ONCE, AT_LEAST_ONCE = "once", "at-least-once"
 QUEUES = {ONCE: {"EnablePartitioning": True, "RequiresDuplicateDetection": True}, AT_LEAST_ONCE: {}}
 ROWS_PER_BATCH = 1200
