@@ -16,7 +16,7 @@ from functools import partial
 from ..broker.address import parse_address
 from ..broker.admin.fault_table import FaultKind, FaultOperation, FaultTable
 from ..broker.errors import Condition
-from .fault_injection import FaultyAnswer, FaultyConsumer, FaultySend, InjectionPoint, loss_of
+from .fault_injection import FaultyAnswer, FaultyConsumer, FaultySend, InjectionPoint, loss_of, reason_to_detach
 from .link_context import LinkContext
 from .links.browsing import BrowsingLink
 from .links.incoming import IncomingLink
@@ -88,8 +88,7 @@ class Faults:
             return
         if fault.kind is FaultKind.DROPPED_CONNECTION:
             asyncio.get_running_loop().call_soon(connection.abort)
-        condition = Condition.SERVER_BUSY if fault.kind is FaultKind.SERVER_BUSY else Condition.DETACH_FORCED
-        raise loss_of(connection, request, condition)
+        raise reason_to_detach(connection, request, fault.kind)
 
     def attached(self, connection: LinkContext) -> None:
         """Wrap the links of a connection: there are new ones among them."""
