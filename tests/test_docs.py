@@ -21,7 +21,7 @@ NODE = re.compile(r"(?:^|[\s&])(\w+)(?=[\[({]|\s*(?:--|==|-\.)|\s*$|\s*&)|(?:>|\
 NODES_MAX = 25
 HOUSE = ROOT / "docs" / "architecture" / "house.md"
 FACADE = {"broker.py", "api.py", "__init__.py"}
-COMING = {("spark", "codec"), ("amqp", "facade")}  # arrows that no import follows yet
+COMING = {("spark", "codec")}  # arrows that no import follows yet
 ARROW = re.compile(r'^\s*(\w[\w &]*?)(?:\["[^"]*"\])? --> (\w[\w &]*?)(?:\["[^"]*"\])?$', re.MULTILINE)
 
 

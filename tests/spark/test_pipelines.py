@@ -176,7 +176,7 @@ def test_a_continuous_archive_of_dead_letters_drains_them_and_ends_at_a_signal(
     code = archive.main(words)
     ender.join()
     assert (code, signal.getsignal(signal.SIGTERM)) == (128 + signal.SIGTERM, before)
-    assert said(capsys)[1][-1] == "archive: stopped: 6 rows are done; the next run goes on from the checkpoint"
+    assert said(capsys)[1][-1] == "archive: stopped: 6 rows are done; the next run continues from the checkpoint"
     rows = spark.read.parquet(str(folder)).select("messageId", "deadLetterReason").collect()
     assert sorted(map(tuple, rows)) == [(f"id{number}", f"reason of id{number}") for number in range(6)]
     assert peeked(client, queue, sub_queue="deadletter") == []
