@@ -14,7 +14,7 @@ from .contract import BatchState, StoreError
 
 
 class Transaction(Protocol):
-    """A transaction of LMDB, as far as a handle ends it itself."""
+    """A transaction of LMDB; handles can only abort it."""
 
     def abort(self) -> None:
         """End the transaction without storing anything."""
@@ -26,7 +26,7 @@ TransactionT_contra = TypeVar("TransactionT_contra", bound=Transaction, contrava
 
 
 class Rows(Protocol[TransactionT_contra]):
-    """Rows of a store as one of its transactions sees them. ValueError: a key that LMDB does not take; StoreError."""
+    """Rows of a store as a transaction sees them. ValueError: a key that LMDB does not accept; StoreError."""
 
     path: Path
 
@@ -58,7 +58,7 @@ _SMALL_BYTES_MAX: Final = 1500
 
 
 class SharedReader(Generic[TransactionT]):
-    """One read transaction, shared by the views of its moment. `txn` is None once it has ended."""
+    """One read transaction, shared by the views of one moment. `txn` is None once it has ended."""
 
     __slots__ = ("commit_count", "txn", "view_count")
 
@@ -94,7 +94,7 @@ class LmdbView(Generic[TransactionT]):
         return self._store.read_range(self._txn(), table, start, stop, limit)
 
     def close(self) -> None:
-        """Give the view back."""
+        """Release the view."""
         if not self._closed:
             self._closed = True
             self._reader.view_count -= 1
@@ -142,8 +142,8 @@ class LmdbBatch(Generic[TransactionT]):
         self.written_bytes += len(value)
         try:
             if (table, key) in self._large:
-                # LMDB would write a smaller value over it and keep its pages, more than the value has need of.
-                # Readers don't mind, but py-lmdb's verifier, and so `check_store`, calls that damage.
+                # LMDB would write a smaller value over it and keep all its pages. Readers accept that, but
+                # py-lmdb's verifier, and so `check_store`, reports it as damage.
                 self._store.remove(txn, table, key)
             if len(value) > _SMALL_BYTES_MAX:
                 self._large.add((table, key))
@@ -162,7 +162,7 @@ class LmdbBatch(Generic[TransactionT]):
 
     def commit(self) -> None:
         """Make the batch durable; see `contract.Batch.commit`."""
-        txn, self._txn = self._txn or self._refuse(), None  # from here on nobody else can touch it
+        txn, self._txn = self._txn or self._refuse(), None  # no other method can use it from now on
         self.state = BatchState.COMMITTING
         try:
             self._store.finish(txn)
@@ -170,7 +170,7 @@ class LmdbBatch(Generic[TransactionT]):
             self.state = BatchState.OVER
 
     def abort(self) -> None:
-        """Forget the batch; see `contract.Batch.abort`."""
+        """Drop the batch; see `contract.Batch.abort`."""
         if self.state is BatchState.COMMITTING:
             raise StoreError(self._store.path, "the batch is being committed")
         self._drop()

@@ -102,14 +102,14 @@ def _frames(data: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _role_at(data: bytes, start: int) -> int:
-    return open_items(data, start + 8)[1]
+    return open_items(data, start + 11)[1]
 
 
 def _renumbered(session: _Session, frame: bytes) -> bytes | None:
     """A transfer with the id that Proton expects; None if it may stay as it is, or is none."""
     try:
         fields, behind = decode(frame, 11)
-        count, pos = open_items(frame, 8)
+        count, pos = open_items(frame, 11)
     except (DecodeError, IndexError):
         return None
     if not isinstance(fields, list):
@@ -142,7 +142,7 @@ def _renumbered(session: _Session, frame: bytes) -> bytes | None:
 
 def _with_client_ids(session: _Session, frame: bytes) -> Iterator[bytes]:
     """A disposition of ours in the client's ids, as many frames as that takes."""
-    count, pos = open_items(frame, 8)
+    count, pos = open_items(frame, 11)
     fields, _ = decode(frame, 11)
     _, first, last, settled = (*fields, None, None)[:4] if isinstance(fields, list) else [None] * 4
     last = first if last is None else last

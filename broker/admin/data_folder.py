@@ -190,7 +190,7 @@ class DataFolder(FolderView):
         """Whether the files that were opened still are those of the folder; a change is logged once."""
         for file, place in self._watched.items():
             try:
-                what = None if _place(file) == place else "was exchanged"
+                what = None if _place(file) == place else "was replaced"
             except OSError:
                 what = "is missing"
             if what is not None:

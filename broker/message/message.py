@@ -179,7 +179,7 @@ class Message:
         """Return one field of the properties, None when it is null or not there. Raises BrokerError(DECODE_ERROR)."""
         if not self._at[PROPERTIES + 7]:
             return None
-        count, pos = open_items(self._data, self._at[PROPERTIES])
+        count, pos = open_items(self._data, self._at[PROPERTIES] + 3)
         if position >= count:
             return None
         try:
@@ -288,7 +288,7 @@ def _located(data: bytes) -> tuple[bytes, list[int]]:
 def _has_message_id(data: bytes, at: list[int]) -> bool:
     if not at[PROPERTIES + 7]:
         return False
-    count, pos = open_items(data, at[PROPERTIES])
+    count, pos = open_items(data, at[PROPERTIES] + 3)
     return count > 0 and data[pos] != 0x40
 
 
@@ -298,7 +298,7 @@ def _with_message_id(data: bytes, at: list[int], message_id: str) -> tuple[bytes
     stop = at[PROPERTIES + 7]
     if stop:
         start = at[PROPERTIES]
-        count, pos = open_items(data, start)
+        count, pos = open_items(data, start + 3)
         properties = list_from_items(max(count, 1), value + data[pos + (count > 0) : stop])
     else:
         start = stop = at[MESSAGE_ANNOTATIONS + 7] or at[DELIVERY_ANNOTATIONS + 7] or at[HEADER + 7]

@@ -53,7 +53,7 @@ class Cursor:
             if name is None:
                 child.fail(f"is not a known property{suggestion(written, known)}")
             if name in found:
-                child.fail("is here for the second time")
+                child.fail("is given twice")
             if node.value is not None:
                 found[name] = child
         for name in required:
@@ -62,7 +62,7 @@ class Cursor:
         return found
 
     def entries(self) -> dict[str, Cursor]:
-        """The members of an object whose names are the user's."""
+        """The members of an object with names chosen by the user."""
         members = self.node.value
         if not isinstance(members, dict):
             self.mistyped("an object")

@@ -1,8 +1,8 @@
-"""JSON as people write it in configuration files, with the line that every value came from.
+"""JSON with comments, and with the line of every value.
 
-Knows strict JSON plus what editors let pass in a Config.json: `//` and `/* */` comments and trailing commas. Refuses
-to know what the values mean. The standard library's parser gives no positions and takes no comments; here both
-matter more than speed.
+Knows strict JSON plus what editors accept in a Config.json: `//` and `/* */` comments and trailing commas. Does not
+know what the values mean. The standard library's parser has neither positions nor comments; here both matter more than
+speed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class JsonTextError(Exception):
 
 
 def parse_json(text: str) -> Node:
-    """The tree of a text; JsonTextError with the place of the first thing that is wrong."""
+    """The tree of a text; JsonTextError with the position of the first error."""
     return _Parser(text).document()
 
 
@@ -54,7 +54,7 @@ class _Parser:
         root = self._value(0)
         self._skip_space()
         if self._at < len(self._text):
-            self._fail("nothing more may follow the closing bracket")
+            self._fail("unexpected text after the closing bracket")
         return root
 
     def _value(self, depth: int) -> Node:
@@ -80,7 +80,7 @@ class _Parser:
             name_at = self._at
             name = self._string()
             if name in members:
-                self._fail(f'"{name}" is here for the second time', name_at)
+                self._fail(f'"{name}" is given twice', name_at)
             if not self._take(":"):
                 self._fail(f'expected ":" after "{name}"')
             members[name] = self._value(depth + 1)
@@ -105,7 +105,7 @@ class _Parser:
         except json.JSONDecodeError as error:
             self._fail(error.msg[:1].lower() + error.msg[1:], error.pos)
         if not str(text).isascii() and _HALF_PAIR.search(text):
-            self._fail("half of a surrogate pair (\\ud800 to \\udfff) is no character", start)
+            self._fail("a lone surrogate (\\ud800 to \\udfff) is not a character", start)
         return str(text)
 
     def _scalar(self) -> int | float | bool | None:

@@ -17,8 +17,7 @@ from pyarrow import compute
 
 from ..errors import Code, ConnectorError
 from .annotations import DEAD_LETTER_SOURCE, PARTITION_KEY
-from .decode import EXPIRY, FIELDS, MessageReader, Parts, PropertiesFormat, malformed
-from .values import MALFORMED
+from .decode import EXPIRY, FIELDS, MALFORMED, MessageReader, Parts, PropertiesFormat, malformed
 
 __all__ = ["SOURCE_TYPES", "ArrowRows", "Column", "columns_of", "source_columns"]
 

@@ -10,13 +10,13 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from ...codec.types import Timestamp
 from ..conditions import CONDITION_BY_STATUS, wire_error
 from ..dialing.credentials import Credential, Token
 from ..errors import Code, ConnectorError
 from ..timing import now_ms
 from .engine import Engine
 from .requests import Requests, read_head
-from .values import Timestamp
 
 RENEW_BEFORE_S: Final = 600
 """How long before its expiry a token is renewed; at three quarters of its life if that is later."""

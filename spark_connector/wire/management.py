@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from ...codec.types import Int, Timestamp, Uint
 from ..conditions import CONDITION_BY_STATUS, wire_error
 from ..errors import ConnectorError
 from .engine import Engine
 from .requests import Head, Pending, Requests, read_body, read_head
-from .values import Int, Timestamp, Uint, longs, uuids
+from .values import longs, uuids
 
 OK: Final = 200
 NOTHING: Final = (202, 204)

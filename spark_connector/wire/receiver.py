@@ -14,12 +14,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import UUID
 
+from ...codec.types import Symbol, Uint
 from ..conditions import unavailable, wire_error
 from ..errors import ConnectorError
 from ..timing import monotonic_s
 from .engine import ACCEPTED, MODIFIED, REJECTED, RELEASED, Engine, Pointer, condition_error
 from .links import BaseLink, Inbox, make_receiver
-from .values import Symbol, Uint, ffi, lib, put_value, value_of
+from .values import ffi, lib, put_value, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

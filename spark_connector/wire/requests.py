@@ -13,12 +13,15 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ...codec.decode import decode
+from ...codec.encode import encode
+from ...codec.types import Described
 from ..conditions import unavailable
 from ..errors import ConnectorError
 from ..timing import monotonic_s, new_id
 from .engine import Engine, Pointer
 from .links import BaseLink, Inbox, make_receiver, make_sender
-from .values import APPLICATION_PROPERTIES, BODY_CODES, PROPERTIES, VALUE, decode, described, encode, ffi, lib
+from .values import APPLICATION_PROPERTIES, BODY_CODES, PROPERTIES, VALUE, described, ffi, lib, plain
 
 CREDIT: Final = 100
 _CORRELATION_ID: Final = 5
@@ -43,7 +46,7 @@ class Head:
 
 
 def read_head(data: bytes) -> Head:
-    """Read a response up to its body; ValueError if it is no message."""
+    """Read a response up to its body; ValueError (a DecodeError is one) if it is no message."""
     at, size = 0, len(data)
     correlation_id: object = None
     properties: Mapping[str, Any] = {}
@@ -52,11 +55,11 @@ def read_head(data: bytes) -> Head:
         if code in BODY_CODES:
             break
         section, at = decode(data, at)
+        value: Any = plain(section.value) if isinstance(section, Described) else None
         if code == PROPERTIES:
-            fields = section.value
-            correlation_id = fields[_CORRELATION_ID] if len(fields) > _CORRELATION_ID else None
-        elif code == APPLICATION_PROPERTIES and isinstance(section.value, dict):
-            properties = section.value
+            correlation_id = value[_CORRELATION_ID] if len(value) > _CORRELATION_ID else None
+        elif code == APPLICATION_PROPERTIES and isinstance(value, dict):
+            properties = value
     return Head(correlation_id, properties, at)
 
 
@@ -64,7 +67,8 @@ def read_body(data: bytes, head: Head) -> Any:
     """The value in a response's body; None if it has none."""
     if head.body_at >= len(data) or data[head.body_at + 2] != VALUE:
         return None
-    return decode(data, head.body_at)[0].value
+    section, _ = decode(data, head.body_at)
+    return plain(section.value) if isinstance(section, Described) else None
 
 
 class _Requester(BaseLink):

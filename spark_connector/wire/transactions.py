@@ -9,12 +9,13 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, Final
 
+from ...codec.encode import encode
 from ..conditions import wire_error
 from ..errors import Code, ConnectorError
 from ..timing import monotonic_s
 from .engine import ACCEPTED, DECLARED, REJECTED, Engine, Pointer, condition_error
 from .links import COORDINATOR, BaseLink, make_sender
-from .values import VALUE, described, encode, ffi, lib, value_of
+from .values import VALUE, described, ffi, lib, value_of
 
 DECLARE: Final = 0x31
 DISCHARGE: Final = 0x32

@@ -67,7 +67,7 @@ async def test_cancelled_timers_do_not_pile_up_and_the_others_are_still_called()
     clock.close()
 
 
-async def test_elapsed_time_goes_on_while_the_clock_is_frozen_and_moves_with_it(
+def test_elapsed_time_goes_on_while_the_clock_is_frozen_and_moves_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_ns, wakes, called = 5_000_000_000, Wakes(), list[str]()
