@@ -169,7 +169,7 @@ def _route(parsed: argparse.Namespace) -> int:
 
 def _routed(parsed: argparse.Namespace, entity: QueueDescription | TopicDescription, partition_count: int) -> str:
     """The partition of a message as text; keys are tried in the order of [P8]."""
-    from .broker.entities.router import partition_for_key
+    from .broker.api import partition_for_key
 
     if not entity.enable_partitioning:
         return f"{entity.name}: partition 0 of 1 (not partitioned)"

@@ -25,10 +25,10 @@ from .config_file.reading import FileConfig, read_config_file
 from .storage.contract import Durability as Durability
 
 MOUNTED_CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
-"""Where Microsoft's emulator has its Config.json mounted; used when it is there and no other file is named."""
+"""The path of Config.json in Microsoft's emulator; used if it exists and no other file is given."""
 
 MICROSOFT_ONLY_VARIABLES: Final = ("ACCEPT_EULA", "SQL_SERVER", "MSSQL_SA_PASSWORD", "SQL_WAIT_INTERVAL")
-"""What Microsoft's emulator needs and this program has no use for: accepted, so that compose files go on working."""
+"""Variables of Microsoft's emulator that are ignored here, so that its compose files work."""
 
 FAILPOINT_NAMES: Final = ("batch-applied", "commit-started", "committed", "effects-released")
 
@@ -80,7 +80,7 @@ class Config:
     config_file: Path | None = None
     data_dir: Path | None = None
     fresh: bool = False
-    """Whether the entities and messages in the data folder are deleted first."""
+    """Whether to delete the entities and messages in the data folder first."""
     durability: Durability = Durability.FULL
     host: str = "127.0.0.1"
     amqp_port: int = 5672
@@ -89,7 +89,7 @@ class Config:
     keys: tuple[SharedKey, ...] = ()
     tls: Tls = Tls.OFF
     tls_dir: Path = Path("emubus-data")
-    """Where the development CA is kept: the data folder, also for a server that keeps no messages."""
+    """The folder of the development CA: the data folder, also for a server in memory."""
     tls_files: tuple[Path, Path] | None = None
     """Certificate and key of the user."""
     more_ports: tuple[int, ...] = ()
@@ -97,7 +97,7 @@ class Config:
     log_level: LogLevel = LogLevel.INFO
     failpoint: Failpoint | None = None
     notes: tuple[str, ...] = ()
-    """Things worth one line in the log at the start."""
+    """Notes for the log at the start, one line each."""
 
 
 class ConfigError(Exception):

@@ -37,8 +37,8 @@ ACCEPT_AT_ONCE: Final = 4
 """Connections accepted per turn of the event loop, while all other connections wait."""
 SEGMENT_BYTES_MAX: Final = 32_767
 """The largest TCP segment size that Linux lets a socket ask for. Over the loopback device it would be about 64 KiB, and
-asyncio clients of azure-servicebus before 7.15 fail with TLS when they set on their socket what they have read from it.
-A server without TLS leaves it: messages of 64 KiB go out a quarter slower in smaller segments."""
+asyncio clients of azure-servicebus before 7.15, which set on their socket the size that they have read from it, fail
+with TLS. A server without TLS keeps it: smaller segments send messages of 64 KiB a quarter slower."""
 
 log = structlog.get_logger("emubus")
 

@@ -16,7 +16,7 @@ from structlog.tracebacks import ExceptionDictTransformer
 from .config import LogFormat, LogLevel
 
 READY_LINE: Final = "Emulator Service is Successfully Up!"
-"""The words that testcontainers modules for Microsoft's emulator wait for, verbatim."""
+"""The line that Testcontainers modules for Microsoft's emulator wait for, verbatim."""
 
 
 def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO | None = None) -> None:

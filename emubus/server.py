@@ -21,17 +21,17 @@ import uvloop
 from . import __version__
 from .amqp import AmqpServer
 from .broker.access import Access
-from .broker.admin.data_folder import DataFolder
 from .broker.admin.folder_view import CATALOG_FOLDER, DataFolderError, FolderView
 from .broker.admin.verify import check_data_folder
+from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.clock import Clock
 from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, other_store_count
 from .broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from .broker.model.profiles import Partitioning, limits_over
-from .broker.partition.records import TABLES
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
 from .config import Auth, Config, Tls
+from .data_folder import DataFolder
 from .failpoint import failpoint_hook
 from .listener import Listener
 from .logging import announce_ready
@@ -191,10 +191,10 @@ class Server:
         self.ready = True
 
     async def _open_http(self, services: Services | None) -> HttpServer:
-        face = HttpServer(self._is_ready, self.clock, services)
-        self._cleanup.push_async_callback(face.stop)
-        await face.start()
-        return face
+        server = HttpServer(self._is_ready, self.clock, services)
+        self._cleanup.push_async_callback(server.stop)
+        await server.start()
+        return server
 
     def _is_ready(self) -> bool:
         return self.ready and (self._folder is None or self._folder.is_in_place())

@@ -24,7 +24,6 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from .archive import UnusableArchive, pack, unpack
-from .broker.admin.data_folder import DataFolder
 from .broker.admin.folder_view import (
     CATALOG_FOLDER,
     COMPLETE_FILE,
@@ -34,10 +33,11 @@ from .broker.admin.folder_view import (
     part_names,
 )
 from .broker.admin.verify import problems_of_parts
+from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.errors import BrokerError, Condition
 from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError
-from .broker.partition.records import TABLES
+from .data_folder import DataFolder
 from .storage import (
     DATA_FILE,
     MANIFEST_FILE,

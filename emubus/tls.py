@@ -33,8 +33,8 @@ NAMES: Final = (
     "host.docker.internal",
     "*.servicebus.windows.net",
 )
-"""What a server on this machine or in a compose file beside the client is usually called. The last is for clients that
-make the address of a namespace out of its name, as Celery's do: a hosts file can make any namespace point here."""
+"""Usual names of a server on this machine or in a compose file. The last is for clients that make the address from the
+name of a namespace, such as Celery: a hosts file can make any namespace point here."""
 ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -126,7 +126,7 @@ TRUST: Final = (
     ("Go", 'SSL_CERT_FILE={ca}; the data client also TLSConfig: &tls.Config{{ServerName: "localhost"}}'),
     ("curl", "--cacert {ca}"),
 )
-"""Per client the one setting that trusts the CA."""
+"""The setting that trusts the CA, for each SDK."""
 
 
 def trust_lines(path: Path) -> list[str]:

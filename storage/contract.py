@@ -58,7 +58,7 @@ class Durability(StrEnum):
     PROCESS = "process"
     """It survives the process, killed at any moment; a crash of the machine may damage the store."""
     NONE = "none"
-    """It is in memory and leaves nothing behind."""
+    """Kept in memory only."""
 
 
 FAILPOINTS: Mapping[str, str] = MappingProxyType(

@@ -1,7 +1,7 @@
 """Handles on one transaction of an LMDB store: the views of a moment, and the one batch.
 
 Knows how long a handle may be used and who may abort what. Does not know LMDB: rows are read and written through
-`Rows`, which the store implements, and which alone translates LMDB's errors.
+`RowAccess`, which the store implements, and which alone translates LMDB's errors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Generic, NoReturn, Protocol, Self, TypeVar
 from .contract import BatchState, StoreError
 
 
-class Transaction(Protocol):
+class AbortableTransaction(Protocol):
     """A transaction of LMDB; handles can only abort it."""
 
     def abort(self) -> None:
@@ -21,12 +21,12 @@ class Transaction(Protocol):
         ...
 
 
-TransactionT = TypeVar("TransactionT", bound=Transaction)
-TransactionT_contra = TypeVar("TransactionT_contra", bound=Transaction, contravariant=True)
+TransactionT = TypeVar("TransactionT", bound=AbortableTransaction)
+TransactionT_contra = TypeVar("TransactionT_contra", bound=AbortableTransaction, contravariant=True)
 
 
-class Rows(Protocol[TransactionT_contra]):
-    """Rows of a store as a transaction sees them. ValueError: a key that LMDB does not accept; StoreError."""
+class RowAccess(Protocol[TransactionT_contra]):
+    """RowAccess of a store as a transaction sees them. ValueError: a key that LMDB does not accept; StoreError."""
 
     path: Path
 
@@ -79,7 +79,7 @@ class LmdbView(Generic[TransactionT]):
 
     __slots__ = ("_closed", "_reader", "_store")
 
-    def __init__(self, store: Rows[TransactionT], reader: SharedReader[TransactionT]) -> None:
+    def __init__(self, store: RowAccess[TransactionT], reader: SharedReader[TransactionT]) -> None:
         self._store = store
         self._reader = reader
         self._closed = False
@@ -121,7 +121,7 @@ class LmdbBatch(Generic[TransactionT]):
 
     __slots__ = ("_large", "_store", "_txn", "state", "written_bytes")
 
-    def __init__(self, store: Rows[TransactionT], txn: TransactionT) -> None:
+    def __init__(self, store: RowAccess[TransactionT], txn: TransactionT) -> None:
         self._store = store
         self._large: set[tuple[str, bytes]] = set()  # rows with large values that this batch has put
         self._txn: TransactionT | None = txn

@@ -289,11 +289,11 @@ class LmdbStore:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _usable(self, anew: bool = False) -> lmdb.Environment:
-        """Return the environment; reopen it if `anew`, or if a commit has failed: LMDB may then be unusable."""
+    def _usable(self, reopen: bool = False) -> lmdb.Environment:
+        """Return the environment; reopen it if `reopen`, or if a commit has failed: LMDB may then be unusable."""
         if self._closed:
             raise StoreError(self.path, "is closed")
-        if anew or self._broken or self._env is None:
+        if reopen or self._broken or self._env is None:
             self._broken = True  # until it is open
             self._end_readers()
             self._close_env()

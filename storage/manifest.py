@@ -29,15 +29,15 @@ class FolderState(StrEnum):
     """The use of the folder when its manifest was written."""
 
     MAKING = "making"
-    """Its parts are being made: nothing was ever stored."""
+    """Its parts are being made for the first time: nothing is stored yet."""
     EMPTYING = "emptying"
-    """Its parts are being deleted, to be made anew: the user has asked for it."""
+    """Its parts are being deleted and recreated, as the user has asked."""
     UPGRADING = "upgrading"
     """Its parts, of an older format, are being marked."""
     OPEN = "open"
-    """A server works with it, or was killed."""
+    """A server uses it, or was killed."""
     CLOSED = "closed"
-    """A server has stopped: the parts are exactly as the manifest says."""
+    """The server has stopped: the parts are exactly as in the manifest."""
 
 
 @dataclass(frozen=True, slots=True)

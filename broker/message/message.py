@@ -4,7 +4,7 @@ Knows which fields and annotations of a message mean something to Service Bus, a
 sender's annotations, properties, application properties, body and footer are kept and delivered byte for byte; the
 broker writes the header and its own annotations anew and splices the expiry and dead-letter reasons in, and a message
 id where the sender gave none. Must not depend on queues, clocks and storage. `sections` finds the bytes of a section,
-`message_header` and `message_annotations` read theirs, `message_bounds` knows what is too large.
+`header` and `annotations` read theirs, `bounds` knows what is too large.
 
 A `Message` belongs to whoever parsed it and does not change. A stored message is a byte string in a form of this
 module: a fixed head, the header section up to its delivery count, the sender's delivery annotations if there are any,
@@ -247,7 +247,7 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
 
     The service gives a message without a message id one, and JavaScript's SDK can't settle a message without.
     `message_id` stays None here, because what the sender did not give is no key; `size_bytes` is that of what arrived.
-    Raises what `message_bounds.check_bounds` raises, too.
+    Raises what `bounds.check_bounds` raises, too.
     """
     try:
         usual, at = _located(data)

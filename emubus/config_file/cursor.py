@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 from ..broker.model.descriptions import EntityStatus, PropertyValue, entity_key
 from ..broker.model.durations import parse_duration, parse_limit
 from ..broker.model.profiles import KIB
-from .json_text import Node
+from .json_text import JsonNode
 
 _T = TypeVar("_T")
 
@@ -27,7 +27,7 @@ class ConfigFileError(Exception):
 class Cursor:
     """A JSON value with its path in the file; readers fail with ConfigFileError if the value is not of their type."""
 
-    node: Node
+    node: JsonNode
     path: str
     file: str
 

@@ -45,10 +45,10 @@ _CONDITIONS: Final[Mapping[int, Condition]] = {
     409: Condition.ENTITY_ALREADY_EXISTS,
     503: Condition.SERVER_BUSY,
 }
-"""What a status means. Several conditions share one, so that this is the nearest; the description is exact."""
+"""The condition for a status. Several conditions share one, so this is the nearest; the description is exact."""
 
 _SUPPORT: Final = re.compile(r"^SubCode=\d+\. | TrackingId:.*", re.DOTALL)
-"""What the management API puts around its sentences for those who support the service."""
+"""The tracking parts of the management API's error texts."""
 
 
 class RemoteEmubus:
@@ -214,16 +214,16 @@ class RemoteEmubus:
             "probability": probability,
             "delay_ms": delay_ms,
         }
-        told = self._control("POST", "/faults", asked)
+        fault = self._control("POST", "/faults", asked)
         return Fault(
-            told["id"],
-            FaultKind(told["kind"]),
-            told["entity"],
-            tuple(FaultOperation(each) for each in told["operations"]),
-            told["count"],
-            told["probability"],
-            told["delay_ms"],
-            told["hit_count"],
+            fault["id"],
+            FaultKind(fault["kind"]),
+            fault["entity"],
+            tuple(FaultOperation(each) for each in fault["operations"]),
+            fault["count"],
+            fault["probability"],
+            fault["delay_ms"],
+            fault["hit_count"],
         )
 
     def clear_faults(self) -> int:
@@ -266,10 +266,10 @@ class RemoteEmubus:
         if body is not None:
             content, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
         status, answer = self._send(method, ROOT + path, content, headers)
-        told = json.loads(answer)
+        reply = json.loads(answer)
         if status >= 400:
-            raise _refusal(status, told["error"]["message"])
-        return told
+            raise _refusal(status, reply["error"]["message"])
+        return reply
 
     def _send(
         self, method: str, path: str, content: bytes = b"", headers: Mapping[str, str] | None = None

@@ -207,7 +207,7 @@ class _Arrays:
 
 def _instants(at_ms: Any) -> Any:
     """Return timestamps from an int64 array of Unix milliseconds."""
-    # min_element_wise takes a null for the largest number, which hides nulls unless told
+    # min_element_wise takes a null for the largest number, which hides nulls by default
     at_ms = pc.min_element_wise(at_ms, pa.scalar(_INSTANT_MS_MAX, pa.int64()), skip_nulls=False)
     at_ms = pc.max_element_wise(at_ms, pa.scalar(_INSTANT_MS_MIN, pa.int64()), skip_nulls=False)
     return pc.multiply(at_ms, 1000).cast(_ARROW["timestamp"])

@@ -376,10 +376,10 @@ class RowEncoder:
         return encoded
 
 
-def _filled(told: list[bytes | None] | None, count: int, ids: Callable[[int], str | None]) -> list[bytes | None]:
-    """Return the message ids, those from `ids` where none is told."""
+def _filled(given: list[bytes | None] | None, count: int, ids: Callable[[int], str | None]) -> list[bytes | None]:
+    """Return the message ids, those from `ids` where none is given."""
     filled: list[bytes | None] = []
-    for index, octets in enumerate([None] * count if told is None else told):
+    for index, octets in enumerate([None] * count if given is None else given):
         made = ids(index) if octets is None else None
         filled.append(octets if made is None else made.encode())
     return filled

@@ -49,6 +49,10 @@ class Tally:
     repeated: int = 0  # deliveries sent again
     skipped: list[int] = field(default_factory=list)  # rows that no service would take, with onOversize=skip
 
+    def sent_again(self, count: int = 1) -> None:
+        """So many deliveries are sent again."""
+        self.repeated += count
+
     def delivered(self, parcel: Parcel) -> None:
         """The service has accepted a parcel."""
         self.rows += len(parcel.rows)
@@ -258,13 +262,13 @@ class Delivery(Courier):
             self._postpone(line, error)
             heapq.heappush(self._waiting, (monotonic_s() + backoff_s(parcel.attempts - 1), serial, line))
         elif error.code is Code.MESSAGE_TOO_LARGE and not parcel.alone:
-            parcel.alone = True
+            parcel.send_alone()
             self.tally.repeated += 1
             self._ready.appendleft(line)
         elif len(parcel.rows) > 1 and error.code in DIVISIBLE:
             self._divide(line, error.code)
         elif error.code is Code.MESSAGE_TOO_LARGE and parcel.refusals + 1 < REFUSALS_MAX:
-            parcel.refusals += 1
+            parcel.refused_for_size()
             self.tally.repeated += 1
             self._ready.appendleft(line)
         elif error.code is Code.MESSAGE_TOO_LARGE and self._options.on_oversize == "skip":
@@ -277,12 +281,10 @@ class Delivery(Courier):
     def _postpone(self, line: Line, error: ConnectorError) -> None:
         """Send the first parcel of a line again; raises if its time is over."""
         parcel = line.parcels[0]
-        now = monotonic_s()
-        parcel.failed_at_s = now if parcel.failed_at_s is None else parcel.failed_at_s
-        if now - parcel.failed_at_s >= self._endpoint.retry_timeout_s:
+        if parcel.failed(monotonic_s()) >= self._endpoint.retry_timeout_s:
             raise self._given_up(error, f"{_where(parcel)}: ")
         _log.info("%s: trying again after: %s", _where(parcel), error.text)
-        parcel.attempts += 1
+        parcel.send_again()
         self.tally.repeated += 1
 
     def _lost(self, error: ConnectorError) -> None:
@@ -296,7 +298,8 @@ class Delivery(Courier):
         for line in reversed(list(self._in_flight.values())):
             self._slots += _cost(line.parcels[0])
             self._postpone(line, error)
-            line.parcels[0].alone |= error.code is Code.MESSAGE_TOO_LARGE
+            if error.code is Code.MESSAGE_TOO_LARGE:
+                line.parcels[0].send_alone()
             self._ready.appendleft(line)
         self._in_flight.clear()
         super()._lost(error)

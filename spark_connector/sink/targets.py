@@ -54,6 +54,23 @@ class Parcel:
         """Whether a message session or partition key binds the messages together."""
         return self.key[1] is not None or self.key[2] is not None
 
+    def send_alone(self) -> None:
+        """Nothing else may be in flight with it from now on."""
+        self.alone = True
+
+    def refused_for_size(self) -> None:
+        """The service found it too large while it was in flight alone."""
+        self.refusals += 1
+
+    def failed(self, now_s: float) -> float:
+        """An attempt failed at `now_s`; for how many seconds it has been failing."""
+        self.failed_at_s = now_s if self.failed_at_s is None else self.failed_at_s
+        return now_s - self.failed_at_s
+
+    def send_again(self) -> None:
+        """There will be another attempt."""
+        self.attempts += 1
+
     def add(self, number: int, row: EncodedRow, size_bytes: int) -> None:
         """One more message, which takes `size_bytes` of the delivery."""
         self.numbers.append(number)

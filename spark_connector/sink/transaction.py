@@ -71,7 +71,7 @@ class TransactionalDelivery(Courier):
                 if error.code is Code.MESSAGE_TOO_LARGE:
                     raise  # the same messages would be too large again
                 self._lost(error)
-                self.tally.repeated += len(self._parcels)
+                self.tally.sent_again(len(self._parcels))
                 continue
             for parcel in self._parcels:
                 self.tally.delivered(parcel)

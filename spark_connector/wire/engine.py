@@ -22,8 +22,9 @@ from typing import Any, Final, Protocol
 import cproton  # noqa: F401  (importing it initialises the library behind cproton_ffi)
 
 from ..conditions import CONDITIONS, unavailable, wire_error
+from ..dialing.dial import dial
 from ..dialing.endpoint import Endpoint
-from ..dialing.stream import Stream, dial
+from ..dialing.stream import Stream
 from ..errors import ConnectorError
 from ..timing import monotonic_s, new_id
 from .envelopes import EnvelopeMarker

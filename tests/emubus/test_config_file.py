@@ -29,7 +29,7 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.broker.model.profiles import DAY_MS, HOUR_MS, LIMITS, Profile, limits_for
 from emubus.config_file.cursor import ConfigFileError
-from emubus.config_file.json_text import Node, parse_json
+from emubus.config_file.json_text import JsonNode, parse_json
 from emubus.config_file.reading import FileConfig, parse_config, read_config_file
 
 ROOT = Path(__file__).parents[2]
@@ -579,7 +579,7 @@ def test_whatever_the_standard_library_writes_is_read_alike(value: object) -> No
     assert _plain(found) == value
 
 
-def _plain(node: Node) -> object:
+def _plain(node: JsonNode) -> object:
     if isinstance(node.value, dict):
         return {name: _plain(each) for name, each in node.value.items()}
     return [_plain(each) for each in node.value] if isinstance(node.value, list) else node.value

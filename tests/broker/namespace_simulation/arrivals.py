@@ -85,18 +85,23 @@ class Arrivals:
 
     def _takings(
         self, path: str, arriving: list[Item], time: Time, *, is_single: bool
-    ) -> list[tuple[list[Item], set[Identity]]]:
+    ) -> list[tuple[list[Item], dict[Identity, bool]]]:
         """Which of the copies that arrive at an entity it takes: all, or one of each identity, whichever comes first.
 
         With them the identities that it remembers for that.
         """
         if not self._shapes[path].duplicates:
-            return [(arriving, set())]
+            return [(arriving, {})]
         groups: dict[Identity | None, list[Item]] = {}
         for item in arriving:
             groups.setdefault(self.identity(item), []).append(item)
+        identities = {
+            identity: any("taken" not in item.doubts for item in group)
+            for identity, group in groups.items()
+            if identity is not None
+        }
         if not time.is_certain:
-            return [self._perhaps_taken(groups, time, is_single=is_single)]
+            return [(self._perhaps_taken(groups, time, is_single=is_single), identities)]
         choices: list[list[Item]] = []
         for identity, group in groups.items():
             had = identity is not None and self._memory.has(identity, time.since, time.now)
@@ -106,20 +111,15 @@ class Arrivals:
             rank = min(item.rank for item in group)
             doubts = {"taken"} if had is None else set()
             choices.append([replace(item, trail=trail, rank=rank, doubts=item.doubts | doubts) for item in group])
-        return [(list(taken), _known(groups)) for taken in product(*choices)]
+        return [(list(taken), identities) for taken in product(*choices)]
 
     def _perhaps_taken(
         self, groups: Mapping[Identity | None, list[Item]], time: Time, *, is_single: bool
-    ) -> tuple[list[Item], set[Identity]]:
+    ) -> list[Item]:
         """Each message, in doubt if another one may have come before it, or may come."""
-        sure = _known(identity for identity, group in groups.items() if any("taken" not in i.doubts for i in group))
         taken: list[Item] = []
         for identity, group in groups.items():
             had = identity is not None and self._memory.has(identity, time.since, time.now)
             is_alone = is_single and is_given(group[0]) and had is False
             taken += group if is_alone else [replace(item, doubts={"taken"}) for item in group]
-        return taken, sure
-
-
-def _known(identities: Iterable[Identity | None]) -> set[Identity]:
-    return {identity for identity in identities if identity is not None}
+        return taken

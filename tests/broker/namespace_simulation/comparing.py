@@ -107,7 +107,7 @@ def _choose_possibilities(label: int, rows: list[Row], model: Model) -> None:
 
     def misses(possibilities: tuple[Possibility, ...]) -> int:
         chosen = [item for possibility in possibilities for item in possibility.items]
-        items = [item for item in model.items[label] if item.event is None] + chosen
+        items = [item for item in model.items.get(label, ()) if item.event is None] + chosen
         pairs = _pairs(items, rows)
         left = [row for place, row in enumerate(rows) if place not in pairs.values()]
         missed = 0

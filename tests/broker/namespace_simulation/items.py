@@ -88,10 +88,13 @@ class Item:
 
 @dataclass(eq=False)
 class Possibility:
-    """What may have become of a message: where it and its copies are, and as what entities remember them."""
+    """What may have become of a message: where it and its copies are, and as what entities remember them.
+
+    An identity is sure, or the message may have been taken for a duplicate on its way there.
+    """
 
     items: list[Item]
-    identities: set[Identity] = field(default_factory=set)
+    identities: dict[Identity, bool] = field(default_factory=dict)
 
     def looks(self) -> list[object]:
         """All that tells it from another one."""
@@ -103,6 +106,15 @@ class Event:
     """Something that happened to a message, and all that may have become of it then; the first is in the model."""
 
     possibilities: list[Possibility]
+
+    def has_in_any_case(self, item: Item) -> bool:
+        """Whether as many messages as now are in the place and message session of one, whichever copies came first."""
+        place = item.path, item.home, item.session
+        counts = [
+            sum((each.path, each.home, each.session) == place for each in possibility.items if not each.doubts)
+            for possibility in self.possibilities
+        ]
+        return min(counts) == counts[0]
 
     def confirm(self, item: Item) -> None:
         """A message of the first possibility is there: what has none like it did not happen."""

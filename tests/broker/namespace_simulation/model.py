@@ -52,6 +52,7 @@ class Model:
     def __init__(self, shapes: Iterable[Shape], now: int) -> None:
         self.shapes: dict[str, Shape] = {shape.path: shape for shape in shapes}
         self.items: dict[int, list[Item]] = {}  # by label
+        self._events: dict[int, list[Event]] = {}  # by label
         self.now = now
         self.calm = True  # all stores have worked since the last rest
         self.rested_at = now
@@ -71,6 +72,11 @@ class Model:
 
     def at(self, path: str, home: str) -> list[Item]:
         return [item for item in self.all() if item.path == path and item.home == home]
+
+    def available(self, path: str, home: str) -> list[Item]:
+        """The messages that a receiver can get in a place, whichever copies came first."""
+        there = (item for item in self.at(path, home) if not item.lock_until and not item.doubts)
+        return [item for item in there if item.event is None or item.event.has_in_any_case(item)]
 
     def subscriptions(self, topic: str) -> list[Shape]:
         return [each for each in self.shapes.values() if each.kind == SUBSCRIPTION and each.topic == topic]
@@ -152,9 +158,9 @@ class Model:
     def drop(self, path: str) -> None:
         """An entity is deleted, a topic with its subscriptions, and with it all that is in it."""
         gone = {each for each, shape in self.shapes.items() if path in (each, shape.topic)}
+        for possibility in (each for event in chain(*self._events.values()) for each in event.possibilities):
+            possibility.items = [item for item in possibility.items if item.path not in gone]
         for item in self.all():
-            for possibility in () if item.event is None else item.event.possibilities:
-                possibility.items = [each for each in possibility.items if each.path not in gone]
             if item.path in gone:
                 self.remove(item)
         self._memory.drop(gone)
@@ -207,7 +213,8 @@ class Model:
         others = [each for item in items[:1] for each in self.items.get(item.label, ()) if each is not source]
         is_certain = self._is_certain()
         time = Time(since or (self.now if is_certain else self.rested_at), self.now, is_certain)
-        return self._arrivals.possibilities(items, time, is_single=not others)
+        is_single = not others and not any(item.label in self._events for item in items)
+        return self._arrivals.possibilities(items, time, is_single=is_single)
 
     def _is_certain(self) -> bool:
         """Whether messages arrive in the order in which the model thinks of them."""
@@ -371,8 +378,7 @@ class Model:
 
     def events(self, label: int) -> list[Event]:
         """What happened to a message in ways of which it is open which it was."""
-        events = (item.event for item in self.items.get(label, ()))
-        return list(dict.fromkeys(event for event in events if event is not None))
+        return self._events.get(label, [])
 
     def switch(self, event: Event, possibility: Possibility) -> None:
         """One of the possibilities takes the place of that in the model."""
@@ -389,9 +395,8 @@ class Model:
 
     def possible(self) -> list[Item]:
         """All messages, and those that are there if copies met in another order."""
-        events = dict.fromkeys(item.event for item in self.all() if item.event is not None)
-        others = (item for event in events for possibility in event.possibilities[1:] for item in possibility.items)
-        return list(dict.fromkeys(chain(self.all(), others)))
+        possibilities = (each for event in chain(*self._events.values()) for each in event.possibilities)
+        return list(dict.fromkeys(chain(self.all(), *(each.items for each in possibilities))))
 
     def _may_expire(self, item: Item) -> bool:
         return item.home == ACTIVE and item.expires[0] <= self.now
@@ -419,6 +424,9 @@ class Model:
         event = Event(possibilities) if len(possibilities) > 1 else None
         for item in chain.from_iterable(possibility.items for possibility in possibilities):
             item.event = event
+            events = self._events.setdefault(item.label, []) if event is not None else []
+            if event is not None and event not in events:
+                events.append(event)
         for item in possibilities[0].items:
             items = self.items.setdefault(item.label, [])
             for other in items:
@@ -429,12 +437,13 @@ class Model:
     def _identities(self, possibilities: list[Possibility]) -> Iterable[tuple[Identity, bool]]:
         """As what entities may remember a message, and whether they do in any case."""
         for identity in sorted(set().union(*(possibility.identities for possibility in possibilities)), key=repr):
-            yield identity, all(identity in possibility.identities for possibility in possibilities)
+            yield identity, all(possibility.identities.get(identity) for possibility in possibilities)
 
     def rested(self) -> None:
         """A quiet point: all stores work, nothing is under way, and what is where was seen."""
         self.calm = True
         self._late_takes.clear()
+        self._events.clear()
         self._memory.rested(self.now)
         self.rested_at = self.now
 

@@ -78,10 +78,8 @@ class Sessions:
             return
         free = sorted(
             item.session
-            for item in run.model.at(command.of, ACTIVE)
+            for item in run.model.available(command.of, ACTIVE)
             if item.session is not None
-            and not item.lock_until
-            and not item.doubts
             and (command.of, item.session) not in run.model.holdings
             and not self._is_left(command.of, item.session)
         )
@@ -144,11 +142,7 @@ class Sessions:
         run.world.loop.run_until_idle()
         consumer.set_credit(0)
         holding = holder.holding
-        free = [
-            item
-            for item in run.model.at(command.of, ACTIVE)
-            if item.session == command.name and not item.lock_until and not item.doubts
-        ]
+        free = [item for item in run.model.available(command.of, ACTIVE) if item.session == command.name]
         is_sure = run.model.calm and holding.is_sure
         if is_sure and (len(got) < min(command.count, len(free)) or not drained):
             run.report("everything available", f"{command} gets {len(got)} of {len(free)} messages")

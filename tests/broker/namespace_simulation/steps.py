@@ -196,6 +196,8 @@ class Run:
         def judge(answer: Answer) -> None:
             if sending.is_accepted(answer) and not foreseen:
                 store(answer.result if answer.error is None else self._scheduled_numbers(command))
+            elif isinstance(answer.error, UnknownOutcomeError) and not foreseen:
+                self.model.perhaps_accept(command.to, command.specs, sent_at=now)
 
         def foresee() -> None:
             nonlocal foreseen
@@ -286,7 +288,7 @@ class Run:
         consumer.drain(lambda: drained.append(True))
         self.world.loop.run_until_idle()
         consumer.close()
-        available = [item for item in self.model.at(command.of, home) if not item.lock_until and not item.doubts]
+        available = self.model.available(command.of, home)
         if self.model.calm and len(got) < min(command.count, len(available)):
             self.report("everything available", f"{command} gets {len(got)} of {len(available)} messages")
         if self.model.calm and not drained:
