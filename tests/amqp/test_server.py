@@ -1,4 +1,4 @@
-"""The one place with a real socket: the face takes connections, and ends them."""
+"""The one place with a real socket: the server takes connections, and ends them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .wire import BEGIN, CLOSE, OPEN, Frame, frame, read_frames, sasl_init
 Listen = Callable[[AmqpServer], Awaitable[int]]
 
 
-def face(connections_max: int | None = None, clock: Clock | None = None) -> AmqpServer:
+def server(connections_max: int | None = None, clock: Clock | None = None) -> AmqpServer:
     return AmqpServer(
         as_broker(FakeBroker()),
         Access(verify=False),
@@ -33,7 +33,7 @@ def face(connections_max: int | None = None, clock: Clock | None = None) -> Amqp
 
 @pytest.fixture
 async def listen() -> AsyncIterator[Listen]:
-    """Gives the connections on a port to a face."""
+    """Gives the connections on a port to a server."""
     servers: list[asyncio.Server] = []
 
     async def listen(amqp: AmqpServer) -> int:
@@ -46,9 +46,9 @@ async def listen() -> AsyncIterator[Listen]:
 
 
 @pytest.mark.parametrize("polite", [True, False])
-async def test_a_stopping_face_says_why_and_does_not_wait_for_those_who_stay(polite: bool, listen: Listen) -> None:
+async def test_a_stopping_server_says_why_and_does_not_wait_for_those_who_stay(polite: bool, listen: Listen) -> None:
     clock = Clock()
-    amqp = face(clock=clock)
+    amqp = server(clock=clock)
     port = await listen(amqp)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(SASL_HEADER + sasl_init() + AMQP_HEADER + frame(0, OPEN, ["client", None, Uint(65536)]))
@@ -76,8 +76,8 @@ async def test_a_stopping_face_says_why_and_does_not_wait_for_those_who_stay(pol
     writer.close()
 
 
-async def test_a_connection_that_has_said_nothing_ends_with_the_face(listen: Listen) -> None:
-    amqp = face()
+async def test_a_connection_that_has_said_nothing_ends_with_the_server(listen: Listen) -> None:
+    amqp = server()
     port = await listen(amqp)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -92,8 +92,8 @@ async def test_a_connection_that_has_said_nothing_ends_with_the_face(listen: Lis
     silent_writer.close()
 
 
-async def test_a_face_without_connections_can_be_stopped() -> None:
-    await face().stop()
+async def test_a_server_without_connections_can_be_stopped() -> None:
+    await server().stop()
 
 
 async def opened(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -153,7 +153,7 @@ async def test_the_jms_library_is_refused_where_jms_2_is_not_offered(
 
 
 async def test_connections_beyond_the_quota_are_told_so_and_closed(listen: Listen) -> None:
-    amqp = face(connections_max=2)
+    amqp = server(connections_max=2)
     port = await listen(amqp)
     _, silent = await asyncio.open_connection("127.0.0.1", port)  # has no part in the quota
     clients = [await opened(port) for _ in range(2)]
