@@ -16,6 +16,7 @@ from typing import Final, cast
 from ..broker.clock import Timer
 from ..broker.errors import BrokerError, Condition, decode_refusal
 from ..codec.errors import DecodeError
+from ..codec.frames import EMPTY_FRAME
 from .clients import wants_padding, wants_pause
 from .heartbeat import Heartbeat
 from .link_context import LinkContext
@@ -23,7 +24,6 @@ from .links.amqp_layer import AmqpLayer
 from .quotas import MemoryUse
 from .server_state import ServerState
 from .wire.engine import AttachRequest, Pointer, lib
-from .wire.frames import EMPTY_FRAME
 from .wire.sasl import SaslServer, Stage
 
 JMS_PROPERTY: Final = "com.microsoft:is-client-provider"

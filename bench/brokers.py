@@ -1,10 +1,10 @@
-"""The brokers that are measured: each a process in a folder of its own, started and stopped from here.
+"""The measured brokers: each is a process with a folder of its own, started and stopped here.
 
-Knows how emubus, RabbitMQ and the sink are started, when they are ready, under which addresses their queues
-are found and what the kernel says of their processes. Does not know what is measured with them.
+Knows how to start emubus, RabbitMQ and the sink, when they are ready, the addresses of their queues, and the kernel's
+figures of their processes. Does not know what is measured.
 
-A `Broker` owns its process and its folder; it ends only what it started. RabbitMQ gets its own name, ports,
-port mapper, home and plugin list: a node of the system is neither used nor disturbed.
+A `Broker` owns its process and its folder; it ends only processes that it started. RabbitMQ gets its own name, ports,
+port mapper, home and plugin list, so that it does not touch a node of the system.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOG_POLL_S: Final = 0.002
 EMUBUS_READY: Final = "Emulator Service is Successfully Up!"
 RABBITMQ_READY: Final = "Starting broker... completed with"
 RABBITMQ_BIN: Final = Path("/usr/lib/rabbitmq/bin")
-"""The scripts behind Debian's wrappers, which would change to the user and folders of the system's node."""
+"""RabbitMQ's scripts; Debian's wrappers around them would use the user and folders of the system's node."""
 
 
 class BrokerError(Exception):
@@ -53,7 +53,7 @@ class Memory:
 
 
 class Broker(ABC):
-    """A broker: start, measure, stop; then it may be started again on the same data."""
+    """A broker: start, measure, stop; it may be started again on the same data."""
 
     name: str
     user: str | None = None
@@ -72,11 +72,11 @@ class Broker(ABC):
 
     @abstractmethod
     def address(self, kind: str, size_bytes: int) -> str:
-        """The AMQP address of the queue of that kind."""
+        """The AMQP address of the queue of a kind."""
 
     @property
     def pid(self) -> int:
-        """The process that does the work."""
+        """The id of the process that does the work."""
         if self.process is None:
             raise BrokerError(f"{self.name} is not running")
         return self.process.pid
@@ -92,7 +92,7 @@ class Broker(ABC):
             raise BrokerError(f"{self.name} died, status {self.process.returncode}:\n{self._log_end()}")
 
     def memory(self) -> Memory:
-        """What the process holds now. Raises BrokerError."""
+        """The memory of the process now. Raises BrokerError."""
         self.check_alive()
         status = Path(f"/proc/{self.pid}/status").read_text()
         kib = {name: int(value) for name, value in re.findall(r"^(VmRSS|RssAnon|RssFile):\s+(\d+) kB", status, re.M)}
@@ -123,7 +123,7 @@ class Broker(ABC):
 
 
 class Emubus(Broker):
-    """This repository's server; every accepted message is fsynced unless `durability` says otherwise."""
+    """This repository's server; every accepted message is fsynced, except with another `durability`."""
 
     name = "emubus"
 
@@ -135,7 +135,7 @@ class Emubus(Broker):
         self._config.write_text(json.dumps(_emubus_config()))
 
     def start(self) -> float:
-        """See `Broker`. The data folder is kept over a stop: the next start finds what was there."""
+        """See `Broker`. The data folder stays when the broker stops, so the next start uses its data."""
         self.port, http_port = free_ports(2)
         options = {
             "--amqp-port": self.port,
@@ -153,7 +153,7 @@ class Emubus(Broker):
 
 
 class RabbitMQ(Broker):
-    """Debian's RabbitMQ with its AMQP 1.0 plugin, as installed; one node that knows nobody else."""
+    """Debian's RabbitMQ with its AMQP 1.0 plugin, as installed; a single node."""
 
     name = "rabbitmq"
     user = "guest"
@@ -175,7 +175,7 @@ class RabbitMQ(Broker):
 
     @staticmethod
     def installed() -> bool:
-        """Whether there is anything to start."""
+        """Whether RabbitMQ is installed."""
         return (RABBITMQ_BIN / "rabbitmq-server").exists() and shutil.which("epmd") is not None
 
     @property
@@ -194,7 +194,7 @@ class RabbitMQ(Broker):
         return seconds
 
     def stop(self) -> None:
-        """Ask the node to end, then see to it."""
+        """Ask the node to stop, then make sure."""
         if self.process is not None and self.process.poll() is None and self._pid:
             self._control("stop")
         self._pid = 0
@@ -238,7 +238,7 @@ class RabbitMQ(Broker):
 
 
 class Sink(Broker):
-    """No broker at all: shows what the load client can do."""
+    """No broker: shows the limit of the load client."""
 
     name = "sink"
 
@@ -249,7 +249,7 @@ class Sink(Broker):
         return seconds
 
     def address(self, kind: str, size_bytes: int) -> str:
-        """The size of what is to be given away is part of the address."""
+        """The address includes the size of the messages to deliver."""
         return f"{kind}/{size_bytes}"
 
 
@@ -260,11 +260,11 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "rabbitmq": ("classic",),
     "sink": ("ceiling",),
 }
-"""The queues of each broker that are measured by default, the ordinary one first."""
+"""The measured queues of each broker, the ordinary one first."""
 
 
 def end(process: subprocess.Popen[bytes] | None) -> None:
-    """End one process that was started here: politely, then for certain."""
+    """Terminate a process that was started here, then kill it."""
     if process is None or process.poll() is not None:
         return
     process.terminate()
@@ -277,7 +277,7 @@ def end(process: subprocess.Popen[bytes] | None) -> None:
 
 @contextmanager
 def workplace(where: str | None = None) -> Iterator[Path]:
-    """A fresh folder for data and logs, removed at the end. Its disk is the one that is measured."""
+    """A fresh folder for data and logs, removed at the end. Its disk is measured, too."""
     folder = Path(tempfile.mkdtemp(prefix="emubus-bench-", dir=where))
     try:
         yield folder
@@ -287,7 +287,7 @@ def workplace(where: str | None = None) -> Iterator[Path]:
 
 @contextmanager
 def running(*brokers: Broker) -> Iterator[None]:
-    """Start the brokers, and stop all that were started whatever happens."""
+    """Start the brokers; stop those that were started in any case."""
     try:
         for broker in brokers:
             broker.start()
@@ -298,7 +298,7 @@ def running(*brokers: Broker) -> Iterator[None]:
 
 
 def exit_code(main: Callable[[list[str]], int]) -> int:
-    """Run a benchmark's `main` on the command line: failures are one line, and being ended stops the brokers."""
+    """Run a benchmark's `main` on the command line: failures are one line, and a signal stops the brokers."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         return main(sys.argv[1:])
@@ -308,7 +308,7 @@ def exit_code(main: Callable[[list[str]], int]) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody used a moment ago."""
+    """Free loopback ports."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -317,7 +317,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def load(broker: Broker, mode: str, kind: str, messages: int, size_bytes: int, *words: str) -> dict[str, float]:
-    """Run the load client once; its figures, and the broker's CPU time as `broker_cpu_us` per message.
+    """Run the load client once; returns its figures, and the broker's CPU time as `broker_cpu_us` per message.
 
     Raises BrokerError when a message was lost, doubled or refused.
     """
@@ -342,7 +342,7 @@ def load(broker: Broker, mode: str, kind: str, messages: int, size_bytes: int, *
 
 
 def _emubus_config() -> dict[str, object]:
-    """The form of Microsoft's emulator, with the properties that it lacks."""
+    """A Config.json in the format of Microsoft's emulator, with additional properties."""
     properties = {"LockDuration": "PT5M", "MaxSizeInMegabytes": 5120, "MaxDeliveryCount": 10}
     queues = [
         {"Name": "plain", "Properties": {**properties, "EnablePartitioning": False}},

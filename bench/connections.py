@@ -1,9 +1,8 @@
-"""Many idle connections, each with a sender and a receiver: do they stay, do they work, what do they cost?
+"""Many idle connections, each with a sender and a receiver: do they stay open, do they work, what do they cost?
 
-Knows how connections are opened, kept (both ends' idle timeouts are obeyed, ours is set so that the broker
-must send empty frames) and tried at the end: each sends one message, and the receivers together must get
-every one. Errors are counted by their text. A `Line` owns its engine; the broker's process is watched, not
-touched.
+Opens connections, keeps them (both ends obey idle timeouts; ours is set so that the broker must send empty frames) and
+uses them at the end: each sends one message, and the receivers together must get every one. Counts errors by text. A
+`Line` owns its engine; the broker's process is only observed.
 
     python bench/connections.py [--quick] [--only emubus,rabbitmq] [--connections 500] [--hold 70]
 """
@@ -27,7 +26,7 @@ CONNECTIONS: Final = 500
 HOLD_S: Final = 70.0
 HOLD_QUICK_S: Final = 5.0
 IDLE_TIMEOUT_MS: Final = 30_000
-"""What we ask of the broker: one that forgets to send empty frames is found out within two of these."""
+"""Our idle timeout: a broker that sends no empty frames is noticed within two of these."""
 
 TURN_S: Final = 0.25
 LAST_ROUND_S: Final = 30.0
@@ -63,7 +62,7 @@ class Line:
 
 
 class Crowd:
-    """All connections that still stand, and the errors of those that fell."""
+    """All open connections, and the errors of those that were lost."""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -83,18 +82,18 @@ class Crowd:
             self.turn(0.0)
 
     def turn(self, timeout_s: float) -> None:
-        """Serve whoever has something to read, and give each its tick."""
+        """Handle readable connections, and give each connection its tick."""
         ready = {id(key.data) for key, _ in self._selector.select(timeout_s)}
         for line in list(self.lines):
             self._attempt(line, id(line) in ready)
 
     def each(self, action: Callable[[Line], None]) -> None:
-        """Do something with every line that stands."""
+        """Do something with every open line."""
         for line in list(self.lines):
             action(line)
 
     def run(self, seconds: float, is_done: Callable[[], bool] = lambda: False) -> None:
-        """Turn for so long, or until `is_done()`."""
+        """Turn for `seconds`, or until `is_done()`."""
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s and not is_done():
             self.turn(TURN_S)
@@ -120,7 +119,7 @@ class Crowd:
 
 
 def measure(broker: Broker, kind: str, count: int, hold_s: float) -> bool:
-    """One broker that is up: open, hold, try, print. True if nothing went wrong."""
+    """One running broker: open, hold, use, print. True without errors."""
     before = broker.memory()
     crowd = Crowd()
     started_s = time.perf_counter()
@@ -154,7 +153,7 @@ def _totals(crowd: Crowd) -> tuple[int, int]:
 
 
 def main(argv: list[str]) -> int:
-    """Measure and print; the exit status is 1 if a connection fell or a message was lost."""
+    """Measure and print; the exit status is 1 if a connection or a message was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"hold for {HOLD_QUICK_S:.0f} s")
     parser.add_argument("--only", default="emubus", help="emubus, rabbitmq or both, comma-separated")

@@ -1,4 +1,4 @@
-"""What topics, rules, message sessions and schedules cost inside the broker, per message.
+"""Cost per message of topics, rules, message sessions and schedules inside the broker.
 
 Knows the grids (subscriptions, filters, live sessions, waiting messages) and prints one comparable line each: if the
 figure per copy, per message or per session stays flat as the grid grows, the cost is linear. In this process, without
@@ -64,7 +64,7 @@ def encoded(body_bytes: int = 1024, **fields: object) -> bytes:
 
 
 async def pump(broker: Broker, address: str, payloads: Sequence[bytes]) -> float:
-    """Send everything with a window of outstanding messages; the seconds it took."""
+    """Send everything with a window of outstanding messages; returns the seconds."""
     sender = broker.open_sender(address, detached=lambda _: None)
     room = asyncio.Event()
     outstanding = 0
@@ -156,7 +156,7 @@ async def live_sessions(sessions: int, durability: Durability) -> None:
 
 
 async def scheduled(messages: int, durability: Durability) -> None:
-    """So many messages scheduled for one instant, then the instant comes."""
+    """Many messages scheduled for one instant, then that instant."""
     with tempfile.TemporaryDirectory() as folder:
         clock = Clock(frozen=True)
         with broker_in(Path(folder), durability, clock) as broker:
@@ -181,7 +181,7 @@ async def scheduled(messages: int, durability: Durability) -> None:
             started = time.perf_counter()
             clock.advance(3_600_000)
             while not all_there.is_set():
-                clock.advance(1)  # the clock stands still otherwise, and the next batch of due messages waits for it
+                clock.advance(1)  # the clock is frozen otherwise, and the next batch of due messages waits for it
                 await asyncio.sleep(0)
             seconds = time.perf_counter() - started
             schedule_us, activate_us = sending_s / messages * 1e6, seconds / messages * 1e6

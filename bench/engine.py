@@ -4,7 +4,7 @@ Knows the low-level functions of the Proton wheel, one socket and the order in w
 The path of a delivery is three to six calls of C functions, because the readable wrappers cost some 25 µs a
 message and would make the client the slowest part of every measurement.
 
-Does not know what is measured, and the broker at the other end. An `Engine` owns its socket, transport,
+Knows neither what is measured nor the broker. An `Engine` owns its socket, transport,
 connection and collector; links and deliveries are bare Proton pointers (`Pointer`), owned by Proton and
 valid until settled or closed.
 
@@ -26,12 +26,12 @@ from cproton_ffi import ffi, lib
 type_of_event: Final = lib.pn_event_type
 
 Pointer = Any
-"""A Proton pointer as cffi shows it; there is no better type for it."""
+"""A Proton pointer of cffi, which has no type of its own."""
 
 OUTPUT_BYTES_MAX: Final = 1 << 18
 INPUT_BYTES_MAX: Final = 1 << 18
 READS_PER_TURN_MAX: Final = 4
-"""So much is read before the output side gets its turn: a sender must not starve while outcomes pour in."""
+"""Most bytes read before output gets its turn, so that a sender does not starve while outcomes come in."""
 
 TICK_INTERVAL_S: Final = 1.0
 NOTHING: Final = ffi.NULL
@@ -44,7 +44,7 @@ _OUTPUT_VIEW: Final = memoryview(ffi.buffer(_OUTPUT))
 
 
 class EngineError(Exception):
-    """The peer or the transport ended what should have gone on. The text is the peer's own condition."""
+    """The peer or the transport ended the connection or a link. The text is the peer's condition."""
 
 
 class Engine:
@@ -146,7 +146,7 @@ class Engine:
         return self._write_blocked
 
     def turn(self, timeout_s: float) -> None:
-        """Write what is due, wait up to `timeout_s`, read, handle what came. Raises EngineError."""
+        """Write pending output, wait up to `timeout_s`, read, handle events. Raises EngineError."""
         self.flush()
         if self._poll.poll(timeout_s * 1000):
             self.read()
@@ -172,7 +172,7 @@ class Engine:
             self._poll.modify(self.sock, select.POLLIN | (select.POLLOUT if blocked else 0))
 
     def read(self) -> None:
-        """Feed the engine what the socket holds, up to a limit."""
+        """Feed the engine from the socket, up to a limit."""
         for _ in range(READS_PER_TURN_MAX):
             try:
                 size = self.sock.recv_into(_INPUT_VIEW)
@@ -260,7 +260,7 @@ class Engine:
             self.turn(0.25)
 
     def close(self) -> None:
-        """Close the connection politely if it still stands; free everything."""
+        """Close the connection in good order if it is open; free everything."""
         try:
             if not self.closed:
                 lib.pn_connection_close(self._connection)
@@ -285,7 +285,7 @@ class TagWriter:
         self.tag = ffi.new("pn_bytes_t *", {"size": 8, "start": self._start})[0]
 
     def write(self, number: int) -> None:
-        """Make `tag` stand for `number`."""
+        """Write `number` into `tag`."""
         self._number[0] = number
 
 

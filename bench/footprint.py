@@ -1,8 +1,8 @@
-"""What a broker costs that does nothing: time to start and resident memory, without and with a backlog.
+"""Cost of an idle broker: time to start and resident memory, without and with a backlog.
 
 Knows the steps and prints a line for each: start on an empty folder (median of several), memory at rest,
-memory after the backlog was sent, the folder on disk, start on that backlog, and how soon a receiver gets
-its first message then.
+memory after sending the backlog, the folder on disk, start with that backlog, and the time to a receiver's first
+message then.
 
     python bench/footprint.py [--quick] [--only emubus,rabbitmq] [--messages 1000000] [--data FOLDER]
 """
@@ -23,7 +23,7 @@ BACKLOG_MESSAGES: Final = 1_000_000
 BACKLOG_MESSAGES_QUICK: Final = 50_000
 MESSAGE_BYTES: Final = 1024
 SETTLE_S: Final = 2.0
-"""A broker may still tidy up when it says that it is ready; memory is read so much later."""
+"""Wait before reading memory: a ready broker may still clean up."""
 
 AFTER_START_MESSAGES: Final = 1_000
 
@@ -34,7 +34,7 @@ def say(name: str, what: str, text: str) -> None:
 
 
 def disk_mib(folder: Path) -> float:
-    """What a folder takes on the disk; holes in files count for nothing."""
+    """Disk usage of a folder, without holes in files."""
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()) / 2**20
 
 
@@ -51,7 +51,7 @@ def empty_starts(broker_class: type[Broker], folder: Path) -> list[float]:
 
 
 def with_backlog(broker: Broker, kind: str, messages: int) -> None:
-    """Fill, look, restart, look again, receive. Raises BrokerError."""
+    """Fill, measure, restart, measure again, receive. Raises BrokerError."""
     figures = load(broker, "send", kind, messages, MESSAGE_BYTES)
     time.sleep(SETTLE_S)
     what = f"{messages:,} x {MESSAGE_BYTES} B waiting"

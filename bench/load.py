@@ -1,11 +1,10 @@
-"""A load client in a process of its own: sends, receives or does both, and prints one line of JSON.
+"""A load client in a process of its own: sends, receives or both, and prints one line of JSON.
 
-Knows what is counted: every message carries its number in the last eight bytes of its body, so a message
-that is lost, doubled or refused makes the run fail instead of making it fast. The clock of a run starts
-when the link is open and stops when the last outcome has come (send), was written and answered by the
-link's close (receive), or both (roundtrip).
+Every message has its number in the last eight bytes of its body, so a lost, doubled or refused message fails the run
+instead of making it fast. The time of a run starts when the link is open and ends when the last outcome has come
+(send), was written and answered by the link's close (receive), or both (roundtrip).
 
-Does not know which broker it talks to. A `Sending` or `Receiving` owns its link; the engine belongs to
+Does not know the broker. A `Sending` or `Receiving` owns its link; the engine belongs to
 `main`.
 
     python bench/load.py send --port 5672 --address queue.1 --messages 100000 --size 1024
@@ -31,10 +30,10 @@ DATA: Final = bytes.fromhex("005375b0")
 
 NUMBER_BYTES: Final = 8
 SAMPLE_EVERY: Final = 16
-"""Latency is taken from one message in so many: a look-up for each would be felt at 100 000 a second."""
+"""Latency is measured for one message in so many: a look-up for each would cost too much at 100 000 per second."""
 
 STALL_S: Final = 60.0
-"""A run fails when nothing moves for so long."""
+"""A run fails after this time without progress."""
 
 OUTCOMES: Final[Mapping[int, str]] = {
     lib.PN_ACCEPTED: "accepted",
@@ -61,7 +60,7 @@ class Template:
 
 
 class Sending:
-    """A sender that keeps `window` unsettled messages under way until `count` are accepted."""
+    """A sender that keeps `window` unsettled outstanding messages until `count` are accepted."""
 
     def __init__(self, engine: Engine, address: str, count: int, size_bytes: int, window: int) -> None:
         self.link = engine.open_sender(address, "bench-sender")
@@ -76,7 +75,7 @@ class Sending:
 
     @property
     def moved(self) -> int:
-        """Grows while something happens."""
+        """Grows with every event."""
         return self.sent + self.accepted
 
     @property
@@ -145,7 +144,7 @@ class Receiving:
 
     @property
     def moved(self) -> int:
-        """Grows while something happens."""
+        """Grows with every event."""
         return self.received + self.answered
 
     @property
@@ -226,7 +225,7 @@ def _is_open(link: Pointer) -> bool:
 
 
 def _route(engine: Engine, sending: Sending | None, receiving: Receiving | None) -> None:
-    """Tell the engine who takes its deliveries."""
+    """Set the handlers of the engine's deliveries."""
     if sending is None or receiving is None:
         engine.on_delivery = sending.settled if sending else receiving.delivered if receiving else engine.on_delivery
         return
@@ -254,7 +253,7 @@ def _drive(engine: Engine, sending: Sending | None, receiving: Receiving | None)
         if (now_moved := sum(part.moved for part in parts)) != moved:
             moved, moved_at_s = now_moved, time.monotonic()
         elif engine.closed or time.monotonic() - moved_at_s > STALL_S:
-            raise EngineError(f"nothing moves any more after {[part.moved for part in parts]} steps")
+            raise EngineError(f"no progress after {[part.moved for part in parts]} steps")
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -267,7 +266,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--size", type=int, default=1024, help="bytes in each message's body")
     parser.add_argument("--numbers", type=int, help="receive: numbers in the queue, if more than --messages")
-    parser.add_argument("--window", type=int, default=1000, help="messages under way at a time")
+    parser.add_argument("--window", type=int, default=1000, help="outstanding messages at a time")
     parser.add_argument("--user", help="log in with SASL PLAIN; otherwise ANONYMOUS")
     parser.add_argument("--password")
     parser.add_argument("--confirm", action="store_true", help="receive: wait for the broker's answer to each outcome")

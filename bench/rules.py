@@ -1,8 +1,9 @@
-"""Rules: what it costs a topic to find the copies of one message: `python bench/rules.py [--quick]`.
+"""Cost of finding the copies of a message by a topic's rules: `python bench/rules.py [--quick]`.
 
 Measures `RuleIndex.matches` alone, with a fresh context for each of many messages, for 1 to 1 000 subscriptions with
 one rule each. No server, no store. "selective" rules match one subscription (the messages go round them), "scanned"
-ones cannot be indexed. Prints microseconds per message; the last lines tell what the parser costs once and per filter.
+ones cannot be indexed. Prints microseconds per message; the last lines have the cost of the parser, once and per
+filter.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ def _measure(make: _Make, count: int, duration_s: float) -> float:
 def main(argv: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="short runs: whether it works, not how fast it is")
-    parser.add_argument("--data", help="accepted and not used: nothing is stored")
+    parser.add_argument("--quick", action="store_true", help="short runs: a test, not a measurement")
+    parser.add_argument("--data", help="ignored: nothing is stored")
     duration_s = 0.05 if parser.parse_args(argv).quick else 0.5
     began_s = time.perf_counter()
     compile_filter(SqlFilter("a = 1"))

@@ -1,7 +1,6 @@
-"""Every benchmark, one after the other, each in a process of its own: `python bench/run.py [--quick]`.
+"""All benchmarks one after the other, each in a process of its own: `python bench/run.py [--quick]`.
 
-Knows which there are. Does not know what they do: options that it does not know go to none of them; for
-one benchmark with options of its own, run its file. The exit status is that of the worst.
+Knows their list and common options; to use options of one benchmark, run its file. The exit status is the worst of all.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ BENCHMARKS: Final = ("throughput.py", "footprint.py", "connections.py", "rules.p
 def main(argv: list[str]) -> int:
     """Run all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small numbers: whether it works, not how fast it is")
+    parser.add_argument("--quick", action="store_true", help="small numbers: a test, not a measurement")
     parser.add_argument("--data", help="folder for the brokers' data; default: the system's temporary folder")
     arguments = parser.parse_args(argv)
     words = ["--quick"] if arguments.quick else []

@@ -1,9 +1,8 @@
-"""The load client's other end with nothing behind it: accepts whatever is sent, gives as much as is asked.
+"""A peer for the load client without a broker: accepts every message, delivers as many as are asked for.
 
-It shows the ceiling of the load client on the machine at hand: a broker's rate that comes near the sink's
-rate is the client's rate, not the broker's. Knows no queue: a receiving link gets messages numbered from
-nought, of the size that is the last part of its address (`ceiling/1024`). Prints its port, serves one
-connection after the other, and lives until it is ended.
+It shows the limit of the load client on this machine: a broker's rate near the sink's rate is the client's limit, not
+the broker's. It has no queue: a receiving link gets messages numbered from 0, of the size in the last part of its
+address (`ceiling/1024`). Prints its port, serves one connection after the other, and runs until it is terminated.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Sink:
             self._sent = number + 1
 
     def event(self, delivery: Pointer) -> None:
-        """Take a message, or the outcome of one that was given."""
+        """Handle a message, or the outcome of a delivered one."""
         link = lib.pn_delivery_link(delivery)
         if lib.pn_link_is_sender(link):
             if lib.pn_delivery_remote_state(delivery):
@@ -74,7 +73,7 @@ class Sink:
 
 
 def main() -> int:
-    """Serve until ended."""
+    """Serve until terminated."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(listener.getsockname()[1], flush=True)
         while True:

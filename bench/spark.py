@@ -1,7 +1,7 @@
-"""How many rows a second the Spark connector reads and writes, next to Spark alone and to bare AMQP links.
+"""Rows per second that the Spark connector reads and writes, next to Spark alone and to plain AMQP links.
 
-Knows the grid (sizes by schemas) and its order. In each repeat everything gets its turn, so that a slow minute of the
-machine hits all of them; medians are printed. The broker is a process of its own on the same cores as Spark, with
+Knows the grid (sizes by schemas) and its order. Each repeat runs everything, so that a slow minute of the machine
+affects all of them; prints medians. The broker is a process of its own on the same cores as Spark, with
 fsync, and the queue has 16 partitions. Every message that Spark has written is received by the load client, which finds
 lost and doubled ones.
 
@@ -70,7 +70,7 @@ Key = tuple[int, str, str]
 
 
 class Bench:
-    """A session and a broker, and what was measured with them."""
+    """A session and a broker, and their measurements."""
 
     def __init__(self, spark: SparkSession, broker: Emubus, folder: Path) -> None:
         self.spark = spark
@@ -83,7 +83,7 @@ class Bench:
             "UseDevelopmentEmulator=true"
         }
 
-    # ---- what is measured
+    # ---- measurements
 
     def repeat(self, size_bytes: int, rows: int) -> None:
         """One turn of everything for one size. Raises BrokerError when a message was lost or doubled."""
@@ -103,7 +103,7 @@ class Bench:
         self._empty(size_bytes, rows)
 
     def small_batches(self, rows: int, batches: int) -> list[str]:
-        """Lines on what a micro-batch costs, whatever is in it."""
+        """Lines on the cost of a micro-batch, independent of its rows."""
         load(self._broker, "send", QUEUE, rows * batches, 100)
         written = []
         rate = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows)
@@ -125,7 +125,7 @@ class Bench:
         cell.broker_us.append(figures["broker_cpu_us"])
 
     def _empty(self, size_bytes: int, rows: int) -> None:
-        """Receive everything, and see that each is there once."""
+        """Receive everything, and check that each message comes once."""
         load(self._broker, "receive", QUEUE, rows, size_bytes)
 
     def _time(self, key: Key, rows: int, action: Callable[[DataFrame], None], frame: DataFrame) -> None:
@@ -291,7 +291,7 @@ def main(argv: list[str]) -> int:
     with workplace(arguments.data) as folder:
         broker = Emubus(folder / "emubus", arguments.durability)
         with running(broker), session(folder) as spark:
-            Bench(spark, broker, folder).repeat(100, min(sizes.values()) // 10)  # starts all that is started once
+            Bench(spark, broker, folder).repeat(100, min(sizes.values()) // 10)  # warm-up of Spark
             bench = Bench(spark, broker, folder)
             for _ in range(arguments.repeats or (1 if arguments.quick else 3)):
                 for size_bytes, rows in sizes.items():

@@ -1,9 +1,9 @@
-"""How many durable messages a second go in and come out, next to RabbitMQ in the same minutes.
+"""Durable messages per second, sent and received, next to RabbitMQ in the same minutes.
 
 Knows the grid (sizes by queue kinds), the order of the runs and how to print them. For each size and repeat
 every broker gets its turn before the next repeat begins, so that a slow minute of the machine hits all of
-them; medians are printed. One connection, 1000 messages under way; a queue is filled by one run and emptied
-by the next.
+them; medians are printed. One connection, 1000 outstanding messages; one run fills a queue, the next empties
+it.
 
     python bench/throughput.py [--quick] [--only emubus,rabbitmq,sink] [--quorum] [--data FOLDER]
 """
@@ -38,7 +38,7 @@ class Cell:
     client_busy: list[float] = field(default_factory=list[float])
 
     def add(self, figures: dict[str, float]) -> None:
-        """Take the figures of a run."""
+        """Add the figures of a run."""
         self.rates.append(figures["rate"])
         self.cpu_us.append(figures["broker_cpu_us"])
         self.client_busy.append(figures["client_busy"])
@@ -54,7 +54,7 @@ Key = tuple[int, str, str, str]
 def measure(
     columns: list[tuple[Broker, str]], sizes: Mapping[int, int], repeats: int, confirm: bool
 ) -> dict[Key, Cell]:
-    """Run the grid over brokers that are up. Raises BrokerFailed."""
+    """Run the grid over running brokers. Raises BrokerError."""
     cells: dict[Key, Cell] = defaultdict(Cell)
     for broker, kind in columns:
         for mode in ("send", "receive"):

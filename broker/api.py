@@ -12,13 +12,14 @@ from .entities.links import Consumer, Sender, SessionConsumer, SessionWait
 from .entities.router import partition_for_key
 from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, Home
+from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, TABLES, Home
 from .partition.step import Delivery, Extent, ReceiveMode
 from .stores.outage import Outage, OutageKind
 
 __all__ = [
     "PARTITION_SHIFT",
     "SEQUENCE_NUMBER_MAX",
+    "TABLES",
     "Abandon",
     "Complete",
     "Consumer",

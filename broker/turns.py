@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Protocol
+from typing import Protocol
 
 
 class Worker(Protocol):
@@ -96,7 +96,7 @@ class _Charged:
         self._stopwatch_us = stopwatch_us
         self._charge = charge
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def __await__(self) -> Generator[object, None, None]:
         steps = self._steps
         assert isinstance(steps, Generator)
         error: BaseException | None = None

@@ -27,6 +27,7 @@ from .types import (
     Float,
     Int,
     Long,
+    MapItems,
     Short,
     Symbol,
     Timestamp,
@@ -43,30 +44,36 @@ ZERO_WIDTH_ELEMENTS_MAX: Final = 16
 """Elements of an array whose element type takes no bytes (null, true, …): nothing else limits them.
 
 Such an array takes 5 bytes: a message of 256 KB could hold 50 000 of them. 16 elements each are 6 MB of memory, 1 000
-would be 400 MB. Clients write booleans as 0x56, one byte each, and have no use for an array of nulls. The codec of
-`spark_connector` has the same limit.
+would be 400 MB. Clients write booleans as 0x56, one byte each, and have no use for an array of nulls.
 """
 
 # (data, offset behind the constructor, end of what encloses the value, depth) -> (value, offset behind it)
 _Decoder = Callable[[bytes, int, int, int], tuple[object, int]]
+_Table = dict[int, _Decoder]
+_MapOf = Callable[[list[object]], object]
 
 
-def decode(data: bytes | memoryview, offset: int = 0) -> tuple[object, int]:
-    """Return the value that begins at `offset` and the offset behind it.
+def decode(data: bytes | memoryview, offset: int = 0, end: int | None = None) -> tuple[object, int]:
+    """Return the value that begins at `offset` and the offset behind it, which is `end` (of the data) at most.
 
-    Raises DecodeError. Map keys that Python holds equal (the symbol and the string "a", 1 and
-    True) fall together: the last one wins. A memoryview is copied first; bytes are not.
+    Raises DecodeError. Map keys that Python holds equal (the symbol and the string "a", 1 and True) fall together: the
+    last one wins. A map key that is itself a collection is refused. A memoryview is copied first; bytes are not.
     """
     if offset < 0:
         raise DecodeError(offset, "an offset before the beginning")
     whole = data if isinstance(data, bytes) else bytes(data)
-    return _decode_value(whole, offset, len(whole), 0)
+    return _decode_value(_DECODERS, whole, offset, len(whole) if end is None else end, 0)
 
 
-def _decode_value(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
+def decode_exactly(data: bytes, offset: int = 0, end: int | None = None) -> tuple[object, int]:
+    """As `decode`, but maps come as `MapItems`, which keep every entry whatever its key."""
+    return _decode_value(_EXACT_DECODERS, data, offset, len(data) if end is None else end, 0)
+
+
+def _decode_value(table: _Table, data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
     if pos >= end:
         raise DecodeError(pos, "a value is missing")
-    decoder = _DECODERS.get(data[pos])
+    decoder = table.get(data[pos])
     if decoder is None:
         raise DecodeError(pos, f"no type has the constructor 0x{data[pos]:02x}")
     return decoder(data, pos + 1, end, depth)
@@ -144,47 +151,55 @@ def _open_compound(data: bytes, pos: int, end: int, depth: int, width: int) -> t
     return int.from_bytes(data[pos + width : content], "big"), content, stop
 
 
-def _decode_items(data: bytes, pos: int, stop: int, count: int, depth: int) -> list[object]:
+def _decode_items(table: _Table, data: bytes, pos: int, stop: int, count: int, depth: int) -> list[object]:
     if count > stop - pos:
         raise DecodeError(pos, f"{count} items in {stop - pos} bytes")
     items: list[object] = []
     for _ in range(count):
-        item, pos = _decode_value(data, pos, stop, depth)
+        item, pos = _decode_value(table, data, pos, stop, depth)
         items.append(item)
     if pos != stop:
         raise DecodeError(pos, f"the last item ends here, the value that encloses it at {stop}")
     return items
 
 
-def _list(width: int) -> _Decoder:
+def _list(table: _Table, width: int) -> _Decoder:
     def decode_list(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
         count, content, stop = _open_compound(data, pos, end, depth, width)
-        return _decode_items(data, content, stop, count, depth + 1), stop
+        return _decode_items(table, data, content, stop, count, depth + 1), stop
 
     return decode_list
 
 
-def _map(width: int) -> _Decoder:
+def _map(table: _Table, width: int, map_of: _MapOf) -> _Decoder:
     def decode_map(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
         count, content, stop = _open_compound(data, pos, end, depth, width)
         if count % 2:
             raise DecodeError(pos, f"a map of {count} keys and values")
-        items = _decode_items(data, content, stop, count, depth + 1)
+        items = _decode_items(table, data, content, stop, count, depth + 1)
         try:
-            return dict(zip(items[::2], items[1::2], strict=True)), stop
+            return map_of(items), stop
         except TypeError:
             raise DecodeError(content, "a map key that is itself a collection") from None
 
     return decode_map
 
 
-def _array(width: int) -> _Decoder:
+def _dict_of(items: list[object]) -> dict[object, object]:
+    return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def _map_items_of(items: list[object]) -> MapItems:
+    return MapItems(zip(items[::2], items[1::2], strict=True))
+
+
+def _array(table: _Table, width: int) -> _Decoder:
     def decode_array(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
         count, content, stop = _open_compound(data, pos, end, depth, width)
         descriptor: object = None
         if content < stop and data[content] == 0:
-            descriptor, content = _decode_value(data, content + 1, stop, depth + 1)
-        decoder = _DECODERS.get(data[content]) if content < stop else None
+            descriptor, content = _decode_value(table, data, content + 1, stop, depth + 1)
+        decoder = table.get(data[content]) if content < stop else None
         if decoder is None or data[content] == 0:
             raise DecodeError(content, "an array without an element type")
         type_code, content = data[content], content + 1
@@ -202,16 +217,18 @@ def _array(width: int) -> _Decoder:
     return decode_array
 
 
-def _decode_described(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
-    if depth >= NESTING_MAX:
-        raise DecodeError(pos, f"values are nested deeper than {NESTING_MAX}")
-    descriptor, pos = _decode_value(data, pos, end, depth + 1)
-    value, pos = _decode_value(data, pos, end, depth + 1)
-    return Described(descriptor, value), pos
+def _described(table: _Table) -> _Decoder:
+    def decode_described(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
+        if depth >= NESTING_MAX:
+            raise DecodeError(pos, f"values are nested deeper than {NESTING_MAX}")
+        descriptor, pos = _decode_value(table, data, pos, end, depth + 1)
+        value, pos = _decode_value(table, data, pos, end, depth + 1)
+        return Described(descriptor, value), pos
+
+    return decode_described
 
 
-_DECODERS: Final[dict[int, _Decoder]] = {
-    0x00: _decode_described,
+_SIMPLE_DECODERS: Final[_Table] = {
     0x40: _constant(lambda: None),
     0x41: _constant(lambda: True),
     0x42: _constant(lambda: False),
@@ -245,10 +262,18 @@ _DECODERS: Final[dict[int, _Decoder]] = {
     0xB0: _variable(4, bytes),
     0xB1: _variable(4, _text),
     0xB3: _variable(4, _symbol),
-    0xC0: _list(1),
-    0xC1: _map(1),
-    0xD0: _list(4),
-    0xD1: _map(4),
-    0xE0: _array(1),
-    0xF0: _array(4),
 }
+
+
+def _decoders(map_of: _MapOf) -> _Table:
+    """Return the decoder of each constructor; `map_of` makes a map of its keys and values by turns."""
+    table = dict(_SIMPLE_DECODERS)
+    table[0x00] = _described(table)
+    for short, wide, decoder in ((0xC0, 0xD0, _list), (0xE0, 0xF0, _array)):
+        table[short], table[wide] = decoder(table, 1), decoder(table, 4)
+    table[0xC1], table[0xD1] = _map(table, 1, map_of), _map(table, 4, map_of)
+    return table
+
+
+_DECODERS: Final = _decoders(_dict_of)
+_EXACT_DECODERS: Final = _decoders(_map_items_of)

@@ -23,6 +23,7 @@ from .types import (
     Float,
     Int,
     Long,
+    MapItems,
     Short,
     Symbol,
     Timestamp,
@@ -58,7 +59,7 @@ def encode_list(values: Sequence[object]) -> bytes:
     return list_from_items(len(values), b"".join(map(encode, values)))
 
 
-def encode_map(entries: Mapping[Any, object]) -> bytes:
+def encode_map(entries: Mapping[Any, object] | MapItems) -> bytes:
     """Return a map of the entries, in their order."""
     return map_from_items(2 * len(entries), b"".join(encode(key) + encode(value) for key, value in entries.items()))
 
@@ -136,14 +137,17 @@ def _either(short: int, long: int, convert: Callable[[Any], bytes]) -> _Encoder:
     return encode_variable
 
 
-def _integer(code: int, layout: str, small: tuple[int, range] | None = None, zero: int | None = None) -> _Encoder:
+def _integer(code: int, layout: str, small: tuple[int, int, int] | None = None, zero: int | None = None) -> _Encoder:
+    """`small` is the constructor of the one-byte form, and the least and the largest value that it holds."""
     pack, prefix = Struct(layout).pack, bytes((code,))
+    # Without a one-byte form no value is between the two. A range would be slow: it walks for subclasses of int.
+    small_code, small_min, small_max = small or (0, 0, -1)
 
     def encode_integer(value: int) -> bytes:
         if value == 0 and zero is not None:
             return bytes((zero,))
-        if small is not None and value in small[1]:
-            return bytes((small[0], value & 0xFF))
+        if small_min <= value <= small_max:
+            return bytes((small_code, value & 0xFF))
         return prefix + pack(value)
 
     return encode_integer
@@ -179,7 +183,7 @@ def _list_body(values: Sequence[object]) -> tuple[int, bytes]:
     return len(values), b"".join(map(encode, values))
 
 
-def _map_body(entries: Mapping[Any, object]) -> tuple[int, bytes]:
+def _map_body(entries: Mapping[Any, object] | MapItems) -> tuple[int, bytes]:
     return 2 * len(entries), b"".join(encode(key) + encode(value) for key, value in entries.items())
 
 
@@ -228,19 +232,18 @@ _ELEMENTS: Final[dict[int, _Encoder]] = {
     0xF0: _in_array(4, _nested_array_body),
 }
 
-_INT8: Final = range(-128, 128)
-_encode_long: Final = _integer(0x81, ">q", small=(0x55, _INT8))
+_encode_long: Final = _integer(0x81, ">q", small=(0x55, -128, 127))
 
 _ENCODERS: Final[dict[type, _Encoder]] = {
     type(None): lambda _: b"\x40",
     bool: lambda value: b"\x41" if value else b"\x42",
     int: _encode_long,
     Long: _encode_long,
-    Int: _integer(0x71, ">i", small=(0x54, _INT8)),
+    Int: _integer(0x71, ">i", small=(0x54, -128, 127)),
     Short: _integer(0x61, ">h"),
     Byte: _integer(0x51, ">b"),
-    Ulong: _integer(0x80, ">Q", small=(0x53, range(256)), zero=0x44),
-    Uint: _integer(0x70, ">I", small=(0x52, range(256)), zero=0x43),
+    Ulong: _integer(0x80, ">Q", small=(0x53, 0, 255), zero=0x44),
+    Uint: _integer(0x70, ">I", small=(0x52, 0, 255), zero=0x43),
     Ushort: _integer(0x60, ">H"),
     Ubyte: _integer(0x50, ">B"),
     Timestamp: _integer(0x83, ">q"),
@@ -257,6 +260,7 @@ _ENCODERS: Final[dict[type, _Encoder]] = {
     list: encode_list,
     tuple: encode_list,
     dict: encode_map,
+    MapItems: encode_map,
     Array: lambda value: encode_array(value.type_code, value.values, value.descriptor),
     Described: lambda value: encode_described(value.descriptor, encode(value.value)),
 }

@@ -8,6 +8,8 @@ Every function is pure. What is wrong with a peer's bytes comes out as `DecodeEr
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
 from typing import Final
 
 from .decode import decode
@@ -21,6 +23,9 @@ HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPE
 
 _LIST, _MAP, _BINARY, _ANY, _TEXT = b"\x45\xc0\xd0", b"\xc1\xd1", b"\xa0\xb0", bytes(range(256)), b"\xa1\xa3\xb1\xb3"
 
+DATA, SEQUENCE, VALUE = range(0x75, 0x78)
+"""Descriptor codes of the three kinds of body."""
+
 # descriptor code: (rank, symbolic descriptor, constructors of its value, may be repeated)
 _SECTIONS: Final = {
     0x70: (HEADER, "amqp:header:list", _LIST, False),
@@ -33,22 +38,24 @@ _SECTIONS: Final = {
     0x77: (BODY, "amqp:amqp-value:*", _ANY, False),
     0x78: (FOOTER, "amqp:footer:map", _MAP, False),
 }
-_DATA, _VALUE = 0x75, 0x77
 _EMPTY: Final = (b"\xa0\0", b"\xb0\0\0\0\0")  # binaries
 _CODE_BY_SYMBOL: Final = {symbol: code for code, (_, symbol, _, _) in _SECTIONS.items()}
 
-# The first four bytes of a section in its usual form: (rank, code, bytes of its size; -1 = skip the value)
-_HEADS: Final = {
+HEADS: Final = {
     bytes((0, 0x53, code, constructor)): (
         rank,
         code,
-        -1 if code == 0x77 else {0x4: 0, 0xD: 4, 0xB: 4}.get(constructor >> 4, 1),
+        -1 if code == VALUE else {0x4: 0, 0xD: 4, 0xB: 4}.get(constructor >> 4, 1),
     )
     for code, (rank, _, constructors, _) in _SECTIONS.items()
     for constructor in constructors
 }
-_head = _HEADS.get
-_u32 = int.from_bytes
+"""The first four bytes of a section in its usual form: rank, descriptor code, width of the value's size.
+
+A width of 0 means that no size follows (the empty list), -1 that the value has to be skipped.
+"""
+_head = HEADS.get
+_u32: Final = Struct(">I").unpack_from
 
 
 def locate(data: bytes, *, mixed: bool = False) -> list[int] | None:
@@ -69,13 +76,16 @@ def locate(data: bytes, *, mixed: bool = False) -> list[int] | None:
         if rank > last_rank:
             at[rank] = pos
             last_rank = rank
-        elif rank != BODY or last_rank != BODY or (code == _VALUE if code == last_code else not mixed):
+        elif rank != BODY or last_rank != BODY or (code == VALUE if code == last_code else not mixed):
             return None
         last_code = code
         if width == 1:
             pos += 5 + data[pos + 4]
         elif width == 4:
-            pos += 8 + _u32(data[pos + 4 : pos + 8], "big")
+            try:
+                pos += 8 + _u32(data, pos + 4)[0]
+            except StructError:
+                raise DecodeError(end, f"the last section should end at {pos + 8 + _cut_off(data, pos + 4)}") from None
         elif width == 0:
             pos += 4
         else:
@@ -98,7 +108,7 @@ def canonical(data: bytes) -> bytes:
     while pos < end:
         code, value_pos = _descriptor(data, pos)
         _, symbol, constructors, repeatable = _SECTIONS[code]
-        if value_pos < end and data[value_pos] == 0x40 and code != _VALUE:
+        if value_pos < end and data[value_pos] == 0x40 and code != VALUE:
             pos = value_pos + 1
             continue
         if value_pos >= end or data[value_pos] not in constructors:
@@ -138,9 +148,9 @@ def data_sections(data: bytes) -> list[bytes]:
     found: list[bytes] = []
     pos, end = 0, len(data)
     while pos < end:
-        code, value_pos = (_DATA, pos + 3) if data.startswith(b"\x00\x53\x75", pos) else _descriptor(data, pos)
+        code, value_pos = (DATA, pos + 3) if data.startswith(b"\x00\x53\x75", pos) else _descriptor(data, pos)
         pos = skip(data, value_pos)
-        if code == _DATA:
+        if code == DATA:
             constructor = data[value_pos]
             if constructor not in _BINARY:
                 raise DecodeError(value_pos, "a data section that holds no binary")
@@ -148,22 +158,56 @@ def data_sections(data: bytes) -> list[bytes]:
     return found
 
 
-def open_items(data: bytes, start: int) -> tuple[int, int]:
-    """Return the number of items of the list or map in the section at `start`, and the offset of the first.
+def section_at(data: bytes, pos: int) -> tuple[int, int, int, int]:
+    """Return rank and descriptor code of the section at `pos`, in whatever form, where its value begins and ends.
 
-    `data` and `start` come from `locate`. Raises IndexError for a count that is cut off.
+    Raises DecodeError, or IndexError for data that is cut off.
     """
-    constructor = data[start + 3]
+    head = _head(data[pos : pos + 4])
+    if head is None:
+        code, value_pos = _descriptor(data, pos)
+        rank, symbol, constructors, _ = _SECTIONS[code]
+        if value_pos >= len(data) or data[value_pos] not in constructors:
+            raise DecodeError(value_pos, f"not the value of a section {symbol}")
+        stop = skip(data, value_pos)
+    else:
+        rank, code, width = head
+        value_pos = pos + 3
+        if width == 1:
+            stop = pos + 5 + data[pos + 4]
+        elif width == 4:
+            stop = pos + 8 + (_u32(data, pos + 4)[0] if pos + 8 <= len(data) else _cut_off(data, pos + 4))
+        else:
+            stop = skip(data, value_pos)
+    if stop > len(data):
+        raise DecodeError(pos, f"a section ends at {stop}, the data at {len(data)}")
+    return rank, code, value_pos, stop
+
+
+def open_items(data: bytes, pos: int) -> tuple[int, int]:
+    """Return the number of items of the list or map at `pos`, and the offset of the first.
+
+    `pos` is known to hold a list or map that ends within `data`. Raises IndexError for a count that is cut off.
+    """
+    constructor = data[pos]
     if constructor < 0xC0:
-        return 0, start + 4
+        return 0, pos + 1
     if constructor < 0xD0:
-        return data[start + 5], start + 6
-    return _u32(data[start + 8 : start + 12], "big"), start + 12
+        return data[pos + 2], pos + 3
+    try:
+        return _u32(data, pos + 5)[0], pos + 9
+    except StructError:
+        return _cut_off(data, pos + 5), pos + 9
+
+
+def _cut_off(data: bytes, pos: int) -> int:
+    """Return what is there of a 32-bit number that the end of the data cuts off."""
+    return int.from_bytes(data[pos : pos + 4], "big")
 
 
 def check_items(data: bytes, start: int, stop: int) -> None:
     """Raise DecodeError unless the items of the section from `start` to `stop` fill it exactly."""
-    count, pos = open_items(data, start)
+    count, pos = open_items(data, start + 3)
     if skip(data, pos, count) != stop or (count & 1 and data[start + 3] in _MAP):
         raise DecodeError(start, f"{count} items do not fill the section, which ends at {stop}")
 
@@ -174,7 +218,7 @@ def list_with_fields(data: bytes, start: int, stop: int, first: int, value: byte
     Field number `first` becomes `value`; the one behind it becomes `default` if it is null or not there. Fields that
     are missing before them become null; all others keep their bytes. `start == stop` stands for an empty list.
     """
-    count, pos = open_items(data, start) if start < stop else (0, start)
+    count, pos = open_items(data, start + 3) if start < stop else (0, start)
     if count <= first:
         nulls = b"\x40" * (first - count)
         return list_from_items(first + 2, data[pos:stop] + nulls + value + default)
@@ -193,7 +237,7 @@ def list_with(data: bytes, start: int, stop: int, values: Mapping[int, bytes]) -
     Fields that are missing before them become null; all others keep their bytes. `start == stop` stands for an empty
     list.
     """
-    count, pos = open_items(data, start) if start < stop else (0, start)
+    count, pos = open_items(data, start + 3) if start < stop else (0, start)
     items: list[bytes] = []
     for _ in range(count):
         next_pos = skip(data, pos)
@@ -232,7 +276,7 @@ def map_with_entries(
     missing = dict.fromkeys(values)
     gone = {key.encode() for key in removed}
     pieces: list[bytes] = []
-    count, pos = open_items(data, start) if start < stop else (0, start)
+    count, pos = open_items(data, start + 3) if start < stop else (0, start)
     kept_count = count
     for _ in range(count // 2):
         value_pos = skip(data, pos)

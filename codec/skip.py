@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
 from typing import Final
 
 from .errors import DecodeError
+from .types import CONSTRUCTORS
 
+_u32: Final = Struct(">I").unpack_from
 _SIZE8, _SIZE32, _DESCRIBED, _UNKNOWN = 0, -1, -2, -3
 
 # [AMQP 1.2] the high nibble of a constructor tells how long the value is.
@@ -24,13 +28,8 @@ _SUBCATEGORY: Final = {
     0xF: _SIZE32,
 }
 
-_KNOWN_CODES: Final = frozenset(
-    b"\x40\x41\x42\x43\x44\x45\x50\x51\x52\x53\x54\x55\x56\x60\x61\x70\x71\x72\x73\x74\x80\x81\x82\x83\x84\x94\x98"
-    b"\xa0\xa1\xa3\xb0\xb1\xb3\xc0\xc1\xd0\xd1\xe0\xf0"
-)
-
 WIDTHS: Final = tuple(
-    _DESCRIBED if code == 0 else _SUBCATEGORY[code >> 4] if code in _KNOWN_CODES else _UNKNOWN for code in range(256)
+    _DESCRIBED if code == 0 else _SUBCATEGORY[code >> 4] if code in CONSTRUCTORS else _UNKNOWN for code in range(256)
 )
 """By constructor byte: the whole length of a value, constructor included; 0 or less when it is not fixed."""
 
@@ -51,7 +50,7 @@ def skip(data: bytes | memoryview, offset: int = 0, count: int = 1) -> int:
             elif width == _SIZE8:
                 pos += 2 + data[pos + 1]
             elif width == _SIZE32:
-                pos += 5 + int.from_bytes(data[pos + 1 : pos + 5], "big")
+                pos += 5 + _u32(data, pos + 1)[0]
             elif width == _DESCRIBED:  # a descriptor and a value in the place of one value
                 pos += 1
                 count += 2
@@ -60,6 +59,10 @@ def skip(data: bytes | memoryview, offset: int = 0, count: int = 1) -> int:
             count -= 1
     except IndexError:
         raise DecodeError(pos, "a value is missing or cut off") from None
+    except StructError:  # the size itself is cut off: what is there of it says where the value would end
+        pos += 5 + int.from_bytes(data[pos + 1 : pos + 5], "big")
+        if count > 1:
+            raise DecodeError(pos, "a value is missing or cut off") from None
     if pos > len(data):
         raise DecodeError(offset, f"a value ends at {pos}, the data at {len(data)}")
     return pos

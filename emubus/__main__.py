@@ -1,8 +1,8 @@
 """The command line: `emubus serve`, `check`, `route`, `ca`, `health`.
 
-Knows arguments and exit codes: 0 is well, 1 is "it did not work", 2 is "that cannot be meant" with one line on
-stderr. Does not know what the commands do; each imports what it needs when it runs, so that `--version` and the
-health check of a container stay fast.
+Knows arguments and exit codes: 0 success, 1 failure, 2 invalid arguments or configuration, with one line on stderr.
+Does not know what the commands do; each imports what it needs when it runs, so that `--version` and the health check of
+a container stay fast.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ EXIT_USAGE: Final = 2
 _PROPERTY_NAMES: Final = {
     "--session-id": "SessionId",
     "--partition-key": "PartitionKey",
-    "--message-id": "MessageId (a key where duplicates are detected)",
+    "--message-id": "MessageId (the key if duplicate detection is on)",
 }
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the result is the exit code."""
+    """Run one command; returns the exit code."""
     parsed = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = parsed.command
     try:
@@ -60,31 +60,31 @@ def _parser() -> argparse.ArgumentParser:
         _add_option(serve, option.name)
     serve.set_defaults(command=_serve)
 
-    check = commands.add_parser("check", help="check a data folder that no server has open")
+    check = commands.add_parser("check", help="check the data folder of a stopped server")
     check.add_argument("dir", type=Path, metavar="DIR", help="the data folder")
     check.set_defaults(command=_check)
 
     route = commands.add_parser(
         "route",
-        help="tell which partition a message would go to",
-        description="Tell which partition a message would go to, by its key or by the properties that make one.",
+        help="print the partition that a message would go to",
+        description="Print the partition that a message would go to, by its key or the properties that make the key.",
     )
     route.add_argument("entity", metavar="ENTITY", help="name of a queue or topic")
-    route.add_argument("--key", metavar="K", help="the partition key in force")
+    route.add_argument("--key", metavar="K", help="the key of the message")
     for flag in ("--session-id", "--partition-key", "--message-id"):
         route.add_argument(flag, metavar="K", help=f"the message's {_PROPERTY_NAMES[flag]}")
     source = route.add_mutually_exclusive_group()
     _add_option(source, "config")
-    source.add_argument("--data", type=Path, metavar="DIR", help="take the entities of a data folder instead")
+    source.add_argument("--data", type=Path, metavar="DIR", help="use the entities of a data folder instead")
     for name in ("profile", "premium_partitions"):
         _add_option(route, name)
     route.set_defaults(command=_route)
 
-    authority = commands.add_parser("ca", help="print the development CA's file, and how each client trusts it")
+    authority = commands.add_parser("ca", help="print the path of the development CA and how to trust it in each SDK")
     _add_option(authority, "data")
     authority.set_defaults(command=_ca)
 
-    health = commands.add_parser("health", help="ask a running server whether it is well; exit code 0 or 1")
+    health = commands.add_parser("health", help="check the health of a running server; exit code 0 or 1")
     for name in ("host", "http_port"):
         _add_option(health, name)
     health.add_argument("--timeout", type=float, default=3.0, metavar="S", help="seconds to wait (3)")
@@ -135,7 +135,7 @@ def _ca(parsed: argparse.Namespace) -> int:
 
     path = ca_file(read_option(OPTIONS_BY_NAME["data"], {"data": parsed.data}))
     try:
-        make_authority(path.parent)  # so that clients can be set up before the server's first start
+        make_authority(path.parent)  # clients can be set up before the first start of the server
     except TlsError as error:
         sys.stderr.write(f"emubus: error: {error}\n")
         return EXIT_FAILED
@@ -168,19 +168,19 @@ def _route(parsed: argparse.Namespace) -> int:
 
 
 def _routed(parsed: argparse.Namespace, entity: QueueDescription | TopicDescription, partition_count: int) -> str:
-    """Where a message goes, in words; the order of the keys is that of [P8]."""
-    from .broker.entities.router import partition_for_key
+    """The partition of a message as text; keys are tried in the order of [P8]."""
+    from .broker.api import partition_for_key
 
     if not entity.enable_partitioning:
         return f"{entity.name}: partition 0 of 1 (not partitioned)"
     session_id, partition_key = parsed.session_id, parsed.partition_key
     if session_id is not None and partition_key is not None and session_id != partition_key:
-        raise ConfigError("SessionId and PartitionKey differ: such a message is refused")
+        raise ConfigError("SessionId and PartitionKey differ: the message is refused")
     key = next((each for each in (parsed.key, session_id, partition_key) if each is not None), None)
     if key is None and entity.requires_duplicate_detection:
         key = parsed.message_id
     if key is None:
-        return f"{entity.name}: any of {partition_count} partitions in turn (no key)"
+        return f"{entity.name}: any of {partition_count} partitions, round-robin (no key)"
     return f"{entity.name}: partition {partition_for_key(key, partition_count)} of {partition_count} (key '{key}')"
 
 
@@ -193,7 +193,7 @@ def _health(parsed: argparse.Namespace) -> int:
     host = str(read_option(OPTIONS_BY_NAME["host"], arguments))
     port = int(read_option(OPTIONS_BY_NAME["http_port"], arguments))
     host = _ANY_ADDRESS.get(host, f"[{host}]" if ":" in host else host)
-    # No proxy: HTTP_PROXY in a container's environment is not meant for its own health check.
+    # No proxy: HTTP_PROXY of a container is not for its own health check.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"http://{host}:{port}/health", timeout=parsed.timeout) as response:

@@ -1,8 +1,8 @@
-"""Tar archives as streams: some files into one, and back into a folder.
+"""Streamed tar archives of snapshots: pack files, and unpack them into a folder.
 
-Knows which names a snapshot's files have, and of the many forms of tar the one of plain files with short names, which
-`pack` writes: anything else in an archive is refused before a byte of it is unpacked, so that none can write elsewhere,
-or more than it has. Knows nothing of what is in the files.
+Knows the file names of a snapshot, and one form of tar: plain files with short names, as `pack` writes it. Anything
+else is refused before a byte is unpacked, so that no archive can write outside the folder or beyond the size limit.
+Does not know what the files contain.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class UnusableArchive(Exception):  # noqa: N818 - it says what the archive is
 
 
 async def pack(files: Sequence[tuple[str, Path]]) -> AsyncIterator[bytes]:
-    """The archive with these files, by name, in pieces. OSError."""
+    """The archive of these files, by name, in pieces. OSError."""
     for name, path in files:
         info = tarfile.TarInfo(name)
         info.size = path.stat().st_size
@@ -37,7 +37,7 @@ async def pack(files: Sequence[tuple[str, Path]]) -> AsyncIterator[bytes]:
             while left:
                 chunk = await asyncio.to_thread(file.read, min(left, CHUNK_BYTES))
                 if not chunk:
-                    raise OSError(f"{path} became shorter while it was read")
+                    raise OSError(f"{path} shrank while it was read")
                 left -= len(chunk)
                 yield chunk
         yield b"\0" * (-info.size % tarfile.BLOCKSIZE)
@@ -80,17 +80,17 @@ def _members(archive: BinaryIO, archive_bytes: int) -> Iterator[tuple[str, int, 
         try:
             member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
         except tarfile.TarError as error:
-            raise UnusableArchive(f"it is no tar archive: {error}") from error
+            raise UnusableArchive(f"it is not a tar archive: {error}") from error
         at += tarfile.BLOCKSIZE
         if member.type not in PLAIN_TYPES:
             raise UnusableArchive(
-                f"{member.name!a} is of type {member.type!a}, and only plain files can be in it; make it with "
-                "'tar --format=ustar --no-recursion' if it was packed anew"
+                f"{member.name!a} is of type {member.type!a}, but only plain files are allowed; repack it with "
+                "'tar --format=ustar --no-recursion'"
             )
         if NAMES.fullmatch(member.name) is None:
-            raise UnusableArchive(f"{member.name!a} is no file of a snapshot")
+            raise UnusableArchive(f"{member.name!a} is not a file of a snapshot")
         if member.name in names:
-            raise UnusableArchive(f"{member.name!a} is in it twice")
+            raise UnusableArchive(f"{member.name!a} occurs twice")
         if not 0 <= member.size <= archive_bytes - at:
             raise UnusableArchive(f"{member.name!a} has {member.size} bytes, and {archive_bytes - at} follow")
         names.add(member.name)

@@ -1,9 +1,9 @@
-"""Everything that can be set, from the command line, the environment and Config.json, as one frozen `Config`.
+"""All settings, from command line, environment and Config.json, as one frozen `Config`.
 
 Knows the options (one table: flag, environment variables, default, meaning), their precedence (command line, then
-environment, then default; empty variables count as unset) and the variables of Microsoft's emulator that people
-still pass. The only reader of `os.environ`. Does not know what the settings do: it hands over values that have
-been checked, and a `ConfigError` with one line of text otherwise.
+environment, then default; empty variables count as unset) and the variables of Microsoft's emulator that are still
+passed. The only reader of `os.environ`. Does not know what the settings do: it returns checked values, or raises a
+`ConfigError` with one line of text.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .config_file.reading import FileConfig, read_config_file
 from .storage.contract import Durability as Durability
 
 MOUNTED_CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
-"""Where Microsoft's emulator has its Config.json mounted; used when it is there and no other file is named."""
+"""The path of Config.json in Microsoft's emulator; used if it exists and no other file is given."""
 
 MICROSOFT_ONLY_VARIABLES: Final = ("ACCEPT_EULA", "SQL_SERVER", "MSSQL_SA_PASSWORD", "SQL_WAIT_INTERVAL")
-"""What Microsoft's emulator needs and this program has no use for: accepted, so that compose files go on working."""
+"""Variables of Microsoft's emulator that are ignored here, so that its compose files work."""
 
 FAILPOINT_NAMES: Final = ("batch-applied", "commit-started", "committed", "effects-released")
 
@@ -41,14 +41,14 @@ class Auth(StrEnum):
 
 
 class Tls(StrEnum):
-    """Which certificate the server has, unless files are named: none, or one of its own development CA."""
+    """The certificate of the server unless files are given: none, or one of its own development CA."""
 
     OFF = "off"
     DEV = "dev"
 
 
 class LogFormat(StrEnum):
-    """How log lines look: for people, or one JSON object per line."""
+    """Format of log lines: text, or one JSON object per line."""
 
     CONSOLE = "console"
     JSON = "json"
@@ -65,7 +65,7 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failpoint:
-    """For tests of durability: kill this process (SIGKILL) the `occurrence`-th time that `name` is reached."""
+    """For durability tests: kill this process (SIGKILL) the `occurrence`-th time that step `name` is reached."""
 
     name: str
     occurrence: int
@@ -73,14 +73,14 @@ class Failpoint:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One server, completely described. `data_dir` is None exactly if `durability` is `none`."""
+    """All settings of one server. `data_dir` is None exactly if `durability` is `none`."""
 
     topology: Topology
     limits: Limits
     config_file: Path | None = None
     data_dir: Path | None = None
     fresh: bool = False
-    """Whether the entities and messages in the data folder are deleted first."""
+    """Whether to delete the entities and messages in the data folder first."""
     durability: Durability = Durability.FULL
     host: str = "127.0.0.1"
     amqp_port: int = 5672
@@ -89,7 +89,7 @@ class Config:
     keys: tuple[SharedKey, ...] = ()
     tls: Tls = Tls.OFF
     tls_dir: Path = Path("emubus-data")
-    """Where the development CA is kept: the data folder, also for a server that keeps no messages."""
+    """The folder of the development CA: the data folder, also for a server in memory."""
     tls_files: tuple[Path, Path] | None = None
     """Certificate and key of the user."""
     more_ports: tuple[int, ...] = ()
@@ -97,7 +97,7 @@ class Config:
     log_level: LogLevel = LogLevel.INFO
     failpoint: Failpoint | None = None
     notes: tuple[str, ...] = ()
-    """Things worth one line in the log at the start."""
+    """Notes for the log at the start, one line each."""
 
 
 class ConfigError(Exception):
@@ -109,7 +109,7 @@ class ConfigError(Exception):
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text[:6]) <= 65535):
-        raise ValueError("0 to 65535 (0 takes a free port)")
+        raise ValueError("0 to 65535 (0 for a free port)")
     return int(text)
 
 
@@ -122,7 +122,7 @@ def _ports(text: str) -> tuple[int, ...]:
 
 def _non_empty(text: str) -> str:
     if not text.strip():
-        raise ValueError("a text that is not empty")
+        raise ValueError("a non-empty text")
     return text
 
 
@@ -192,7 +192,7 @@ OPTIONS: Final = (
         "Config.json with the entities to start with (Microsoft's format and more); "
         f"default: {MOUNTED_CONFIG_FILE} if there is one, else one queue named queue.1",
     ),
-    Option("data", Path, "DIR", "folder that keeps entities and messages", "./emubus-data"),
+    Option("data", Path, "DIR", "folder for entities and messages", "./emubus-data"),
     Option(
         "fresh",
         _switch,
@@ -206,7 +206,7 @@ OPTIONS: Final = (
         "http_port",
         _port,
         "PORT",
-        "port for management, health and the web page, 0 for a free one",
+        "port for management, health and web page, 0 for a free one",
         "5300",
         ("EMULATOR_HTTP_PORT",),
     ),
@@ -214,18 +214,24 @@ OPTIONS: Final = (
         "durability",
         _one_of(Durability),
         "|".join(Durability),
-        "what an acknowledged message survives: a crash of the machine, of the process, or nothing (in memory)",
+        "what acknowledged messages survive: a machine crash, a process crash, or nothing (in memory)",
         Durability.FULL,
     ),
-    Option("profile", _one_of(Profile), "|".join(Profile), "whose limits and defaults hold", Profile.STANDARD),
+    Option("profile", _one_of(Profile), "|".join(Profile), "limits and defaults to use", Profile.STANDARD),
     Option(
         "premium_partitions",
         _partitions,
         "none|1|2|4",
-        "with --profile premium: partitions of the namespace; none is a namespace that is not partitioned",
+        "with --profile premium: number of partitions of the namespace; none: not partitioned",
         "none",
     ),
-    Option("auth", _one_of(Auth), "|".join(Auth), "verify shared access signatures, or take everybody", Auth.NONE),
+    Option(
+        "auth",
+        _one_of(Auth),
+        "|".join(Auth),
+        "verify shared access signatures (sas), or accept every client (none)",
+        Auth.NONE,
+    ),
     Option(
         "sas_key",
         _non_empty,
@@ -236,25 +242,25 @@ OPTIONS: Final = (
         "tls",
         _one_of(Tls),
         "|".join(Tls),
-        "answer TLS too, on every port; dev: with a certificate of a CA made once and kept in the data folder",
+        "also accept TLS, on every port; dev: with a certificate of a development CA in the data folder",
         Tls.OFF,
     ),
-    Option("tls_cert", Path, "FILE", "answer TLS too, with this certificate (PEM, with its chain)"),
+    Option("tls_cert", Path, "FILE", "also accept TLS, with this certificate (PEM, with its chain)"),
     Option("tls_key", Path, "FILE", "the certificate's key (PEM)"),
     Option(
         "tls_port",
         _ports,
         "PORT,…",
-        "further ports, for clients that insist on one: 443 for Java's admin client, 5671 for AMQP in TLS",
+        "additional ports, for clients with a fixed one: 443 for Java's admin client, 5671 for AMQP over TLS",
     ),
-    Option("log_format", _one_of(LogFormat), "|".join(LogFormat), "log for people or for programs", LogFormat.CONSOLE),
-    Option("log_level", _one_of(LogLevel), "|".join(LogLevel), "the least important lines to log", LogLevel.INFO),
+    Option("log_format", _one_of(LogFormat), "|".join(LogFormat), "log lines as text or JSON", LogFormat.CONSOLE),
+    Option("log_level", _one_of(LogLevel), "|".join(LogLevel), "lowest level to log", LogLevel.INFO),
     Option(
         "failpoint",
         _failpoint,
         "NAME:N",
-        "for tests: die by SIGKILL the N-th time that a step of a commit is reached, "
-        f"one of {', '.join(FAILPOINT_NAMES)}",
+        "for tests: kill the process (SIGKILL) the N-th time that this step of a commit is reached: "
+        f"{', '.join(FAILPOINT_NAMES)}",
     ),
 )
 OPTIONS_BY_NAME: Final[Mapping[str, Option]] = {option.name: option for option in OPTIONS}
@@ -264,9 +270,9 @@ OPTIONS_BY_NAME: Final[Mapping[str, Option]] = {option.name: option for option i
 
 
 def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, str] | None = None) -> Config:
-    """The configuration from the texts given on the command line, by option name, and the environment.
+    """The configuration from command line (texts by option name) and environment.
 
-    `environment` None is the process's own. ConfigError if anything in it cannot be used.
+    An `environment` of None is the process's own. ConfigError for an invalid setting.
     """
     variables = os.environ if environment is None else environment
     values = {option.name: read_option(option, arguments, variables) for option in OPTIONS}
@@ -281,7 +287,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         raise ConfigError(f"the data folder {data_dir} is a file")
     fresh = bool(values["fresh"])
     if fresh and durability is Durability.NONE:
-        raise ConfigError("--fresh deletes what is in the data folder, and --durability none has none: leave one out")
+        raise ConfigError("--fresh empties the data folder, but --durability none has no data folder: leave one out")
     if values["amqp_port"] == values["http_port"] != 0:
         raise ConfigError(f"AMQP and HTTP cannot both listen on port {values['amqp_port']}")
     return Config(
@@ -310,7 +316,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
 def read_option(
     option: Option, arguments: Mapping[str, str | None], environment: Mapping[str, str] | None = None
 ) -> Any:
-    """The value of one option; None if it is set nowhere and has no default. ConfigError if it is not allowed."""
+    """The value of one option; None if it is not set and has no default. ConfigError if it is not allowed."""
     variables = os.environ if environment is None else environment
     source, text = option.flag, arguments.get(option.name)
     for variable in option.variables:
@@ -348,7 +354,7 @@ def _read(path: Path, limits: Limits) -> FileConfig:
 
 
 def _default_topology(limits: Limits) -> Topology:
-    """One queue, as the first of Microsoft's sample, so that a first try needs no file."""
+    """One queue, as in Microsoft's sample, so that a first try needs no file."""
     defaults = limits.defaults
     queue = QueueDescription(
         "queue.1",
@@ -363,7 +369,7 @@ def _default_topology(limits: Limits) -> Topology:
 
 
 def _keys(from_file: tuple[SharedKey, ...], sas_key: str | None) -> tuple[SharedKey, ...]:
-    """The keys of the file and the root key, which a setting overrides and which nobody is left without."""
+    """The keys of the file, and the root key: from the setting, the file, or the default."""
     is_root = [key.name == DEFAULT_KEY_NAME and key.scope is None for key in from_file]
     if not any(is_root):
         return (SharedKey(DEFAULT_KEY_NAME, sas_key or DEFAULT_KEY, ALL_RIGHTS), *from_file)
@@ -380,7 +386,7 @@ def _tls_files(values: Mapping[str, Any]) -> tuple[Path, Path] | None:
     if (certificate is None) != (key is None):
         raise ConfigError("--tls-cert and --tls-key go together: a certificate and its key")
     if certificate is not None and values["tls"] is Tls.DEV:
-        raise ConfigError("--tls dev makes a certificate of its own: leave out --tls-cert and --tls-key")
+        raise ConfigError("--tls dev makes its own certificate: leave out --tls-cert and --tls-key")
     return None if certificate is None else (certificate, key)
 
 
@@ -388,10 +394,10 @@ def _notes(variables: Mapping[str, str]) -> list[str]:
     notes: list[str] = []
     unused = [name for name in MICROSOFT_ONLY_VARIABLES if variables.get(name)]
     if unused:
-        notes.append(f"{', '.join(unused)}: accepted and not used; no SQL Server and no licence is needed")
+        notes.append(f"{', '.join(unused)}: ignored; emubus needs no SQL Server and no licence")
     known = {variable for option in OPTIONS for variable in option.variables}
     for name in sorted(variables):
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
         if name.startswith("EMUBUS_") and name not in known and close:
-            notes.append(f"{name} is no setting of emubus; did you mean {close[0]}?")
+            notes.append(f"{name} is not a setting of emubus; did you mean {close[0]}?")
     return notes

@@ -1,8 +1,7 @@
 """An emubus in a container, for tests that use testcontainers: `pip install "emubus[testcontainers]"`.
 
-Knows the image from outside: its ports, variables, the place of Config.json, and when it is ready. Does not know how
-containers are started and removed: testcontainers does. The container is its user's, who ends it with `stop()` or
-`with`.
+Knows the image from outside: its ports, variables, the path of Config.json, and when it is ready. Does not know how
+containers are started and removed: testcontainers does. The user of the container ends it, with `stop()` or `with`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class EmubusContainer(DockerContainer):
     """A container of `image`, in memory, with the entities of the file `config`, or one queue named `queue.1`.
 
     With `auth="sas"` tokens are verified, and `sas_key` is the root key. Other settings are variables:
-    `with_env("EMUBUS_…", …)`. Started, it has its ports at free ports of the host; each of them answers AMQP and HTTP.
+    `with_env("EMUBUS_…", …)`. Its ports are mapped to free ports of the host; each accepts AMQP and HTTP.
     """
 
     def __init__(
@@ -52,26 +51,26 @@ class EmubusContainer(DockerContainer):
             self.with_env("EMUBUS_SAS_KEY", sas_key)
         if config is not None:
             path = Path(config).resolve()
-            if not path.is_file():  # Docker would make a folder of that name, and the start would fail for that
+            if not path.is_file():  # Docker would make a folder of that name, and the container would fail to start
                 raise FileNotFoundError(f"the config of the container is {path}: there is no such file")
             self.with_volume_mapping(str(path), str(MOUNTED_CONFIG_FILE), "ro")
         ready = HttpWaitStrategy(HTTP_PORT, "/health").for_status_code(200)
         self.waiting_for(ready.with_startup_timeout(START_S_MAX).with_poll_interval(POLL_S))
 
     def get_connection_string(self) -> str:
-        """What a Service Bus SDK wants to know to send and receive."""
+        """The connection string for sending and receiving."""
         return self._connection_string(AMQP_PORT)
 
     def get_admin_connection_string(self) -> str:
-        """What a Service Bus SDK wants to know to administer entities."""
+        """The connection string for administration clients."""
         return self._connection_string(HTTP_PORT)
 
     def get_control_url(self) -> str:
-        """Where the web page and the control API are, and what `pytest --emubus-url` takes."""
+        """The URL of web page and control API; also for `pytest --emubus-url`."""
         return f"http://{self.get_container_host_ip()}:{self.get_exposed_port(HTTP_PORT)}"
 
     def get_emubus(self) -> RemoteEmubus:
-        """What a test can do to it: create entities, move the clock, peek, reset, …"""
+        """The test kit's verbs: create entities, move the clock, peek, reset, …"""
         return RemoteEmubus(self.get_control_url(), key=self._sas_key)
 
     def _connection_string(self, port: int) -> str:

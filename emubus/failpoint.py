@@ -1,6 +1,6 @@
-"""Death at a chosen moment, for tests of durability: SIGKILL at the N-th passage of a named step of a commit.
+"""Failpoints for durability tests: SIGKILL at the N-th passage of a named step of a commit.
 
-Knows how to count and how to die; the steps are named where they happen: `storage/contract.py` and
+Counts passages and kills the process; the steps are named where they happen: `storage/contract.py` and
 `broker/stores/worker.py`.
 """
 

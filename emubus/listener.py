@@ -1,11 +1,11 @@
-"""The listening sockets: every port answers AMQP, HTTP, and both of them inside TLS; the first bytes tell which.
+"""The listening sockets: every port accepts AMQP and HTTP, with or without TLS; the first bytes decide.
 
-Knows how each begins: a TLS hello with the byte 0x16, AMQP with its four letters, HTTP with anything else, and for how
-long a client may take for that. Does not know what is said after that: it hands the connection over to a protocol
-made by one of the two factories. Owns the sockets, and each connection until its first bytes have come.
+Knows how each protocol begins: TLS with the byte 0x16, AMQP with its four letters, HTTP with anything else; and how
+long a client may take to send that. Then it hands the connection over to a protocol made by one of the two factories.
+Owns the listening sockets, and each connection until its first bytes have come.
 
-TLS is told apart by looking at the first byte in the socket without taking it, because the hello has to be whole for
-the TLS layer; what is inside is told by the bytes themselves, which are handed on.
+TLS is detected by peeking at the first byte in the socket, because the TLS layer needs the whole hello. Inside TLS the
+first bytes are read, and handed on to the protocol.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ Factory = Callable[[], asyncio.Protocol]
 TLS_HELLO: Final = 0x16
 AMQP_MAGIC: Final = b"AMQP"
 SPEAK_WAIT_MS: Final = 60_000
-"""How long a connection may be silent before it has said what it is, and how long TLS may take to begin."""
+"""How long a connection may take to send its first bytes, and TLS its handshake."""
 TLS_END_WAIT_S: Final = 5.0
-"""How long TLS may take to end: clients often don't answer, and what was written is on its way by then."""
+"""How long TLS may take to end: many clients don't answer, and all data is sent by then."""
 ACCEPT_PAUSE_MS: Final = 1_000
-"""How long nobody is accepted when there is no room for another connection."""
+"""How long to wait before accepting again when the process is out of file descriptors."""
 BACKLOG: Final = 1024
 ACCEPT_AT_ONCE: Final = 4
-"""In one turn of the event loop: what each new connection costs, all others wait for."""
+"""Connections accepted per turn of the event loop, while all other connections wait."""
 SEGMENT_BYTES_MAX: Final = 32_767
 """The largest TCP segment size that Linux lets a socket ask for. Over the loopback device it would be about 64 KiB, and
-asyncio clients of azure-servicebus before 7.15 fail with TLS when they set on their socket what they have read from it.
-A server without TLS leaves it: messages of 64 KiB go out a quarter slower in smaller segments."""
+asyncio clients of azure-servicebus before 7.15, which set on their socket the size that they have read from it, fail
+with TLS. A server without TLS keeps it: smaller segments send messages of 64 KiB a quarter slower."""
 
 log = structlog.get_logger("emubus")
 
 
 class Listener:
-    """Listens on any number of ports and gives each connection to `amqp()` or `http()`; without `tls`, TLS is cut."""
+    """Listens on any number of ports and gives each connection to `amqp()` or `http()`; no TLS without `tls`."""
 
     def __init__(self, amqp: Factory, http: Factory, clock: Clock, tls: ssl.SSLContext | None = None) -> None:
         self._amqp = amqp
@@ -59,7 +59,7 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, host: str, port: int) -> int:
-        """Listen on every address of `host`, on `port` (0 picks a free one); the port. OSError if it can't be had."""
+        """Listen on every address of `host`, on `port` (0: a free one); returns it. OSError if it can't be bound."""
         addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, number, _, address in dict.fromkeys(addresses):
             bound = socket.socket(family, kind, number)
@@ -75,17 +75,17 @@ class Listener:
             if self._tls is not None and sys.platform == "linux":
                 bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES_MAX)
             bound.listen(BACKLOG)
-            port = bound.getsockname()[1]  # a free port is the same one for all addresses
+            port = bound.getsockname()[1]  # all addresses get the same free port
             self._loop.add_reader(bound, self._accept, bound)
         return port
 
     @property
     def addresses(self) -> list[str]:
-        """The IP addresses that it listens on, as numbers."""
+        """The numeric IP addresses that it listens on."""
         return sorted({bound.getsockname()[0] for bound in self._listening})
 
     async def stop(self) -> None:
-        """Listen no more; cut what has not said what it is. The rest belongs to the protocols."""
+        """Stop listening; close connections without a protocol. The others belong to their protocols."""
         for pause in self._pauses.values():
             pause.cancel()
         self._pauses.clear()
@@ -108,8 +108,8 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Out of file descriptors. Who waits makes the socket readable all the time: look again in a while.
-                log.warning("a connection could not be accepted", error=str(error))
+                # Out of file descriptors. The socket stays readable, so wait before trying again.
+                log.warning("accept failed", error=str(error))
                 self._loop.remove_reader(bound)
                 self._pauses[bound] = self._clock.call_after(ACCEPT_PAUSE_MS, partial(self._accept_again, bound))
                 return
@@ -147,8 +147,8 @@ class Listener:
                     ssl_handshake_timeout=2 * SPEAK_WAIT_MS / 1000 if secret else None,  # the clock's limit comes first
                     ssl_shutdown_timeout=TLS_END_WAIT_S if secret else None,
                 )
-        except (OSError, ssl.SSLError) as error:  # a client that does not trust the certificate hangs up
-            log.info("a TLS connection could not be made", error=str(error) or type(error).__name__)
+        except (OSError, ssl.SSLError) as error:  # for instance a client that does not trust the certificate
+            log.info("TLS handshake failed", error=str(error) or type(error).__name__)
             connection.close()
 
     def _detector(self) -> asyncio.Protocol:
@@ -164,7 +164,7 @@ class Listener:
 
 
 class ProtocolDetector(asyncio.Protocol):
-    """A connection whose first bytes have not been read yet: becomes AMQP or HTTP. Until then it is in `undecided`."""
+    """Reads the first bytes of a connection, then makes it AMQP or HTTP. Until then it is in `undecided`."""
 
     def __init__(self, amqp: Factory, http: Factory, clock: Clock, undecided: set[ProtocolDetector]) -> None:
         self._amqp = amqp
@@ -176,34 +176,34 @@ class ProtocolDetector(asyncio.Protocol):
         self._timer: Timer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It has a limited time to say something."""
+        """Limit the time until the first bytes."""
         self._undecided.add(self)
         self._transport = cast("asyncio.Transport", transport)
         self._timer = self._clock.call_after(SPEAK_WAIT_MS, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Wait until it is clear which it is, then let that protocol begin with these bytes."""
+        """Wait until the bytes decide, then hand them to that protocol."""
         assert self._transport is not None
         self._first += data
         if len(self._first) < len(AMQP_MAGIC) and AMQP_MAGIC.startswith(self._first):
             return
-        self._rest()
+        self._decided()
         protocol = self._amqp() if self._first.startswith(AMQP_MAGIC) else self._http()
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(self._first)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It went without a word."""
+        """The client has disconnected."""
         del exc
-        self._rest()
+        self._decided()
 
     def abort(self) -> None:
-        """End it."""
+        """Cut the connection."""
         if self._transport is not None:
             self._transport.abort()
 
-    def _rest(self) -> None:
+    def _decided(self) -> None:
         self._undecided.discard(self)
         if self._timer is not None:
             self._timer.cancel()

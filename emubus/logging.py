@@ -1,7 +1,7 @@
-"""How the program reports: log lines on stderr, and the one line on stdout that others wait for.
+"""Logging: log lines on stderr, and the ready line on stdout.
 
-Knows structlog and the standard library's logging, which libraries use, and brings both into one form. Refuses to
-know what is worth a line. Called once by the CLI; a program that embeds the server keeps its own set-up.
+Knows structlog and the standard library's logging, which libraries use, and gives both one format. Called once by the
+CLI; a program that embeds the server keeps its own set-up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from structlog.tracebacks import ExceptionDictTransformer
 from .config import LogFormat, LogLevel
 
 READY_LINE: Final = "Emulator Service is Successfully Up!"
-"""The words that testcontainers modules for Microsoft's emulator wait for, verbatim."""
+"""The line that Testcontainers modules for Microsoft's emulator wait for, verbatim."""
 
 
 def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO | None = None) -> None:
@@ -51,14 +51,14 @@ def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO | N
 
 
 def announce_ready(stream: TextIO | None = None) -> None:
-    """Say on stdout that everything listens; call it last, and only if it is true."""
+    """Print the ready line on stdout; call it once everything listens."""
     out = sys.stdout if stream is None else stream
     out.write(f"{READY_LINE}\n")
     out.flush()
 
 
 def _rendering(log_format: LogFormat, out: TextIO) -> list[structlog.typing.Processor]:
-    # Tracebacks come without the values of variables: keys may be among them, and to show them all takes long.
+    # Tracebacks without the values of variables: they may hold keys, and rendering them is slow.
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if log_format is LogFormat.JSON:
         return [

@@ -1,6 +1,6 @@
 """The composition root: stores, workers, AMQP and HTTP, started and stopped in order.
 
-The only file that imports every folder. Knows which part needs which; refuses to know what any of them does.
+The only file that imports every folder. Knows which part needs which, not what they do.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ import uvloop
 from . import __version__
 from .amqp import AmqpServer
 from .broker.access import Access
-from .broker.admin.data_folder import DataFolder
 from .broker.admin.folder_view import CATALOG_FOLDER, DataFolderError, FolderView
 from .broker.admin.verify import check_data_folder
+from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.clock import Clock
 from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, other_store_count
 from .broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from .broker.model.profiles import Partitioning, limits_over
-from .broker.partition.records import TABLES
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
 from .config import Auth, Config, Tls
+from .data_folder import DataFolder
 from .failpoint import failpoint_hook
 from .listener import Listener
 from .logging import announce_ready
@@ -45,7 +45,7 @@ EXIT_OK, EXIT_FAILED, EXIT_BAD_CONFIG = 0, 1, 2
 
 # The broker makes few reference cycles and many short-lived objects; the default thresholds cost a tenth of the time.
 GC_THRESHOLDS = (50_000, 20, 50)
-# A commit thread that comes back from the disk must not wait long for the interpreter (default: 5 ms).
+# A commit thread that returns from the disk must get the interpreter soon (default: 5 ms).
 SWITCH_INTERVAL_S = 0.0005
 
 log = structlog.get_logger("emubus")
@@ -60,10 +60,10 @@ class StartError(Exception):
 
 
 class NotReady(asyncio.Protocol):
-    """A client that speaks AMQP before there is a broker: it is cut, and tries again."""
+    """Closes AMQP connections that come before the broker has started; clients try again."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """End it."""
+        """Close the connection."""
         transport.close()
 
 
@@ -88,13 +88,13 @@ class Server:
 
     @property
     def ports(self) -> dict[str, int]:
-        """What it listens on, by name."""
+        """The listening ports, by name."""
         more = {f"more {number}": port for number, port in enumerate(self.more_ports, 1)}
         return {"amqp": self.amqp_port, "http": self.http_port, **more}
 
     @property
     def open_to(self) -> list[str]:
-        """The addresses on which others than this machine can reach it, and nobody's token or key is verified."""
+        """The addresses beyond loopback while tokens and keys are not verified."""
         if self.config.auth is not Auth.NONE or self._listener is None:
             return []
         return [address for address in self._listener.addresses if not ipaddress.ip_address(address).is_loopback]
@@ -108,7 +108,7 @@ class Server:
 
     @property
     def amqp(self) -> AmqpServer:
-        """The AMQP face; RuntimeError before the start."""
+        """The AMQP server; RuntimeError before the start."""
         if self._amqp is None:
             raise RuntimeError("the server has not been started")
         return self._amqp
@@ -121,7 +121,7 @@ class Server:
         return self._snapshots
 
     async def start(self) -> None:
-        """Open the stores, merge the configuration, bind the ports; StartError (and nothing left open) if it can't."""
+        """Open the stores, merge the configuration, bind the ports; StartError, with nothing left open."""
         try:
             await self._start()
         except (StoreError, CatalogError, TlsError, OSError) as error:
@@ -148,7 +148,7 @@ class Server:
         )  # first: /health answers 503 while the rest starts
         self._broker = self._open_broker()
         self._cleanup.callback(self.clock.close)
-        self._cleanup.push_async_callback(self._broker.stop)  # also when it can't start: it closes the stores
+        self._cleanup.push_async_callback(self._broker.stop)  # also if it fails to start: it closes the stores
         self._broker.start(config.topology, only_if_new=config.config_file is None)
         access = Access(
             config.keys,
@@ -185,16 +185,16 @@ class Server:
             },
         )
         self._http = await self._open_http(services)
-        self._cleanup.push_async_callback(self._amqp.stop)  # before HTTP, whose WebSockets carry AMQP to its end, too
+        self._cleanup.push_async_callback(self._amqp.stop)  # before HTTP, whose WebSockets carry AMQP
         self.amqp_port = listener.listen(config.host, config.amqp_port)
         self.more_ports = tuple(listener.listen(config.host, port) for port in config.more_ports)
         self.ready = True
 
     async def _open_http(self, services: Services | None) -> HttpServer:
-        face = HttpServer(self._is_ready, self.clock, services)
-        self._cleanup.push_async_callback(face.stop)
-        await face.start()
-        return face
+        server = HttpServer(self._is_ready, self.clock, services)
+        self._cleanup.push_async_callback(server.stop)
+        await server.start()
+        return server
 
     def _is_ready(self) -> bool:
         return self.ready and (self._folder is None or self._folder.is_in_place())
@@ -249,7 +249,7 @@ class Server:
 
 
 def run(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; the process's exit code. Faults at the start are one line on stderr."""
+    """Serve until SIGTERM or SIGINT; the process's exit code. Errors at the start are one line on stderr."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         uvloop.run(_serve(config))
@@ -282,7 +282,7 @@ async def _serve(config: Config) -> None:
     )
     if server.open_to:
         log.warning(
-            "anybody who reaches this machine can read and change everything: bound beyond loopback with --auth none",
+            "no authentication beyond loopback: anyone who can reach this machine has full access",
             addresses=", ".join(server.open_to),
             remedy="--auth sas, or --host 127.0.0.1",
         )
@@ -293,11 +293,11 @@ async def _serve(config: Config) -> None:
         async with asyncio.timeout(STOP_TIMEOUT_S):
             await server.stop()
     except TimeoutError:
-        log.warning("stopped without waiting for everything", waited_s=STOP_TIMEOUT_S)
+        log.warning("stop timed out", waited_s=STOP_TIMEOUT_S)
 
 
 def own_folder(folder: Path, *, fresh: bool = False, durability: Durability = Durability.FULL) -> DataFolder:
-    """Have a data folder, made if need be, for oneself; what a kill has left of a restore is brought to its end.
+    """Lock a data folder, made if missing; finish a restore that a kill has interrupted.
 
     With `fresh` its entities and messages are deleted. StoreError: another process has it, or it isn't emubus's.
     """
@@ -305,9 +305,9 @@ def own_folder(folder: Path, *, fresh: bool = False, durability: Durability = Du
     try:
         if fresh:
             deleted = owned.empty()
-            log.info("started with --fresh", data=str(folder), deleted=", ".join(deleted) or "nothing: it was empty")
+            log.info("data folder emptied (--fresh)", data=str(folder), deleted=", ".join(deleted) or "nothing")
         elif finish_restore(folder):
-            log.info("a restore was finished", data=str(folder))
+            log.info("interrupted restore finished", data=str(folder))
     except OSError as error:
         owned.release()
         raise DataFolderError(folder, f"can't be changed: {error.strerror}") from error

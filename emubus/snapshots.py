@@ -1,13 +1,13 @@
-"""Snapshots of the whole namespace, kept in the data folder: taken, restored under the running broker, carried away.
+"""Snapshots of the namespace in the data folder: take, restore under the running broker, download, upload.
 
-Knows the files of a snapshot (those of a stopped server's data folder, and `snapshot.json`), and how the stores of a
-data folder are exchanged so that a kill at any moment leaves the old namespace or the new one. Does not know what is
-in a store. A server that keeps everything in memory has its snapshots in a temporary folder that goes with it.
+Knows the files of a snapshot (those of a stopped server's data folder, and `snapshot.json`), and how to exchange the
+stores of a data folder so that a kill at any moment leaves either the old or the new namespace. Does not know what is
+in a store. A server in memory keeps its snapshots in a temporary folder until it stops.
 
-A restore first makes a whole copy of the snapshot in `.restore`, durably, as the parts of a new namespace with a
-manifest, and checks it as `emubus check` does: what is not sound is refused, and clients go on. The file `complete`
-there is the moment at which the namespace is the new one. Then folder after folder takes the place of the old one, the
-manifest last. `finish_restore` does that, also at the next start after a kill.
+A restore first makes a durable copy of the snapshot in `.restore`, as the stores of a new namespace with a manifest,
+and checks it as `emubus check` does: a damaged one is refused, and clients go on. Once the file `complete` exists
+there, the new namespace is valid. Then the folders replace the old ones one by one, the manifest last. `finish_restore`
+does that, also at the next start after a kill.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from .archive import UnusableArchive, pack, unpack
-from .broker.admin.data_folder import DataFolder
 from .broker.admin.folder_view import (
     CATALOG_FOLDER,
     COMPLETE_FILE,
@@ -34,10 +33,11 @@ from .broker.admin.folder_view import (
     part_names,
 )
 from .broker.admin.verify import problems_of_parts
+from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.errors import BrokerError, Condition
 from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError
-from .broker.partition.records import TABLES
+from .data_folder import DataFolder
 from .storage import (
     DATA_FILE,
     MANIFEST_FILE,
@@ -60,7 +60,7 @@ log = structlog.get_logger("emubus")
 
 
 class Snapshots:
-    """The snapshots of a server with the folder `data` (None: in memory); `open_stores` opens what is in there."""
+    """The snapshots of a server with the folder `data` (None: in memory); `open_stores` opens its stores."""
 
     def __init__(self, broker: Broker, data: DataFolder | None, open_stores: OpenStores) -> None:
         self._broker = broker
@@ -71,22 +71,22 @@ class Snapshots:
         self._running: set[asyncio.Task[Any]] = set()
 
     async def stop(self) -> None:
-        """Let what is under way end; what was in a temporary folder is gone."""
+        """Wait for running operations; delete a temporary folder."""
         await asyncio.gather(*self._running, return_exceptions=True)
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    # ---- the verbs (`broker.http.services.SnapshotsPort`)
+    # ---- the verbs (`web.services.SnapshotsPort`)
 
     def list(self) -> list[Snapshot]:
-        """All snapshots, the oldest first; folders that are none are passed over."""
+        """All snapshots, the oldest first; other folders are skipped."""
         found: list[Snapshot] = []
         for path in self._folder.glob(f"*/{MANIFEST}"):
             if not path.parent.name.startswith("."):
                 try:
                     found.append(_read(path.parent))
                 except (OSError, ValueError, KeyError, TypeError) as error:
-                    log.warning("not a snapshot", folder=str(path.parent), cause=str(error))
+                    log.warning("snapshot skipped: unreadable", folder=str(path.parent), cause=str(error))
         return sorted(found, key=lambda each: (each.taken_at, each.name))
 
     def get(self, name: str) -> Snapshot:
@@ -101,7 +101,7 @@ class Snapshots:
         return await self._alone(self._take(name))
 
     async def restore(self, name: str) -> Snapshot:
-        """Exchange the namespace for that of a snapshot; BrokerError: not-found, not-allowed, server-busy."""
+        """Replace the namespace by a snapshot; BrokerError: not-found, not-allowed, server-busy."""
         return await self._alone(self._restore(name))
 
     async def delete(self, name: str) -> None:
@@ -116,13 +116,13 @@ class Snapshots:
         return pack([(path.relative_to(folder).as_posix(), path) for path in paths])
 
     async def keep(self, name: str, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
-        """Keep an archive as a snapshot; BrokerError: argument-error, entity-already-exists, server-busy."""
+        """Store an archive as a snapshot; BrokerError: argument-error, entity-already-exists, server-busy."""
         return await self._alone(self._keep(name, archive, bytes_max))
 
-    # ---- how
+    # ---- operations
 
     async def _alone(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do one thing after the other, each to its end, whoever goes away meanwhile."""
+        """Run operations one at a time, each to its end even if its caller is cancelled."""
 
         async def in_turn() -> T:
             async with self._turn:
@@ -161,9 +161,9 @@ class Snapshots:
             snapshot = await asyncio.to_thread(_checked, draft, name)
             return await asyncio.to_thread(self._publish, draft, snapshot)
         except (UnusableArchive, StoreError, ValueError, KeyError, TypeError) as error:
-            raise BrokerError(Condition.ARGUMENT_ERROR, f"The archive is no snapshot: {error}") from error
+            raise BrokerError(Condition.ARGUMENT_ERROR, f"The archive is not a snapshot: {error}") from error
         except OSError as error:
-            raise BrokerError(Condition.SERVER_BUSY, f"The snapshot could not be kept: {error}") from error
+            raise BrokerError(Condition.SERVER_BUSY, f"The snapshot could not be stored: {error}") from error
         finally:
             await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
 
@@ -171,18 +171,18 @@ class Snapshots:
         self.get(name)
         doomed = self._folder / f".old-{name}"
         await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
-        (self._folder / name).rename(doomed)  # at once, so that no half of it is there after a kill
+        (self._folder / name).rename(doomed)  # one rename, so that a kill leaves no half of it
         await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
 
     def _draft(self, name: str) -> Path:
-        """The folder in which a snapshot is made, beside the others; BrokerError if the name is taken."""
+        """The temporary folder for making a snapshot; BrokerError if the name is taken."""
         folder = self._folder
         if (folder / name).exists():
             raise BrokerError(Condition.ENTITY_ALREADY_EXISTS, f"There is a snapshot '{name}' already.")
         return folder / f".new-{name}"
 
     def _publish(self, draft: Path, snapshot: Snapshot) -> Snapshot:
-        """Make a whole snapshot durable, then give it its name."""
+        """Make a complete snapshot durable, then rename it to its name."""
         with make_private_file(draft / MANIFEST) as file:
             file.write(json.dumps({"format": FORMAT, **asdict(snapshot)}).encode())
         for path in (*draft.rglob("*"), draft):
@@ -214,14 +214,14 @@ class Snapshots:
                 await self._give_up(name)
                 await self._exchange(self._data)
         except UnsoundSnapshot as error:
-            log.error("a snapshot was refused", snapshot=name, cause=str(error))
+            log.error("snapshot refused: damaged", snapshot=name, cause=str(error))
             raise BrokerError(
                 Condition.NOT_ALLOWED, f"The snapshot '{name}' is damaged and was not restored: {error}"
             ) from error
         except (StoreError, CatalogError, OSError, ValueError, KeyError, TypeError) as error:
-            log.error("restoring failed", snapshot=name, cause=str(error))
+            log.error("restore failed", snapshot=name, cause=str(error))
             raise BrokerError(Condition.SERVER_BUSY, f"The snapshot '{name}' was not restored: {error}") from error
-        log.info("restored", snapshot=name, entities=snapshot.entity_count, messages=snapshot.message_count)
+        log.info("snapshot restored", snapshot=name, entities=snapshot.entity_count, messages=snapshot.message_count)
         return snapshot
 
     async def _give_up(self, name: str) -> None:
@@ -230,13 +230,13 @@ class Snapshots:
         await self._broker.give_up_stores(detached, away)
 
     async def _exchange(self, data: DataFolder) -> None:
-        """Let the staged stores be those of the data folder and go on with them, or with the old ones if that fails."""
+        """Replace the data folder's stores by the staged ones; go back to the old ones if that fails."""
         data.look_away()
         try:
             await asyncio.to_thread(_commit, data.path)
         except OSError:
             if (data.path / STAGING_FOLDER / COMPLETE_FILE).exists():
-                log.critical("the namespace is half exchanged; start the server again to have it whole")
+                log.critical("the restore is incomplete; restart the server to finish it")
                 raise
             self._broker.go_on_with(*self._open_stores())
             raise
@@ -248,9 +248,9 @@ class UnsoundSnapshot(Exception):  # noqa: N818 - it says what the snapshot is
 
 
 def finish_restore(data: Path) -> bool:
-    """End a restore of data folder `data` that a kill has cut short: do the rest of it, or take it back.
+    """Finish or undo a restore of data folder `data` that a kill has interrupted.
 
-    Whether the namespace is another one now. The caller has the folder's lock. OSError.
+    Returns whether the namespace was replaced. The caller has the folder's lock. OSError.
     """
     staging = data / STAGING_FOLDER
     if not staging.is_dir():
@@ -277,9 +277,9 @@ def _commit(data: Path) -> None:
 
 
 def _stage(source: Path, data: DataFolder, store_count: int) -> None:
-    """Copy a snapshot into the data folder, durably, and make sure that a broker can begin with it.
+    """Copy a snapshot into the data folder, durably, and check that a broker can open it.
 
-    UnsoundSnapshot, StoreError: it can't, and nothing of it is left.
+    UnsoundSnapshot, StoreError: it can't; the copy is deleted.
     """
     staging = data.path / STAGING_FOLDER
     shutil.rmtree(staging, ignore_errors=True)
@@ -329,7 +329,7 @@ def _snapshot(values: dict[str, Any], name: str) -> Snapshot:
 
 
 def _checked(draft: Path, name: str) -> Snapshot:
-    """What an archive said of itself, if its files are sound."""
+    """The description in an archive, if its files are sound."""
     try:
         snapshot = _read(draft)
     except OSError:

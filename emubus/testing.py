@@ -1,8 +1,8 @@
 """The test kit: an emubus inside the test process, on free ports, with a clock that can be moved.
 
-Knows how to run a `Server` on an event loop of its own in a thread, so that synchronous and asynchronous clients and
-programs in other languages can use it alike. Everything here may be called from any thread. What else tests need, such
-as descriptions of entities, and `RemoteEmubus` for an emubus that runs elsewhere, can be imported from here, too.
+Runs a `Server` on an event loop of its own in a thread, for synchronous and asynchronous clients and programs in other
+languages. Everything here may be called from any thread. Also exports what else tests need: descriptions of entities,
+and `RemoteEmubus` for an emubus that runs elsewhere.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ CALL_TIMEOUT_S = 300.0
 class EmubusServer:
     """A running emubus with these entities, or those of `config_file`; use it with `with`, `async with`, or `close()`.
 
-    Without `data_dir` it keeps everything in memory. `keys` are known besides the root key. With `tls_dir` its ports
-    answer TLS too, with a certificate of the CA that is kept (or made, the first time) in that folder. The clock shows
-    the machine's time until `advance` moves it.
+    Without `data_dir` it keeps everything in memory. `keys` are valid besides the root key. With `tls_dir` its ports
+    also accept TLS, with a certificate of the development CA in that folder (made the first time). The clock shows the
+    machine's time until `advance` moves it.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class EmubusServer:
         tls_dir: Path | None = None,
     ) -> None:
         if entities and config_file is not None:
-            raise ValueError(f"either entities can be given or a config_file, and not both; it is {config_file}")
+            raise ValueError(f"give either entities or a config_file, not both; config_file is {config_file}")
         asked = {"durability": "none", "amqp_port": "0", "http_port": "0", "auth": auth.value, "profile": profile.value}
         base = load_config(asked if config_file is None else {**asked, "config": str(config_file)}, {})
         config: Config = replace(
@@ -124,7 +124,7 @@ class EmubusServer:
             tls_dir=base.tls_dir if tls_dir is None else tls_dir,
         )
         self.ca_file = None if tls_dir is None else ca_file(tls_dir)
-        if not structlog.is_configured():  # a test's output is no place for a line per link
+        if not structlog.is_configured():  # keep the log out of the tests' output
             structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
         self._loop = uvloop.new_event_loop()
         self.clock = Clock()
@@ -137,7 +137,7 @@ class EmubusServer:
             self._end_loop()
             raise
 
-    # ---- where it is
+    # ---- addresses
 
     @property
     def amqp_port(self) -> int:
@@ -151,25 +151,25 @@ class EmubusServer:
 
     @property
     def connection_string(self) -> str:
-        """What a Service Bus SDK wants to know: its clients for data and for administration alike."""
+        """The connection string, for data and administration clients."""
         return f"{self.tls_connection_string};UseDevelopmentEmulator=true;"
 
     @property
     def tls_connection_string(self) -> str:
-        """The same for clients that shall use TLS; they must trust `ca_file`."""
+        """The connection string for TLS; clients must trust `ca_file`."""
         return (
             f"Endpoint=sb://localhost:{self.amqp_port};SharedAccessKeyName=RootManageSharedAccessKey;"
             "SharedAccessKey=SAS_KEY_VALUE"
         )
 
-    # ---- what can be done to it
+    # ---- the verbs of the kit
 
     def now_ms(self) -> int:
-        """What the clock shows, in Unix milliseconds."""
+        """The time of the clock, in Unix milliseconds."""
         return self.call(self.clock.now_ms)
 
     def advance(self, by: int | timedelta) -> None:
-        """Move the clock forward, by milliseconds or a timedelta: locks end, messages expire, and nobody waits."""
+        """Move the clock forward, by milliseconds or a timedelta: locks and messages expire at once."""
         self.call(lambda: self.clock.advance_instants(in_ms(by)))
 
     def create(self, description: Description) -> None:
@@ -177,7 +177,7 @@ class EmubusServer:
         self.call(lambda: self._server.broker.administration.create(description))
 
     def create_queue(self, queue: QueueDescription | str) -> None:
-        """Create a queue; of one that is only named the profile decides the rest, as it does for clients."""
+        """Create a queue; properties that are not given come from the profile, as for clients."""
         self.create(QueueDescription(queue, **self._defaults(QueueDescription)) if isinstance(queue, str) else queue)
 
     def create_topic(self, topic: TopicDescription | str) -> None:
@@ -185,14 +185,14 @@ class EmubusServer:
         self.create(TopicDescription(topic, **self._defaults(TopicDescription)) if isinstance(topic, str) else topic)
 
     def create_subscription(self, subscription: SubscriptionDescription) -> None:
-        """Create a subscription of a topic, with its rules; without any it gets everything."""
+        """Create a subscription of a topic, with its rules; without rules it receives every message."""
         self.create(subscription)
 
     def _defaults(self, kind: type[Description]) -> dict[str, Any]:
         return defaults_of(kind, self._server.config.limits)
 
     def update(self, description: Description) -> None:
-        """Change an entity's properties; BrokerError for what is chosen at creation."""
+        """Change an entity's properties; BrokerError for one that is fixed at creation."""
         self.call(lambda: self._server.broker.administration.update(description))
 
     def delete(self, path: str) -> None:
@@ -200,27 +200,27 @@ class EmubusServer:
         self.call(lambda: self._server.broker.administration.delete(path))
 
     def freeze(self) -> None:
-        """Stop the clock; `advance` still moves it."""
+        """Freeze the clock; `advance` still moves it."""
         self.call(self.clock.freeze)
 
     def thaw(self) -> None:
-        """Let the clock go on from where it stands."""
+        """Thaw the clock; it goes on from where it stands."""
         self.call(self.clock.thaw)
 
     def purge(self, path: str | None = None) -> int:
-        """Remove all messages and session states of an entity, without a path of all; how many messages it were.
+        """Remove all messages and session states of an entity, or of all; returns the number of messages.
 
-        Links to it are detached, and clients attach again by themselves.
+        Links to it are detached, and SDKs reconnect on their own.
         """
         return self.call(lambda: self._server.broker.maintenance.purge(path))
 
     def reset(self) -> None:
-        """As at the start: the same entities without messages, no others, no outages, no faults, the machine's time."""
+        """Reset to the state at the start: its entities without messages, no outages, no faults, the machine's time."""
         self.clear_faults()
         self.call(self._server.broker.maintenance.start_over)
 
     def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
-        """All messages of an entity, which are neither locked nor counted as used by that.
+        """All messages of an entity, by peeking: does not lock, does not reset AutoDeleteOnIdle.
 
         `sub_queue` is active (with deferred and scheduled ones), dead-letter or transfer-dead-letter.
         """
@@ -242,22 +242,22 @@ class EmubusServer:
         return found
 
     def message_counts(self, path: str) -> dict[str, int]:
-        """How many messages an entity has, by where they are: `active`, `scheduled`, `dead-letter`, …"""
+        """Messages of an entity by state: `active`, `scheduled`, `dead-letter`, …"""
         inspection = Inspection(self._server.broker)
         return self.call(lambda: dict(inspection.report(inspection.entity(path)).messages))
 
     def route(self, path: str, key: str | None = None) -> Route:
-        """Where a message with a key (SessionId or PartitionKey) would go: its partition, and the store of that."""
+        """Where a message with a key (SessionId or PartitionKey) would go: its partition and store."""
         inspection = Inspection(self._server.broker)
         nothing: dict[str, None] = {"session_id": None, "partition_key": None}
         return self.call(lambda: inspection.route(inspection.entity(path), **nothing, key=key))
 
     def snapshot(self, name: str) -> Snapshot:
-        """Keep all entities and messages as they are now; BrokerError if the name is taken."""
+        """Take a snapshot of all entities and messages; BrokerError if the name is taken."""
         return self.run(self._server.snapshots.take(name))
 
     def restore(self, name: str) -> Snapshot:
-        """Bring all entities and messages back to what they were; clients attach again by themselves."""
+        """Restore a snapshot; clients attach again by themselves."""
         return self.run(self._server.snapshots.restore(name))
 
     def add_fault(
@@ -270,7 +270,7 @@ class EmubusServer:
         probability: float = 1.0,
         delay_ms: int = 0,
     ) -> Fault:
-        """Let something go wrong when clients use an entity, or any: `count` times or until `clear_faults`."""
+        """Inject a fault into operations of clients on an entity, or on any: `count` times or until `clear_faults`."""
         table = self._server.amqp.faults.table
         return self.call(
             lambda: table.add(
@@ -279,32 +279,32 @@ class EmubusServer:
         )
 
     def clear_faults(self) -> int:
-        """Let nothing go wrong any more; how many faults were set."""
+        """Clear all faults; returns how many were set."""
         return self.call(self._server.amqp.faults.table.clear)
 
     def drop_connections(self, entity: str | None = None) -> int:
-        """Cut the TCP connections of all clients, or of those with a link to `entity`; how many it were."""
+        """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""
         return self.call(lambda: self._server.amqp.faults.drop_connections(Target(entity)))
 
     def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
-        """Detach every link to `entity`, its sub-queues and its `$management` node; how many it were."""
+        """Detach every link to `entity`, its sub-queues and its `$management` node; returns how many."""
         return self.call(lambda: self._server.amqp.faults.drop_links(Target(entity), condition))
 
     def begin_outage(
         self, stores: Sequence[int], kind: OutageKind, *, delay_ms: int = 0, duration_ms: int | None = None
     ) -> None:
-        """Let messaging stores be down, slow, failing their commits or full, for a time or until `end_outage` (P18)."""
+        """Begin an outage of messaging stores (down, slow, failing, full), for a time or until `end_outage` (P18)."""
         outage = Outage(kind, delay_ms)
         for index in stores:
             self.call(partial(self._server.broker.begin_outage, index, outage, duration_ms))
 
     def end_outage(self, stores: Sequence[int]) -> None:
-        """The stores work again."""
+        """End outages of stores."""
         for index in stores:
             self.call(partial(self._server.broker.end_outage, index))
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run `function` on the server's event loop; its result."""
+        """Run `function` on the server's event loop; returns its result."""
 
         async def on_loop() -> T:
             return function()
@@ -312,16 +312,16 @@ class EmubusServer:
         return self.run(on_loop())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the server's event loop; its result."""
+        """Run a coroutine on the server's event loop; returns its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_TIMEOUT_S)
 
     @property
     def server(self) -> Server:
-        """The server itself; touch it through `call` and `run` only."""
+        """The server itself; use it through `call` and `run` only."""
         return self._server
 
     def close(self) -> None:
-        """Stop; what is in memory is gone, what is in a data folder stays."""
+        """Stop the server; data in memory is lost, data in a data folder is kept."""
         if self._thread.is_alive():
             try:
                 self.run(self._server.stop())
@@ -355,7 +355,7 @@ class EmubusServer:
 
 
 def topology_of(entities: Sequence[Description]) -> Topology:
-    """The namespace of these entities."""
+    """The topology with these entities."""
     return Topology(
         queues=tuple(each for each in entities if isinstance(each, QueueDescription)),
         topics=tuple(each for each in entities if isinstance(each, TopicDescription)),

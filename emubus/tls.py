@@ -1,8 +1,8 @@
-"""Certificates: those that the user names, or a development CA made once and kept in the data folder.
+"""Certificates: the user's, or one of a development CA in the data folder.
 
-Knows files, names in certificates and TLS contexts. Does not know who listens. The CA is made when it is first needed
-and stays, so that clients have to be told of it once; the server's certificate is made anew at every start, so that it
-always has the names by which the machine is known then.
+Knows files, names in certificates and TLS contexts. Does not know who listens. The CA is made when first needed and
+kept, so that clients need to be configured once; the server's certificate is made at every start, with the current
+names of the machine.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ NAMES: Final = (
     "host.docker.internal",
     "*.servicebus.windows.net",
 )
-"""What a server on this machine or in a compose file beside the client is usually called. The last is for clients that
-make the address of a namespace out of its name, as Celery's do: a hosts file can make any namespace point here."""
+"""Usual names of a server on this machine or in a compose file. The last is for clients that make the address from the
+name of a namespace, such as Celery: a hosts file can make any namespace point here."""
 ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -51,14 +51,14 @@ def context_from_files(certificate: Path, key: Path) -> ssl.SSLContext:
     try:
         context.load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
-        raise TlsError(f"{certificate} and {key} are no certificate with its key: {error}") from error
+        raise TlsError(f"{certificate} and {key} are not a certificate and its key: {error}") from error
     return context
 
 
 def development_context(folder: Path, names: Sequence[str] = ()) -> ssl.SSLContext:
     """A server's context with a certificate of the development CA in `folder`, for the usual names and `names`.
 
-    The CA is made if there is none. TlsError if its files can't be read or written.
+    The CA is made if missing. TlsError if its files can't be read or written.
     """
     authority = _authority(folder)
     wanted = dict.fromkeys((*NAMES, socket.gethostname(), *(name for name in names if name not in ANY_ADDRESS)))
@@ -69,12 +69,12 @@ def development_context(folder: Path, names: Sequence[str] = ()) -> ssl.SSLConte
 
 
 def ca_file(data_dir: Path) -> Path:
-    """Where the development CA's certificate is for a server with this data folder."""
+    """The path of the development CA's certificate in a data folder."""
     return (data_dir / FOLDER / CA_FILE).absolute()
 
 
 def make_authority(folder: Path) -> None:
-    """Make the development CA in `folder` unless it is there; TlsError if that can't be."""
+    """Make the development CA in `folder` unless it exists; TlsError."""
     _authority(folder)
 
 
@@ -94,7 +94,7 @@ def _authority(folder: Path) -> trustme.CA:
 
 
 def _write(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file whole or not at all: a reader never sees a half of it."""
+    """Write a file atomically."""
     descriptor, name = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -126,10 +126,10 @@ TRUST: Final = (
     ("Go", 'SSL_CERT_FILE={ca}; the data client also TLSConfig: &tls.Config{{ServerName: "localhost"}}'),
     ("curl", "--cacert {ca}"),
 )
-"""Per client the one setting that trusts the CA."""
+"""The setting that trusts the CA, for each SDK."""
 
 
 def trust_lines(path: Path) -> list[str]:
-    """The CA's file, and how each client is told to trust it, a line each."""
+    """The path of the CA, and how to trust it in each SDK, one line each."""
     width = max(len(client) for client, _ in TRUST)
     return [str(path), *(f"{client:{width}}  {setting.format(ca=path)}" for client, setting in TRUST)]

@@ -2,24 +2,25 @@
 
     spark.read.format("servicebus").option("connectionString", …).option("queue", "orders").load()
 
-How it is made:
+How it works:
 
-* Messages have sequence numbers, and reading by them (peeking) takes no locks. So a source is a range of numbers per
-  partition, as with a log: it can be planned on the driver, split over tasks and read again after a failure with
-  the same result. What a query has seen is in its checkpoint, as everywhere in Spark. Nothing is removed by default:
-  `mode=drain` deletes behind the checkpoint, `mode=claim` takes messages away from other consumers first (`source`).
+* Messages have sequence numbers, and peeking by number takes no locks. So a source is a range of numbers per partition,
+  as in a log: the driver plans it, tasks share it, and after a failure it is read again with the same result. The
+  checkpoint holds the position of a query. By default nothing is removed: `mode=drain` deletes what is below the
+  checkpoint, `mode=claim` takes messages away from other consumers first (`source`).
 * A sink sends batches and waits for their outcomes. A repeated task makes the same message ids, so an entity with
-  duplicate detection keeps one of each (`sink`).
-* Spark makes data sources, readers and writers in several processes and pickles them between these. They hold options
-  only; connections are made where they are used and shared by the tasks of a worker (`wire.pool`).
-* `wire` is a client for Service Bus's AMQP of its own, since blocking clients spend more on each message than Spark
-  spends on a thousand. `codec` makes Arrow columns of encoded messages and back, without objects between.
+  duplicate detection keeps one copy of each message (`sink`).
+* Spark creates data sources, readers and writers in several processes and pickles them. They hold options only;
+  connections are opened where they are used and shared by the tasks of a worker (`wire.pool`).
+* `wire` is a Service Bus AMQP client written for this purpose: a blocking client spends more time on one message than
+  Spark spends on a thousand. `codec` converts encoded messages to Arrow columns and back, without objects in between.
 
-Folders: `wire` (connections), `codec` (bytes and columns), `source`, `sink`, `pipelines` (ready-made uses),
-`autoregister` (installed as `pyspark_servicebus`). Files: `datasource` (what Spark asks), `option_table` and `options`,
-`schema`, `position`, `durations`, `errors`, `timing`, `worker`, `registration`.
+Folders: `dialing` (streams and credentials), `wire` (connections), `codec` (bytes and columns), `source`, `sink`,
+`pipelines` (programs), `autoregister` (installed as `pyspark_servicebus`). Files: `datasource` (Spark's entry point),
+`option_table` and `options`, `schema`, `position`, `lag`, `durations`, `errors`, `conditions`, `timing`, `worker`,
+`registration`.
 
-The connector imports nothing of the broker, and works with any Service Bus. Names are imported when first used, so that
+The connector imports nothing of the broker and works with any Service Bus. Names are imported at their first use, so
 this package can be imported where Spark is not installed.
 """
 
@@ -39,10 +40,10 @@ __all__ = ["Code", "ConnectorError", "LagListener", "ServiceBusDataSource", "reg
 _HOMES = {
     "Code": ".errors",
     "ConnectorError": ".errors",
-    "LagListener": ".source.lag",
+    "LagListener": ".lag",
     "ServiceBusDataSource": ".datasource",
     "register": ".registration",
-    "servicebus_lag": ".source.lag",
+    "servicebus_lag": ".lag",
 }
 
 

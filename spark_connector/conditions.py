@@ -1,7 +1,7 @@
 """What the service's error conditions mean to the connector: one table [wire 9.1].
 
-Knows each condition's code, whether trying again may help, and what a user can do about it. Does not know where an
-error came from: a detach, an outcome and a management response all end here. Nothing here has an owner.
+Knows the code of each condition, whether a retry may help, and what a user can do. Does not know where an error came
+from: a detach, an outcome or a management response.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ _REMEDIES: Final[Mapping[Code, str]] = {
 }
 
 _SESSION_WORDS: Final = ("sessionid was not set", "requires sessions", "non-sessionful")
-"""What tells the refusals that are about message sessions from the others with `amqp:not-allowed` [wire 4.5, 5.2]."""
+"""Words that mark refusals about message sessions among those with `amqp:not-allowed` [wire 4.5, 5.2]."""
 
 
 def wire_error(condition: str | None, description: str | None, *, entity: str) -> ConnectorError:
-    """The error for a condition; an unknown one is a refusal that trying again doesn't help."""
+    """The error for a condition; an unknown condition is a refusal that is not retriable."""
     code, retriable = CONDITIONS.get(condition or "", (Code.REFUSED, False))
     said = " ".join((description or "").split())
     if condition == "amqp:not-allowed" and any(words in said.lower() for words in _SESSION_WORDS):

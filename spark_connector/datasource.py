@@ -1,11 +1,10 @@
-"""What Spark asks for by `format("servicebus")`.
+"""Spark's entry point: `format("servicebus")`.
 
-Knows which reader or writer answers each of Spark's questions, and that options and schema are checked before one is
-made. Does not know how reading and writing are done; their modules are imported when they are asked for, because
-Spark makes this class in several processes that do not read or write. An object of it lives for one question and has no
-state but the options; it is pickled.
+Knows which reader or writer answers each of Spark's calls, and checks options and schema first. Does not know how
+reading and writing work; their modules are imported at their first use, because Spark creates this class in several
+processes that do neither. An object has no state but the options, and it is pickled.
 
-Errors raised here reach the user at the end of Spark's own text, while a query is planned.
+Errors raised here appear at the end of Spark's own text while a query is planned.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ class ServiceBusDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(…)`."""
+        """The name in `format(…)`."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """All columns; asked for only where the user gives no schema.
+        """All columns; Spark asks only if the user gives no schema.
 
-        Options are checked here, too, so that a wrong one is told at `load()` and not later. Spark does not say whether
-        a batch or a stream will follow.
+        Options are checked here, too, so a wrong one is reported at `load()` and not later. Spark does not say whether
+        a batch or a stream follows.
         """
         check_option_names(self._raw, Context.READ)
         return source_schema()

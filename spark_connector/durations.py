@@ -1,7 +1,7 @@
-"""Spans of time as people write them in options: `200ms`, `5s`, `2m`, `1h`, `1d`.
+"""Durations in options: `200ms`, `5s`, `2m`, `1h`, `1d`.
 
 Knows the units. Does not know the options and their ranges. A number without a unit is refused, because Spark's own
-options differ in what it would mean.
+options differ in its meaning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.ASCII)
 
 
 def parse_duration(text: str) -> float:
-    """The seconds that a duration means; ValueError (without the text) if it is none."""
+    """The seconds of a duration; ValueError (without the text) if it is not one."""
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None or match[2] not in _SECONDS_BY_UNIT:
         raise ValueError("a duration is a number and a unit: ms, s, m, h or d")

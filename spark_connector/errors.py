@@ -1,7 +1,7 @@
-"""What the connector says when something can't be: one readable line each, and a code to look for.
+"""Errors of the connector: one readable line each, with a code.
 
-Knows the codes. Does not know the wire's conditions (`wire.conditions` maps them). Errors cross Spark's process
-borders, so they pickle, and never hold a secret.
+Knows the codes. Does not know the conditions of AMQP (`conditions` maps them). Errors cross process borders of Spark,
+so they pickle, and never contain a secret.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """Stands in square brackets at the head of each error's text, after `SERVICEBUS_`."""
+    """The code in square brackets at the beginning of each error text, after `SERVICEBUS_`."""
 
     OPTION_INVALID = "OPTION_INVALID"
     UNKNOWN_OPTION = "UNKNOWN_OPTION"
@@ -31,7 +31,7 @@ class Code(StrEnum):
 
 
 class ConnectorError(Exception):
-    """An error with a `code`, the AMQP `condition` behind it if there is one, and whether trying again may help."""
+    """An error with a `code`, the AMQP `condition` if there is one, and whether a retry may help."""
 
     def __init__(self, code: Code, text: str, *, condition: str | None = None, retriable: bool = False) -> None:
         super().__init__(f"[SERVICEBUS_{code.value}] {text}")

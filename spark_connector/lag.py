@@ -1,7 +1,8 @@
-"""How far a query is behind: from the offsets in Spark's own progress reports.
+"""How far a query is behind, from the offsets in Spark's progress reports.
 
-Knows the offsets' JSON. Refuses to ask the service: the numbers are as old as the report. Numbers may have gaps (what
-others took, what expired), so a lag is the most that can wait. Claims have none: what others take can't be foreseen.
+Knows the JSON of the offsets. Does not ask the service: the numbers are as old as the report. Numbers may have gaps
+(messages that were removed or expired), so a lag is an upper bound. Claims have no lag, because it is not known what
+other consumers take.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def servicebus_lag(progress: Any) -> dict[str, dict[int, int]]:
     """Sequence numbers still to read, by entity and partition id, from a query's progress.
 
     `progress` is a `StreamingQueryProgress`, or its JSON as text or dict (as `query.lastProgress` is in some versions).
-    Sources of other formats are passed over; None and a query without progress give {}.
+    Sources of other formats are ignored; None and a query without progress give {}.
     """
     found: dict[str, dict[int, int]] = {}
     for source in _sources(progress):
@@ -39,7 +40,7 @@ class LagListener(StreamingQueryListener):
     """Logs the lag after each progress report: `spark.streams.addListener(LagListener())`."""
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  Spark's names, here and below
-        """Nothing to say."""
+        """Not used."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """Log one line per entity."""
@@ -48,10 +49,10 @@ class LagListener(StreamingQueryListener):
             log.info("%s: %d sequence numbers to read, by partition %s", entity, sum(behind.values()), behind)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing to say."""
+        """Not used."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Nothing to say."""
+        """Not used."""
 
 
 def _sources(progress: Any) -> list[Any]:
@@ -65,7 +66,7 @@ def _sources(progress: Any) -> list[Any]:
 
 
 def _offset(source: Any, name: str) -> dict[str, Any] | None:
-    """An offset of ours in one source's report; None for another format's, or where there is none."""
+    """An offset of this connector in the report of one source; None for other formats and missing offsets."""
     raw = source.get(name) if isinstance(source, Mapping) else getattr(source, name)
     if isinstance(raw, str):
         try:

@@ -1,7 +1,7 @@
-"""Every option of the connector: its names, what it takes, its default, and where it may stand.
+"""Every option of the connector: its names, its values, its default, and where it is allowed.
 
-Knows each option by itself. Does not know what options mean together (`options`). The table is the one place that is
-changed when an option comes or goes: reading, suggestions for misspelt names and the documentation follow it.
+Knows each option alone. Does not know what options mean together (`options`). This table is the one place to change
+when an option is added or removed: reading, suggestions for misspelt names and the documentation follow it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ENTITY_PATH_LENGTH_MAX = 260 + 50 + len("/Subscriptions/") + len("/$Transfer/$De
 
 
 class Context(Flag):
-    """Where an option may stand."""
+    """Where an option is allowed."""
 
     BATCH_READ = auto()
     STREAM_READ = auto()
@@ -49,7 +49,7 @@ CONTEXT_NAMES = {
 
 @dataclass(frozen=True)
 class Kind(Generic[T_co]):
-    """What an option's value may be, in words, and how it is read; `parse` raises ValueError without the value."""
+    """The values of an option, in words, and how to read them; `parse` raises ValueError without the value."""
 
     expects: str
     parse: Callable[[str], T_co]
@@ -57,7 +57,7 @@ class Kind(Generic[T_co]):
 
 @dataclass(frozen=True)
 class Option(Generic[T]):
-    """One option; `default` is taken when it is not given, and None means that it has no value then."""
+    """One option; `default` applies when it is not given, and None means that it has no value then."""
 
     name: str
     kind: Kind[T]
@@ -154,7 +154,7 @@ CONNECTION_STRING: Option[str | None] = Option(
     TEXT,
     None,
     Context.ALL,
-    "as the portal or the emulator shows it; EntityPath is honoured",
+    "as shown by the portal or the emulator; EntityPath is used",
     secret=True,
 )
 NAMESPACE: Option[str | None] = Option(
@@ -169,10 +169,10 @@ SAS_KEY: Option[str | None] = Option(
 SAS_TOKEN: Option[str | None] = Option(
     "sasToken", TEXT, None, Context.ALL, "a ready shared access signature", ("sharedAccessSignature",), secret=True
 )
-TENANT_ID: Option[str | None] = Option("tenantId", TEXT, None, Context.ALL, "of a service principal in Microsoft Entra")
-CLIENT_ID: Option[str | None] = Option("clientId", TEXT, None, Context.ALL, "of a service principal in Microsoft Entra")
+TENANT_ID: Option[str | None] = Option("tenantId", TEXT, None, Context.ALL, "service principal in Microsoft Entra ID")
+CLIENT_ID: Option[str | None] = Option("clientId", TEXT, None, Context.ALL, "service principal in Microsoft Entra ID")
 CLIENT_SECRET: Option[str | None] = Option(
-    "clientSecret", TEXT, None, Context.ALL, "of a service principal in Microsoft Entra", secret=True
+    "clientSecret", TEXT, None, Context.ALL, "service principal in Microsoft Entra ID", secret=True
 )
 TOKEN_PROVIDER: Option[str | None] = Option(
     "tokenProvider", FUNCTION, None, Context.ALL, "a function from audience to token, or to (token, expires_at_s)"
@@ -181,7 +181,7 @@ TRANSPORT: Option[Literal["amqp", "amqpws"]] = Option(
     "transport", _choice("amqp", "amqpws"), "amqp", Context.ALL, "AMQP over TCP, or over WebSocket", ("transportType",)
 )
 HOST_NAME: Option[str | None] = Option(
-    "host", HOST, None, Context.ALL, "where to connect instead of the namespace", ("customEndpointAddress",)
+    "host", HOST, None, Context.ALL, "host to connect to, instead of the namespace", ("customEndpointAddress",)
 )
 PORT: Option[int | None] = Option(
     "port", _whole(1, 65_535), None, Context.ALL, "5671 with TLS, 5672 without; amqpws: 443, 80"
@@ -192,13 +192,13 @@ TLS: Option[bool | None] = Option(
 CA_FILE: Option[str | None] = Option(
     "caFile", TEXT, None, Context.ALL, "certificates to trust instead of the system's (PEM), on every worker"
 )
-CONNECT_TIMEOUT = Option("connectTimeout", _duration("100ms", "10m"), 30.0, Context.ALL, "for a connection")
-OPERATION_TIMEOUT = Option("operationTimeout", _duration("100ms", "10m"), 60.0, Context.ALL, "for each answer")
-RETRY_TIMEOUT = Option(
-    "retryTimeout", _duration("0ms", "1h"), 120.0, Context.ALL, "how long transient errors are retried"
+CONNECT_TIMEOUT = Option(
+    "connectTimeout", _duration("100ms", "10m"), 30.0, Context.ALL, "time-out of a connection attempt"
 )
+OPERATION_TIMEOUT = Option("operationTimeout", _duration("100ms", "10m"), 60.0, Context.ALL, "time-out of each answer")
+RETRY_TIMEOUT = Option("retryTimeout", _duration("0ms", "1h"), 120.0, Context.ALL, "how long to retry transient errors")
 IDLE_TIMEOUT = Option(
-    "connectionIdleTimeout", _duration("1s", "4m"), 60.0, Context.ALL, "a worker's connection is reused until then"
+    "connectionIdleTimeout", _duration("1s", "4m"), 60.0, Context.ALL, "how long a worker keeps an idle connection"
 )
 
 # ---- the table: the entity
@@ -216,7 +216,7 @@ SUB_QUEUE: Option[SubQueue] = Option(
     _choice("none", "deadLetter", "transferDeadLetter"),
     "none",
     Context.READ,
-    "which of the entity's queues",
+    "the sub-queue of the entity",
 )
 
 # ---- the table: reading
@@ -226,7 +226,7 @@ MODE: Option[Mode] = Option(
     _choice("browse", "drain", "claim"),
     "browse",
     Context.READ,
-    "browse leaves the messages; drain deletes what Spark has durably done; claim takes them from other consumers",
+    "browse leaves the messages; drain deletes what Spark has committed; claim competes with other consumers",
 )
 CLAIM_ID: Option[str | None] = Option(
     "claimId", TAG, None, Context.STREAM_READ, "names this query's claims: the same after a restart, no other query's"
@@ -235,14 +235,14 @@ STARTING_POSITION: Option[Position] = Option(
     "startingPosition", POSITION, Earliest(), Context.READ, "where a new query starts", ("startingOffsets",)
 )
 ENDING_POSITION: Option[Position] = Option(
-    "endingPosition", ENDING, Latest(), Context.BATCH_READ, "where to stop; itself not read", ("endingOffsets",)
+    "endingPosition", ENDING, Latest(), Context.BATCH_READ, "where to stop (exclusive)", ("endingOffsets",)
 )
 MAX_MESSAGES_PER_TRIGGER: Option[int | None] = Option(
     "maxMessagesPerTrigger",
     _whole(1, LONG_MAX),
     None,
     Context.STREAM_READ,
-    "at most so many rows per micro-batch",
+    "greatest number of rows per micro-batch",
     ("maxOffsetsPerTrigger", "maxEventsPerTrigger"),
 )
 MIN_MESSAGES_PER_TRIGGER: Option[int | None] = Option(
@@ -250,23 +250,23 @@ MIN_MESSAGES_PER_TRIGGER: Option[int | None] = Option(
     _whole(1, LONG_MAX),
     None,
     Context.STREAM_READ,
-    "wait for so many rows, at most maxTriggerDelay",
+    "wait for this number of rows, at most maxTriggerDelay",
     ("minOffsetsPerTrigger",),
 )
 MAX_TRIGGER_DELAY = Option(
     "maxTriggerDelay", _duration("0ms", "1d"), 900.0, Context.STREAM_READ, "the longest wait for minMessagesPerTrigger"
 )
 MIN_PARTITIONS: Option[int | None] = Option(
-    "minPartitions", _whole(1, 100_000), None, Context.READ, "split ranges into at least so many tasks"
+    "minPartitions", _whole(1, 100_000), None, Context.READ, "split ranges into at least this number of tasks"
 )
 MAX_MESSAGES_PER_TASK: Option[int | None] = Option(
-    "maxMessagesPerTask", _whole(1, LONG_MAX), None, Context.READ, "split ranges that are longer"
+    "maxMessagesPerTask", _whole(1, LONG_MAX), None, Context.READ, "split longer ranges"
 )
 PEEK_BATCH_SIZE = Option("peekBatchSize", _whole(1, 10_000), 500, Context.READ, "messages per request")
-INCLUDE_DEFERRED = Option("includeDeferred", BOOLEAN, False, Context.READ, "read deferred messages, too")
-INCLUDE_SCHEDULED = Option("includeScheduled", BOOLEAN, False, Context.READ, "read scheduled messages, too")
+INCLUDE_DEFERRED = Option("includeDeferred", BOOLEAN, False, Context.READ, "also read deferred messages")
+INCLUDE_SCHEDULED = Option("includeScheduled", BOOLEAN, False, Context.READ, "also read scheduled messages")
 FAIL_ON_DATA_LOSS = Option(
-    "failOnDataLoss", BOOLEAN, True, Context.READ, "fail when the entity was made anew or a partition is gone"
+    "failOnDataLoss", BOOLEAN, True, Context.READ, "fail if the entity was created again or a partition is gone"
 )
 POLL_INTERVAL = Option(
     "pollInterval", _duration("0ms", "30s"), 0.2, Context.STREAM_READ, "how long an idle query waits"
@@ -276,21 +276,21 @@ PARTITION_DISCOVERY_INTERVAL = Option(
     _duration("0ms", "1d"),
     60.0,
     Context.STREAM_READ,
-    "how often new partitions are looked for",
+    "how often to look for new partitions",
 )
 SETTLE_FAILURE: Option[Literal["log", "fail"]] = Option(
-    "settleFailure", _choice("log", "fail"), "log", Context.STREAM_READ, "when deleting in mode=drain fails"
+    "settleFailure", _choice("log", "fail"), "log", Context.STREAM_READ, "what to do if deletion in mode=drain fails"
 )
 FILTER_PUSHDOWN = Option(
     "filterPushdown",
     BOOLEAN,
     False,
     Context.BATCH_READ,
-    "read only what filters on sequenceNumber, partitionId and enqueuedTime leave; Spark 4.1 or newer and "
+    "let filters on sequenceNumber, partitionId and enqueuedTime narrow the read; needs Spark 4.1 and "
     "spark.sql.python.filterPushdown.enabled=true",
 )
 PROPERTIES_FORMAT: Option[PropertiesFormat] = Option(
-    "applicationPropertiesFormat", _choice("text", "json"), "text", Context.ALL, "json keeps the types of AMQP"
+    "applicationPropertiesFormat", _choice("text", "json"), "text", Context.ALL, "json keeps the AMQP types"
 )
 
 # ---- the table: writing
@@ -300,32 +300,36 @@ BATCH_SIZE_BYTES: Option[int | None] = Option(
     _whole(1_024, 100 << 20),
     None,
     Context.WRITE,
-    "the largest batch to send; as large as the service allows",
+    "greatest batch to send; default: as large as the service allows",
 )
 MAX_IN_FLIGHT = Option(
     "maxInFlight", _whole(1, 1_000), 16, Context.WRITE, "batches sent and not yet confirmed, per task"
 )
-ORDERED = Option("ordered", BOOLEAN, False, Context.WRITE, "keep the order of each task's rows also over retries")
+ORDERED = Option("ordered", BOOLEAN, False, Context.WRITE, "keep the order of each task's rows, also in retries")
 TRANSACTIONAL = Option(
-    "transactional", BOOLEAN, False, Context.WRITE, "each task's rows in one transaction: a failed task leaves none"
+    "transactional", BOOLEAN, False, Context.WRITE, "send each task's rows in one transaction: a failed task sends none"
 )
 ON_OVERSIZE: Option[Literal["fail", "skip"]] = Option(
-    "onOversize", _choice("fail", "skip"), "fail", Context.WRITE, "when a single row is larger than the service allows"
+    "onOversize",
+    _choice("fail", "skip"),
+    "fail",
+    Context.WRITE,
+    "what to do with a row that is larger than the service allows",
 )
 MESSAGE_ID_POLICY: Option[MessageIdPolicy] = Option(
     "messageIdPolicy",
     _choice("deterministic", "column", "none"),
     "deterministic",
     Context.WRITE,
-    "deterministic: rows without a messageId get one that a repeated task gives again; column: they get none; none: no "
-    "row has one",
+    "deterministic: rows without a messageId get one, the same in a repeated task; column: they get none; none: no row "
+    "has one",
 )
 IGNORE_READ_ONLY_COLUMNS = Option(
     "ignoreReadOnlyColumns",
     BOOLEAN,
     True,
     Context.WRITE,
-    "leave out columns that only the service sets, instead of failing",
+    "ignore columns that only the service sets, instead of failing",
 )
 
 # ---- the end of the table

@@ -1,8 +1,9 @@
-"""The options of a query, read and checked: what a reader or a writer needs to know, in one frozen object.
+"""The options of a query, read and checked: what a reader or a writer needs, in one frozen object.
 
-Knows what options mean together: exactly one target, exactly one credential, which modes go where. Does not know
-single options (`option_table`) and Spark. Every mistake is a ConnectorError of one line with the option's name as the
-user wrote it, never with a secret. The objects pickle; secrets are in the credential alone, whose repr hides them.
+Knows what options mean together: exactly one target, exactly one credential, which modes are allowed where. Does not
+know single options (`option_table`) and Spark. Every mistake is a ConnectorError of one line with the option's name as
+the user wrote it, and never with a secret. The objects pickle; secrets are only in the credential, whose repr hides
+them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _BY_NAME: dict[str, Option[Any]] = {
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """Where the service is, and as whom to ask."""
+    """Address of the service, and the credential."""
 
     endpoint: Endpoint
     credential: Credential
@@ -224,7 +225,7 @@ def _is_sparks(name: str) -> bool:
 
 
 def _spelt(name: str) -> str:
-    """The name as documented; Spark hands it over in lower case."""
+    """The documented spelling; Spark passes names in lower case."""
     option = _BY_NAME[name.lower()]
     return next(known for known in (option.name, *option.aliases) if known.lower() == name.lower())
 

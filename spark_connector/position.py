@@ -1,6 +1,6 @@
-"""Where reading starts or ends, as the options `startingPosition` and `endingPosition` say it.
+"""Where reading starts or ends, as the options `startingPosition` and `endingPosition` give it.
 
-Knows the spellings. Does not know how a position becomes sequence numbers of a real entity (`source.positions`). The
+Knows the spellings. Does not know how a position becomes sequence numbers of an entity (`source.positions`). The
 objects are values: compared, pickled and shared freely.
 """
 
@@ -19,17 +19,17 @@ PARTITION_ID_MAX = (1 << 15) - 1  # the largest whose sequence numbers still fit
 
 @dataclass(frozen=True)
 class Earliest:
-    """The first message that is there."""
+    """The first message."""
 
 
 @dataclass(frozen=True)
 class Latest:
-    """Behind the last message that is there now."""
+    """After the last message of now."""
 
 
 @dataclass(frozen=True)
 class AtNumber:
-    """At a sequence number: as a start it is read, as an end it is not."""
+    """At a sequence number: inclusive as a start, exclusive as an end."""
 
     sequence_number: int
 
@@ -57,7 +57,7 @@ _NAMED: dict[str, Position] = {"earliest": Earliest(), "latest": Latest()}
 
 
 def parse_position(text: str) -> Position:
-    """A position from an option's text; ValueError with what is wrong, without the text."""
+    """A position from the text of an option; ValueError with the problem, without the text."""
     stripped = text.strip()
     if stripped.lower() in _NAMED:
         return _NAMED[stripped.lower()]

@@ -1,7 +1,7 @@
-"""Tells Spark of the format.
+"""Registers the format with Spark.
 
-Knows the one call. Refuses to start or configure sessions. Needed where `pyspark_servicebus` isn't found by Spark: in
-an editable install, or when another `pyspark_*` package of the environment can't be imported.
+Needed where Spark does not find `pyspark_servicebus`: in an editable install, or if another `pyspark_*` package of the
+environment can't be imported. Does not start or configure sessions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("servicebus")` known to the session; again, or where Spark has found it itself, does no harm."""
+    """Make `format("servicebus")` known to the session; repeating it does no harm."""
     from pyspark.errors import AnalysisException
 
     from .datasource import ServiceBusDataSource

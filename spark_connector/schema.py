@@ -1,8 +1,8 @@
-"""The columns that the source gives and the sink takes, and what may be asked of them.
+"""The columns of the source and the sink.
 
-Knows what each column is, and says readably what is wrong with a user's schema. Does not know how a column's value is
-found in a message, and which types it may be read as (`codec`), and how rows travel. Columns are found in any case, as
-elsewhere in Spark; a frame keeps the names that its user wrote.
+Knows each column, and describes errors in a user's schema. Does not know how a value is found in a message and which
+types it may be read as (`codec`), and how rows travel. Column names have no case, as elsewhere in Spark; a frame keeps
+the names that its user wrote.
 """
 
 from __future__ import annotations

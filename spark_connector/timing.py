@@ -1,7 +1,7 @@
-"""Time and chance for the connector: the one place that reads clocks and random numbers.
+"""Time and randomness for the connector: the only place that reads clocks and random numbers.
 
-Knows the machine's clocks. Does not know what they are used for. Nothing here is kept: every call asks anew, for
-readers and writers are pickled into other processes.
+Knows the machine's clocks. Does not know what they are used for. Keeps no state, because readers and writers are
+pickled into other processes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def sleep(seconds: float) -> None:
 
 
 def backoff_s(attempt: int, first_s: float = 0.2, max_s: float = 10.0) -> float:
-    """How long to wait before try number `attempt` + 1 (from 0): doubled each time, and a half of it by chance."""
+    """The pause before attempt number `attempt` + 1 (from 0): doubled each time, half of it random."""
     base = min(max_s, first_s * 2.0 ** min(attempt, 30))
     return base * (0.5 + random.random() / 2)
 
 
 def new_id() -> str:
-    """32 hexadecimal digits that nobody had before."""
+    """32 random hexadecimal digits."""
     return uuid.uuid4().hex

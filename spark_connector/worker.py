@@ -1,9 +1,9 @@
-"""The process in which Spark runs Python tasks, made fit for many short ones.
+"""The process in which Spark runs Python tasks, prepared for many short tasks.
 
-Knows that PySpark has the garbage collector look at every object of the process after every task. With all that Spark,
-Arrow, pandas and this connector import that takes some 30 ms, many times what a small task takes. What lives when a
-task begins is modules and their tables, which stay anyway: the collector is told to leave it alone. Spark imports some
-of them at the end of the first task only, so the second task does it again. Does not know what tasks do.
+After every task PySpark lets the garbage collector look at every object of the process. With everything that Spark,
+Arrow, pandas and this connector import, that takes about 30 ms, many times as long as a small task. The objects that
+exist when a task begins are modules and their tables, which stay anyway, so they are excluded from collection. Spark
+imports some of them at the end of the first task, so the second task repeats it. Does not know what tasks do.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ TASKS: Final = 2
 _begun_count = 0
 
 
-def settle_in() -> None:
-    """At the beginning of a task: spare the collector what is there already; outside of tasks nothing is done."""
+def freeze_gc() -> None:
+    """Move all live objects to the permanent GC generation (`gc.freeze`), at the beginning of the first tasks."""
     global _begun_count
     if _begun_count == TASKS or TaskContext.get() is None:
         return

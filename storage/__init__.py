@@ -1,4 +1,4 @@
-"""Durable partitions: bytes and integers, one atomic batch at a time. Knows no queue.
+"""Durable key-value stores for partitions: byte rows, one atomic batch at a time. Knows no queue.
 
 A **store** is a set of tables; a table maps byte keys to byte values in key order. A messaging store of the
 broker is one store, with its own folder, its own writer and its own disk waits, so that one of them can
@@ -7,36 +7,35 @@ fail alone.
 Three verbs carry everything:
 
 * `store.begin(expected_bytes)` opens the one **batch**. It is written and read like a dictionary of tables,
-  and its reads see its writes. Nobody else sees anything of it.
-* `batch.commit()` makes it durable, whole or not at all, and only then returns. It blocks where a store has
-  a disk (`store.blocking`), so it is the one call that belongs on another thread; the owner goes on reading
-  meanwhile.
-* `store.view()` is the committed state. A view is for now: it ends when the next batch begins, and says so
-  if it is used after that. Keep no view, keep keys: a reader that comes back continues with `scan` behind
-  its last key.
+  and its reads see its writes. Views do not see them.
+* `batch.commit()` makes it durable, all or nothing, and then returns. It blocks if the store has a disk
+  (`store.blocking`), so it is the one call for another thread; the owner may read meanwhile.
+* `store.view()` is the committed state. A view ends when the next batch begins, and raises StoreError
+  after that. Keep keys, not views: a reader continues with `scan` after its last key.
 
-What can go wrong has three names. `StoreFull`: no room; free some and try again. `StoreFailed`: the disk or
-the file is at fault; the store opens anew at its next use. `StoreError` covers both, and a folder that is
-in use, of another format, or a wrong order of calls. After each of them nothing of the batch is stored, and
-what was committed before is still there.
+Three errors. `StoreFull`: no room; free some and try again. `StoreFailed`: the disk or the file has failed; the
+store is reopened at its next use. `StoreError` covers both, and a folder in use, an unknown format, or a wrong
+order of calls. After an error nothing of the batch is stored, except that after a `StoreFailed` out of `commit`
+the whole batch may be. Earlier commits are kept.
 
-Where things are:
+Modules:
 
     contract.py      what every store promises; limits; failpoints; errors
     lmdb_store.py    the durable store. Reading order: begin, finish, _make_room, _open
-    lmdb_reading.py  the same files read only: pages walked, tables walked, marks
-    memory_store.py  the store that leaves nothing behind, same contract
-    opening.py       which durability is which store
-    folder.py        one process per folder; who may read what is in it
-    data_file.py     is there room for the file, which state does it hold, is it all there
-    manifest.py      which stores belong together, and what is known of each
-    resident.py      how much of the files is in memory; stores give pages back
-    check.py         is a folder whole?
-    copying.py       what becomes of a copy that `store.copy_to` has made
+    lmdb_handles.py  its views and its batch
+    lmdb_reading.py  read-only access to the same files: pages, tables, marks
+    memory_store.py  the store in memory, same contract
+    opening.py       the store for each durability
+    folder.py        one process per folder; permissions
+    data_file.py     the file from outside: room on the disk, newest root, completeness
+    manifest.py      which stores belong to a data folder
+    resident.py      resident memory of the files
+    check.py         verify a store folder
+    copying.py       copies of stores
 
-Why LMDB runs without its lock file, and why a commit on another thread is safe then: docs/decisions/0001.
-What holds it up in code: views end at begin(), one batch at a time, the map moves only when no transaction
-is open.
+Why LMDB runs without its lock file, and why a commit on another thread is safe: docs/decisions/0001. The code
+keeps three rules for that: views end at begin(), one batch at a time, the map moves only while no transaction is
+open.
 """
 
 from .check import StoreReport, TableReport, check_store

@@ -1,8 +1,8 @@
-"""Is a store folder whole? What `emubus check` reports: rows and bytes per table, and what is wrong.
+"""Verification of a store folder, for `emubus check`: rows and bytes per table, and problems.
 
-Knows the order of doubt: first the pages, walked without trusting any of them; only a sound file is opened, and then
-every row of every table is read. Repairs nothing, and does not look into a row (rows carry no checksums). A store that
-is in use is refused, not disturbed; nothing is written, in the file or beside it.
+Walks the pages first, without trusting any of them; opens the file only if it is sound, and then reads every row of
+every table. Repairs nothing, and does not look into rows (rows carry no checksums). Refuses a store in use; writes
+nothing, in the file or beside it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .lmdb_reading import DATA_FILE, file_problems, walk_tables
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """One table: how many rows, and the bytes of their keys and values."""
+    """One table: number of rows, and bytes of keys and values."""
 
     name: str
     row_count: int
@@ -27,7 +27,7 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """What was found in one folder; `problems` are sentences, and none means that the store is whole."""
+    """The result for one folder; `problems` are sentences, none if the store is sound."""
 
     path: Path
     file_bytes: int
@@ -36,12 +36,12 @@ class StoreReport:
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing was found wrong."""
+        """True if there are no problems."""
         return not self.problems
 
 
 def check_store(path: Path) -> StoreReport:
-    """Read all of the store in folder `path` and report. StoreError: there is no store, or it is in use."""
+    """Read the whole store in folder `path`. StoreError: there is no store, or it is in use."""
     data_file = path / DATA_FILE
     if not data_file.is_file():
         raise StoreError(path, f"there is no store here: no file {DATA_FILE}")
@@ -49,7 +49,7 @@ def check_store(path: Path) -> StoreReport:
     try:
         report = StoreReport(path, data_file.stat().st_size)
         report.problems.extend(_page_problems(path))
-        if report.is_whole:  # LMDB trusts what it reads: a broken page could end this process
+        if report.is_whole:  # LMDB trusts its pages: a damaged one could crash this process
             _read_tables(report)
         return report
     finally:

@@ -1,8 +1,8 @@
-"""What every store promises: the verbs, the errors, the limits and the names of the failpoints.
+"""The contract of every store: methods, errors, limits and failpoints.
 
-Knows tables of byte keys and byte values, one writer at a time, and when what becomes durable. Refuses to
-know LMDB (that is `lmdb_store.py`), folders (`folder.py`) and anything about queues: no key and no value is
-ever interpreted here. Owns no objects; `tests/storage` runs every implementation through this one contract.
+Knows tables of byte keys and byte values, one writer at a time, and what is durable when. Does not know LMDB
+(`lmdb_store.py`), folders (`folder.py`) or queues: keys and values are never interpreted. `tests/storage` runs every
+implementation through this contract.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import MappingProxyType, TracebackType
 from typing import Protocol, Self
 
 FORMAT_VERSION = 2
-"""Version of what is kept in a data folder and its stores. It changes when an older release would misread it.
+"""Format version of a data folder and its stores. It changes when an older release would misread them.
 
 1: no manifest, no mark in the stores (release 0.1.0). 2: with both.
 """
@@ -34,50 +34,49 @@ MAP_BYTES_START = 64 * 1024 * 1024
 """Address space that a new store maps, neither memory nor disk; doubled when a batch might not fit."""
 
 MAP_BYTES_MAX = 1024**4
-"""Where doubling ends unless `open_store` is told otherwise; a 64-bit process has 128 TiB of addresses."""
+"""Default limit of the doubling; a 64-bit process has 128 TiB of addresses."""
 
 MAP_SLACK_BYTES = 16 * 1024 * 1024
 """Room on top of twice what a batch expects: 4096 pages, as a write first copies the pages on its path."""
 
 BATCH_BYTES_KEPT_MAX = 2 * 1024 * 1024
-"""After a batch that wrote more, a store is opened anew: LMDB would keep the memory of its largest batch, twice
-these bytes, in every store for ever."""
+"""After a larger batch the store is reopened: LMDB would keep the memory of its largest batch, twice these bytes,
+in every store."""
 
 PAGES_KEPT_BYTES_MAX = 4 * 1024 * 1024
-"""How much of its map a store may touch before it asks whether to give pages back; 64 MiB over 16 stores."""
+"""Bytes of its map that a store may touch before it checks whether to release pages; 64 MiB over 16 stores."""
 
 FILE_RESIDENT_BYTES_MAX = 96 * 1024 * 1024
-"""Resident file pages of the process, libraries and maps, from which on stores give theirs back."""
+"""Resident file pages of the process, libraries and maps, above which stores release theirs."""
 
 
 class Durability(StrEnum):
-    """What a commit promises once it has returned."""
+    """What survives once a commit has returned."""
 
     FULL = "full"
     """It survives the machine: data and root are on the disk (fsync)."""
     PROCESS = "process"
     """It survives the process, killed at any moment; a crash of the machine may damage the store."""
     NONE = "none"
-    """It is in memory and leaves nothing behind."""
+    """Kept in memory only."""
 
 
 FAILPOINTS: Mapping[str, str] = MappingProxyType(
     {
-        "batch-applied": "commit() was called, all writes of the batch are made, none can be found yet",
+        "batch-applied": "commit() was called: all writes of the batch are made, none is visible",
         "commit-started": "on the committing thread, immediately before the store's own commit",
-        "committed": "on the committing thread, immediately after: the batch is durable, nobody knows yet",
+        "committed": "on the committing thread, immediately after: the batch is durable, the owner does not know yet",
     }
 )
 """Where around a commit `failpoint(name)` is called, in this order, on the thread of `commit()`.
 
 A test may block, kill the process or, at the first two, raise: an exception raised there fails the commit
-like a disk that refuses. At "committed" it is too late to refuse, so what is raised there reaches the
-caller unchanged.
+like a failing disk. At "committed" it is too late, so an exception reaches the caller unchanged.
 """
 
 
 def checked_names(tables: Sequence[str]) -> tuple[str, ...]:
-    """Return the table names; ValueError for one that is empty, reserved, double or has white space."""
+    """Return the table names; ValueError for an empty, reserved or duplicate name, or one with white space."""
     for name in tables:
         if name.split() != [name] or name == META_TABLE or tables.count(name) > 1:
             raise ValueError(f"{name!r} can't be the name of a table here")
@@ -85,11 +84,11 @@ def checked_names(tables: Sequence[str]) -> tuple[str, ...]:
 
 
 def no_failpoint(name: str) -> None:
-    """Let every commit pass; the failpoint of production."""
+    """Do nothing; the failpoint of production."""
 
 
 class StoreError(Exception):
-    """A store said no. `store` is its folder (None in memory), `reason` the sentence without the folder."""
+    """A store refuses or fails. `store` is its folder (None in memory), `reason` the sentence without the folder."""
 
     def __init__(self, store: Path | None, reason: str) -> None:
         super().__init__(f"store {store if store is not None else '(in memory)'}: {reason}")
@@ -97,7 +96,7 @@ class StoreError(Exception):
         self.reason = reason
 
 
-class StoreFull(StoreError):  # noqa: N818 - the interface's name; it says what is, not what went wrong
+class StoreFull(StoreError):  # noqa: N818 - the state of the store
     """No room: disk, quota, file size limit or the store's map limit. Nothing of the batch is stored.
 
     `grows` when the map was too small for the batch and may be larger: the next `begin()` enlarges it.
@@ -109,15 +108,15 @@ class StoreFull(StoreError):  # noqa: N818 - the interface's name; it says what 
 
 
 class StoreFailed(StoreError):  # noqa: N818
-    """Disk or file failed; the store opens anew before its next use.
+    """Disk or file failed; the store is reopened before its next use.
 
-    Out of `Batch.commit`, all of the batch may be stored or nothing: the last page may have been written without being
-    confirmed. Otherwise nothing is. It is never a part.
+    Out of `Batch.commit`, all of the batch may be stored, or nothing: the last page may have been written without
+    confirmation. In other cases nothing is stored. It is never a part.
     """
 
 
 class BatchState(StrEnum):
-    """Where a batch is in its life; the values complete the sentence "the batch is ..."."""
+    """The state of a batch; the values complete the sentence "the batch is ..."."""
 
     OPEN = "open"
     COMMITTING = "being committed"
@@ -127,9 +126,9 @@ class BatchState(StrEnum):
 class View(Protocol):
     """Committed state as of one moment, for the thread that owns the store.
 
-    Good until that store's next `begin()`, and no longer: a later use raises StoreError. (A view that lived
-    across commits could read pages that a later batch has overwritten, see docs/decisions/0001.) Nor after a
-    failed commit: the store may have been opened anew.
+    Valid until that store's next `begin()`; a later use raises StoreError. (A view that lived
+    across commits could read pages that a later batch has overwritten, see docs/decisions/0001.) Not valid after a
+    failed commit either: the store may have been reopened.
     """
 
     def get(self, table: str, key: bytes) -> bytes | None:
@@ -141,7 +140,7 @@ class View(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the view back; closing twice is fine."""
+        """Release the view; closing twice is allowed."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -169,39 +168,39 @@ class Batch(View, Protocol):
     def commit(self) -> None:
         """Store the batch, durable on return. Blocks; may be called from another thread than begin() was.
 
-        No other method may be called until it has returned. Raises StoreError: with `StoreFailed` it is open whether
-        the batch is stored, with any other nothing is.
+        No other method may be called until it has returned. Raises StoreError: with `StoreFailed` it is unknown
+        whether the batch is stored, with any other it is not.
         """
         ...
 
     def abort(self) -> None:
-        """Forget the batch. Does nothing if it is over; StoreError while it is being committed."""
+        """Drop the batch. Does nothing if it is over; StoreError while it is being committed."""
         ...
 
 
 class Store(Protocol):
-    """Tables of byte rows. One thread owns a store and makes all calls but `Batch.commit`, which any may."""
+    """Tables of byte rows. One thread owns a store and makes all calls except `Batch.commit`, which any thread may."""
 
     blocking: bool
     """True: commit() waits for a disk, call it off the event loop. False: call it in place."""
 
     def begin(self, expected_bytes: int) -> Batch:
-        """Begin the one batch; ends every view. `expected_bytes`: sum of keys and values to be put at most.
+        """Begin the one batch; ends every view. `expected_bytes`: upper bound of the keys and values to be put.
 
-        Makes room first, growing the map if need be: that is address space, so a high estimate costs nothing.
+        Makes room first, growing the map if needed: that is address space, so a high estimate costs nothing.
         StoreError if a batch is open or the store closed.
         """
         ...
 
     def view(self) -> View:
-        """Look at the committed state. Costs about a microsecond; take one per use and close it."""
+        """A view of the committed state. Costs about a microsecond; take one per use and close it."""
         ...
 
     def copy_to(self, path: Path) -> Callable[[], None]:
-        """Get ready to copy the committed state into a new store folder `path`, in the durable form whatever this is.
+        """Prepare a copy of the committed state in a new store folder `path`, as an LMDB file whatever this store is.
 
-        What is returned makes the copy; it blocks and may be called on another thread. Until it has returned no batch
-        can begin. It raises StoreError (the copy may be there in part), and does not sync what it has written.
+        The returned function makes the copy; it blocks and may be called on another thread. No batch can begin until it
+        has returned. It raises StoreError (a part of the copy may remain), and does not sync.
         """
         ...
 

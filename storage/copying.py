@@ -1,7 +1,6 @@
-"""Copies of stores brought to where they are used: a store's file into another folder, or its rows into memory.
+"""Copies of stores: a store's file into another folder, or its rows into memory.
 
-Knows that a copy is one file in the form of the durable store, whatever store it was made of. Does not know what is
-in it, and when no store has it open: the caller holds both folders. Owns nothing.
+A copy is one LMDB file, whatever store it was made from. The caller makes sure that no store has it open. Owns nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ROWS_AT_ONCE = 10_000
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy the store that lies closed in folder `source` into the new folder `target`, durably. StoreFailed."""
+    """Copy the closed store in folder `source` into the new folder `target`, durably. StoreFailed."""
     try:
         make_folder(target)
         shutil.copyfile(source / DATA_FILE, target / DATA_FILE)
@@ -35,7 +34,7 @@ def copy_files(source: Path, target: Path) -> None:
 def read_into_memory(
     source: Path, tables: Sequence[str], failpoint: Callable[[str], None] = no_failpoint
 ) -> MemoryStore:
-    """A store in memory with the rows of the store that lies closed in folder `source`. StoreError."""
+    """A store in memory with the rows of the closed store in folder `source`. StoreError."""
     store = MemoryStore(tables, failpoint)
     lock = FolderLock(source, reading=True)
     try:

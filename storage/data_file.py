@@ -1,4 +1,4 @@
-"""LMDB's data file seen from outside, as a file: is there room for it, which state does it hold, is it all there?
+"""LMDB's data file from outside: room on its disk, its newest root, whether it is complete.
 
 Knows sizes, limits of the disk and the two root pages. Leaves the other pages to `lmdb_reading.py`. Owns nothing.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# A disk with less room than this counts as full when a write fails without saying why.
+# A disk with less room than this counts as full if a write fails without a reason.
 _NEARLY_FULL_BYTES = 1024 * 1024
 
 # The two root pages of an LMDB 0.9 file (MDB_meta in its mdb.c), in this machine's byte order. Behind a page header of
@@ -32,7 +32,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What the newer root page says: the transaction that wrote it, and how many pages the file may have."""
+    """The newer root page: the transaction that wrote it, and how many pages the file may have."""
 
     transaction: int
     page_bytes: int
@@ -75,9 +75,9 @@ def checksum(data_file: Path) -> int:
 
 
 def is_full(data_file: Path) -> bool:
-    """Tell "no room" from other failures: LMDB says EIO for a write that the kernel has cut short.
+    """Distinguish "no room" from other failures: LMDB reports EIO for a write that the kernel has cut short.
 
-    What did fit was written, so afterwards the disk is full, or the file as long as a file may be.
+    The kernel wrote what did fit, so afterwards the disk is full, or the file has the size limit.
     """
     longest_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     try:

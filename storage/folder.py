@@ -1,10 +1,10 @@
-"""A store's folder: made for its owner alone, locked for this process alone, and its entries made durable.
+"""A store's folder: private to its owner, locked for one process, with durable entries.
 
-Knows modes, flock and fsync of folders. Knows nothing of what lies inside. The store that opened a folder owns its
-`FolderLock` and releases it last. The lock is the kernel's: it goes with the process, however that ends.
+Knows modes, flock and fsync of folders, not their contents. The store that opened a folder owns its `FolderLock` and
+releases it last. The kernel releases the lock when the process ends, in any way.
 
-What is kept holds messages and keys in clear: only the owner may read it. Only in a folder that its group may write,
-as a container's volume for any user of one group, what is made follows that folder's group rights.
+The files hold messages and keys in clear text, so only the owner may read them. In a folder that its group may write,
+such as a container's volume for any user of one group, new files get the folder's group rights.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ LOCK_FILE = "emubus.lock"
 OWNER_FOLDER_MODE: Final = 0o700
 OWNER_FILE_MODE: Final = 0o600
 _OTHERS_MODE: Final = 0o077
-_HOLDER_BYTES: Final = 32  # what a lock file has: the number of the process that took it last
+_HOLDER_BYTES: Final = 32  # content of a lock file: the id of the process that took it last
 
 
 class FolderLock:
-    """The use of one folder, held until `release()` or the end of the process.
+    """The lock of one folder, held until `release()` or the end of the process.
 
-    A writer has it alone. A reader shares it with readers, makes no lock file, and so writes nothing.
+    A writer has it alone. Readers share it, make no lock file, and so write nothing.
     """
 
     def __init__(self, folder: Path, *, reading: bool = False) -> None:
-        """Take the lock; StoreError names the folder, and the holder if known, when another has it."""
+        """Take the lock; StoreError names the folder, and the holder if known, if another process has it."""
         self._fd = -1
         flags = os.O_RDONLY if reading else os.O_RDWR | os.O_CREAT
         try:
             self._fd = os.open(folder / LOCK_FILE, flags | os.O_CLOEXEC, file_mode(folder))
         except FileNotFoundError:
             if reading:
-                return  # nobody has ever opened it for writing
+                return  # it was never opened for writing
             raise StoreFailed(folder, "the folder doesn't exist") from None
         except OSError as error:
             raise StoreFailed(folder, f"can't open {LOCK_FILE}: {reason_of(error, folder)}") from error
@@ -58,13 +58,13 @@ class FolderLock:
             self._note_holder(folder)
 
     def _note_holder(self, folder: Path) -> None:
-        with contextlib.suppress(OSError):  # another user's file: who may lock it is that user's choice
+        with contextlib.suppress(OSError):  # another user's file: that user decides who may lock it
             os.fchmod(self._fd, file_mode(folder))
-        with contextlib.suppress(OSError):  # it only makes the other side's error clearer: a full disk is no reason
+        with contextlib.suppress(OSError):  # it only improves the other process's error, so a full disk does not matter
             os.pwrite(self._fd, f"{os.getpid():<{_HOLDER_BYTES}}".encode("ascii"), 0)  # no truncation: it costs a sync
 
     def release(self) -> None:
-        """Let others in; twice is fine."""
+        """Release the lock; calling it twice is allowed."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -77,7 +77,7 @@ def make_folder(folder: Path) -> list[Path]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=OWNER_FOLDER_MODE)
-            kept = folder.stat().st_mode & stat.S_ISGID  # what is made in it shall have its group
+            kept = folder.stat().st_mode & stat.S_ISGID  # new files in it get its group
             folder.chmod(OWNER_FOLDER_MODE | _group_mode(folder.parent, 0o070) | kept)
     except OSError as error:
         raise StoreFailed(folder, f"can't make the folder: {reason_of(error, folder)}") from error
@@ -92,18 +92,18 @@ def file_mode(folder: Path) -> int:
 
 
 def keep_private(file: Path) -> None:
-    """Give a file that was just made the mode that `file_mode` says, whatever made it. OSError."""
+    """Give a new file the mode of `file_mode`. OSError."""
     file.chmod(file_mode(file.parent))
 
 
 def make_private_file(file: Path) -> BinaryIO:
-    """Open a new or emptied file for writing, with the mode that `file_mode` says. OSError."""
+    """Open a new or emptied file for writing, with the mode of `file_mode`. OSError."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, file_mode(file.parent))
     return os.fdopen(descriptor, "wb")
 
 
 def open_to_others(path: Path) -> bool:
-    """Whether others than its owner, or a group that may write it too, may read or enter this folder or file."""
+    """Whether users other than the owner (or a group with write access) may read this file or enter this folder."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -112,7 +112,7 @@ def open_to_others(path: Path) -> bool:
 
 
 def _group_mode(folder: Path, mask: int) -> int:
-    """Return the group's rights in what is made in this folder: those of the folder if its group may write there."""
+    """Return the group rights of new files in this folder: those of the folder if its group may write there."""
     try:
         mode = folder.stat().st_mode
     except OSError:
@@ -122,7 +122,7 @@ def _group_mode(folder: Path, mask: int) -> int:
 
 
 def reason_of(error: OSError, folder: Path) -> str:
-    """Why the folder can't be used; for a lack of rights also who asked and who owns it."""
+    """Why the folder can't be used; for missing permissions also the user and the owner."""
     if not isinstance(error, PermissionError):
         return error.strerror or str(error)
     found = next(each for each in (folder, *folder.parents) if each.exists())

@@ -1,7 +1,7 @@
 """Handles on one transaction of an LMDB store: the views of a moment, and the one batch.
 
 Knows how long a handle may be used and who may abort what. Does not know LMDB: rows are read and written through
-`Rows`, which the store implements, and which alone translates LMDB's errors.
+`RowAccess`, which the store implements, and which alone translates LMDB's errors.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Final, Generic, NoReturn, Protocol, Self, TypeVar
 from .contract import BatchState, StoreError
 
 
-class Transaction(Protocol):
-    """A transaction of LMDB, as far as a handle ends it itself."""
+class AbortableTransaction(Protocol):
+    """A transaction of LMDB; handles can only abort it."""
 
     def abort(self) -> None:
         """End the transaction without storing anything."""
         ...
 
 
-TransactionT = TypeVar("TransactionT", bound=Transaction)
-TransactionT_contra = TypeVar("TransactionT_contra", bound=Transaction, contravariant=True)
+TransactionT = TypeVar("TransactionT", bound=AbortableTransaction)
+TransactionT_contra = TypeVar("TransactionT_contra", bound=AbortableTransaction, contravariant=True)
 
 
-class Rows(Protocol[TransactionT_contra]):
-    """Rows of a store as one of its transactions sees them. ValueError: a key that LMDB does not take; StoreError."""
+class RowAccess(Protocol[TransactionT_contra]):
+    """RowAccess of a store as a transaction sees them. ValueError: a key that LMDB does not accept; StoreError."""
 
     path: Path
 
@@ -58,7 +58,7 @@ _SMALL_BYTES_MAX: Final = 1500
 
 
 class SharedReader(Generic[TransactionT]):
-    """One read transaction, shared by the views of its moment. `txn` is None once it has ended."""
+    """One read transaction, shared by the views of one moment. `txn` is None once it has ended."""
 
     __slots__ = ("commit_count", "txn", "view_count")
 
@@ -79,7 +79,7 @@ class LmdbView(Generic[TransactionT]):
 
     __slots__ = ("_closed", "_reader", "_store")
 
-    def __init__(self, store: Rows[TransactionT], reader: SharedReader[TransactionT]) -> None:
+    def __init__(self, store: RowAccess[TransactionT], reader: SharedReader[TransactionT]) -> None:
         self._store = store
         self._reader = reader
         self._closed = False
@@ -94,7 +94,7 @@ class LmdbView(Generic[TransactionT]):
         return self._store.read_range(self._txn(), table, start, stop, limit)
 
     def close(self) -> None:
-        """Give the view back."""
+        """Release the view."""
         if not self._closed:
             self._closed = True
             self._reader.view_count -= 1
@@ -121,7 +121,7 @@ class LmdbBatch(Generic[TransactionT]):
 
     __slots__ = ("_large", "_store", "_txn", "state", "written_bytes")
 
-    def __init__(self, store: Rows[TransactionT], txn: TransactionT) -> None:
+    def __init__(self, store: RowAccess[TransactionT], txn: TransactionT) -> None:
         self._store = store
         self._large: set[tuple[str, bytes]] = set()  # rows with large values that this batch has put
         self._txn: TransactionT | None = txn
@@ -142,8 +142,8 @@ class LmdbBatch(Generic[TransactionT]):
         self.written_bytes += len(value)
         try:
             if (table, key) in self._large:
-                # LMDB would write a smaller value over it and keep its pages, more than the value has need of.
-                # Readers don't mind, but py-lmdb's verifier, and so `check_store`, calls that damage.
+                # LMDB would write a smaller value over it and keep all its pages. Readers accept that, but
+                # py-lmdb's verifier, and so `check_store`, reports it as damage.
                 self._store.remove(txn, table, key)
             if len(value) > _SMALL_BYTES_MAX:
                 self._large.add((table, key))
@@ -162,7 +162,7 @@ class LmdbBatch(Generic[TransactionT]):
 
     def commit(self) -> None:
         """Make the batch durable; see `contract.Batch.commit`."""
-        txn, self._txn = self._txn or self._refuse(), None  # from here on nobody else can touch it
+        txn, self._txn = self._txn or self._refuse(), None  # no other method can use it from now on
         self.state = BatchState.COMMITTING
         try:
             self._store.finish(txn)
@@ -170,7 +170,7 @@ class LmdbBatch(Generic[TransactionT]):
             self.state = BatchState.OVER
 
     def abort(self) -> None:
-        """Forget the batch; see `contract.Batch.abort`."""
+        """Drop the batch; see `contract.Batch.abort`."""
         if self.state is BatchState.COMMITTING:
             raise StoreError(self._store.path, "the batch is being committed")
         self._drop()

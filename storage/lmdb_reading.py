@@ -1,8 +1,8 @@
-"""LMDB files that are only read: their pages walked without LMDB, their tables walked with it, their marks.
+"""Read-only access to LMDB files: pages without LMDB, tables and marks with it.
 
-Knows the names and the meta table of our files, and in which order a file may be doubted: first its size and its roots,
-then its pages, and only then what LMDB reads from it. Writes nothing and makes nothing, so the caller needs the lock
-of a reader only. With `lmdb_store.py` the only files that import lmdb.
+Knows the table names of our files, and the order of checks: first size and roots, then pages, and only then LMDB reads
+the file. Writes nothing, so the caller needs a reader's lock only. This file and `lmdb_store.py` are the only ones that
+import lmdb.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAP_BYTES: Final = 1 << 20
 def check_file(path: Path) -> None:
     """StoreFailed unless the file in folder `path` is an LMDB file with all its pages, as far as its roots show.
 
-    Reading a page beyond its end would end the process.
+    Reading a page beyond its end would crash the process.
     """
     data_file = path / DATA_FILE
     try:

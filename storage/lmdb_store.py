@@ -1,15 +1,14 @@
-"""A store in one LMDB environment, with its own folder: the durable one, and the only file that imports lmdb.
+"""The durable store: one LMDB environment in its own folder.
 
 Knows transactions, pages and the map. Does not know what rows mean. Two threads at most touch a store:
-its owner (the event loop) begins, fills and reads; one other thread may run `commit()`, which is where the
-disk is waited for. LMDB runs without its lock file, so what keeps readers and the writer apart is here, and
-argued in docs/decisions/0001:
+its owner (the event loop) begins, fills and reads; one other thread may run `commit()`, which waits for the
+disk. LMDB runs without its lock file, so this file keeps readers and the writer apart (docs/decisions/0001):
 
-* one batch at a time; while it is committed nobody else can touch its transaction (`LmdbBatch.commit`);
+* one batch at a time; while it is committed no other call can use its transaction (`LmdbBatch.commit`);
 * read transactions are begun by the owner, never while a commit runs (begin() opens the one that views
   share);
 * begin() ends every read transaction, so that none lives while the batch after the next reuses its pages;
-* the map is moved (grown, or mapped anew to give pages back) only when no transaction is open.
+* the map is moved (grown, or remapped to release pages) only while no transaction is open.
 
 The store owns the environment, the folder lock, its read transactions and its batch.
 """
@@ -62,7 +61,7 @@ from .resident import ResidentGauge
 if TYPE_CHECKING:
     _Transaction = lmdb.Transaction[bytes]
 
-# A page fault of a file map brings in the pages around it too (Linux: fault_around_bytes).
+# A page fault of a file map also loads the pages around it (Linux: fault_around_bytes).
 _FAULT_BYTES = 64 * 1024
 
 # Errors of the disk that mean "no room". A write past a file size limit (ulimit -f) is EFBIG.
@@ -84,15 +83,15 @@ class LmdbStore:
         map_bytes_max: int = MAP_BYTES_MAX,
         create: bool = True,
     ) -> None:
-        """Open the store in folder `path`; with `create` it is made if it has no file yet.
+        """Open the store in folder `path`; with `create` its file is made if missing.
 
         StoreError: in use, unknown format, no room, not readable. Reads the meta table and the roots of the others,
-        whatever the backlog.
+        independent of the backlog.
         """
         self.path = path
-        self._create = create  # until the file is there: a file that is lost later is not made again
+        self._create = create  # until the file exists: a file that is lost later is not made again
         self._file: tuple[int, int] | None = None  # device and inode of the file, once it was opened
-        # Without fsync a commit is a copy into the page cache: cheaper than the way to another thread and back.
+        # Without fsync a commit is a copy into the page cache, cheaper than a switch to another thread and back.
         self.blocking = durability is Durability.FULL
         self._tables = checked_names(tables)
         self._durability = durability
@@ -103,10 +102,10 @@ class LmdbStore:
         self._readers: list[SharedReader[_Transaction]] = []
         self._batch: LmdbBatch[_Transaction] | None = None
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
-        self._commit_count = 0  # written by the committing thread; a reader has that of its state
-        self._broken = False  # a commit failed: the environment is opened anew before its next use
+        self._commit_count = 0  # written by the committing thread; a reader has the count of its state
+        self._broken = False  # a commit failed: the environment is reopened before its next use
         self._map_bytes_wanted = 0  # a batch didn't fit the map: the size from the next begin() on
-        self._cramped = False  # a batch found no room, in the map or on the disk
+        self._out_of_room = False  # a batch found no room, in the map or on the disk
         self._copying = False  # a copy is being made: no batch, and the map stays where it is
         self._closed = False
         self._touched_bytes = 0  # upper bound of what this store touched of its map since it was last mapped
@@ -130,14 +129,14 @@ class LmdbStore:
         if self._copying:
             raise StoreError(self.path, "is being copied")
         self._end_readers()
-        # LMDB keeps the memory that a large batch took until its environment is closed.
+        # LMDB keeps the memory of a large batch until its environment is closed.
         env = self._usable(self._batch is not None and self._batch.written_bytes > BATCH_BYTES_KEPT_MAX)
-        if self._cramped:
-            env = self._turn_pages(env)
+        if self._out_of_room:
+            env = self._recycle_pages(env)
         self._make_room(env, expected_bytes)
         try:
-            # Opened now and not when a view is asked for: by then the commit may be writing the very page
-            # that a new read transaction starts from.
+            # Opened now, not when a view is taken: a commit may then be writing the page that a new read
+            # transaction starts from.
             self._readers.append(SharedReader(env.begin(), self._commit_count))
             txn = env.begin(write=True)
         except lmdb.Error as error:
@@ -146,13 +145,13 @@ class LmdbStore:
         return self._batch
 
     def view(self) -> LmdbView[_Transaction]:
-        """Look at the committed state; see `contract.Store.view`."""
+        """A view of the committed state; see `contract.Store.view`."""
         if self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._too_resident():
             self._end_readers()
-            self._map_anew(self._usable(), self._map_bytes())
+            self._remap(self._usable(), self._map_bytes())
         if self._readers and self._readers[-1].commit_count == self._commit_count and not self._broken:
             return LmdbView(self, self._readers[-1])
-        env = self._usable()  # no commit runs: begin() left a reader that is of use until the commit is done
+        env = self._usable()  # no commit runs: while one does, the reader of begin() is used
         try:
             reader = SharedReader(env.begin(), self._commit_count)
         except lmdb.Error as error:
@@ -161,7 +160,7 @@ class LmdbStore:
         return LmdbView(self, reader)
 
     def copy_to(self, path: Path) -> Callable[[], None]:
-        """Get ready to copy the committed state; see `contract.Store.copy_to`."""
+        """Prepare a copy of the committed state; see `contract.Store.copy_to`."""
         if self._copying or (self._batch is not None and self._batch.state is not BatchState.OVER):
             raise StoreError(self.path, "can't be copied while a batch is open or another copy is made")
         env = self._usable()
@@ -180,7 +179,7 @@ class LmdbStore:
         return copy
 
     def write_mark(self, mark: bytes) -> None:
-        """Store the file's mark, and that it is of this release's format. StoreError."""
+        """Store the file's mark, and this release's format version. StoreError."""
         env = self._usable()
         try:
             with env.begin(write=True) as txn:
@@ -255,7 +254,7 @@ class LmdbStore:
             raise self.refusal(f"can't delete from table {table}", error) from error
 
     def finish(self, txn: _Transaction) -> None:
-        """Commit `txn`, on whatever thread; it is over, whatever this raises (see `contract.Batch.commit`)."""
+        """Commit `txn`, on any thread; it is over even if this raises (see `contract.Batch.commit`)."""
         try:
             self._failpoint("batch-applied")
             self._failpoint("commit-started")
@@ -265,17 +264,17 @@ class LmdbStore:
             with contextlib.suppress(lmdb.Error):
                 txn.abort()
             refusal = self.refusal("commit failed", error) if isinstance(error, Exception) else error
-            self._broken = True  # last: from here on the owner may close the environment under this thread
+            self._broken = True  # last: from now on the owner may close the environment
             raise refusal from error
         self._commit_count += 1
         self._failpoint("committed")
 
     def refusal(self, doing: str, error: Exception) -> StoreError:
-        """Return `error` as what it means for a caller: no room, or a failure."""
+        """Return the StoreError for `error`: no room, or a failure."""
         if isinstance(error, StoreError):
             return error
         if isinstance(error, lmdb.MapFullError):
-            self._cramped = True
+            self._out_of_room = True
             self._map_bytes_wanted = min(2 * self._map_bytes(), self._map_bytes_max)
             reason = f"{doing}: the store is full, its map has {self._map_bytes()} bytes"
             grows = self._map_bytes() < self._map_bytes_wanted
@@ -284,17 +283,17 @@ class LmdbStore:
             return StoreFull(self.path, f"{doing}: the batch is too large for one transaction")
         code = error.code if isinstance(error, lmdb.Error) else getattr(error, "errno", None)
         if code in _NO_ROOM or (code == errno.EIO and is_full(self.path / DATA_FILE)):
-            self._cramped = True
+            self._out_of_room = True
             return StoreFull(self.path, f"{doing}: no room for its file ({error})")
         return StoreFailed(self.path, f"{doing}: {error}")
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _usable(self, anew: bool = False) -> lmdb.Environment:
-        """Return the environment, opened anew if asked for or if a commit has failed: LMDB may be unusable then."""
+    def _usable(self, reopen: bool = False) -> lmdb.Environment:
+        """Return the environment; reopen it if `reopen`, or if a commit has failed: LMDB may then be unusable."""
         if self._closed:
             raise StoreError(self.path, "is closed")
-        if anew or self._broken or self._env is None:
+        if reopen or self._broken or self._env is None:
             self._broken = True  # until it is open
             self._end_readers()
             self._close_env()
@@ -325,12 +324,12 @@ class LmdbStore:
             self._page_bytes = self._env.stat()["psize"]
             self._dbs = _open_tables(self._env, self.path, self._tables, is_new)
             if full:
-                self._env.sync(True)  # what an earlier run with `process` may have left to the kernel
+                self._env.sync(True)  # data that an earlier run with `process` may have left to the kernel
             if is_new:
                 keep_private(data_file)
             self._create, self._file = False, _place(data_file)
         except (lmdb.Error, OSError) as error:
-            if is_new:  # half a file would be refused for ever
+            if is_new:  # a partial file would be refused at every start
                 data_file.unlink(missing_ok=True)
             raise self.refusal("can't open it", error) from error
         if full and is_new:
@@ -338,20 +337,20 @@ class LmdbStore:
         self._touched_bytes = 0
 
     def _check_place(self) -> None:
-        """StoreFailed if the store's file was deleted or exchanged since it was opened: LMDB would write on unseen."""
+        """StoreFailed if the file was deleted or replaced since it was opened: LMDB would go on writing to it."""
         if self._file is not None:
             try:
                 found = _place(self.path / DATA_FILE)
             except OSError:
                 found = None
             if found != self._file:
-                what = "deleted" if found is None else "exchanged"
+                what = "deleted" if found is None else "replaced"
                 raise StoreFailed(
                     self.path, f"{DATA_FILE} was {what} while the store was open; bring it back or restart"
                 )
 
     def _make_room(self, env: lmdb.Environment, expected_bytes: int) -> None:
-        """Grow the map if the batch might not fit, or map it anew when too much of it is resident.
+        """Grow the map if the batch might not fit, or remap it if too much of it is resident.
 
         Counts free pages inside the file as used; that costs address space, never disk.
         """
@@ -362,17 +361,17 @@ class LmdbStore:
         while size < needed and size < self._map_bytes_max:
             size = min(size * 2, self._map_bytes_max)
         if size != old_size or (self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._too_resident()):
-            self._map_anew(env, size)
+            self._remap(env, size)
         if size >= self._map_bytes_wanted:
             self._map_bytes_wanted = 0
 
-    def _turn_pages(self, env: lmdb.Environment) -> lmdb.Environment:
-        """Commit next to nothing, for the pages that the last commit has freed; return the environment to go on with.
+    def _recycle_pages(self, env: lmdb.Environment) -> lmdb.Environment:
+        """Make a minimal commit, to get the pages that the last commit has freed; return the environment.
 
-        A batch gets pages that were freed two commits before it. With no other room left it could wait for ever for
-        those of a commit just before it, since a batch that is refused doesn't count.
+        A batch can use pages that were freed two commits before it. With no other room left it would never get those of
+        the commit just before it, since a refused batch doesn't count.
         """
-        self._cramped = False
+        self._out_of_room = False
         try:
             with env.begin(write=True) as txn:
                 txn.put(_TURN_KEY, b"", db=env.open_db(META, txn))
@@ -380,8 +379,8 @@ class LmdbStore:
             self._broken = True
         return self._usable()
 
-    def _map_anew(self, env: lmdb.Environment, size: int) -> None:
-        """Unmap and map the file, which drops its pages from this process; no transaction may be open.
+    def _remap(self, env: lmdb.Environment, size: int) -> None:
+        """Remap the file, which releases its pages from this process; no transaction may be open.
 
         10 microseconds plus 15 per touched MiB; the pages stay in the kernel's cache, so no disk is read
         for it.

@@ -1,10 +1,9 @@
-"""`emubus.json`: what a data folder consists of, so that a missing, foreign or older part is noticed.
+"""`emubus.json`: the parts of a data folder, to detect missing, foreign and outdated ones.
 
-Knows the file: the format version, the release that wrote it last, the namespace's id, and per store (a part) its id
-and its last known transaction. A part has its id inside, too, as its mark. After a clean stop the file also says of
-each part how long it is and, unless that is too much to read, its checksum. Knows nothing of what is in a part.
-
-The file is replaced whole: written beside, synced, renamed.
+The file has the format version, the release that wrote it last, the namespace's id, and for each store (a part) its id
+and last known transaction. A part also has its id inside, as its mark. After a clean stop the file also has the size of
+each part and, for small ones, its checksum. Does not know the contents of parts.
+The file is replaced atomically: written under another name, synced, renamed.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ _BYTES_MAX: Final = 1 << 20
 
 
 class FolderState(StrEnum):
-    """What was being done with the folder when its manifest was written."""
+    """The use of the folder when its manifest was written."""
 
     MAKING = "making"
-    """Its parts are being made: nothing was ever stored."""
+    """Its parts are being made for the first time: nothing is stored yet."""
     EMPTYING = "emptying"
-    """Its parts are being deleted, to be made anew: the user has asked for it."""
+    """Its parts are being deleted and recreated, as the user has asked."""
     UPGRADING = "upgrading"
     """Its parts, of an older format, are being marked."""
     OPEN = "open"
-    """A server works with it, or was killed."""
+    """A server uses it, or was killed."""
     CLOSED = "closed"
-    """A server has stopped: the parts are exactly as the manifest says."""
+    """The server has stopped: the parts are exactly as in the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Manifest:
     release: str
 
     def mark(self, name: str, *, whole: bool) -> bytes:
-        """Return the mark of a part; with `whole` it names all parts, for the one part that lists the others."""
+        """Return the mark of a part; with `whole` it lists all parts, for the one part that names the others."""
         mark: dict[str, Any] = {"namespace_id": self.namespace_id, "part": name, "id": self.parts[name].id}
         if whole:
             mark["parts"] = {each: part.id for each, part in self.parts.items()}
@@ -69,7 +68,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of a data folder, None if it has no such file. ValueError: what is wrong with it. OSError."""
+    """Return the manifest of a data folder, None without one. ValueError: the problem of the file. OSError."""
     try:
         with (folder / MANIFEST_FILE).open("rb") as file:
             content = file.read(_BYTES_MAX + 1)

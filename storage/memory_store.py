@@ -1,11 +1,10 @@
-"""A store in memory: for `Durability.NONE`, where nothing may be left behind, and for tests.
+"""A store in memory, for `Durability.NONE` and for tests.
 
-Knows the same contract as the LMDB store, down to when a view ends. Does not know files. How it keeps a
-batch apart from the committed state: rows are in `_base`; a batch writes into its own layer (key -> value,
-or None for "deleted") and reads through it. Commit keeps the layer as the newest committed one; the next
-begin() folds it into the base. So commit costs nothing, abort forgets the layer, and a view that was taken
-before a commit goes on seeing the base alone. The store owns base and layers; batches and views only refer
-to them.
+Keeps the contract of the LMDB store, including when a view ends. Does not know files. Committed rows are in
+`_base`; a batch writes into its own layer (key -> value, or None for "deleted") and reads through it. Commit keeps
+the layer as the newest committed one; the next begin() merges it into the base. So commit costs nothing, abort
+drops the layer, and a view that was taken before a commit still sees the base alone. The store owns base and
+layers; batches and views refer to them.
 """
 
 from __future__ import annotations
@@ -55,18 +54,18 @@ class MemoryStore:
         return self._batch
 
     def view(self) -> MemoryView:
-        """Look at the committed state; see `contract.Store.view`."""
+        """A view of the committed state; see `contract.Store.view`."""
         self._refuse_closed()
         return MemoryView(self, self._epoch, self._base, self._committed)
 
     def copy_to(self, path: Path) -> Callable[[], None]:
-        """Get ready to copy the committed state; see `contract.Store.copy_to`."""
+        """Prepare a copy of the committed state; see `contract.Store.copy_to`."""
         self._refuse_closed()
         if self._copying or (self._batch is not None and self._batch.state is not BatchState.OVER):
             raise StoreError(None, "can't be copied while a batch is open or another copy is made")
         self._copying = True
         self._epoch += 1
-        self._fold()  # now and not there: views are made on this thread
+        self._fold()  # taken here: views belong to this thread
 
         def copy() -> None:
             try:
@@ -77,7 +76,7 @@ class MemoryStore:
         return copy
 
     def close(self) -> None:
-        """Forget everything; see `contract.Store.close`."""
+        """Drop all rows; see `contract.Store.close`."""
         if self._copying:
             raise StoreError(None, "is being copied")
         if self._batch is not None:
@@ -139,7 +138,7 @@ class MemoryView:
         return _scan(self._base, self._layer, table, start, stop, limit)
 
     def close(self) -> None:
-        """Give the view back."""
+        """Release the view."""
         self._store = None
 
     def __enter__(self) -> Self:
@@ -208,7 +207,7 @@ class MemoryBatch:
             self.state = BatchState.OVER
 
     def abort(self) -> None:
-        """Forget the batch; see `contract.Batch.abort`."""
+        """Drop the batch; see `contract.Batch.abort`."""
         if self.state is BatchState.COMMITTING:
             raise StoreError(None, "the batch is being committed")
         self.state = BatchState.OVER
@@ -265,7 +264,7 @@ def _scan(
 def _merged(
     rows: _Rows, keys: Iterator[bytes], changes: _Rows, start: bytes, stop: bytes
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Walk two ascending key sequences as one; a change hides the row at its key, and None is no row."""
+    """Merge two ascending key sequences; a change hides the row at its key, None deletes it."""
     base_key = next(keys, None)
     for changed_key in changes.irange(start, stop, inclusive=(True, False)):
         while base_key is not None and base_key < changed_key:

@@ -1,4 +1,4 @@
-"""Which store a durability means: one table, one function. Owns nothing; the caller owns what it is given."""
+"""Opens the store for a durability. The caller owns the store."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def open_store(
     """Open the store in folder `path`; `path` may be None for Durability.NONE only.
 
     `create`: make the folder and the file in it if they are missing; otherwise a missing file is an error.
-    `tables`: names without spaces; a store may gain tables, it is not opened without one that it has.
-    `map_bytes_max`: how far its map, and so its file, may grow. Raises StoreError (in use, unknown format,
+    `tables`: names without spaces; must include all tables that the store has, and may add new ones.
+    `map_bytes_max`: limit of its map, and so of its file. Raises StoreError (in use, unknown format,
     failed disk) and StoreFull.
     """
     if durability is Durability.NONE:
@@ -35,9 +35,9 @@ def open_store(
 
 
 def mark_store(path: Path, tables: Sequence[str], mark: bytes, *, create: bool = False) -> None:
-    """Give the store in folder `path` a mark, durably, by which it is known again; `create` as in `open_store`.
+    """Give the store in folder `path` a mark that identifies it, durably; `create` as in `open_store`.
 
-    The store is of this release's format then. StoreError, OSError.
+    Also sets this release's format version. StoreError, OSError.
     """
     store = LmdbStore(path, tables, Durability.PROCESS, create=create)
     try:

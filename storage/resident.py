@@ -1,9 +1,8 @@
-"""How many file pages this process has resident, as the kernel counts them.
+"""The resident file pages of this process, as the kernel counts them.
 
-Knows /proc/self/statm and nothing of stores. A store's map counts into resident memory page by page as it is
-touched; stores ask here whether it is time to give pages back. Where the kernel does not say (no /proc),
-the answer is "very many", so that pages are given back by each store's own count alone. Owns one file
-descriptor per process.
+Knows /proc/self/statm, not stores. Touched pages of a store's map count as resident memory; stores ask here
+whether to release pages. Without /proc the answer is "very many", so that stores release pages by their own
+count alone. Each gauge owns a file descriptor.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class ResidentGauge:
         return int(os.pread(self._fd, 128, 0).split()[2]) * self._page_bytes
 
     def close(self) -> None:
-        """Give the descriptor back; twice is fine."""
+        """Close the descriptor; calling it twice is allowed."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

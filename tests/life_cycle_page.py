@@ -22,7 +22,7 @@ from emubus.broker.partition.records import (
     HOMES,
     MESSAGES,
     PARTITION_SHIFT,
-    SCHEDULED_NOTE,
+    SCHEDULED_ELSEWHERE,
     Due,
     Home,
     Record,
@@ -158,7 +158,7 @@ def label_of(command: Request) -> str:
             detail = type(command.operations[0][1]).__name__
         case Undeliverable():
             detail = "with a reason" if command.reason else "without a reason"
-        case Forwarded(records=[(_, record)]) if record.note == SCHEDULED_NOTE:
+        case Forwarded(records=[(_, record)]) if record.other_path == SCHEDULED_ELSEWHERE:
             detail = "scheduled here"
     name = type(command).__name__
     return name if detail is None else f"{name} ({detail})"
@@ -266,7 +266,7 @@ def _transferring() -> Observer:
 
 def _arriving() -> Iterator[Observer]:
     stored = parse_message(encoded()).stored(0, None)
-    scheduled = Record(stored, 0, 0, (3 << PARTITION_SHIFT) + 9, note=SCHEDULED_NOTE)
+    scheduled = Record(stored, 0, 0, (3 << PARTITION_SHIFT) + 9, other_path=SCHEDULED_ELSEWHERE)
     for record, description in (
         (Record(stored, 0, 0, 1), QUEUE),
         (Record(stored, 0, 0, 1), replace(QUEUE, forward_to="other")),

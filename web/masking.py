@@ -21,7 +21,7 @@ _NOT_A_FRAME: Final = b"\xff\x80\x00\x00\x00\x00"
 log = structlog.get_logger(__name__)
 
 
-class FrameReader(Protocol):
+class WebSocketFrameReader(Protocol):
     """Reads the frames of a client."""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
@@ -39,7 +39,7 @@ class MaskGuard:
     `refused` is called once when that happens.
     """
 
-    def __init__(self, reader: FrameReader, refused: Callable[[], None]) -> None:
+    def __init__(self, reader: WebSocketFrameReader, refused: Callable[[], None]) -> None:
         self._reader = reader
         self._on_refusal = refused
         self._held = b""  # the beginning of a frame header
@@ -47,7 +47,7 @@ class MaskGuard:
         self._refused = False
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """See `FrameReader`; a partial frame header is held back."""
+        """See `WebSocketFrameReader`; a partial frame header is held back."""
         if self._refused:
             return True, b""
         data = self._held + data
@@ -73,5 +73,5 @@ class MaskGuard:
         return self._reader.feed_data(data[:whole]) if whole else (False, b"")
 
     def feed_eof(self) -> None:
-        """See `FrameReader`."""
+        """See `WebSocketFrameReader`."""
         self._reader.feed_eof()

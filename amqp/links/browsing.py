@@ -9,7 +9,7 @@ credit: its `detached` says when the entity goes away.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from ...broker.api import Delivery
 from ...broker.errors import BrokerError, decode_refusal
@@ -116,7 +116,7 @@ class BrowsingLink(OutgoingDeliveries):
         elif owes:
             self.show_state()
 
-    def disposed(self, token: bytes, state: int, delivery: Any, done: Done | None) -> None:
+    def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
         """Whatever the client says of a copy: confirmed, and nothing happens to the message."""
         del token, state, delivery
         if done is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from ...broker import service_errors
 from ...broker.address import parse_address
@@ -306,7 +306,7 @@ class Endpoints:
                 # Like the service: SDKs come back from a forced detach with a new token, and not from unauthorized.
                 self.detach(pointer, service_errors.claim_expired(proton.link_name(pointer), error.description))
 
-    def _log(self, event: str, request: AttachRequest, **more: Any) -> None:
+    def _log(self, event: str, request: AttachRequest, **more: object) -> None:
         entity = parse_address(request.address).entity
         self._context.log.debug(
             event, link=request.name, entity=entity, address=request.address, sends=request.sends, **more

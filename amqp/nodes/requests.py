@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from ...broker.api import Delivery, TransactionRef
 from ...broker.errors import BrokerError, Condition, decode_refusal
@@ -284,7 +284,7 @@ class ReplyLink(OutgoingDeliveries):
         if self._waiting_bytes < self._counted_bytes:
             self._count_waiting()
 
-    def disposed(self, token: bytes, state: int, delivery: Any, done: Done | None) -> None:
+    def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
         """Clients settle responses as they like: confirm, nothing depends on it."""
         del token, state, delivery
         if done is not None:

@@ -18,10 +18,10 @@ from typing import Final
 from ...codec.decode import decode
 from ...codec.encode import list_from_items
 from ...codec.errors import DecodeError
+from ...codec.frames import BEGIN, DISPOSITION, TRANSFER, performatives
 from ...codec.sections import open_items
 from ...codec.skip import skip
 
-BEGIN, TRANSFER, DISPOSITION = 0x11, 0x14, 0x15
 _ID_MASK: Final = 0xFFFF_FFFF
 _RECEIVER: Final = (0x41, 0x56)
 """How a disposition that says something about the client's deliveries begins: with the role `receiver`, true."""
@@ -54,7 +54,7 @@ class DeliveryIds:
         """Whole frames of the client, with consecutive delivery-ids."""
         out: list[bytes] = []
         done = 0
-        for channel, code, start, stop in _frames(piece):
+        for channel, code, start, stop in performatives(piece):
             if code == BEGIN:
                 self._sessions[channel] = _Session()
             elif code == TRANSFER and channel in self._sessions:
@@ -78,38 +78,24 @@ class DeliveryIds:
     def outgoing(self, output: bytes, client_channel: Callable[[int], int | None]) -> bytes:
         """Proton's whole frames, with the ids that the client knows; it has the session of our channel on another."""
         out: list[bytes] = []
-        done = 8 if output.startswith(b"AMQP") else 0
-        header, output = output[:done], output[done:]
         done = 0
-        for channel, code, start, stop in _frames(output):
+        for channel, code, start, stop in performatives(output):
             session = self._sessions.get(client_channel(channel)) if code == DISPOSITION else None
             if session is not None and session.client_ids and output[_role_at(output, start)] in _RECEIVER:
                 out += (output[done:start], *_with_client_ids(session, output[start:stop]))
                 done = stop
-        return b"".join((header, *out, output[done:]))
-
-
-def _frames(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Channel, performative's code, start and end of each frame that holds one in its usual form."""
-    pos, end = 0, len(data)
-    while end - pos >= 8:
-        stop = pos + int.from_bytes(data[pos : pos + 4], "big")
-        if stop < pos + 8 or stop > end:
-            return  # Proton will say what is wrong
-        if stop - pos > 11 and data[pos + 4 : pos + 6] == b"\x02\x00" and data[pos + 8 : pos + 10] == b"\x00\x53":
-            yield int.from_bytes(data[pos + 6 : pos + 8], "big"), data[pos + 10], pos, stop
-        pos = stop
+        return b"".join((*out, output[done:]))
 
 
 def _role_at(data: bytes, start: int) -> int:
-    return open_items(data, start + 8)[1]
+    return open_items(data, start + 11)[1]
 
 
 def _renumbered(session: _Session, frame: bytes) -> bytes | None:
     """A transfer with the id that Proton expects; None if it may stay as it is, or is none."""
     try:
         fields, behind = decode(frame, 11)
-        count, pos = open_items(frame, 8)
+        count, pos = open_items(frame, 11)
     except (DecodeError, IndexError):
         return None
     if not isinstance(fields, list):
@@ -142,7 +128,7 @@ def _renumbered(session: _Session, frame: bytes) -> bytes | None:
 
 def _with_client_ids(session: _Session, frame: bytes) -> Iterator[bytes]:
     """A disposition of ours in the client's ids, as many frames as that takes."""
-    count, pos = open_items(frame, 8)
+    count, pos = open_items(frame, 11)
     fields, _ = decode(frame, 11)
     _, first, last, settled = (*fields, None, None)[:4] if isinstance(fields, list) else [None] * 4
     last = first if last is None else last

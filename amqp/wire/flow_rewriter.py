@@ -11,17 +11,17 @@ drains. Owned by a connection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...codec.decode import decode
 from ...codec.encode import encode_list
 from ...codec.errors import DecodeError
+from ...codec.frames import ATTACH, BEGIN, FLOW, performatives, write_frame
 from ...codec.types import Described, Uint
 from .delivery_ids import DeliveryIds
 from .engine import Pointer
 from .flow import LinkState
-from .frames import AMQP_HEADER, ATTACH, BEGIN, FLOW, write_frame
 
 _SESSION_FIELDS = 4  # of a flow: next-incoming-id to outgoing-window [AMQP 2.7.4]
 
@@ -83,15 +83,15 @@ class FlowRewriter:
         """Read channels and handles from Proton's output."""
         if not self.awaits_numbers:
             return
-        for channel, code, start, stop in _frames(output):
+        for channel, code, start, stop in performatives(output):
             if code == BEGIN:
-                client_channel = _fields(output[start:stop])[0]
+                client_channel = _fields(output[start + 8 : stop])[0]
                 if isinstance(client_channel, int) and client_channel in self._by_client_channel:
                     session = self._by_client_channel[client_channel]
                     self._channels[session] = channel
                     self._sessions[channel] = session
             elif code == ATTACH:
-                self._name(channel, _fields(output[start:stop]))
+                self._name(channel, _fields(output[start + 8 : stop]))
         self._unnamed.clear()
 
     def _name(self, channel: int, fields: list[object]) -> None:
@@ -122,12 +122,12 @@ class FlowRewriter:
                 wanted.setdefault(self._channels[entry.session], []).append((entry.handle, state))
         pieces: list[bytes] = []
         done = 0
-        for channel, code, start, stop in _frames(output):
+        for channel, code, start, stop in performatives(output):
             if code == FLOW and channel in wanted:
-                fields = _fields(output[start:stop])
+                fields = _fields(output[start + 8 : stop])
                 if any(field is not None for field in fields[_SESSION_FIELDS:]):
                     continue  # it is a link's already
-                pieces.append(output[done : start - 8])
+                pieces.append(output[done:start])
                 done = stop
                 for handle, state in wanted.pop(channel):
                     count, credit, available, drain = state
@@ -138,16 +138,6 @@ class FlowRewriter:
 
     def _client_channel(self, channel: int) -> int | None:
         return self._client_channels.get(self._sessions.get(channel))
-
-
-def _frames(output: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Channel, performative's code, start and end of each body; Proton's own output, so sizes are right."""
-    pos = len(AMQP_HEADER) if output.startswith(AMQP_HEADER) else 0
-    while len(output) - pos >= 8:
-        stop = pos + int.from_bytes(output[pos : pos + 4], "big")
-        if stop - pos > 10:
-            yield int.from_bytes(output[pos + 6 : pos + 8], "big"), output[pos + 10], pos + 8, stop
-        pos = stop
 
 
 def _fields(body: bytes) -> list[object]:

@@ -25,20 +25,30 @@ from ...broker.errors import BrokerError
 from ...codec.decode import decode
 from ...codec.encode import encode_list, list_from_items
 from ...codec.errors import DecodeError
+from ...codec.frames import (
+    AMQP_HEADER,
+    ATTACH,
+    BEGIN,
+    CLOSE,
+    DETACH,
+    DISPOSITION,
+    END,
+    FLOW,
+    OPEN,
+    TRANSFER,
+    frame_ends,
+    write_frame,
+)
 from ...codec.skip import skip
 from ...codec.types import Described, Symbol, Uint
 from ..clients import PYTHON_PRODUCT
 from .delivery_ids import DeliveryIds
 from .handles import Handles, Ruling
 
-AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
-SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
-EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 _FORMAT_END_MAX: Final = 80
 """Where the message-format of a transfer ends at the latest: all before it at its longest, with 32 bytes of tag."""
 _BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"  # 0x80013700
 
-OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 _REJECTED, _ERROR = 0x25, 0x1D
 _TRANSFER_HEAD: Final = bytes((0, 0x53, TRANSFER))
 _CLOSE_HEAD: Final = bytes((0, 0x53, CLOSE))
@@ -61,7 +71,6 @@ _SIMPLE_DISPOSITION: Final = re.compile(
     re.DOTALL,
 ).fullmatch
 
-_HEADER: Final = Struct(">IBBH")
 _size_at: Callable[..., tuple[int]] = Struct(">I").unpack_from
 
 
@@ -148,21 +157,12 @@ class FrameReader:
         return given
 
     def _cut(self, data: bytes) -> list[tuple[bytes, Kind]]:
-        end, size_max = len(data), self._frame_bytes_max
+        ends, self._broken = frame_ends(data, 0, self._frame_bytes_max)
         may_be_late, sending = bool(self._ended), self._handles.sending
         pieces: list[tuple[bytes, Kind]] = []
         start = pos = 0
-        while end - pos >= 4:
-            size = _size_at(data, pos)[0]
-            if size < 8 or size > size_max:
-                self._broken = True
-                data += bytes(max(0, 8 - (end - pos)))  # Proton looks at a frame once it has eight bytes
-                pos = end = len(data)
-                break
-            stop = pos + size
-            if stop > end:
-                break
-            if size > 10 and (may_be_late or data[pos + 4] != 2 or not _is_passthrough(data, pos, stop, sending)):
+        for stop in ends:
+            if stop - pos > 10 and (may_be_late or data[pos + 4] != 2 or not _is_passthrough(data, pos, stop, sending)):
                 kind = self._classify(data, pos, stop)
                 may_be_late = bool(self._ended)
                 if kind:
@@ -171,9 +171,12 @@ class FrameReader:
                     pieces += self._pieces(data[pos:stop], kind)
                     start = stop
             pos = stop
+        if self._broken:
+            data += bytes(max(0, 8 - (len(data) - pos)))  # Proton looks at a frame once it has eight bytes
+            pos = len(data)
         if pos > start:
-            pieces.append((data[start:pos] if start or pos < end else data, Kind.PLAIN))
-        if pos < end:
+            pieces.append((data[start:pos] if start or pos < len(data) else data, Kind.PLAIN))
+        if pos < len(data):
             self._rest += data[pos:]
         return pieces
 
@@ -364,33 +367,24 @@ class FramePadder:
         """The padded form of the frames that `data` completes; the protocol header goes through as it is."""
         data = self._rest + data
         out: list[bytes] = []
-        pos, end = 0, len(data)
-        if not self._started and end >= 8:
+        pos = 0
+        if not self._started and len(data) >= 8:
             self._started = True
             if data.startswith(b"AMQP"):
                 out.append(data[:8])
                 pos = 8
-        while self._started and end - pos >= 8:
-            size, offset, kind, channel = _HEADER.unpack_from(data, pos)
-            if pos + size > end:
-                break
-            out.append(_padded_frame(data[pos + 4 * offset : pos + size], kind, channel))
-            pos += size
+        for stop in frame_ends(data, pos)[0] if self._started else ():
+            out.append(_padded_frame(data[pos + 4 : pos + 8], data[pos + 8 : stop]))
+            pos = stop
         self._rest = data[pos:]
         return b"".join(out)
-
-
-def write_frame(channel: int, code: int, fields: bytes) -> bytes:
-    """An AMQP frame around the encoded list of a performative."""
-    return _HEADER.pack(11 + len(fields), 2, 0, channel) + bytes((0, 0x53, code)) + fields
 
 
 def without_dispositions(output: bytes) -> bytes:
     """Proton's output without its dispositions; whole frames, and none of them the protocol header."""
     kept: list[bytes] = []
     pos = 0
-    while pos < len(output):
-        stop = pos + _size_at(output, pos)[0]
+    for stop in frame_ends(output)[0]:
         if output[pos + 8 : pos + 11] != _DISPOSITION_HEAD:
             kept.append(output[pos:stop])
         pos = stop
@@ -412,8 +406,7 @@ def with_whole_error(output: bytes) -> bytes:
     kept: list[bytes] = []
     pos = len(AMQP_HEADER) if output.startswith(AMQP_HEADER) else 0
     kept.append(output[:pos])
-    while pos < len(output):
-        stop = pos + _size_at(output, pos)[0]
+    for stop in frame_ends(output, pos)[0]:
         frame = output[pos:stop]
         if frame[8:11] == _CLOSE_HEAD:
             fields, _ = decode(frame, 11)
@@ -428,11 +421,12 @@ def with_whole_error(output: bytes) -> bytes:
     return b"".join(kept)
 
 
-def _padded_frame(body: bytes, kind: int, channel: int) -> bytes:
+def _padded_frame(header: bytes, body: bytes) -> bytes:
+    """A frame with all fields of its performative; `header` is that of Proton's frame, without the size."""
     if len(body) > 3 and body[:2] == b"\x00\x53" and body[2] in _FIELDS:
         performative, behind = _padded(body, 0, _FIELDS)
         body = performative + body[behind:]
-    return _HEADER.pack(8 + len(body), 2, kind, channel) + body
+    return (8 + len(body)).to_bytes(4, "big") + header + body
 
 
 def _padded(data: bytes, at: int, table: dict[int, tuple[int, int]]) -> tuple[bytes, int]:

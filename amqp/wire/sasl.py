@@ -18,8 +18,8 @@ from ...broker.errors import BrokerError
 from ...codec.decode import decode
 from ...codec.encode import encode_array, encode_described, encode_list, list_from_items
 from ...codec.errors import DecodeError
+from ...codec.frames import AMQP_HEADER, SASL_HEADER
 from ...codec.types import Described, Symbol, Ubyte, Ulong
-from .frames import AMQP_HEADER, SASL_HEADER
 
 MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", "PLAIN", "EXTERNAL")
 _MECHANISMS_CODE, _OUTCOME_CODE = Ulong(0x40), Ulong(0x44)

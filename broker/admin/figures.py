@@ -33,7 +33,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreReport:
+class MessagingStoreReport:
     """A messaging store: its outage, if one is set; commits since the start, their durations (microseconds) and how
     many commands each one had."""
 
@@ -90,16 +90,16 @@ class Placement:
     next_number: int | None
 
 
-def stores(namespace: Namespace) -> list[StoreReport]:
+def stores(namespace: Namespace) -> list[MessagingStoreReport]:
     """Every messaging store, in the order of their numbers."""
     return [store(namespace, worker.index) for worker in namespace.workers]
 
 
-def store(namespace: Namespace, index: int) -> StoreReport:
+def store(namespace: Namespace, index: int) -> MessagingStoreReport:
     """One messaging store."""
     worker = namespace.workers[index]
     commit_stats = worker.commit_stats
-    return StoreReport(
+    return MessagingStoreReport(
         worker.index,
         worker.outage,
         worker.available,

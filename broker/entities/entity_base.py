@@ -104,6 +104,10 @@ class PartitionHandle:
         del argument
         self.entity.on_outbox(self)
 
+    def resize(self, size_bytes_max: int) -> None:
+        """The partition may hold `size_bytes_max` from now on."""
+        self.size_bytes_max = size_bytes_max
+
     def submit(self, request: Request) -> None:
         """Hand `request` to the worker of this partition's store; of a deleted entity all but its clearing fails."""
         gone = self.entity.gone
@@ -148,9 +152,10 @@ class EntityBase:
         partitioned: bool,
         bounds: MessageBounds = STANDARD_BOUNDS,
         namespace: str = "",
+        receive_quota: ReceiveQuota | None = None,
     ) -> None:
         self.bounds = bounds
-        self.receives = ReceiveQuota()
+        self.receive_quota = receive_quota or ReceiveQuota()
         self.queue_id = queue_id
         self.namespace = namespace
         self.description = description
@@ -238,6 +243,22 @@ class EntityBase:
         self.description = description
         for handle in self.partitions:
             handle.worker.description_changed(self.queue_id)
+
+    def delete(self, gone: BrokerError) -> None:
+        """The entity is deleted: what is asked of it from now on fails with `gone`."""
+        self.gone = gone
+
+    def asked_for_messages(self, now: int) -> None:
+        """A receiver asked for messages or sessions at the instant `now` (Unix ms)."""
+        self.received_at = now
+
+    def use_subscriptions(self, fan_out: SubscriptionRouting) -> None:
+        """The entity is a topic, and these are its subscriptions."""
+        self.fan_out = fan_out
+
+    def use_totals(self, totals: Sequence[ByteTotal]) -> None:
+        """Count the bytes of each partition in these totals, too, which a topic and its subscriptions share."""
+        self.totals = totals
 
     def detach_all(self, error: BrokerError) -> None:
         """Tell every attached link that the entity is gone, or closed to it."""

@@ -17,7 +17,7 @@ from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from ..partition.enqueue import too_many_hops
-from ..partition.records import COUNTER_MASK, NO_ENQUEUED_NUMBER, SCHEDULED_NOTE, Home, Record
+from ..partition.records import COUNTER_MASK, NO_ENQUEUED_NUMBER, SCHEDULED_ELSEWHERE, Home, Record
 from ..partition.requests import Delivered, Forwarded, ReadOutbox, Redirect, Undeliverable
 from .entity import Entity, is_known_refusal
 from .entity_base import SEND_REFUSED, PartitionHandle
@@ -280,10 +280,10 @@ class Forwarder:
         description = handle.description
         if home == Home.DEAD_LETTER_OUTBOX and record.hops >= handle.bounds.forward_hops_max:
             return too_many_hops(handle.bounds.forward_hops_max)  # entities whose dead-letter queues lead to each other
-        if home == Home.TRANSFER_OUTBOX and record.note == SCHEDULED_NOTE:
+        if home == Home.TRANSFER_OUTBOX and record.other_path == SCHEDULED_ELSEWHERE:
             return handle.entity.partitions[record.turn]
         if home == Home.TRANSFER_OUTBOX:
-            address: str | None = record.note
+            address: str | None = record.other_path
         elif isinstance(description, TopicDescription):
             address = None
         else:
@@ -310,7 +310,7 @@ def _moves(handle: PartitionHandle, row: Row) -> bool:
     """Whether a message goes to another partition of the entity that has taken it, and not to another entity."""
     home, _, record = row
     if home == Home.TRANSFER_OUTBOX:
-        return record.note == SCHEDULED_NOTE
+        return record.other_path == SCHEDULED_ELSEWHERE
     description = handle.description
     return home == Home.OUTBOX and isinstance(description, SubscriptionDescription) and description.forward_to is None
 
@@ -318,10 +318,10 @@ def _moves(handle: PartitionHandle, row: Row) -> bool:
 def _as_it_arrives(home: int, record: Record) -> Record:
     """A record of an outbox without what concerns its source alone."""
     match home:
-        case Home.TRANSFER_OUTBOX if record.note != SCHEDULED_NOTE:
-            record.note = ""  # the destination
+        case Home.TRANSFER_OUTBOX if record.other_path != SCHEDULED_ELSEWHERE:
+            record.update(other_path="")  # it was the destination
         case Home.DEAD_LETTER_OUTBOX:
-            record.enqueued_number = NO_ENQUEUED_NUMBER  # as from the service
+            record.update(enqueued_number=NO_ENQUEUED_NUMBER)  # as from the service
         case _:
             pass
     return record

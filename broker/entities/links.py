@@ -114,7 +114,7 @@ class Consumer:
     def close(self) -> None:
         """The link is gone. Locks stay until they expire [wire 5.8]."""
         self._dispatcher.close(self._demand)
-        self.entity.receives.leave(self)
+        self.entity.receive_quota.leave(self)
         self.entity.attached.discard(self._detached)
 
 
@@ -179,7 +179,7 @@ class SessionConsumer:
         """The link is gone: the session is free at once, nothing is counted [wire 6.4]."""
         if not self._closed:
             self._closed = True
-            self.entity.receives.leave(self)
+            self.entity.receive_quota.leave(self)
             self.entity.attached.discard(self.refuse)
             self._place.submit(ReleaseSession(self._grant.grant))
 
@@ -193,7 +193,7 @@ class SessionConsumer:
         """The holding has ended, and not by `close`."""
         if not self._closed:
             self._closed = True
-            self.entity.receives.leave(self)
+            self.entity.receive_quota.leave(self)
             self.entity.attached.discard(self.refuse)
             self._detached(error)
 
@@ -247,7 +247,7 @@ class SessionWait:
         self._demand: Demand[SessionGrant] | None = None
         self._timer: Timer | None = None
         self._clock = clock
-        entity.received_at = clock.now_ms()
+        entity.asked_for_messages(clock.now_ms())
         entity.attached.add(self._refuse)
         if session_id is None:
             self._timer = clock.call_at(clock.now_ms() + timeout_ms, self._time_out)
@@ -316,12 +316,12 @@ def _may_receive(consumer: Consumer | SessionConsumer, count: int, clock: Clock)
     """Account for new credit; False if too many receivers wait: the consumer hears of it in the next turn."""
     entity = consumer.entity
     if not count:
-        entity.receives.leave(consumer)
+        entity.receive_quota.leave(consumer)
         return True
-    entity.received_at = clock.now_ms()
-    if entity.receives.enter(consumer):
+    entity.asked_for_messages(clock.now_ms())
+    if entity.receive_quota.enter(consumer):
         return True
-    error = service_errors.too_many_receives(entity.path, entity.receives.count_max or 0)
+    error = service_errors.too_many_receives(entity.path, entity.receive_quota.count_max or 0)
     asyncio.get_running_loop().call_soon(consumer.refuse, error)
     return False
 

@@ -25,6 +25,7 @@ from ..model.descriptions import QueueDescription, SubscriptionDescription, Topi
 from ..model.profiles import Limits, limits_over
 from ..stores.outage import Outage
 from ..stores.worker import Worker
+from .dispatcher import ReceiveQuota
 from .entity import Entity
 from .entity_base import Description, PartitionHandle, Totals
 from .forwarder import Forwarder
@@ -137,13 +138,10 @@ class Namespace:
             partitioned=top.enable_partitioning,
             bounds=message_bounds(self.limits),
             namespace=self.namespace,
+            receive_quota=self._receive_quota(description),
         )
-        if isinstance(description, SubscriptionDescription):
-            entity.receives = self._entities[entity_key(description.topic_name)].receives
-        else:
-            entity.receives.count_max = self.limits.receives_per_entity_max
         if isinstance(description, TopicDescription):
-            entity.fan_out = TopicSubscriptions(entity)
+            entity.use_subscriptions(TopicSubscriptions(entity))
         elif isinstance(description, SubscriptionDescription):
             self.subscriptions_of(description.topic_name).add(entity)
         self._entities[entity_key(entity.path)] = entity
@@ -152,6 +150,12 @@ class Namespace:
         for watcher in self._watchers:
             watcher(entity)
         return entity
+
+    def _receive_quota(self, description: Description) -> ReceiveQuota:
+        """A topic's subscriptions share the quota of the topic."""
+        if isinstance(description, SubscriptionDescription):
+            return self._entities[entity_key(description.topic_name)].receive_quota
+        return ReceiveQuota(self.limits.receives_per_entity_max)
 
     def describe(self, entity: Entity, description: Description) -> None:
         """Let an entity follow its changed description."""
@@ -165,7 +169,7 @@ class Namespace:
             *(self.subscriptions_of(entity.path).entities() if entity.fan_out is not None else ()),
         ]:
             for handle in each.partitions:
-                handle.size_bytes_max = size_bytes_max
+                handle.resize(size_bytes_max)
 
     def remove(self, entity: Entity, detached: BrokerError | None = None) -> None:
         """Take an entity out of the namespace; its rows are the business of `administration`.
@@ -175,9 +179,10 @@ class Namespace:
         if isinstance(entity.description, SubscriptionDescription):
             self.subscriptions_of(entity.description.topic_name).remove(entity)
         self._entities.pop(entity_key(entity.path), None)
-        entity.gone = detached or service_errors.not_found(self.namespace, entity.path)
+        gone = detached or service_errors.not_found(self.namespace, entity.path)
+        entity.delete(gone)
         self.forwarder.forget(entity)
-        entity.detach_all(entity.gone)
+        entity.detach_all(gone)
 
     def drop_partition(self, queue_id: int, store_index: int) -> None:
         """The rows of a deleted entity's partition are gone."""

@@ -44,7 +44,7 @@ class TopicSubscriptions:
 
     def __init__(self, topic: Entity) -> None:
         self._topic = topic
-        topic.totals = [ByteTotal() for _ in topic.partitions]
+        topic.use_totals([ByteTotal() for _ in topic.partitions])
         self._index = RuleIndex()
         self._entities: dict[str, Entity] = {}
         self._copies_max: int | None = None  # None: to be counted anew
@@ -55,7 +55,7 @@ class TopicSubscriptions:
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
         self._entities[key] = subscription
-        subscription.totals = self._topic.totals
+        subscription.use_totals(self._topic.totals)
         self._index.put_subscription(key, description.rules)
         self._copies_max = None
 
@@ -72,7 +72,7 @@ class TopicSubscriptions:
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
         self._entities.pop(key, None)
-        subscription.totals = ()
+        subscription.use_totals(())
         for handle in subscription.partitions:
             partition = handle.worker.partition(handle.queue_id)
             if partition is not None:

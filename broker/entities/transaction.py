@@ -45,3 +45,24 @@ class Transaction:
         self.let_go: list[tuple[PartitionHandle, bytes]] = []  # locks that their receivers won't settle again
         self.on_commit: list[Callable[[], None]] = []
         self.failure: BrokerError | None = None  # an operation was refused: nothing of the rest may be committed
+
+    def fail(self, error: BrokerError) -> None:
+        """An operation was refused; the first refusal is the one that counts."""
+        self.failure = self.failure or error
+
+    def send_via(self, via: Entity) -> Entity:
+        """Messages for other entities leave through `via`, unless there is such an entity already; that entity."""
+        self.via = self.via or via
+        return self.via
+
+    def look_for_via(self) -> None:
+        """Ask for the entity through which messages for others leave, as long as there is none."""
+        self.via = self.via or self.find_via()
+
+    def use_key(self, key: str) -> None:
+        """All messages of the transaction without a key of their own go where `key` goes."""
+        self.key = key
+
+    def bind(self, handle: PartitionHandle) -> None:
+        """The partition that commits the transaction is known."""
+        self.handle = handle

@@ -121,7 +121,7 @@ class Transactions:
         try:
             yield transaction
         except BrokerError as error:
-            transaction.failure = transaction.failure or error
+            transaction.fail(error)
             raise
 
     def send(self, ref: TransactionRef, entity: Entity, data: bytes, *, batch: bool) -> None:
@@ -244,8 +244,7 @@ class Transactions:
                 handle.submit(command)
                 return
             with self.working(ref) as transaction:
-                transaction.via = transaction.via or via
-                if not _same_top_level(transaction.via, via):
+                if not _same_top_level(transaction.send_via(via), via):
                     raise service_errors.transaction_spans_entities()
                 for message in messages:
                     self._transfer(transaction, message, destination)
@@ -265,7 +264,7 @@ class Transactions:
 
     def _find(self, ref: TransactionRef) -> Transaction:
         transaction = self._named(ref)
-        transaction.via = transaction.via or transaction.find_via()
+        transaction.look_for_via()
         return transaction
 
     def _forget(self, transaction_id: bytes) -> None:
@@ -326,7 +325,7 @@ class Transactions:
                     f"All messages of a transaction on the partitioned entity '{entity.path}' must have the same "
                     f"partition key; this one has '{key}', the others '{transaction.key}'.",
                 )
-            transaction.key = key
+            transaction.use_key(key)
         handle = entity.partitions[partition_for_key(transaction.key or "", len(entity.partitions))]
         self._bind(transaction, handle)
         return handle
@@ -335,7 +334,7 @@ class Transactions:
         """Make sure that everything is in one partition of one top-level entity."""
         bound = transaction.handle
         if bound is None:
-            transaction.handle = handle
+            transaction.bind(handle)
         elif not _same_top_level(bound.entity, handle.entity):
             raise service_errors.transaction_spans_entities()
         elif bound.worker is not handle.worker or bound.index != handle.index:

@@ -57,7 +57,7 @@ def read_annotations(data: bytes, start: int, stop: int) -> Annotations:
 
     Raises DecodeError, and BrokerError (INVALID_FIELD) for a value of the wrong type.
     """
-    count, pos = open_items(data, start)
+    count, pos = open_items(data, start + 3)
     kept_from, kept = pos, list[bytes]()
     kept_count = count
     partition_key: str | None = None
@@ -100,7 +100,7 @@ def read_delivery_annotations(data: bytes, start: int, stop: int) -> tuple[int, 
     Raises DecodeError, also for values that are broken inside: receivers read the lock token beside them.
     """
     decode(data, start + 3)
-    count, pos = open_items(data, start)
+    count, pos = open_items(data, start + 3)
     kept: list[bytes] = []
     for _ in range(count >> 1):
         value_pos = skip(data, pos)

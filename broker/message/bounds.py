@@ -109,7 +109,7 @@ def _check_property(name: str, data: bytes, start: int, stop: int, bounds: Messa
 def _fields(data: bytes, at: list[int]) -> Iterator[tuple[int, int, int]]:
     """The fields of the properties section: position, and where the value begins and ends."""
     if at[PROPERTIES + 7]:
-        count, pos = open_items(data, at[PROPERTIES])
+        count, pos = open_items(data, at[PROPERTIES] + 3)
         for position in range(count):
             start, pos = pos, skip(data, pos)
             yield position, start, pos
@@ -118,7 +118,7 @@ def _fields(data: bytes, at: list[int]) -> Iterator[tuple[int, int, int]]:
 def _application_properties(data: bytes, at: list[int]) -> Iterator[tuple[str, int, int]]:
     """The application properties: name, and where the value begins and ends."""
     if at[APPLICATION_PROPERTIES + 7]:
-        count, pos = open_items(data, at[APPLICATION_PROPERTIES])
+        count, pos = open_items(data, at[APPLICATION_PROPERTIES] + 3)
         for _ in range(count >> 1):
             start = skip(data, pos)
             key = data[pos + (2 if data[pos] < 0xB0 else 5) : start] if data[pos] in _TEXTS else b""

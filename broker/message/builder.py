@@ -1,6 +1,6 @@
 """Messages put together of plain values, for whoever sends without an AMQP client.
 
-Knows which section each value belongs to, and the Python values of `encoding` that stand for AMQP types. Refuses to
+Knows which section each value belongs to, and the Python values of `codec.types` that stand for AMQP types. Refuses to
 know what a broker makes of a message: `message` does. Pure.
 """
 

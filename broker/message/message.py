@@ -4,7 +4,7 @@ Knows which fields and annotations of a message mean something to Service Bus, a
 sender's annotations, properties, application properties, body and footer are kept and delivered byte for byte; the
 broker writes the header and its own annotations anew and splices the expiry and dead-letter reasons in, and a message
 id where the sender gave none. Must not depend on queues, clocks and storage. `sections` finds the bytes of a section,
-`message_header` and `message_annotations` read theirs, `message_bounds` knows what is too large.
+`header` and `annotations` read theirs, `bounds` knows what is too large.
 
 A `Message` belongs to whoever parsed it and does not change. A stored message is a byte string in a form of this
 module: a fixed head, the header section up to its delivery count, the sender's delivery annotations if there are any,
@@ -179,7 +179,7 @@ class Message:
         """Return one field of the properties, None when it is null or not there. Raises BrokerError(DECODE_ERROR)."""
         if not self._at[PROPERTIES + 7]:
             return None
-        count, pos = open_items(self._data, self._at[PROPERTIES])
+        count, pos = open_items(self._data, self._at[PROPERTIES] + 3)
         if position >= count:
             return None
         try:
@@ -247,7 +247,7 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
 
     The service gives a message without a message id one, and JavaScript's SDK can't settle a message without.
     `message_id` stays None here, because what the sender did not give is no key; `size_bytes` is that of what arrived.
-    Raises what `message_bounds.check_bounds` raises, too.
+    Raises what `bounds.check_bounds` raises, too.
     """
     try:
         usual, at = _located(data)
@@ -288,7 +288,7 @@ def _located(data: bytes) -> tuple[bytes, list[int]]:
 def _has_message_id(data: bytes, at: list[int]) -> bool:
     if not at[PROPERTIES + 7]:
         return False
-    count, pos = open_items(data, at[PROPERTIES])
+    count, pos = open_items(data, at[PROPERTIES] + 3)
     return count > 0 and data[pos] != 0x40
 
 
@@ -298,7 +298,7 @@ def _with_message_id(data: bytes, at: list[int], message_id: str) -> tuple[bytes
     stop = at[PROPERTIES + 7]
     if stop:
         start = at[PROPERTIES]
-        count, pos = open_items(data, start)
+        count, pos = open_items(data, start + 3)
         properties = list_from_items(max(count, 1), value + data[pos + (count > 0) : stop])
     else:
         start = stop = at[MESSAGE_ANNOTATIONS + 7] or at[DELIVERY_ANNOTATIONS + 7] or at[HEADER + 7]

@@ -60,7 +60,7 @@ def without_dead_letter_reason(message: Message) -> Message:
 def with_application_properties(stored: bytes, changes: Mapping[str, object]) -> bytes:
     """Return the stored message with application properties added or replaced; all else keeps its bytes.
 
-    Values are Python values or wrapper types of `encoding`. Raises TypeError or ValueError for a value that AMQP
+    Values are Python values or wrapper types of `codec.types`. Raises TypeError or ValueError for a value that AMQP
     cannot hold.
     """
     bare_at, at = locate_bare(stored)

@@ -21,7 +21,7 @@ from .records import (
     MESSAGES,
     NO_ENQUEUED_NUMBER,
     PARTITION_SHIFT,
-    SCHEDULED_NOTE,
+    SCHEDULED_ELSEWHERE,
     Due,
     Home,
     Record,
@@ -104,7 +104,7 @@ class EnqueueHandlers:
 
         `seen_ids` as for `take_scheduled`.
         """
-        self._state.last_activity_at = now
+        self._state.used(now)
         seen_ids = set() if seen_ids is None else seen_ids
         numbers: list[int | None] = []
         for message in messages:
@@ -139,7 +139,7 @@ class EnqueueHandlers:
         `numbers` are theirs if they were reserved before; `seen_ids` has the identities that this command has stored so
         far, which the view does not show.
         """
-        self._state.last_activity_at = now
+        self._state.used(now)
         seen_ids = set() if seen_ids is None else seen_ids
         taken = list(numbers) or [self._state.rows.new_number() for _ in messages]
         step.touched[self._state.queue_id] = self._state.counters
@@ -211,23 +211,27 @@ class EnqueueHandlers:
         view: Reader,
         step: Step,
         hops: int = 0,
-        note: str = "",
+        other_path: str = "",
         goes_to: int | None = None,
+        ttl_max_ms: int | None = None,
     ) -> int:
         """A message becomes active in this entity: in its line, its session, its outbox, or its subscriptions.
 
-        With `goes_to` it is a copy for that other partition of the subscription. The answer is its sequence number
-        here; for a topic the number that its copies show as their enqueued sequence number.
+        With `goes_to` it is a copy for that other partition of the subscription; `ttl_max_ms` is its topic's. The
+        answer is its sequence number here; for a topic the number that its copies show as their enqueued sequence
+        number.
         """
         state = self._state
         description = state.ref.description
         if isinstance(description, TopicDescription):
-            return self._publish(message, enqueued_number, description.default_ttl_ms, now, view, step, hops, note)
-        ttl_ms = _min_ttl(message.ttl_ms, description.default_ttl_ms)
+            return self._publish(
+                message, enqueued_number, description.default_ttl_ms, now, view, step, hops, other_path
+            )
+        ttl_ms = _min_ttl(_min_ttl(message.ttl_ms, ttl_max_ms), description.default_ttl_ms)
         expires_at = 0 if ttl_ms is None else now + ttl_ms
         number = state.rows.new_number()
         stored = message.stored(now, None if ttl_ms is None else expires_at)
-        record = Record(stored, now, expires_at, enqueued_number or number, 0, hops, note)
+        record = Record(stored, now, expires_at, enqueued_number or number, 0, hops, other_path)
         self.put(record, number, message, view, step, goes_to)
         return number
 
@@ -238,9 +242,9 @@ class EnqueueHandlers:
         state = self._state
         description = state.receivable
         if description.forward_to is not None or goes_to is not None:
-            record.turn = state.turn_of(message) if goes_to is None else goes_to
+            record.update(turn=state.turn_of(message) if goes_to is None else goes_to)
             if description.forward_to is not None and record.enqueued_number == NO_ENQUEUED_NUMBER:
-                record.enqueued_number = number
+                record.update(enqueued_number=number)
             self._to_outbox(record, number, step, forwards=description.forward_to is not None)
         elif description.requires_session:
             name = message.session_id
@@ -276,7 +280,7 @@ class EnqueueHandlers:
     def _to_schedule_elsewhere(self, message: Message, number: int, now: int, step: Step) -> None:
         at = now if message.scheduled_enqueue_at is None else message.scheduled_enqueue_at
         stored = message.stored(at, None if message.ttl_ms is None else at + message.ttl_ms)
-        record = Record(stored, now, 0, number, 0, 0, SCHEDULED_NOTE, number >> PARTITION_SHIFT)
+        record = Record(stored, now, 0, number, 0, 0, SCHEDULED_ELSEWHERE, number >> PARTITION_SHIFT)
         self._state.rows.put(Home.TRANSFER_OUTBOX, self._state.rows.new_number(), record.pack(), step)
         step.effects.append((self._state.ref.announce_outbox, None))
 
@@ -289,7 +293,7 @@ class EnqueueHandlers:
         view: Reader,
         step: Step,
         hops: int,
-        note: str,
+        other_path: str,
     ) -> int:
         state = self._state
         fan_out = state.ref.fan_out
@@ -301,8 +305,9 @@ class EnqueueHandlers:
             if copy.error is not None:
                 target.dead_letter_copy(copy.message, enqueued_number, copy.error, now, step)
                 continue
-            copy.message.ttl_ms = _min_ttl(copy.message.ttl_ms, default_ttl_ms)
-            target.activate(copy.message, enqueued_number, now, view, step, hops, note, copy.goes_to)
+            target.activate(
+                copy.message, enqueued_number, now, view, step, hops, other_path, copy.goes_to, default_ttl_ms
+            )
         return enqueued_number
 
     def _schedule(self, message: Message, number: int, at: int, now: int, step: Step) -> None:

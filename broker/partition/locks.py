@@ -18,12 +18,15 @@ from .requests import AcceptSession
 
 
 class LockSource(Protocol):
-    """Where a message came from and goes back to: a line, or the line of a message session."""
+    """Where a message came from and goes back to: a ready queue, or the queue of a message session."""
 
     home: Home
     deferred_home: Home
     sub_queue: SubQueue
-    announced: bool
+
+    def is_first_announcement(self) -> bool:
+        """Whether the dispatcher has yet to hear that there are messages; it counts as announced then."""
+        ...
 
     def give_back(self, number: int) -> None:
         """The message is available again."""
@@ -201,3 +204,15 @@ class HeldSession:
         self.taken: dict[int, Lock] = {}
         self.announce: Callable[[None], None] = request.announce
         self.lost = request.lost
+
+    def end_at(self, until_at: int, turn: int) -> None:
+        """The lock of the session ends at `until_at` (Unix ms); `turn` orders those that end together."""
+        self.until_at, self.turn = until_at, turn
+
+    def set_head(self, number: int | None) -> None:
+        """The session's row in `session_heads` has this sequence number, or there is none."""
+        self.head = number
+
+    def sort_taken(self) -> None:
+        """Bring the locks of the taken messages into the order in which they were given."""
+        self.taken = dict(sorted(self.taken.items(), key=lambda item: item[1].turn))

@@ -16,7 +16,7 @@ from .records import (
     MESSAGES,
     NUMBER,
     OUTBOXES,
-    SCHEDULED_NOTE,
+    SCHEDULED_ELSEWHERE,
     Home,
     Record,
     message_key,
@@ -53,16 +53,18 @@ class OutboxHandlers:
         seen: set[int] = set()
         for (number, record), message in zip(seen_ids, messages, strict=True):
             highest = number
-            if record.note == SCHEDULED_NOTE:
+            if record.other_path == SCHEDULED_ELSEWHERE:
                 self._enqueue.take_scheduled([message], now, view, step, [record.enqueued_number], seen)
             elif request.same_entity:
-                record.turn = 0
+                record.update(turn=0)
                 self._enqueue.put(record, self._state.rows.new_number(), message, view, step)
             elif not self._enqueue.is_duplicate(message, now, view, step, seen):
-                self._enqueue.activate(message, record.enqueued_number, now, view, step, record.hops + 1, record.note)
+                self._enqueue.activate(
+                    message, record.enqueued_number, now, view, step, record.hops + 1, record.other_path
+                )
         step.changes.append((FORWARDED, key, NUMBER.pack(highest)))
         step.touched[self._state.queue_id] = self._state.counters
-        self._state.last_activity_at = now
+        self._state.used(now)
         step.effects.append((request.reply, None))
 
     def read(self, request: ReadOutbox, now: int, view: Reader, step: Step) -> None:
@@ -95,7 +97,7 @@ class OutboxHandlers:
             row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
             if row is not None:
                 record = Record.unpack(row)
-                record.turn = turn
+                record.update(turn=turn)
                 rows.remove(Home(home), number, len(row), 0, step)
                 rows.put(Home(home), rows.new_number(), record.pack(), step)
         step.effects.append((request.reply, None))
@@ -115,7 +117,8 @@ class OutboxHandlers:
             else:
                 transfer = home is Home.TRANSFER_OUTBOX
                 sub_queue = SubQueue.TRANSFER_DEAD_LETTER if transfer else SubQueue.DEAD_LETTER
-                record.note = record.note if home is Home.OUTBOX else ""  # it has not been forwarded
+                if home is not Home.OUTBOX:
+                    record.update(other_path="")  # it has not been forwarded
                 properties = {"DeadLetterReason": request.reason, "DeadLetterErrorDescription": request.description}
                 if home is Home.DEAD_LETTER_OUTBOX:
                     properties = {}  # it keeps the reason for which it was dead-lettered

@@ -214,7 +214,8 @@ class Partition:
         assert bytes_used == self.counters.bytes_used
         total = state.rows.total
         if state.ref.fan_out is not None and total is not None and total.bytes_used is not None:
-            known, total.bytes_used = total.bytes_used, None
+            known = total.bytes_used
+            total.know(None)
             assert known == state.bytes_used(view)
 
     # ---- what belongs to no single concern
@@ -243,7 +244,7 @@ class Partition:
                 accepted.append(message)
                 self._receive.take_out(found, step)
         if accepted:
-            self.state.last_activity_at = now
+            self.state.used(now)
             target.enqueue.store_all(accepted, now, view, step)
         step.effects.append((request.reply, answer))
 
@@ -317,7 +318,7 @@ class Partition:
         del now
         counters = self.state.counters
         source = self._sibling(request.source, view).counters
-        counters.next_counter = max(counters.next_counter, source.next_counter)
+        counters.go_on_from(source.next_counter)
         step.touched[self.state.queue_id] = counters
         step.changes.append((STATE, STATE_KEY.pack(self.state.queue_id), counters.pack()))
 

@@ -98,6 +98,16 @@ class ReadyQueue:
         """Tell the dispatcher that there are messages."""
         self._announce(sub_queue)
 
+    def is_first_announcement(self) -> bool:
+        """Whether the dispatcher has yet to hear that there are messages; it counts as announced then."""
+        first = not self.announced
+        self.announced = True
+        return first
+
+    def announce_again(self) -> None:
+        """The dispatcher knows that there is nothing: the next message is announced."""
+        self.announced = False
+
     def append(self, number: int, record: bytes) -> None:
         """A new message joined at the end (its number is higher than all before)."""
         size = len(record)
@@ -222,6 +232,16 @@ class SessionQueue:
         self._ahead: deque[int] = deque()
         self._returned: list[int] = []
         self._next_read = 0
+        self.more_in_store = True
+
+    def is_first_announcement(self) -> bool:
+        """Whether the holder has yet to hear that messages came back; it counts as announced then."""
+        first = not self.announced
+        self.announced = True
+        return first
+
+    def grew(self) -> None:
+        """The session has a new message, which is in the store."""
         self.more_in_store = True
 
     def announce(self, sub_queue: SubQueue) -> None:

@@ -77,9 +77,9 @@ class ReceiveHandlers:
             bytes_left -= len(row)
         more = ready_queue.has_more()
         if not more:
-            ready_queue.announced = False
+            ready_queue.announce_again()
         if deliveries:
-            state.last_activity_at = now
+            state.used(now)
         step.effects.append((request.reply, Received(deliveries, more)))
 
     def take_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
@@ -106,7 +106,7 @@ class ReceiveHandlers:
                 self._hand_over(held.ready_queue, Home.ACTIVE, number, row, request.mode, now, step, held)
             )
             bytes_left -= len(row)
-        self._state.last_activity_at = now
+        self._state.used(now)
         step.effects.append((request.reply, Received(deliveries, held.ready_queue.has_more())))
 
     def take_deferred(self, request: ReceiveDeferred, now: int, view: Reader, step: Step) -> None:
@@ -138,7 +138,7 @@ class ReceiveHandlers:
     def peek(self, request: Peek, now: int, view: Reader, step: Step) -> None:
         """Show messages in the order of their numbers, whatever their home."""
         if request.is_use:
-            self._state.last_activity_at = now  # looking counts as use [wire 10.8]
+            self._state.used(now)  # looking counts as use [wire 10.8]
         answer: list[tuple[int, bytes]] = []
         bytes_left = request.bytes_max
         for number, home, row in self._rows(request, view):
@@ -266,7 +266,7 @@ class ReceiveHandlers:
         *,
         deleted: bool = False,
     ) -> bytes:
-        source = record.note or None
+        source = record.other_path or None
         came = record.hops or self._of_subscription  # from a queue or topic, where it had another number
         return delivery_bytes(
             record.stored,

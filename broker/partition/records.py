@@ -46,7 +46,9 @@ RECORD_VERSION = 1
 VERSION_BITS = 4  # of the first byte of a record
 TURNS = 16  # values of a record's turn: as many as an entity has partitions at most
 NO_ENQUEUED_NUMBER = -1
-SCHEDULED_NOTE = "$scheduled"  # in the transfer outbox: to be scheduled in another partition under its enqueued number
+SCHEDULED_ELSEWHERE = (
+    "$scheduled"  # in the transfer outbox: to be scheduled in another partition under its enqueued number
+)
 PARTITION_SHIFT = 48  # the topmost 16 bits of a sequence number are the partition id (P22)
 COUNTER_MASK = (1 << PARTITION_SHIFT) - 1
 SEQUENCE_NUMBER_MAX = (1 << 63) - 1
@@ -125,9 +127,21 @@ def duplicate_hash(identity: str) -> int:
 
 
 class Record:
-    """A message as it is stored: the head's fields, the note, and the message's bytes (`message.py`)."""
+    """A message as it is stored: the head's fields, the path of another entity, and the message's bytes.
 
-    __slots__ = ("delivery_count", "enqueued_at", "enqueued_number", "expires_at", "hops", "note", "stored", "turn")
+    `other_path` is where a dead letter comes from, or where a message of the transfer outbox goes.
+    """
+
+    __slots__ = (
+        "delivery_count",
+        "enqueued_at",
+        "enqueued_number",
+        "expires_at",
+        "hops",
+        "other_path",
+        "stored",
+        "turn",
+    )
 
     def __init__(
         self,
@@ -137,7 +151,7 @@ class Record:
         enqueued_number: int,
         delivery_count: int = 0,
         hops: int = 0,
-        note: str = "",
+        other_path: str = "",
         turn: int = 0,
     ) -> None:
         self.stored = stored
@@ -146,31 +160,57 @@ class Record:
         self.enqueued_number = enqueued_number  # NO_ENQUEUED_NUMBER: receivers are shown none
         self.delivery_count = delivery_count
         self.hops = hops
-        self.note = note
+        self.other_path = other_path
         self.turn = turn  # in an outbox: the partition that it is for if no key decides, 0 to 15
+
+    def update(
+        self,
+        *,
+        stored: bytes | None = None,
+        expires_at: int | None = None,
+        enqueued_number: int | None = None,
+        delivery_count: int | None = None,
+        other_path: str | None = None,
+        turn: int | None = None,
+    ) -> None:
+        """Change the fields that are given; what is packed before stays as it is."""
+        if stored is not None:
+            self.stored = stored
+        if expires_at is not None:
+            self.expires_at = expires_at
+        if enqueued_number is not None:
+            self.enqueued_number = enqueued_number
+        if delivery_count is not None:
+            self.delivery_count = delivery_count
+        if other_path is not None:
+            self.other_path = other_path
+        if turn is not None:
+            self.turn = turn
 
     def pack(self) -> bytes:
         """The row of the `messages` table."""
-        note = self.note.encode()
+        other_path = self.other_path.encode()
         head = HEAD.pack(
             RECORD_VERSION | self.turn << VERSION_BITS,
             self.hops,
-            len(note),
+            len(other_path),
             self.delivery_count,
             self.enqueued_at,
             self.expires_at,
             self.enqueued_number,
         )
-        return head + note + self.stored
+        return head + other_path + self.stored
 
     @classmethod
     def unpack(cls, row: bytes) -> Record:
         """The inverse of `pack`."""
-        version, hops, note_bytes, delivery_count, enqueued_at, expires_at, enqueued_number = HEAD.unpack_from(row)
-        start = HEAD_BYTES + note_bytes
-        note = row[HEAD_BYTES:start].decode() if note_bytes else ""
+        version, hops, other_path_bytes, delivery_count, enqueued_at, expires_at, enqueued_number = HEAD.unpack_from(
+            row
+        )
+        start = HEAD_BYTES + other_path_bytes
+        other_path = row[HEAD_BYTES:start].decode() if other_path_bytes else ""
         turn = version >> VERSION_BITS
-        return cls(row[start:], enqueued_at, expires_at, enqueued_number, delivery_count, hops, note, turn)
+        return cls(row[start:], enqueued_at, expires_at, enqueued_number, delivery_count, hops, other_path, turn)
 
 
 def record_version(row: bytes) -> int:
@@ -187,6 +227,20 @@ class Counters:
         self.next_counter = next_counter
         self.bytes_used = bytes_used
         self.messages = [0] * len(HOMES) if messages is None else messages
+
+    def take_counter(self) -> int:
+        """Give out the next counter."""
+        counter = self.next_counter
+        self.next_counter = counter + 1
+        return counter
+
+    def go_on_from(self, counter: int) -> None:
+        """Give out no counter below `counter`."""
+        self.next_counter = max(self.next_counter, counter)
+
+    def add_bytes(self, count: int) -> None:
+        """The rows of the partition grew by `count` bytes."""
+        self.bytes_used += count
 
     def pack(self) -> bytes:
         """The row of the `state` table."""
@@ -213,6 +267,15 @@ class ByteTotal:
     def __init__(self) -> None:
         self.bytes_used: int | None = None
         self.open: dict[int, Counters] = {}
+
+    def add(self, count: int) -> None:
+        """A row grew by `count` bytes."""
+        if self.bytes_used is not None:
+            self.bytes_used += count
+
+    def know(self, bytes_used: int | None) -> None:
+        """The sum is `bytes_used`; None lets it be added up anew."""
+        self.bytes_used = bytes_used
 
     def forget(self, queue_id: int) -> None:
         """The memory of a partition is dropped, or it belongs to the topic no more."""

@@ -47,10 +47,6 @@ LIST_ROWS_MAX = 1 << 20
 _grants = count(1)
 
 
-def _end_at(held: HeldSession, until_at: int, turn: int) -> None:
-    held.until_at, held.turn = until_at, turn
-
-
 class MessageSessions:
     """All message sessions of a partition.
 
@@ -85,7 +81,7 @@ class MessageSessions:
         self._held = OrderedDict(sorted(self._held.items(), key=lambda item: (item[1].until_at, item[1].turn)))
         for held in self._held.values():
             held.ready_queue.restart()
-            held.taken = dict(sorted(held.taken.items(), key=lambda item: item[1].turn))
+            held.sort_taken()
         self._numbers.clear()
         self._idle.clear()
         self._idle_of.clear()
@@ -108,10 +104,10 @@ class MessageSessions:
         key = session_message_key(self._state.queue_id, session, number)
         held = self._held.get(name)
         if held is not None:
-            held.ready_queue.more_in_store = True
+            held.ready_queue.grew()
             if held.head is None:  # after a crash nobody holds it, and it must be found
-                self._undo.append(partial(setattr, held, "head", None))
-                held.head = number
+                self._undo.append(partial(held.set_head, None))
+                held.set_head(number)
                 self._put_head(name, number, step)
             step.effects.append((held.announce, None))
         elif name not in self._idle_of and self._first_message(session, view) is None:
@@ -198,9 +194,8 @@ class MessageSessions:
         if held is None:
             step.effects.append((request.reply, service_errors.session_lock_lost()))
             return
-        self._undo.append(partial(_end_at, held, held.until_at, held.turn))
-        held.turn = next(_grants)
-        held.until_at = now + self._state.receivable.lock_duration_ms
+        self._undo.append(partial(held.end_at, held.until_at, held.turn))
+        held.end_at(now + self._state.receivable.lock_duration_ms, next(_grants))
         self._held.move_to_end(held.name)
         step.effects.append((request.reply, held.until_at))
 
@@ -289,7 +284,7 @@ class MessageSessions:
         until_at = now + self._state.receivable.lock_duration_ms
         ready_queue = SessionQueue(self._state.queue_id, session, request.announce)
         held = HeldSession(request, name, session, next(_grants), until_at, ready_queue)
-        held.head = self._first_message(session, view)
+        held.set_head(self._first_message(session, view))
         known = self._drop_idle(name)
         if known is not None and known != held.head:  # left by a crash in the middle of a holding
             self._remove_head(known, step)
@@ -299,7 +294,7 @@ class MessageSessions:
                 self._put_head(name, held.head, step)
         self._undo.append(partial(self._take_back, held))
         self._give(held)
-        self._state.last_activity_at = now
+        self._state.used(now)
         return SessionGrant(name, held.grant, self._state.index, until_at)
 
     def _end(self, held: HeldSession, now: int, view: Reader, step: Step, *, counted: bool) -> None:

@@ -56,7 +56,7 @@ class SettleHandlers:
     def end(self, lock: Lock, outcome: Outcome, now: int, view: Reader, step: Step) -> None:
         """End a lock that `refusal` had nothing against."""
         state = self._state
-        state.last_activity_at = now
+        state.used(now)
         state.locks.remove(lock)
         if isinstance(outcome, Complete):
             state.remove(lock.home, lock.number, lock.size_bytes, lock.expires_at, lock.session, step)
@@ -82,7 +82,7 @@ class SettleHandlers:
         state = self._state
         record = Record.unpack(row)
         counted = lock.home in MAIN_HOMES
-        record.delivery_count = lock.delivery_count + counted
+        record.update(delivery_count=lock.delivery_count + counted)
         row = record.pack()
         state.rows.replace(lock.home, lock.number, row, old_bytes, step)
         limit = state.receivable.max_delivery_count
@@ -150,7 +150,7 @@ class SettleHandlers:
         home = lock.ready_queue.deferred_home
         if lock.home in MAIN_HOMES:
             record = Record.unpack(row)
-            record.delivery_count = lock.delivery_count + 1
+            record.update(delivery_count=lock.delivery_count + 1)
             row = record.pack()
         if lock.home is home:
             state.rows.replace(home, lock.number, row, old_bytes, step)
@@ -175,5 +175,5 @@ def _modified(row: bytes, properties: Mapping[str, object]) -> bytes:
     if not properties:
         return row
     record = Record.unpack(row)
-    record.stored = with_application_properties(record.stored, properties)
+    record.update(stored=with_application_properties(record.stored, properties))
     return record.pack()

@@ -96,18 +96,18 @@ class PartitionState:
         if fan_out is None or total is None:
             return own
         if total.bytes_used is None:
-            total.bytes_used = own
+            beside = 0
             for ref in fan_out.subscriptions(self.index):
                 counters = total.open.get(ref.queue_id)
                 if counters is None:
                     counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(ref.queue_id)))
-                total.bytes_used += counters.bytes_used
-        return total.bytes_used
+                beside += counters.bytes_used
+            total.know(own + beside)
+        return total.bytes_used or 0
 
     def announce_ready(self, ready_queue: LockSource, step: Step) -> None:
         """Say once that a line has messages; its dispatcher says when it wants to hear it again."""
-        if not ready_queue.announced:
-            ready_queue.announced = True
+        if ready_queue.is_first_announcement():
             step.effects.append((ready_queue.announce, ready_queue.sub_queue))
 
     def turn_of(self, message: Message) -> int:
@@ -117,6 +117,10 @@ class PartitionState:
         turn = self._next_turn % TURNS
         self._next_turn = turn + 1
         return turn
+
+    def used(self, now: int) -> None:
+        """The partition was used at the instant `now` (Unix ms)."""
+        self.last_activity_at = now
 
     # ---- moves
 
@@ -151,14 +155,12 @@ class PartitionState:
         forward: bool = True,
     ) -> None:
         """Put a message that has no home here into the dead-letter queue, or on its way to where those go."""
-        record.expires_at = 0
-        record.stored = with_application_properties(record.stored, properties)
+        record.update(expires_at=0, stored=with_application_properties(record.stored, properties))
         number = self.rows.new_number()
         description = self.ref.description
         target = None if isinstance(description, TopicDescription) else description.forward_dead_letters_to
         if forward and target is not None and sub_queue is SubQueue.DEAD_LETTER:
-            record.note = self.ref.path
-            record.turn = self.turn_of(parse_stored(record.stored))
+            record.update(other_path=self.ref.path, turn=self.turn_of(parse_stored(record.stored)))
             self.rows.put(Home.DEAD_LETTER_OUTBOX, number, record.pack(), step)
             step.effects.append((self.ref.announce_outbox, None))
             return
@@ -214,14 +216,11 @@ class Rows:
         self.counters = counters
         if self.total is not None:
             self.total.open[self.queue_id] = counters
-            self.total.bytes_used = None
+            self.total.know(None)
 
     def new_number(self) -> int:
         """The next sequence number (P22)."""
-        counters = self.counters
-        counter = counters.next_counter
-        counters.next_counter = counter + 1
-        return self.number_base | (counter & COUNTER_MASK)
+        return self.number_base | (self.counters.take_counter() & COUNTER_MASK)
 
     def next_number(self) -> int:
         """The sequence number that `new_number` would give."""
@@ -249,16 +248,14 @@ class Rows:
     def put_due(self, at: int, what: Due, number: int, step: Step) -> None:
         """Have the worker come back at `at` (Unix ms)."""
         step.changes.append((DUE, due_key(at, self.queue_id, what, number), b""))
-        if step.next_due is None or at < step.next_due:
-            step.next_due = at
+        step.due_at(at)
 
     def remove_due(self, at: int, what: Due, number: int, step: Step) -> None:
         """Call off what was due at `at`."""
         step.changes.append((DUE, due_key(at, self.queue_id, what, number), None))
 
     def _add_bytes(self, count: int, step: Step) -> None:
-        self.counters.bytes_used += count
+        self.counters.add_bytes(count)
         step.touched[self.queue_id] = self.counters
-        total = self.total
-        if total is not None and total.bytes_used is not None:
-            total.bytes_used += count
+        if self.total is not None:
+            self.total.add(count)

@@ -70,6 +70,11 @@ class Step:
         self.touched: dict[int, Counters] = {}
         self.next_due: int | None = None
 
+    def due_at(self, at: int) -> None:
+        """A change adds a row to the `due` table for the instant `at` (Unix ms)."""
+        if self.next_due is None or at < self.next_due:
+            self.next_due = at
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:

@@ -46,3 +46,7 @@ class CommitStats:
         """A batch is stored."""
         self.latency_us.add(took_us)
         self.sizes.add(command_count)
+
+    def failed(self) -> None:
+        """A commit failed."""
+        self.failures += 1

@@ -364,7 +364,7 @@ class Worker:
 
     def _refuse(self, requests: Sequence[tuple[PartitionRef, Request]], error: StoreError) -> None:
         """The store said no to a batch: its callers hear whether nothing of it is stored, or that this is not known."""
-        self.commit_stats.failures += 1
+        self.commit_stats.failed()
         log.error("commit failed", store=self.index, cause=str(error), requests=len(requests))
         if not isinstance(error, StoreFull):
             if self.fault is None:

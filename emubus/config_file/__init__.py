@@ -1,1 +1,1 @@
-"""Config.json: the file of Microsoft's emulator, with what it lacks, read into descriptions."""
+"""Config.json: the file of Microsoft's emulator, with extensions, read into descriptions."""

@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 from ..broker.model.descriptions import EntityStatus, PropertyValue, entity_key
 from ..broker.model.durations import parse_duration, parse_limit
 from ..broker.model.profiles import KIB
-from .json_text import Node
+from .json_text import JsonNode
 
 _T = TypeVar("_T")
 
@@ -27,7 +27,7 @@ class ConfigFileError(Exception):
 class Cursor:
     """A JSON value with its path in the file; readers fail with ConfigFileError if the value is not of their type."""
 
-    node: Node
+    node: JsonNode
     path: str
     file: str
 
@@ -53,7 +53,7 @@ class Cursor:
             if name is None:
                 child.fail(f"is not a known property{suggestion(written, known)}")
             if name in found:
-                child.fail("is here for the second time")
+                child.fail("is given twice")
             if node.value is not None:
                 found[name] = child
         for name in required:
@@ -62,7 +62,7 @@ class Cursor:
         return found
 
     def entries(self) -> dict[str, Cursor]:
-        """The members of an object whose names are the user's."""
+        """The members of an object with names chosen by the user."""
         members = self.node.value
         if not isinstance(members, dict):
             self.mistyped("an object")

@@ -1,8 +1,8 @@
-"""JSON as people write it in configuration files, with the line that every value came from.
+"""JSON with comments, and with the line of every value.
 
-Knows strict JSON plus what editors let pass in a Config.json: `//` and `/* */` comments and trailing commas. Refuses
-to know what the values mean. The standard library's parser gives no positions and takes no comments; here both
-matter more than speed.
+Knows strict JSON plus what editors accept in a Config.json: `//` and `/* */` comments and trailing commas. Does not
+know what the values mean. The standard library's parser has neither positions nor comments; here both matter more than
+speed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _CONSTANTS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class JsonNode:
     """A value and the line (from 1) that it begins on."""
 
-    value: dict[str, Node] | list[Node] | str | int | float | bool | None
+    value: dict[str, JsonNode] | list[JsonNode] | str | int | float | bool | None
     line: int
 
 
@@ -39,8 +39,8 @@ class JsonTextError(Exception):
         self.column = column
 
 
-def parse_json(text: str) -> Node:
-    """The tree of a text; JsonTextError with the place of the first thing that is wrong."""
+def parse_json(text: str) -> JsonNode:
+    """The tree of a text; JsonTextError with the position of the first error."""
     return _Parser(text).document()
 
 
@@ -50,29 +50,29 @@ class _Parser:
         self._at = 0
         self._line_starts = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
 
-    def document(self) -> Node:
+    def document(self) -> JsonNode:
         root = self._value(0)
         self._skip_space()
         if self._at < len(self._text):
-            self._fail("nothing more may follow the closing bracket")
+            self._fail("unexpected text after the closing bracket")
         return root
 
-    def _value(self, depth: int) -> Node:
+    def _value(self, depth: int) -> JsonNode:
         self._skip_space()
         line = self._line(self._at)
         first = self._text[self._at : self._at + 1]
         if depth > _DEPTH_MAX:
             self._fail(f"nested more than {_DEPTH_MAX} deep")
         if first == "{":
-            return Node(self._object(depth), line)
+            return JsonNode(self._object(depth), line)
         if first == "[":
-            return Node(self._array(depth), line)
+            return JsonNode(self._array(depth), line)
         if first == '"':
-            return Node(self._string(), line)
-        return Node(self._scalar(), line)
+            return JsonNode(self._string(), line)
+        return JsonNode(self._scalar(), line)
 
-    def _object(self, depth: int) -> dict[str, Node]:
-        members: dict[str, Node] = {}
+    def _object(self, depth: int) -> dict[str, JsonNode]:
+        members: dict[str, JsonNode] = {}
         self._at += 1
         while not self._take("}"):
             if self._text[self._at : self._at + 1] != '"':
@@ -80,7 +80,7 @@ class _Parser:
             name_at = self._at
             name = self._string()
             if name in members:
-                self._fail(f'"{name}" is here for the second time', name_at)
+                self._fail(f'"{name}" is given twice', name_at)
             if not self._take(":"):
                 self._fail(f'expected ":" after "{name}"')
             members[name] = self._value(depth + 1)
@@ -88,8 +88,8 @@ class _Parser:
                 self._fail('expected "," or "}"')
         return members
 
-    def _array(self, depth: int) -> list[Node]:
-        items: list[Node] = []
+    def _array(self, depth: int) -> list[JsonNode]:
+        items: list[JsonNode] = []
         self._at += 1
         while not self._take("]"):
             items.append(self._value(depth + 1))
@@ -105,7 +105,7 @@ class _Parser:
         except json.JSONDecodeError as error:
             self._fail(error.msg[:1].lower() + error.msg[1:], error.pos)
         if not str(text).isascii() and _HALF_PAIR.search(text):
-            self._fail("half of a surrogate pair (\\ud800 to \\udfff) is no character", start)
+            self._fail("a lone surrogate (\\ud800 to \\udfff) is not a character", start)
         return str(text)
 
     def _scalar(self) -> int | float | bool | None:

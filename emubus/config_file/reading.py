@@ -1,12 +1,11 @@
-"""Config.json: the file of Microsoft's emulator, with what it lacks, read into descriptions.
+"""Config.json: the file of Microsoft's emulator, with extensions, read into descriptions.
 
 Knows the file's schema (one table per kind of object), how its values are spelt, and what must hold across entities:
-names are unique, forwarding leads somewhere, quotas hold. Does not know where the file lies and what a running
-namespace looks like. The first thing that is wrong is a `ConfigFileError` with file, line, path, value and what is
-allowed; nothing is repaired or left out in silence.
+unique names, existing forwarding targets, quotas. Does not know where the file is, or the running namespace. The first
+error is a `ConfigFileError` with file, line, path, value and what is allowed; nothing is repaired or ignored silently.
 
-Property names are taken in any case, as the original takes them; unknown ones are errors, because a misspelt
-property that is ignored is found out much later.
+Property names are case-insensitive, as in the original; unknown ones are errors, because an ignored misspelling would
+be noticed much later.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
 
 @dataclass(frozen=True, slots=True)
 class FileConfig:
-    """What a Config.json says; `keys` are the namespace's authorisation rules, empty if it has none."""
+    """The content of a Config.json; `keys` are the namespace's authorisation rules, empty if it has none."""
 
     topology: Topology
     keys: tuple[SharedKey, ...] = ()
@@ -72,7 +71,7 @@ def read_config_file(path: Path, limits: Limits) -> FileConfig:
 
 
 def parse_config(text: str, limits: Limits, file: str = "Config.json") -> FileConfig:
-    """As `read_config_file`, for a text that has been read already; `file` is how errors name it."""
+    """As `read_config_file`, for a text; `file` is its name in errors."""
     try:
         root = parse_json(text)
     except JsonTextError as error:
@@ -130,7 +129,7 @@ CORRELATION_PROPERTIES: Final[Mapping[str, str]] = {
 }
 FILTER_TYPES: Final = ("Correlation", "Sql", "True", "False")
 _FILTER_TYPE_SPELLINGS: Final = (*FILTER_TYPES, *(f"{kind}Filter" for kind in FILTER_TYPES))
-# Written by generators of the file, without meaning even for the cloud.
+# Written by generators of the file; they have no effect even in the cloud.
 _IDLE: Final = ("RequiresPreprocessing", "CompatibilityLevel")
 
 _NAMESPACE_NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?", re.ASCII)
@@ -138,7 +137,7 @@ _NAMESPACE_NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?", re.A
 
 @dataclass(slots=True)
 class _Reader:
-    """Walks the file once from top to bottom; what needs all entities is checked at the end."""
+    """Reads the file from top to bottom; checks across entities come last."""
 
     limits: Limits
     keys: list[SharedKey] = field(default_factory=list[SharedKey])
@@ -223,7 +222,7 @@ class _Reader:
         cursors = items_of(members, "Rules")
         rules = tuple(self.rule(each) for each in cursors)
         refuse_duplicates(cursors, [rule.name for rule in rules], "rule of this subscription")
-        # An empty list is what generators write when no rule was asked for: Microsoft's emulator adds $Default then.
+        # Generators write an empty list for no rules: Microsoft's emulator then adds $Default.
         subscription = SubscriptionDescription(
             topic_name, members["Name"].text(), rules=rules or DEFAULT_RULES, **values
         )
@@ -256,7 +255,7 @@ class _Reader:
         return rule
 
     def filter(self, cursor: Cursor, places: dict[str, Cursor]) -> Filter:
-        """The filter of a rule; `places` learns where a SQL expression stands."""
+        """The filter of a rule; adds the position of a SQL expression to `places`."""
         kind = places["FilterType"].choice(*_FILTER_TYPE_SPELLINGS).removesuffix("Filter")
         if kind in ("True", "False"):
             return TrueFilter() if kind == "True" else FalseFilter()
@@ -318,7 +317,7 @@ class _Reader:
         return {**values, "max_size_mb": size_mb}
 
     def authorization_rules(self, members: Members) -> tuple[AuthorizationRule, ...]:
-        """The authorisation rules of the namespace or an entity; Manage brings the other rights with it."""
+        """The authorisation rules of the namespace or an entity; Manage includes the other rights."""
         found: list[AuthorizationRule] = []
         known = ("KeyName", "Rights", "PrimaryKey", "SecondaryKey")
         for cursor in items_of(members, "AuthorizationRules"):
@@ -332,7 +331,7 @@ class _Reader:
             secondary = parts["SecondaryKey"].optional_text() if "SecondaryKey" in parts else None
             name, key = parts["KeyName"].text(), parts["PrimaryKey"].text()
             if any(known_rule.key_name == name for known_rule in found):
-                parts["KeyName"].fail(f"is {json_of(name)}; there is another rule of that name")
+                parts["KeyName"].fail(f"is {json_of(name)}; another rule has that name")
             granted = Right if Right.MANAGE in rights else sorted(rights)
             found.append(AuthorizationRule(name, tuple(granted), key, secondary or ""))
         return tuple(found)
@@ -352,7 +351,7 @@ class _Reader:
 
 
 def _refuse(violations: Iterable[Violation], cursor: Cursor, places: Members, limits: Limits) -> None:
-    """Fail with the first violation, at the place of the property if the file has it."""
+    """Fail with the first violation, at the position of its property if the file has it."""
     for violation in violations:
         place = places.get(violation.property)
         if place is None:

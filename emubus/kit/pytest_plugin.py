@@ -1,8 +1,8 @@
-"""The pytest plugin: fixtures that give each test an emubus to itself, found by pytest once emubus is installed.
+"""The pytest plugin: fixtures that give each test a clean emubus; pytest finds it once emubus is installed.
 
-Knows pytest's options and the order of things: one server per test process, started when the first test asks for it,
-and made new before and after each test that uses it. Does not know how that is done (`testing.py`, `remote.py`), and
-imports it only then: whoever has emubus installed and no test that needs it shall not notice.
+Knows pytest's options and the life of the server: one per test process, started for the first test that uses it, and
+reset before and after each such test. Does not know how that is done (`testing.py`, `remote.py`), and imports it only
+then, so that other test suites pay nothing for the plugin.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _SETTINGS: Final = {
     "config": "Config.json with the entities that every test starts with; default: one queue named queue.1",
-    "profile": "whose limits and defaults hold: standard, premium, ms-emulator, relaxed; default: standard",
-    "url": "an emubus that runs already, such as http://localhost:5300, for the tests alone: they empty it",
+    "profile": "limits and defaults to use: standard, premium, ms-emulator, relaxed; default: standard",
+    "url": "a running emubus for the tests alone (they delete everything in it), such as http://localhost:5300",
 }
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Each setting is an option of the command line, which comes first, and of the configuration file."""
+    """Add each setting as a command line option, which comes first, and to the configuration file."""
     group = parser.getgroup("emubus", "emubus, a local stand-in for Azure Service Bus")
     for name, meaning in _SETTINGS.items():
         group.addoption(f"--emubus-{name}", metavar=name.upper(), default=None, help=meaning)
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def emubus_server(request: pytest.FixtureRequest) -> Iterator[Emubus]:
-    """The emubus of this test process, as the tests that use it leave it; `emubus` is the one for most tests."""
+    """The emubus of this test process, without resets; most tests use `emubus`."""
     with _running(request.config) as running:
         yield running
 
@@ -52,13 +52,13 @@ def emubus(emubus_server: Emubus) -> Iterator[Emubus]:
 
 @pytest.fixture
 def servicebus_connection_string(emubus: Emubus) -> str:
-    """What a Service Bus SDK wants to know to connect to `emubus`."""
+    """The connection string of `emubus`."""
     return emubus.connection_string
 
 
 @pytest.fixture
 def emubus_clock(emubus: Emubus) -> ManualClock:
-    """The clock of `emubus`, which stands still until the test moves it with `advance`."""
+    """The clock of `emubus`, frozen until the test moves it with `advance`."""
     from .verbs import ManualClock
 
     return ManualClock(emubus)
@@ -91,7 +91,7 @@ def _setting(config: pytest.Config, name: str) -> str:
 
 
 def _config_file(config: pytest.Config) -> Path | None:
-    """A path on the command line starts where pytest does, one in the configuration file where that is."""
+    """A path on the command line is relative to the working directory, one in the configuration file to that file."""
     asked: str | None = config.getoption("emubus_config")
     if asked is not None:
         return config.invocation_params.dir / asked if asked else None
@@ -107,7 +107,7 @@ def _refuse_beside_url(config: pytest.Config, config_file: Path | None, profile:
     worker_count = getattr(config, "workerinput", {}).get("workercount", 1)
     if worker_count > 1:
         pytest.fail(
-            f"emubus_url names one emubus, and {worker_count} test processes would empty it under each other's hands: "
-            "leave it out, so that each starts its own, or run them with -n 1",
+            f"emubus_url names one emubus, and {worker_count} test processes would reset it under each other: "
+            "leave it out, so that each starts its own, or run with -n 1",
             pytrace=False,
         )

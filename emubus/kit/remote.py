@@ -1,8 +1,7 @@
 """A client of an emubus that runs elsewhere, in a container or as a process: the verbs of tests, over HTTP.
 
 Knows the control API below `/emubus/v1`, and Atom XML for entities, which it makes from the server's own tables.
-Does not know where the server comes from and when it ends. Keeps nothing between two calls, not even a connection,
-so that it may be used from any thread.
+Does not start or stop the server. Keeps no state between calls, not even a connection, so any thread may use it.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ _CONDITIONS: Final[Mapping[int, Condition]] = {
     409: Condition.ENTITY_ALREADY_EXISTS,
     503: Condition.SERVER_BUSY,
 }
-"""What a status means. Several conditions share one, so that this is the nearest; the description is exact."""
+"""The condition for a status. Several conditions share one, so this is the nearest; the description is exact."""
 
 _SUPPORT: Final = re.compile(r"^SubCode=\d+\. | TrackingId:.*", re.DOTALL)
-"""What the management API puts around its sentences for those who support the service."""
+"""The tracking parts of the management API's error texts."""
 
 
 class RemoteEmubus:
     """The emubus at `url`, such as `http://localhost:5300`; any of its ports will do.
 
-    `key` is for one that runs with `--auth sas`, and needs the Manage right. What it refuses is a BrokerError,
-    ConnectionError that nothing answers there, ValueError a URL that is none.
+    `key` is for a server with `--auth sas`, and needs the Manage right. BrokerError: the server refuses.
+    ConnectionError: no answer. ValueError: not a URL.
     """
 
     def __init__(self, url: str, *, key_name: str = DEFAULT_KEY_NAME, key: str = DEFAULT_KEY) -> None:
@@ -69,11 +68,11 @@ class RemoteEmubus:
         self._key_name = key_name
         self._key = key
 
-    # ---- where it is
+    # ---- addresses
 
     @property
     def connection_string(self) -> str:
-        """What a Service Bus SDK wants to know: its clients for data and for administration alike."""
+        """The connection string, for data and administration clients."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return (
             f"Endpoint=sb://{host}:{self._port};SharedAccessKeyName={self._key_name};SharedAccessKey={self._key};"
@@ -82,7 +81,7 @@ class RemoteEmubus:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it answers that it works; False also if nothing answers."""
+        """Whether the server is healthy; False also if it does not answer."""
         try:
             return self._send("GET", "/health")[0] == 200
         except ConnectionError:
@@ -97,7 +96,7 @@ class RemoteEmubus:
             self._set_rules(description)
 
     def create_queue(self, queue: QueueDescription | str) -> None:
-        """Create a queue; of one that is only named the profile decides the rest, as it does for clients."""
+        """Create a queue; properties that are not given come from the profile, as for clients."""
         if isinstance(queue, str):
             self._put(queue, named_entry(QueueDescription), {})
         else:
@@ -111,11 +110,11 @@ class RemoteEmubus:
             self.create(topic)
 
     def create_subscription(self, subscription: SubscriptionDescription) -> None:
-        """Create a subscription of a topic, with its rules; without any it gets everything."""
+        """Create a subscription of a topic, with its rules; without rules it receives every message."""
         self.create(subscription)
 
     def update(self, description: Description) -> None:
-        """Change an entity's properties, but not what is chosen at creation."""
+        """Change an entity's properties, except those fixed at creation."""
         self._put(path_of(description), entity_entry(description), ANY_VERSION)
         if isinstance(description, SubscriptionDescription):
             self._set_rules(description)
@@ -124,10 +123,10 @@ class RemoteEmubus:
         """Delete an entity with everything in it."""
         self._atom("DELETE", path)
 
-    # ---- what is in them
+    # ---- messages
 
     def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
-        """All messages of an entity, which are neither locked nor counted as used by that."""
+        """All messages of an entity, by peeking: does not lock, does not reset AutoDeleteOnIdle."""
         found: list[PeekedMessage] = []
         first: int | None = 0
         while first is not None:
@@ -138,36 +137,36 @@ class RemoteEmubus:
         return found
 
     def message_counts(self, path: str) -> dict[str, int]:
-        """How many messages an entity has, by where they are."""
+        """Messages of an entity by state."""
         return dict(self._control("GET", _entity(path))["messages"])
 
     def route(self, path: str, key: str | None = None) -> Route:
-        """Where a message with a key would go: its partition, and the store of that."""
+        """Where a message with a key would go: its partition and store."""
         query = "" if key is None else f"?key={quote(key, safe='')}"
         return Route(**self._control("GET", f"{_entity(path)}/route{query}"))
 
     def purge(self, path: str | None = None) -> int:
-        """Remove all messages and session states of an entity, without a path of all; how many messages it were."""
+        """Remove all messages and session states of an entity, or of all; returns the number of messages."""
         if path is None:
             return int(self._control("POST", "/reset", {"to": "empty"})["message_count"])
         return int(self._control("POST", f"{_entity(path)}/purge")["message_count"])
 
     def reset(self) -> None:
-        """As at the start: the same entities without messages, no others, no outages, no faults, the machine's time."""
+        """Reset to the state at the start: its entities without messages, no outages, no faults, the machine's time."""
         self._control("POST", "/reset", {"to": "start"})
 
     def snapshot(self, name: str) -> Snapshot:
-        """Keep all entities and messages as they are now."""
+        """Take a snapshot of all entities and messages."""
         return Snapshot(**self._control("PUT", f"/snapshots/{quote(name, safe='')}"))
 
     def restore(self, name: str) -> Snapshot:
-        """Bring all entities and messages back to what they were; clients attach again by themselves."""
+        """Restore a snapshot; SDKs reconnect on their own."""
         return Snapshot(**self._control("POST", f"/snapshots/{quote(name, safe='')}/restore"))
 
     # ---- time
 
     def now_ms(self) -> int:
-        """What the clock shows."""
+        """The time of the clock."""
         return int(self._control("GET", "/clock")["now_ms"])
 
     def advance(self, by: int | timedelta) -> None:
@@ -175,24 +174,24 @@ class RemoteEmubus:
         self._control("POST", "/clock/advance", {"ms": in_ms(by)})
 
     def freeze(self) -> None:
-        """Stop the clock; `advance` still moves it."""
+        """Freeze the clock; `advance` still moves it."""
         self._control("POST", "/clock/freeze")
 
     def thaw(self) -> None:
-        """Let the clock go on from where it stands."""
+        """Thaw the clock; it goes on from where it stands."""
         self._control("POST", "/clock/thaw")
 
-    # ---- what goes wrong
+    # ---- outages and faults
 
     def begin_outage(
         self, stores: Sequence[int], kind: OutageKind, *, delay_ms: int = 0, duration_ms: int | None = None
     ) -> None:
-        """Let messaging stores be down, slow, failing their commits or full, for a time or until `end_outage` (P18)."""
+        """Begin an outage of messaging stores (down, slow, failing, full), for a time or until `end_outage` (P18)."""
         asked = {"stores": list(stores), "kind": kind.value, "delay_ms": delay_ms, "duration_ms": duration_ms}
         self._control("POST", "/outages", asked)
 
     def end_outage(self, stores: Sequence[int]) -> None:
-        """The stores work again."""
+        """End outages of stores."""
         for index in stores:
             self._control("DELETE", f"/stores/{index}/outage")
 
@@ -206,7 +205,7 @@ class RemoteEmubus:
         probability: float = 1.0,
         delay_ms: int = 0,
     ) -> Fault:
-        """Let something go wrong when clients use an entity, or any: `count` times or until `clear_faults`."""
+        """Inject a fault into operations of clients on an entity, or on any: `count` times or until `clear_faults`."""
         asked = {
             "kind": kind.value,
             "entity": entity,
@@ -215,35 +214,35 @@ class RemoteEmubus:
             "probability": probability,
             "delay_ms": delay_ms,
         }
-        told = self._control("POST", "/faults", asked)
+        fault = self._control("POST", "/faults", asked)
         return Fault(
-            told["id"],
-            FaultKind(told["kind"]),
-            told["entity"],
-            tuple(FaultOperation(each) for each in told["operations"]),
-            told["count"],
-            told["probability"],
-            told["delay_ms"],
-            told["hit_count"],
+            fault["id"],
+            FaultKind(fault["kind"]),
+            fault["entity"],
+            tuple(FaultOperation(each) for each in fault["operations"]),
+            fault["count"],
+            fault["probability"],
+            fault["delay_ms"],
+            fault["hit_count"],
         )
 
     def clear_faults(self) -> int:
-        """Let nothing go wrong any more; how many faults were set."""
+        """Clear all faults; returns how many were set."""
         return int(self._control("DELETE", "/faults")["cleared_count"])
 
     def drop_connections(self, entity: str | None = None) -> int:
-        """Cut the TCP connections of all clients, or of those with a link to `entity`; how many it were."""
+        """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""
         return int(self._control("POST", "/connections/drop", {"entity": entity})["dropped_count"])
 
     def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
-        """Detach every link to `entity`, its sub-queues and its `$management` node; how many it were."""
+        """Detach every link to `entity`, its sub-queues and its `$management` node; returns how many."""
         asked = {"entity": entity, "condition": condition.value}
         return int(self._control("POST", "/links/drop", asked)["dropped_count"])
 
     # ---- over HTTP
 
     def _set_rules(self, description: SubscriptionDescription) -> None:
-        """Let a subscription have the rules of its description and no others."""
+        """Give a subscription exactly the rules of its description."""
         path = f"{description.path}/Rules"
         feed = fromstring(self._atom("GET", path))
         known = {str(title.text).lower() for title in feed.iterfind(f"{{{ATOM}}}entry/{{{ATOM}}}title")}
@@ -267,10 +266,10 @@ class RemoteEmubus:
         if body is not None:
             content, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
         status, answer = self._send(method, ROOT + path, content, headers)
-        told = json.loads(answer)
+        reply = json.loads(answer)
         if status >= 400:
-            raise _refusal(status, told["error"]["message"])
-        return told
+            raise _refusal(status, reply["error"]["message"])
+        return reply
 
     def _send(
         self, method: str, path: str, content: bytes = b"", headers: Mapping[str, str] | None = None

@@ -1,8 +1,8 @@
-"""What a test can do to an emubus, wherever it runs: the verbs that `EmubusServer` and `RemoteEmubus` share.
+"""The verbs of the test kit, shared by `EmubusServer` and `RemoteEmubus`.
 
-Knows their names, arguments and results, all in milliseconds and Unix milliseconds unless named otherwise. Refuses to
-know how they are done. Every verb may be called from any thread, and waits for milliseconds only, so that
-asynchronous tests call them as they are.
+Knows their names, arguments and results: durations in milliseconds, instants in Unix milliseconds, unless named
+otherwise. Every verb may be called from any thread and blocks for milliseconds only, so asynchronous tests can call it
+directly.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ..web.services import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage:
-    """A message as it lies in an entity, decoded. Instants are Unix ms; `state` is active, deferred or scheduled.
+    """A message in an entity, decoded. Instants are Unix ms; `state` is active, deferred or scheduled.
 
     `properties` has the AMQP properties that are set (`message_id`, `session_id`, `subject`, …), `body` has `kind`,
-    `text`, `base64` and `json`, None for what it is not.
+    `text`, `base64` and `json`, each None if it does not apply.
     """
 
     partition_id: int
@@ -44,7 +44,7 @@ class PeekedMessage:
 
     @property
     def text(self) -> str | None:
-        """The body as text; None if it is none."""
+        """The body as text; None if it is not text."""
         text: str | None = self.body["text"]
         return text
 
@@ -55,13 +55,13 @@ class PeekedMessage:
 
 
 class Emubus(Protocol):
-    """A running emubus. What is refused is a BrokerError whose description names the thing, the value and the limit."""
+    """A running emubus. A refusal is a BrokerError whose description names the entity, the value and the limit."""
 
-    # ---- where it is
+    # ---- addresses
 
     @property
     def connection_string(self) -> str:
-        """What a Service Bus SDK wants to know: its clients for data and for administration alike."""
+        """The connection string, for data and administration clients."""
         ...
 
     # ---- entities
@@ -71,7 +71,7 @@ class Emubus(Protocol):
         ...
 
     def create_queue(self, queue: QueueDescription | str) -> None:
-        """Create a queue; of one that is only named the profile decides the rest, as it does for clients."""
+        """Create a queue; properties that are not given come from the profile, as for clients."""
         ...
 
     def create_topic(self, topic: TopicDescription | str) -> None:
@@ -79,84 +79,84 @@ class Emubus(Protocol):
         ...
 
     def create_subscription(self, subscription: SubscriptionDescription) -> None:
-        """Create a subscription of a topic, with its rules; without any it gets everything."""
+        """Create a subscription of a topic, with its rules; without rules it receives every message."""
         ...
 
     def update(self, description: Description) -> None:
-        """Change an entity's properties, but not what is chosen at creation; the rules of a subscription stay."""
+        """Change an entity's properties, except those fixed at creation; the rules of a subscription stay."""
         ...
 
     def delete(self, path: str) -> None:
         """Delete an entity with everything in it."""
         ...
 
-    # ---- what is in them
+    # ---- messages
 
     def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
-        """All messages of an entity, which are neither locked nor counted as used by that.
+        """All messages of an entity, by peeking: does not lock, does not reset AutoDeleteOnIdle.
 
         `sub_queue` is active (with deferred and scheduled ones), dead-letter or transfer-dead-letter.
         """
         ...
 
     def message_counts(self, path: str) -> dict[str, int]:
-        """How many messages an entity has, by where they are: `active`, `scheduled`, `dead-letter`, …"""
+        """Messages of an entity by state: `active`, `scheduled`, `dead-letter`, …"""
         ...
 
     def route(self, path: str, key: str | None = None) -> Route:
-        """Where a message with a key (SessionId or PartitionKey) would go: its partition, and the store of that."""
+        """Where a message with a key (SessionId or PartitionKey) would go: its partition and store."""
         ...
 
     def purge(self, path: str | None = None) -> int:
-        """Remove all messages and session states of an entity, without a path of all; how many messages it were.
+        """Remove all messages and session states of an entity, or of all; returns the number of messages.
 
-        Links to it are detached, and clients attach again by themselves.
+        Links to it are detached, and SDKs reconnect on their own.
         """
         ...
 
     def reset(self) -> None:
-        """As at the start: the same entities without messages, no others, no outages, no faults, the machine's time.
+        """Reset to the state at the start: its entities without messages, no outages, no faults, the machine's time.
 
-        Links are detached, and clients attach again by themselves. Snapshots are kept.
+        Links are detached, and SDKs reconnect on their own. Snapshots are kept.
         """
         ...
 
     def snapshot(self, name: str) -> Snapshot:
-        """Keep all entities and messages as they are now."""
+        """Take a snapshot of all entities and messages."""
         ...
 
     def restore(self, name: str) -> Snapshot:
-        """Bring all entities and messages back to what they were; clients attach again by themselves."""
+        """Restore a snapshot; SDKs reconnect on their own."""
         ...
 
     # ---- time
 
     def now_ms(self) -> int:
-        """What the clock shows."""
+        """The time of the clock."""
         ...
 
     def advance(self, by: int | timedelta) -> None:
-        """Move the clock forward, by milliseconds or a timedelta: what falls due happens at once."""
+        """Move the clock forward, by milliseconds or a timedelta: timers that fall due run at once."""
         ...
 
     def freeze(self) -> None:
-        """Stop the clock; `advance` still moves it."""
+        """Freeze the clock; `advance` still moves it."""
         ...
 
     def thaw(self) -> None:
-        """Let the clock go on from where it stands."""
+        """Thaw the clock; it goes on from where it stands."""
         ...
 
-    # ---- what goes wrong
+    # ---- outages and faults
 
     def begin_outage(
         self, stores: Sequence[int], kind: OutageKind, *, delay_ms: int = 0, duration_ms: int | None = None
     ) -> None:
-        """Let messaging stores be down, slow, failing their commits or full, for a time or until `end_outage` (P18)."""
+        """Begin an outage of messaging stores (down, slow, failing, full), for a time or until `end_outage` (P18)."""
         ...
 
     def end_outage(self, stores: Sequence[int]) -> None:
-        """The stores work again."""
+        """End outages of stores."""
         ...
 
     def add_fault(
@@ -169,24 +169,24 @@ class Emubus(Protocol):
         probability: float = 1.0,
         delay_ms: int = 0,
     ) -> Fault:
-        """Let something go wrong when clients use an entity, or any: `count` times or until `clear_faults`."""
+        """Inject a fault into operations of clients on an entity, or on any: `count` times or until `clear_faults`."""
         ...
 
     def clear_faults(self) -> int:
-        """Let nothing go wrong any more; how many faults were set."""
+        """Clear all faults; returns how many were set."""
         ...
 
     def drop_connections(self, entity: str | None = None) -> int:
-        """Cut the TCP connections of all clients, or of those with a link to `entity`; how many it were."""
+        """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""
         ...
 
     def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
-        """Detach every link to `entity`, its sub-queues and its `$management` node; how many it were."""
+        """Detach every link to `entity`, its sub-queues and its `$management` node; returns how many."""
         ...
 
 
 class ManualClock:
-    """The clock of an emubus, stopped: time passes by `advance` only."""
+    """The clock of an emubus, frozen: only `advance` moves it."""
 
     def __init__(self, emubus: Emubus) -> None:
         self._emubus = emubus
@@ -194,19 +194,19 @@ class ManualClock:
 
     @property
     def now(self) -> datetime:
-        """What it shows, in UTC."""
+        """The time, in UTC."""
         return datetime.fromtimestamp(self._emubus.now_ms() / 1000, UTC)
 
     @property
     def now_ms(self) -> int:
-        """The same in Unix milliseconds."""
+        """The time, in Unix milliseconds."""
         return self._emubus.now_ms()
 
     def advance(self, by: int | timedelta) -> None:
-        """Move it forward, by milliseconds or a timedelta; locks end, messages expire or become due, at once."""
+        """Move it forward, by milliseconds or a timedelta; locks expire and messages expire or fall due at once."""
         self._emubus.advance(by)
 
 
 def in_ms(by: int | timedelta) -> int:
-    """A span as milliseconds, a fraction rounded up, so that what ends within it has ended."""
+    """A duration in milliseconds, fractions rounded up."""
     return -(-by // timedelta(milliseconds=1)) if isinstance(by, timedelta) else by

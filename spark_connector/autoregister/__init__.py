@@ -1,8 +1,8 @@
-"""Installed as the top-level package `pyspark_servicebus`: Spark imports every package called `pyspark_*` when a Python
-data source is first asked for, and registers its `DefaultSource`.
+"""Installed as the top-level package `pyspark_servicebus`: Spark imports every package `pyspark_*` at the first use of
+a Python data source, and registers its `DefaultSource`.
 
-Knows where the data source is. May never fail to import: Spark would give up on all such packages, ours and others'. So
-without the connector's dependencies there is no `DefaultSource`, and Spark says that it does not know the format.
+Knows where the data source is. Must never fail to import, because Spark would then ignore all such packages. So without
+the connector's dependencies there is no `DefaultSource`, and Spark reports an unknown format.
 """
 
 from __future__ import annotations

@@ -13,8 +13,10 @@ from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
-from .sections import open_items
-from .values import read, skip
+from ...codec.decode import decode_exactly
+from ...codec.sections import open_items
+from ...codec.skip import skip
+from ...codec.types import TYPE_NAMES, Symbol
 
 __all__ = ["DEAD_LETTER_SOURCE", "NO_ANNOTATIONS", "PARTITION_KEY", "Annotations", "read_annotations", "read_header"]
 
@@ -36,10 +38,10 @@ _POSITIONS: Final = {
     b"x-opt-deadletter-source": DEAD_LETTER_SOURCE,
 }
 _NAMES: Final = tuple(key.decode() for key in _POSITIONS)
-_INTEGERS: Final = ("ubyte", "byte", "ushort", "short", "uint", "int", "ulong", "long", "timestamp")
 _TEXTS: Final = b"\xa1\xa3\xb1\xb3"
 _LONG_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
 _LAYOUTS_MAX: Final = 256
+_NO_FORMAT: Final = ""
 _FORMATS: Final = {0x81: "q", 0x83: "q", 0x54: "b", 0x55: "b", 0x71: "i", 0x61: "h", 0x98: "16s"}
 
 
@@ -76,7 +78,10 @@ def read_annotations(data: bytes, value_at: int, stop: int) -> Annotations:
 
 
 def _walk(data: bytes, value_at: int, stop: int, places: list[tuple[int, str, int]] | None) -> Annotations:
-    """Read entry by entry; `places` takes offset, format and position (-1 for none) of each value of fixed width."""
+    """Read entry by entry; `places` takes offset, format and position (-1 for none) of each value of fixed width.
+
+    Of a value that becomes a column and has no fixed width it takes `_NO_FORMAT`.
+    """
     found: list[int | bytes | None] = [None] * 7
     count, pos = open_items(data, value_at)
     for _ in range(count // 2):
@@ -96,6 +101,8 @@ def _walk(data: bytes, value_at: int, stop: int, places: list[tuple[int, str, in
                 places.append((entry_at + 1, _FORMATS[code], position))
             elif code in b"\xa1\xa3":
                 places.append((entry_at + 2, f"{data[entry_at + 1]}s", position))
+            elif position >= 0 and code != 0x40:
+                places.append((entry_at, _NO_FORMAT, position))
     if pos != stop or count & 1:
         raise ValueError(f"{count} annotation keys and values end at {pos}, the section at {stop}")
     sequence_number, enqueued, state, scheduled, enqueued_number, key, source = found
@@ -104,17 +111,19 @@ def _walk(data: bytes, value_at: int, stop: int, places: list[tuple[int, str, in
 
 def _wanted(data: bytes, entry_at: int, end: int, position: int) -> int | bytes:
     """Return the value at `entry_at` as a column takes it."""
-    (name, plain), _ = read(data, entry_at, end)
+    value, _ = decode_exactly(data, entry_at, end)
     if position >= PARTITION_KEY:
-        if name in ("string", "symbol"):
-            return str(plain).encode()
-    elif name in _INTEGERS and plain <= _LONG_MAX:
-        return int(plain)
-    raise ValueError(f"the annotation {_NAMES[position]} is of type {name}")
+        if isinstance(value, str) and type(value) in (str, Symbol):
+            return value.encode()
+    elif isinstance(value, int) and not isinstance(value, bool) and value <= _LONG_MAX:
+        return int(value)
+    raise ValueError(f"the annotation {_NAMES[position]} is of type {TYPE_NAMES[type(value)]}")
 
 
 def _layout(data: bytes, value_at: int, stop: int, places: list[tuple[int, str, int]]) -> _Layout | None:
     """Return how a section like this one is read in one go; None when that would not help."""
+    if any(layout == _NO_FORMAT for _, layout, _ in places):
+        return None
     formats, fixed, behind = [">"], list[bytes](), value_at
     positions: dict[int, int] = {}
     for index, (at, layout, position) in enumerate(places):
@@ -157,16 +166,16 @@ def read_header(data: bytes, value_at: int, stop: int) -> Header:
 
 
 def _read_header(section: bytes) -> Header:
-    (_, fields), stop = read(section, 0, len(section))
+    fields, stop = decode_exactly(section)
     if stop != len(section):
         raise ValueError(f"the header's fields end at {stop}, the section at {len(section)}")
-    fields = [*fields, *[None] * 5][:5]
+    _, _, ttl, _, delivery_count = [*(fields if isinstance(fields, list) else []), *[None] * 5][:5]
     numbers: list[int | None] = []
-    for name, field in (("ttl", fields[2]), ("delivery-count", fields[4])):
-        if field is None or field.type == "null":
+    for name, field in (("ttl", ttl), ("delivery-count", delivery_count)):
+        if field is None:
             numbers.append(None)
-        elif field.type in _INTEGERS and 0 <= field.value <= _LONG_MAX:
-            numbers.append(field.value)
+        elif isinstance(field, int) and not isinstance(field, bool) and 0 <= field <= _LONG_MAX:
+            numbers.append(int(field))
         else:
-            raise ValueError(f"the header's {name} is {field.value!r:.40} of type {field.type}")
+            raise ValueError(f"the header's {name} is {field!r:.40} of type {TYPE_NAMES[type(field)]}")
     return numbers[0], numbers[1] or 0

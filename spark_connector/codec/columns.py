@@ -17,8 +17,7 @@ from pyarrow import compute
 
 from ..errors import Code, ConnectorError
 from .annotations import DEAD_LETTER_SOURCE, PARTITION_KEY
-from .decode import EXPIRY, FIELDS, MessageReader, Parts, PropertiesFormat, malformed
-from .values import MALFORMED
+from .decode import EXPIRY, FIELDS, MALFORMED, MessageReader, Parts, PropertiesFormat, malformed
 
 __all__ = ["SOURCE_TYPES", "ArrowRows", "Column", "columns_of", "source_columns"]
 
@@ -208,7 +207,7 @@ class _Arrays:
 
 def _instants(at_ms: Any) -> Any:
     """Return timestamps from an int64 array of Unix milliseconds."""
-    # min_element_wise takes a null for the largest number, which hides nulls unless told
+    # min_element_wise takes a null for the largest number, which hides nulls by default
     at_ms = pc.min_element_wise(at_ms, pa.scalar(_INSTANT_MS_MAX, pa.int64()), skip_nulls=False)
     at_ms = pc.max_element_wise(at_ms, pa.scalar(_INSTANT_MS_MIN, pa.int64()), skip_nulls=False)
     return pc.multiply(at_ms, 1000).cast(_ARROW["timestamp"])

@@ -7,13 +7,15 @@ them. Does not know Arrow (that is `columns`). A `MessageReader` belongs to who 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
 from typing import Final, Literal, NamedTuple
 
-from ..errors import Code, ConnectorError
-from .annotations import NO_ANNOTATIONS, NO_HEADER, Annotations, Header, read_annotations, read_header
-from .properties import JSON_AT_ONCE, TEXT_AT_ONCE, from_json, json_string, plain_json, text, typed_json
-from .sections import (
+from ...codec.decode import decode_exactly
+from ...codec.errors import DecodeError
+from ...codec.sections import (
     APPLICATION_PROPERTIES,
+    BODY,
     DATA,
     HEADER,
     HEADS,
@@ -21,11 +23,20 @@ from .sections import (
     PROPERTIES,
     SEQUENCE,
     VALUE,
-    binary_at,
     open_items,
     section_at,
 )
-from .values import MALFORMED, Value, i64, read, skip, u32
+from ...codec.skip import skip
+from ...codec.types import TYPE_NAMES, Long, Symbol
+from ..errors import Code, ConnectorError
+from .annotations import NO_ANNOTATIONS, NO_HEADER, Annotations, Header, read_annotations, read_header
+from .properties import JSON_AT_ONCE, TEXT_AT_ONCE, from_json, json_string, plain_json, text, typed_json
+
+MALFORMED: Final = (ValueError, IndexError, StructError)
+"""What reading bytes that are no AMQP, or not the AMQP that belongs there, raises: DecodeError is a ValueError."""
+
+_u32: Final = Struct(">I").unpack_from
+_i64: Final = Struct(">q").unpack_from
 
 PropertiesFormat = Literal["text", "json"]
 
@@ -82,27 +93,34 @@ def head(message: bytes | memoryview) -> Head:
     try:
         return _head(bytes(message))
     except MALFORMED as error:
-        raise ConnectorError(Code.MALFORMED_MESSAGE, f"a message from the service is malformed: {error}") from None
+        raise ConnectorError(
+            Code.MALFORMED_MESSAGE, f"a message from the service is malformed: {problem_of(error)}"
+        ) from None
 
 
 def _head(data: bytes) -> Head:
     pos, end = 0, len(data)
     while pos < end:
-        code, value_at, pos = section_at(data, pos)
-        if code == MESSAGE_ANNOTATIONS:
+        rank, _, value_at, pos = section_at(data, pos)
+        if rank == MESSAGE_ANNOTATIONS:
             annotations = read_annotations(data, value_at, pos)
             if annotations[0] is not None:
                 return Head(annotations[0], annotations[2] or 0, annotations[1] or 0)
     raise ValueError("it has no annotation x-opt-sequence-number")
 
 
-def malformed(data: bytes, problem: object) -> ConnectorError:
+def problem_of(error: Exception) -> str:
+    """Return what is wrong, from one of `MALFORMED`."""
+    return f"{error.problem} (offset {error.offset})" if isinstance(error, DecodeError) else str(error)
+
+
+def malformed(data: bytes, error: Exception) -> ConnectorError:
     """Return the error for a message that cannot be read, with its sequence number if that can."""
     try:
         which = f"message {_head(data).sequence_number}"
     except MALFORMED:
         which = "a message whose sequence number cannot be read"
-    return ConnectorError(Code.MALFORMED_MESSAGE, f"{which} is malformed ({len(data)} bytes): {problem}")
+    return ConnectorError(Code.MALFORMED_MESSAGE, f"{which} is malformed ({len(data)} bytes): {problem_of(error)}")
 
 
 class MessageReader:
@@ -127,25 +145,25 @@ class MessageReader:
         pos, end = 0, len(data)
         while pos < end:
             usual = HEADS.get(data[pos : pos + 4])  # as `section_at`, which would cost a call for each section
-            if usual is None or usual[1] <= 0:
-                code, value_at, pos = section_at(data, pos)
+            if usual is None or usual[2] <= 0:
+                rank, code, value_at, pos = section_at(data, pos)
             else:
-                code, width = usual
+                rank, code, width = usual
                 value_at = pos + 3
-                pos += 5 + data[pos + 4] if width == 1 else 8 + u32(data, pos + 4)[0]
+                pos += 5 + data[pos + 4] if width == 1 else 8 + _u32(data, pos + 4)[0]
                 if pos > end:
                     raise ValueError(f"the section at {value_at} ends at {pos}, the message at {end}")
-            if code == MESSAGE_ANNOTATIONS:
+            if rank == MESSAGE_ANNOTATIONS:
                 annotations = read_annotations(data, value_at, pos)
-            elif code == HEADER:
+            elif rank == HEADER:
                 header = read_header(data, value_at, pos)
-            elif code == PROPERTIES:
+            elif rank == PROPERTIES:
                 if self._fields:
                     fields = self._read_fields(data, value_at, pos)
-            elif code == APPLICATION_PROPERTIES:
+            elif rank == APPLICATION_PROPERTIES:
                 if self._properties:
                     properties, reasons = self._read_properties(data, value_at, pos)
-            elif self._body and DATA <= code <= VALUE:
+            elif self._body and rank == BODY:
                 bodies.append((code, value_at, pos))
         if annotations[0] is None:
             raise ValueError("it has no annotation x-opt-sequence-number")
@@ -166,7 +184,7 @@ class MessageReader:
                 pos = start + data[pos + 1]
                 add(data[start:pos].decode() if wanted else None)
             elif constructor == 0x83 and wanted == _INSTANT:
-                add(i64(data, pos + 1)[0])
+                add(_i64(data, pos + 1)[0])
                 pos += 9
             else:
                 start, pos = pos, skip(data, pos)
@@ -189,7 +207,7 @@ class MessageReader:
                 pos = start + data[pos + 1]
                 key = data[start:pos].decode()
             else:
-                value, pos = read(data, pos, stop)
+                value, pos = decode_exactly(data, pos, stop)
                 key = text(value) or ""
             constructor = data[pos]
             if constructor == 0xA1:
@@ -202,7 +220,7 @@ class MessageReader:
                 properties[key] = shower(data, pos)
                 pos += width
             else:
-                value, pos = read(data, pos, stop)
+                value, pos = decode_exactly(data, pos, stop)
                 properties[key] = show(value)
         if pos != stop or count & 1:
             raise ValueError(f"{count} keys and values of application properties end at {pos}, the section at {stop}")
@@ -218,13 +236,13 @@ class MessageReader:
 
 def _field(data: bytes, start: int, stop: int, index: int) -> str | int | None:
     """Return a field of the properties that is no short string and no timestamp."""
-    value, _ = read(data, start, stop)
+    value, _ = decode_exactly(data, start, stop)
     if index == EXPIRY:
-        if value.type == "long":
-            return int(value.value)
-        raise ValueError(f"the property absolute-expiry-time is of type {value.type}")
-    if value.type == "binary" and index in _IDENTIFIERS:
-        return str(value.value.hex())
+        if isinstance(value, Long):
+            return int(value)
+        raise ValueError(f"the property absolute-expiry-time is of type {TYPE_NAMES[type(value)]}")
+    if isinstance(value, bytes) and type(value) is bytes and index in _IDENTIFIERS:
+        return value.hex()
     return text(value)
 
 
@@ -236,21 +254,22 @@ def read_body(data: bytes, bodies: list[tuple[int, int, int]]) -> bytes | None:
     """
     code, value_at, stop = bodies[0]
     if len(bodies) == 1 and code == DATA:
-        return binary_at(data, value_at, stop)
+        return _binary(data, value_at, stop)
     if any(other != code for other, _, _ in bodies) or (code == VALUE and len(bodies) > 1):
         raise ValueError("it has more than one kind of body")
     if code == DATA:
-        return b"".join(binary_at(data, at, end) for _, at, end in bodies)
+        return b"".join(_binary(data, at, end) for _, at, end in bodies)
     if code == SEQUENCE:
-        items = [item for _, at, end in bodies for item in _whole(data, at, end).value]
-        return plain_json(Value("list", items)).encode()
-    value = _whole(data, value_at, stop)
-    if value.type == "binary":
-        return bytes(value.value)
-    if value.type in ("string", "symbol", "null"):
-        return None if value.value is None else str(value.value).encode()
+        sequences = (decode_exactly(data, at, end)[0] for _, at, end in bodies)
+        return plain_json([item for items in sequences if isinstance(items, list) for item in items]).encode()
+    value, _ = decode_exactly(data, value_at, stop)
+    if value is None or (isinstance(value, bytes) and type(value) is bytes):
+        return value
+    if isinstance(value, str) and type(value) in (str, Symbol):
+        return value.encode()
     return plain_json(value).encode()
 
 
-def _whole(data: bytes, value_at: int, stop: int) -> Value:
-    return read(data, value_at, stop)[0]
+def _binary(data: bytes, value_at: int, stop: int) -> bytes:
+    """Return the binary at `value_at`, which ends at `stop`."""
+    return data[value_at + (2 if data[value_at] < 0xB0 else 5) : stop]

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ...codec.encode import encode
+from ...codec.types import Byte, Float, Int, Short, Timestamp
 from ..errors import Code, ConnectorError
 from .decode import PropertiesFormat
 from .properties import encoded_from_json
-from .values import Value, write
 
 __all__ = ["SINK_COLUMNS", "EncodedRow", "RowEncoder"]
 
@@ -151,13 +152,13 @@ def _unsupported(name: str, kind: object, possible: str) -> ConnectorError:
     return ConnectorError(Code.SCHEMA_UNSUPPORTED, f"column {name} is {kind}; it must be {possible}")
 
 
-def _encoded(place: _Place, values: Sequence[Any], encode: Callable[[Any], bytes], null: bytes = b"") -> list[bytes]:
+def _encoded(place: _Place, values: Sequence[Any], encoder: Callable[[Any], bytes], null: bytes = b"") -> list[bytes]:
     """Return each value encoded; equal ones are encoded once. Raises ConnectorError(VALUE_INVALID)."""
     table: dict[Any, bytes] = {None: null}
     for value in set(values):
         if value is not None:
             try:
-                table[value] = encode(value)
+                table[value] = encoder(value)
             except ValueError as error:
                 raise _invalid(place(values.index(value)), value, error) from None
     return list(map(table.__getitem__, values))
@@ -190,9 +191,9 @@ def _properties(columns: Mapping[str, Sequence[bytes | None]], count: int) -> It
         return repeat(b"")
     fields: list[Iterable[bytes]] = []
     for position in range(fields_count):
-        name, encode = _FIELDS.get(position, ("", string))
+        name, encoder = _FIELDS.get(position, ("", string))
         fields.append(
-            _encoded(_in_column(name), columns[name], encode, _NULL) if name in columns else repeat(_NULL, count)
+            _encoded(_in_column(name), columns[name], encoder, _NULL) if name in columns else repeat(_NULL, count)
         )
     nothing = _NULL * fields_count
     return [
@@ -241,8 +242,8 @@ def _to_ms(array: Any) -> list[int | None]:
     return [None if ticks is None else ticks * 1000 // per_s for ticks in array.cast(pa.int64()).to_pylist()]
 
 
-def _typed(name: str) -> Callable[[Any], bytes]:
-    return lambda plain: write(Value(name, plain))
+def _as(kind: Callable[[Any], object]) -> Callable[[Any], bytes]:
+    return lambda plain: encode(kind(plain))
 
 
 _KINDS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
@@ -257,15 +258,15 @@ _TEXT_COLUMNS: Final = tuple(name for name, (holds, _) in _KINDS.items() if hold
 # How values of application properties are encoded, by their Arrow type; the first test that holds decides.
 _VALUE_TYPES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any], bytes]], ...]] = (
     (_is_text, string),
-    (_is_binary, _typed("binary")),
-    (pa.types.is_boolean, _typed("boolean")),
-    (pa.types.is_int8, _typed("byte")),
-    (pa.types.is_int16, _typed("short")),
-    (pa.types.is_int32, _typed("int")),
-    (pa.types.is_int64, _typed("long")),
-    (pa.types.is_float32, _typed("float")),
-    (pa.types.is_float64, _typed("double")),
-    (pa.types.is_timestamp, _typed("timestamp")),
+    (_is_binary, encode),
+    (pa.types.is_boolean, encode),
+    (pa.types.is_int8, _as(Byte)),
+    (pa.types.is_int16, _as(Short)),
+    (pa.types.is_int32, _as(Int)),
+    (pa.types.is_int64, encode),
+    (pa.types.is_float32, _as(Float)),
+    (pa.types.is_float64, encode),
+    (pa.types.is_timestamp, _as(Timestamp)),
     (lambda kind: bool(pa.types.is_date(kind) or pa.types.is_decimal(kind)), lambda plain: string(str(plain).encode())),
 )
 
@@ -273,16 +274,16 @@ _VALUE_TYPES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any], bytes]], 
 def _property_values(place: _Place, array: Any, properties_format: PropertiesFormat) -> list[bytes]:
     """Return the encoded values of application properties."""
     kind = array.type
-    encode = next((encoder for holds, encoder in _VALUE_TYPES if holds(kind)), None)
-    if encode is None:
+    encoder = next((each for holds, each in _VALUE_TYPES if holds(kind)), None)
+    if encoder is None:
         simple = "STRING, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, BINARY, TIMESTAMP, DATE or DECIMAL"
         raise _unsupported("applicationProperties", f"a map of {kind}", f"one of {simple}")
-    if encode is string:
+    if encoder is string:
         texts = _texts(place, array)
         return _encoded(place, texts, encoded_from_json if properties_format == "json" else string, _NULL)
     if pa.types.is_floating(kind):  # 0.0 and -0.0 are equal, and NaN is not equal to itself
-        return [_NULL if value is None else encode(value) for value in array.to_pylist()]
-    return _encoded(place, _to_ms(array) if pa.types.is_timestamp(kind) else array.to_pylist(), encode, _NULL)
+        return [_NULL if value is None else encoder(value) for value in array.to_pylist()]
+    return _encoded(place, _to_ms(array) if pa.types.is_timestamp(kind) else array.to_pylist(), encoder, _NULL)
 
 
 class RowEncoder:
@@ -375,10 +376,10 @@ class RowEncoder:
         return encoded
 
 
-def _filled(told: list[bytes | None] | None, count: int, ids: Callable[[int], str | None]) -> list[bytes | None]:
-    """Return the message ids, those from `ids` where none is told."""
+def _filled(given: list[bytes | None] | None, count: int, ids: Callable[[int], str | None]) -> list[bytes | None]:
+    """Return the message ids, those from `ids` where none is given."""
     filled: list[bytes | None] = []
-    for index, octets in enumerate([None] * count if told is None else told):
+    for index, octets in enumerate([None] * count if given is None else given):
         made = ids(index) if octets is None else None
         filled.append(octets if made is None else made.encode())
     return filled

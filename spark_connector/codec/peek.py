@@ -6,11 +6,16 @@ Does not know what is in the messages. A pure function.
 
 from __future__ import annotations
 
-from ..errors import Code, ConnectorError
-from .sections import VALUE, open_items, section_at
-from .values import MALFORMED, skip, u32
+from struct import Struct
+from typing import Final
 
-_TEXTS = b"\xa1\xa3\xb1\xb3"
+from ...codec.sections import VALUE, open_items, section_at
+from ...codec.skip import skip
+from ..errors import Code, ConnectorError
+from .decode import MALFORMED, problem_of
+
+_u32: Final = Struct(">I").unpack_from
+_TEXTS: Final = b"\xa1\xa3\xb1\xb3"
 
 
 def split_peek_reply(data: bytes) -> list[bytes]:
@@ -22,12 +27,14 @@ def split_peek_reply(data: bytes) -> list[bytes]:
         data = bytes(data)
         pos, end = 0, len(data)
         while pos < end:
-            code, value_at, pos = section_at(data, pos)
+            _, code, value_at, pos = section_at(data, pos)
             if code == VALUE:
                 return _messages(data, value_at)
         return []
     except MALFORMED as error:
-        raise ConnectorError(Code.MALFORMED_MESSAGE, f"the service's reply to a peek is malformed: {error}") from None
+        raise ConnectorError(
+            Code.MALFORMED_MESSAGE, f"the service's reply to a peek is malformed: {problem_of(error)}"
+        ) from None
 
 
 def _messages(data: bytes, pos: int) -> list[bytes]:
@@ -45,7 +52,7 @@ def _messages(data: bytes, pos: int) -> list[bytes]:
         # What every known service writes: a map with this one entry.
         if data[pos] == 0xD1 and data[pos + 8 : pos + 19] == b"\x02\xa1\x07message\xb0":
             start = pos + 23
-            pos = start + u32(data, pos + 19)[0]
+            pos = start + _u32(data, pos + 19)[0]
             found.append(data[start:pos])
         else:
             message_at = _entry(data, pos, b"message")

@@ -5,7 +5,8 @@ string, boolean, long, double and null as "x", true, 5, 5.0, null. Every other t
 by it: {"int":5}, {"uuid":"…"}, {"timestamp":"2026-01-01T00:00:00.000Z"}, {"binary":"<base64>"}, {"decimal128":"1.10"},
 {"list":[…]}, {"map":[[key,value],…]}, {"array":["int",[{"int":1}],descriptor]}, {"described":[descriptor,value]};
 `from_json` gives back the very value. *Plain JSON* is for bodies that are no bytes: types are lost, maps are objects.
-Does not know messages and columns. Pure functions.
+Values are those of `codec.types`, as `codec.decode_exactly` gives them. Does not know messages and columns. Pure
+functions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,31 @@ from datetime import UTC, datetime, timedelta
 from struct import Struct
 from typing import Any, Final
 
-from .values import NESTING_MAX, NULL, Elements, Value, i64, write
+from ...codec import decimals
+from ...codec.decode import NESTING_MAX
+from ...codec.encode import encode
+from ...codec.types import (
+    CONSTRUCTORS,
+    TYPE_NAMES,
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Long,
+    MapItems,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+)
 
 __all__ = [
     "JSON_AT_ONCE",
@@ -39,7 +64,12 @@ _INSTANT_MS_MIN: Final = -62_135_596_800_000  # 0001-01-01
 _INSTANT_MS_MAX: Final = 253_402_300_799_999  # the last millisecond of 9999
 _TICKS_PER_MS: Final = 10_000
 _f32: Final = Struct(">f")
-_INTEGERS: Final = ("ubyte", "byte", "ushort", "short", "uint", "int", "ulong", "long")
+_Maker = Callable[[Any, int], object]
+"""Makes a value of what JSON says of it; the number is how deep it lies."""
+_LONGS: Final = (int, Long)
+_DECIMALS: Final = (Decimal32, Decimal64, Decimal128)
+_WIDEST: Final = {name: code for code, name in CONSTRUCTORS.items()}
+"""By type name: the constructor that holds any value of the type, which stands in arrays."""
 
 
 def instant_text(at_ms: int) -> str:
@@ -49,12 +79,12 @@ def instant_text(at_ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _instant(told: object) -> int:
-    if isinstance(told, int) and not isinstance(told, bool):
-        return told
-    at = datetime.fromisoformat(_is_text(told))
+def _instant(tree: object, _depth: int) -> Timestamp:
+    if isinstance(tree, int) and not isinstance(tree, bool):
+        return Timestamp(tree)
+    at = datetime.fromisoformat(_text_in(tree))
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return (at - _EPOCH) // timedelta(milliseconds=1)
+    return Timestamp((at - _EPOCH) // timedelta(milliseconds=1))
 
 
 def float_text(number: float, *, single: bool = False) -> str:
@@ -82,225 +112,244 @@ def _dumps(tree: object) -> str:
 # --- Text and plain JSON -----------------------------------------------------------------------------
 
 
-def text(value: Value) -> str | None:
+def text(value: object) -> str | None:
     """Return the value as text: numbers in decimal, instants in ISO 8601, binary in base64, collections as JSON."""
-    name, plain = value
-    if name in ("string", "symbol", "char") or name.startswith("decimal"):
-        return str(plain)
-    if name == "null":
+    if value is None:
         return None
-    if name == "described":
-        return _described_text(*plain)
+    if isinstance(value, Described):
+        return _described_text(value)
     tree = _plain(value)
     return tree if isinstance(tree, str) else _dumps(tree)
 
 
-def _described_text(descriptor: Value, value: Value) -> str | None:
+def _described_text(described: Described) -> str | None:
     """What .NET's SDK writes beyond AMQP's types: instants and spans in ticks of 100 ns [wire 4.3]."""
-    if value.type == "long" and descriptor.value == "com.microsoft:datetime-offset":
-        return instant_text(value.value // _TICKS_PER_MS + _INSTANT_MS_MIN)
-    if value.type == "long" and descriptor.value == "com.microsoft:timespan":
-        sign = "-" if value.value < 0 else ""
-        seconds, ticks = divmod(abs(value.value), 10_000_000)
-        days, seconds = divmod(seconds, 86_400)
-        clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-        return sign + (f"{days}." if days else "") + clock + (f".{ticks:07}" if ticks else "")
+    kind, value = described.descriptor, described.value
+    if isinstance(value, int) and type(value) in _LONGS:
+        if kind == "com.microsoft:datetime-offset":
+            return instant_text(value // _TICKS_PER_MS + _INSTANT_MS_MIN)
+        if kind == "com.microsoft:timespan":
+            sign = "-" if value < 0 else ""
+            seconds, ticks = divmod(abs(value), 10_000_000)
+            days, seconds = divmod(seconds, 86_400)
+            clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+            return sign + (f"{days}." if days else "") + clock + (f".{ticks:07}" if ticks else "")
     return text(value)
 
 
-def plain_json(value: Value) -> str:
+def plain_json(value: object) -> str:
     """Return the value as JSON without AMQP's types; what JSON has no form for becomes a string as `text` gives it."""
     return _dumps(_plain(value))
 
 
-def _plain(value: Value) -> object:
-    name, plain = value
-    plainer = _PLAIN.get(name)
-    return plain if plainer is None else plainer(plain)
+def _plain(value: object) -> object:
+    plainer = _PLAIN.get(type(value))
+    return value if plainer is None else plainer(value)
 
 
-def _plain_float(number: float, *, single: bool = False) -> object:
-    shown = float_text(number, single=single)
-    return float(shown) if math.isfinite(number) else shown
+def _plain_double(number: float) -> object:
+    return number if math.isfinite(number) else float_text(number)
 
 
-_PLAIN: Final[dict[str, Callable[[Any], object]]] = {
-    "float": lambda plain: _plain_float(plain, single=True),
-    "double": _plain_float,
-    "timestamp": instant_text,
-    "uuid": str,
-    "binary": lambda plain: b64encode(plain).decode(),
-    "list": lambda plain: [_plain(item) for item in plain],
-    "map": lambda plain: {text(key) or "": _plain(item) for key, item in plain},
-    "array": lambda plain: [_plain(Value(plain.type, item)) for item in plain.values],
-    "described": lambda plain: _plain(plain[1]) if _plain_only(plain[1]) else _described_text(*plain),
+def _plain_float(number: float) -> object:
+    short = float_text(number, single=True)
+    return float(short) if math.isfinite(number) else short
+
+
+_PLAIN: Final[dict[type, Callable[[Any], object]]] = {
+    Symbol: str,
+    Char: str,
+    Float: _plain_float,
+    float: _plain_double,
+    **dict.fromkeys(_DECIMALS, decimals.to_text),
+    Timestamp: instant_text,
+    uuid.UUID: str,
+    bytes: lambda octets: b64encode(octets).decode(),
+    list: lambda items: [_plain(item) for item in items],
+    MapItems: lambda entries: {text(key) or "": _plain(item) for key, item in entries},
+    Array: lambda array: [_plain(item) for item in array.values],
+    Described: lambda it: _described_text(it) if type(it.value) in _LONGS else _plain(it.value),
 }
-
-
-def _plain_only(value: Value) -> bool:
-    return value.type != "long"
 
 
 # --- JSON that keeps the types -----------------------------------------------------------------------
 
 
-def typed_json(value: Value) -> str:
+def typed_json(value: object) -> str:
     """Return the value as JSON from which `from_json` makes it again."""
     return _dumps(_typed(value))
 
 
-def _typed(value: Value) -> object:
-    name, plain = value
+def _typed(value: object) -> object:
+    name = TYPE_NAMES[type(value)]
     if name in ("string", "boolean", "long", "null"):
-        return plain
-    if name == "double" and math.isfinite(plain):
-        return plain
+        return value
+    if isinstance(value, float) and name == "double" and math.isfinite(value):
+        return value
     maker = _TYPED.get(name)
-    return {name: plain if maker is None else maker(plain)}
+    return {name: value if maker is None else maker(value)}
 
 
 _TYPED: Final[dict[str, Callable[[Any], object]]] = {
-    "float": lambda plain: _plain_float(plain, single=True),
-    "double": _plain_float,
-    "timestamp": lambda plain: instant_text(plain) if _INSTANT_MS_MIN <= plain <= _INSTANT_MS_MAX else plain,
+    "float": _plain_float,
+    "double": float_text,
+    "timestamp": lambda at_ms: instant_text(at_ms) if _INSTANT_MS_MIN <= at_ms <= _INSTANT_MS_MAX else at_ms,
     "uuid": str,
-    "binary": lambda plain: b64encode(plain).decode(),
-    "list": lambda plain: [_typed(item) for item in plain],
-    "map": lambda plain: [[_typed(key), _typed(item)] for key, item in plain],
-    "array": lambda plain: [
-        plain.type,
-        [_typed(Value(plain.type, item)) for item in plain.values],
-        *([] if plain.descriptor is None else [_typed(plain.descriptor)]),
+    "binary": lambda octets: b64encode(octets).decode(),
+    **dict.fromkeys(("decimal32", "decimal64", "decimal128"), decimals.to_text),
+    "list": lambda items: [_typed(item) for item in items],
+    "map": lambda entries: [[_typed(key), _typed(item)] for key, item in entries],
+    "array": lambda array: [
+        CONSTRUCTORS[array.type_code],
+        [_typed(item) for item in array.values],
+        *([] if array.descriptor is None else [_typed(array.descriptor)]),
     ],
-    "described": lambda plain: [_typed(plain[0]), _typed(plain[1])],
+    "described": lambda described: [_typed(described.descriptor), _typed(described.value)],
 }
 
 
-def from_json(told: str | bytes) -> Value:
-    """Return the value that typed JSON stands for. Raises ValueError for what it is not."""
+def from_json(source: str | bytes) -> object:
+    """Return the value that typed JSON stands for.
+
+    Raises ValueError if it stands for none. Whether a number is in the range of its type is for `encode` to say.
+    """
     try:
-        tree = json.loads(told)
+        tree = json.loads(source)
     except RecursionError:
         raise ValueError(f"values are nested deeper than {NESTING_MAX}") from None
     return _value(tree, 0)
 
 
-def _value(tree: object, depth: int) -> Value:
+def _value(tree: object, depth: int) -> object:
     if depth > NESTING_MAX:
         raise ValueError(f"values are nested deeper than {NESTING_MAX}")
-    if tree is None:
-        return NULL
-    if isinstance(tree, str):
-        return Value("string", tree)
-    if isinstance(tree, bool):
-        return Value("boolean", tree)
-    if isinstance(tree, int):
-        return Value("long", tree)
-    if isinstance(tree, float):
-        return Value("double", tree)
+    if tree is None or isinstance(tree, (str, int, float)):
+        return tree
     if not isinstance(tree, dict) or len(tree) != 1:
         raise ValueError('a collection is written as {"list":[…]}, {"map":[[key,value],…]} or {"array":[type,[…]]}')
     ((name, inner),) = tree.items()
     maker = _MAKERS.get(name)
     if maker is None:
         raise ValueError(f"{name!r:.60} is no AMQP type")
-    return Value(name, maker(inner, depth))
+    return maker(inner, depth)
 
 
-def _is_text(told: object) -> str:
-    if not isinstance(told, str):
-        raise ValueError(f"{told!r:.60} is no JSON string")
-    return told
+def _text_in(tree: object) -> str:
+    if not isinstance(tree, str):
+        raise ValueError(f"{tree!r:.60} is no JSON string")
+    return tree
 
 
-def _is_list(told: object) -> list[Any]:
-    if not isinstance(told, list):
-        raise ValueError(f"{told!r:.60} is no JSON array")
-    return told
+def _list_in(tree: object) -> list[Any]:
+    if not isinstance(tree, list):
+        raise ValueError(f"{tree!r:.60} is no JSON array")
+    return tree
 
 
-def _is_integer(told: object, _depth: int) -> int:
-    if not isinstance(told, int) or isinstance(told, bool):
-        raise ValueError(f"{told!r:.60} is no integer")
-    return told
+def _integer(kind: type[int]) -> _Maker:
+    def make(tree: object, _depth: int) -> int:
+        if not isinstance(tree, int) or isinstance(tree, bool):
+            raise ValueError(f"{tree!r:.60} is no integer")
+        return kind(tree)
+
+    return make
 
 
-def _is_boolean(told: object, _depth: int) -> bool:
-    if not isinstance(told, bool):
-        raise ValueError(f"{told!r:.60} is neither true nor false")
-    return told
+def _boolean(tree: object, _depth: int) -> bool:
+    if not isinstance(tree, bool):
+        raise ValueError(f"{tree!r:.60} is neither true nor false")
+    return tree
 
 
-def _is_number(told: object, _depth: int) -> float:
-    if isinstance(told, bool) or not isinstance(told, int | float | str):
-        raise ValueError(f"{told!r:.60} is no number")
+def _double(tree: object, _depth: int) -> float:
+    if isinstance(tree, bool) or not isinstance(tree, int | float | str):
+        raise ValueError(f"{tree!r:.60} is no number")
     try:
-        return float(told)
+        return float(tree)
     except OverflowError:
-        raise ValueError(f"{told!r:.60} is too large") from None
+        raise ValueError(f"{tree!r:.60} is too large") from None
 
 
-def _is_single(told: object, depth: int) -> float:
+def _float(tree: object, depth: int) -> Float:
     """Return the nearest number of 32 bits, which the shortest text of a float stands for."""
     try:
-        return float(_f32.unpack(_f32.pack(_is_number(told, depth)))[0])
+        return Float(_f32.unpack(_f32.pack(_double(tree, depth)))[0])
     except OverflowError:
-        raise ValueError(f"{told!r:.60} is too large for a float") from None
+        raise ValueError(f"{tree!r:.60} is too large for a float") from None
 
 
-def _is_char(told: object, _depth: int) -> str:
-    if not isinstance(told, str) or len(told) != 1 or 0xD800 <= ord(told) <= 0xDFFF:
-        raise ValueError(f"{told!r:.60} is not one character")
-    return told
+def _null(tree: object, _depth: int) -> None:
+    del tree
 
 
-def _is_pair(told: object, depth: int) -> tuple[Value, Value]:
-    pair = _is_list(told)
+def _symbol(tree: object, _depth: int) -> Symbol:
+    text = _text_in(tree)
+    if not text.isascii():
+        raise ValueError(f"{text!r:.60} is no symbol: possible are ASCII characters")
+    return Symbol(text)
+
+
+def _char(tree: object, _depth: int) -> Char:
+    if not isinstance(tree, str) or len(tree) != 1 or 0xD800 <= ord(tree) <= 0xDFFF:
+        raise ValueError(f"{tree!r:.60} is not one character")
+    return Char(tree)
+
+
+def _decimal(kind: type[bytes], width: int) -> _Maker:
+    return lambda tree, _: kind(decimals.from_text(_text_in(tree), width))
+
+
+def _pair(tree: object, depth: int) -> tuple[object, object]:
+    pair = _list_in(tree)
     if len(pair) != 2:
         raise ValueError(f"a pair has two items, not {len(pair)}")
     return _value(pair[0], depth + 1), _value(pair[1], depth + 1)
 
 
-def _is_array(told: object, depth: int) -> Elements:
-    parts = _is_list(told)
+def _array(tree: object, depth: int) -> Array:
+    parts = _list_in(tree)
     if not 2 <= len(parts) <= 3:
         raise ValueError(f"an array is written as [type,[…]] or [type,[…],descriptor], not with {len(parts)} items")
-    name = _is_text(parts[0])
-    values = [_value(item, depth + 1) for item in _is_list(parts[1])]
-    if name not in _MAKERS or name == "described" or any(value.type != name for value in values):
-        raise ValueError(f"the elements of an array are all of the type it tells, here {name!r:.60}")
+    name = _text_in(parts[0])
+    values = [_value(item, depth + 1) for item in _list_in(parts[1])]
+    if name not in _WIDEST or any(TYPE_NAMES[type(value)] != name for value in values):
+        raise ValueError(f"the elements of an array are all of its type, here {name!r:.60}")
     descriptor = _value(parts[2], depth + 1) if len(parts) == 3 else None
-    return Elements(name, [value.value for value in values], descriptor)
+    return Array(_WIDEST[name], tuple(values), descriptor)
 
 
-_MAKERS: Final[dict[str, Callable[[Any, int], Any]]] = {
-    **dict.fromkeys(_INTEGERS, _is_integer),
-    **dict.fromkeys(("string", "symbol", "decimal32", "decimal64", "decimal128"), lambda told, _: _is_text(told)),
-    "null": lambda _told, _depth: None,
-    "boolean": _is_boolean,
-    "float": _is_single,
-    "double": _is_number,
-    "char": _is_char,
-    "timestamp": lambda told, _: _instant(told),
-    "uuid": lambda told, _: uuid.UUID(_is_text(told)),
-    "binary": lambda told, _: b64decode(_is_text(told), validate=True),
-    "list": lambda told, depth: [_value(item, depth + 1) for item in _is_list(told)],
-    "map": lambda told, depth: [_is_pair(item, depth) for item in _is_list(told)],
-    "array": _is_array,
-    "described": _is_pair,
+_MAKERS: Final[dict[str, _Maker]] = {
+    **{TYPE_NAMES[kind]: _integer(kind) for kind in (Ubyte, Byte, Ushort, Short, Uint, Int, Ulong, Long)},
+    "null": _null,
+    "boolean": _boolean,
+    "float": _float,
+    "double": _double,
+    "decimal32": _decimal(Decimal32, 4),
+    "decimal64": _decimal(Decimal64, 8),
+    "decimal128": _decimal(Decimal128, 16),
+    "char": _char,
+    "timestamp": _instant,
+    "uuid": lambda tree, _: uuid.UUID(_text_in(tree)),
+    "binary": lambda tree, _: b64decode(_text_in(tree), validate=True),
+    "string": lambda tree, _: _text_in(tree),
+    "symbol": _symbol,
+    "list": lambda tree, depth: [_value(item, depth + 1) for item in _list_in(tree)],
+    "map": lambda tree, depth: MapItems(_pair(item, depth) for item in _list_in(tree)),
+    "array": _array,
+    "described": lambda tree, depth: Described(*_pair(tree, depth)),
 }
 
 
 # --- The usual values of fixed width, straight from their bytes ---------------------------------------------
 
 _AtOnce = dict[int, tuple[int, Callable[[bytes, int], str | None]]]
-_i8, _i32, _f64 = Struct(">b").unpack_from, Struct(">i").unpack_from, Struct(">d").unpack_from
+_i8, _i32, _i64, _f64 = (Struct(layout).unpack_from for layout in (">b", ">i", ">q", ">d"))
 
 _IN_BOTH: Final[_AtOnce] = {
     0x41: (1, lambda _data, _pos: "true"),
     0x42: (1, lambda _data, _pos: "false"),
     0x55: (2, lambda data, pos: str(_i8(data, pos + 1)[0])),
-    0x81: (9, lambda data, pos: str(i64(data, pos + 1)[0])),
+    0x81: (9, lambda data, pos: str(_i64(data, pos + 1)[0])),
 }
 TEXT_AT_ONCE: Final[_AtOnce] = {
     **_IN_BOTH,
@@ -308,7 +357,7 @@ TEXT_AT_ONCE: Final[_AtOnce] = {
     0x54: (2, lambda data, pos: str(_i8(data, pos + 1)[0])),
     0x71: (5, lambda data, pos: str(_i32(data, pos + 1)[0])),
     0x82: (9, lambda data, pos: float_text(_f64(data, pos + 1)[0])),
-    0x83: (9, lambda data, pos: instant_text(i64(data, pos + 1)[0])),
+    0x83: (9, lambda data, pos: instant_text(_i64(data, pos + 1)[0])),
 }
 """By constructor: the width of the value with it, and its text as `text` gives it."""
 JSON_AT_ONCE: Final[_AtOnce] = {
@@ -316,11 +365,11 @@ JSON_AT_ONCE: Final[_AtOnce] = {
     0x40: (1, lambda _data, _pos: "null"),
     0x54: (2, lambda data, pos: f'{{"int":{_i8(data, pos + 1)[0]}}}'),
     0x71: (5, lambda data, pos: f'{{"int":{_i32(data, pos + 1)[0]}}}'),
-    0x83: (9, lambda data, pos: typed_json(Value("timestamp", i64(data, pos + 1)[0]))),
+    0x83: (9, lambda data, pos: typed_json(Timestamp(_i64(data, pos + 1)[0]))),
 }
 """By constructor: the width of the value with it, and its JSON as `typed_json` gives it."""
 
 
-def encoded_from_json(told: str | bytes) -> bytes:
-    """Return the encoding of the value that typed JSON stands for. Raises ValueError for what it is not."""
-    return write(from_json(told))
+def encoded_from_json(source: str | bytes) -> bytes:
+    """Return the encoding of the value that typed JSON stands for. Raises ValueError if it stands for none."""
+    return encode(from_json(source))

@@ -1,7 +1,6 @@
-"""Connection strings of Service Bus, taken apart.
+"""Connection strings of Service Bus.
 
-Knows their keys [wire 1.6] and what each may hold. Does not know options and connections. What it says about a
-string that it can't use never has a value of a secret in it.
+Knows their keys [wire 1.6] and valid values. Does not know options and connections. Error texts never contain a secret.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _KNOWN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectionString:
-    """What a connection string says; `port` None means the default of the transport. Secrets are not in its repr."""
+    """The values of a connection string; `port` None is the default of the transport. No secret is in its repr."""
 
     host: str
     port: int | None
@@ -36,7 +35,7 @@ class ConnectionString:
 
 
 def parse_connection_string(text: str) -> ConnectionString:
-    """Take a connection string apart; ConnectorError(OPTION_INVALID) names what is missing or wrong."""
+    """Parse a connection string; ConnectorError(OPTION_INVALID) names the missing or invalid part."""
     values = _values(text)
     host, port = _host_and_port(values.get("endpoint"))
     key_name, key = values.get("sharedaccesskeyname"), values.get("sharedaccesskey")

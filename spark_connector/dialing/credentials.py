@@ -1,10 +1,10 @@
-"""Who we are: four kinds of credentials, each of which gives a token for an audience.
+"""Credentials: four kinds, each of which gives a token for an audience.
 
-Knows how shared access signatures are made [wire 2.3], what of a token tells its expiry, and how to ask a function of
-the user's or azure-identity for one. Does not know links (`cbs`) and options.
+Knows how shared access signatures are made [wire 2.3], how to find the expiry of a token, and how to call a function of
+the user or azure-identity. Does not know links (`cbs`) and options.
 
-Credentials are frozen values that pickle and compare, since they are part of the pool's key; a token is made anew when
-it is asked for. No repr and no error has a secret in it.
+Credentials are frozen values that pickle and compare, because they are part of the pool's key; a token is made at each
+request. No repr and no error contains a secret.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..timing import now_ms
 
 SAS_LIFETIME_S: Final = 3600
 ASSUMED_LIFETIME_S: Final = 3000
-"""Of a token that doesn't tell its expiry; the shortest that Microsoft Entra ID gives is an hour."""
+"""Assumed for a token without an expiry; the shortest of Microsoft Entra ID is an hour."""
 
 SAS_PREFIX: Final = "SharedAccessSignature "
 SAS_TYPE: Final = "servicebus.windows.net:sastoken"
@@ -43,7 +43,7 @@ class Token:
 
     @property
     def type(self) -> str:
-        """What the service calls this kind of token: the two are told apart by their beginning [wire 2.2]."""
+        """The service's name for this kind of token: the two have different beginnings [wire 2.2]."""
         return SAS_TYPE if self.text.startswith(SAS_PREFIX) else JWT_TYPE
 
 
@@ -66,19 +66,19 @@ class SasKey:
 
 @dataclass(frozen=True, slots=True)
 class SasToken:
-    """A shared access signature that somebody else has made; it can't be renewed."""
+    """A ready shared access signature; it can't be renewed."""
 
     text: str = field(repr=False)
 
     def token(self, audience: str) -> Token:
         """The token; ConnectorError(UNAUTHORIZED) if it has expired."""
         del audience
-        return _still_valid(_told(self.text), "sasToken")
+        return _still_valid(_with_expiry(self.text), "sasToken")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenProvider:
-    """A function of the user's, `module:function`: audience -> token, or (token, its expiry in Unix seconds)."""
+    """A function of the user, `module:function`: audience -> token, or (token, its expiry in Unix seconds)."""
 
     reference: str
 
@@ -97,7 +97,7 @@ class TokenProvider:
         if not isinstance(text, str) or not text:
             raise self._invalid(f"gave {type(given).__name__}, not a token or a pair of token and expiry")
         if expires_at_s is None:
-            return _still_valid(_told(text), f"the token of tokenProvider '{self.reference}'")
+            return _still_valid(_with_expiry(text), f"the token of tokenProvider '{self.reference}'")
         if isinstance(expires_at_s, bool) or not isinstance(expires_at_s, int | float):
             raise self._invalid(f"gave an expiry of type {type(expires_at_s).__name__}, not Unix seconds")
         return _still_valid(Token(text, float(expires_at_s)), f"the token of tokenProvider '{self.reference}'")
@@ -130,7 +130,7 @@ class ClientSecret:
     client_secret: str = field(repr=False)
 
     def token(self, audience: str) -> Token:
-        """A token of the application's for Service Bus; ConnectorError(UNAUTHORIZED) if it gets none."""
+        """A token of the application for Service Bus; ConnectorError(UNAUTHORIZED) if it gets none."""
         del audience
         try:
             given = self._identity().get_token(SERVICE_BUS_SCOPE)
@@ -165,8 +165,8 @@ _identities: dict[tuple[int, ClientSecret], Any] = {}
 """azure-identity keeps tokens and connections in its objects; they are of one process."""
 
 
-def _told(text: str) -> Token:
-    """A token with the expiry that it carries itself."""
+def _with_expiry(text: str) -> Token:
+    """A token with the expiry that is written in it."""
     return Token(text, (_sas_expiry_s(text) if text.startswith(SAS_PREFIX) else _jwt_expiry_s(text)) or _assumed_s())
 
 

@@ -1,6 +1,6 @@
-"""Where the service is and how long to wait for it.
+"""Address of a service and time limits.
 
-Knows the numbers and names that make a connection, and nothing about how one is made (`stream`) or who we are
+Knows the numbers and names that a connection needs, not how it is opened (`stream`) and with which credential
 (`credentials`). An `Endpoint` is a frozen value: it pickles, and with a credential it is the key of the pool.
 """
 
@@ -46,7 +46,7 @@ class Endpoint:
 
 
 def default_port(*, tls: bool, transport: Transport) -> int:
-    """The port when nobody names one [wire 1.1, 1.5]."""
+    """The port if none is given [wire 1.1, 1.5]."""
     if transport == "amqpws":
         return HTTPS_PORT if tls else HTTP_PORT
     return AMQPS_PORT if tls else AMQP_PORT

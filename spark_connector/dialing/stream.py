@@ -1,7 +1,7 @@
-"""Bytes to and from a host: TCP, TLS over it, or WebSocket over either; made within a deadline, then never blocking.
+"""Byte streams to a host: TCP, TLS over it, or WebSocket over either; opened within a deadline, then never blocking.
 
-Knows sockets and Python's `ssl`. Does not know AMQP. A stream owns its socket. `BlockingIOError` is what all kinds
-raise when they can neither read nor write right now, and other `OSError`s mean that the connection is lost.
+Knows sockets and Python's `ssl`. Does not know AMQP. A stream owns its socket. All kinds raise `BlockingIOError` if
+they can't read or write now; another `OSError` means that the connection is lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Stream(Protocol):
         ...
 
     def has_kept(self) -> bool:
-        """Whether bytes may be read that polling the socket doesn't tell of."""
+        """Whether bytes can be read although polling the socket does not show it."""
         ...
 
     def has_unsent(self) -> bool:
@@ -124,70 +124,12 @@ class TlsStream:
         """Nothing to do."""
 
 
-def dial(endpoint: Endpoint, deadline_s: float) -> Stream:
-    """Connect; ConnectorError(UNAVAILABLE) with host and port if that fails or lasts beyond `deadline_s`."""
-    sock = _connect(endpoint, deadline_s)
-    try:
-        if endpoint.tls:
-            sock = _under_tls(sock, endpoint, deadline_s)
-        if endpoint.transport == "amqpws":
-            from .websocket import WebSocketStream, upgrade  # wsproto is needed by those alone who use it
-
-            protocol = upgrade(sock, endpoint, deadline_s)
-            return WebSocketStream(protocol, _stream(sock))
-        return _stream(sock)
-    except BaseException:
-        sock.close()
-        raise
-
-
-def _stream(sock: socket.socket) -> Stream:
-    return TlsStream(sock) if isinstance(sock, ssl.SSLSocket) else TcpStream(sock)
-
-
 def remaining_s(deadline_s: float) -> float:
     """How long a blocking call may last; TimeoutError once nothing is left."""
     left_s = deadline_s - monotonic_s()
     if left_s <= 0:
         raise TimeoutError("timed out")
     return left_s
-
-
-def _connect(endpoint: Endpoint, deadline_s: float) -> socket.socket:
-    error: OSError | None = None
-    try:
-        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as problem:
-        raise unavailable(f"the host of {endpoint.where} can't be found ({problem}): check its name") from problem
-    for family, kind, protocol, _, address in found:
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.settimeout(remaining_s(deadline_s))
-            sock.connect(address)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return sock
-        except OSError as problem:
-            sock.close()
-            error = problem
-    raise no_connection(endpoint, error) from error
-
-
-def _under_tls(sock: socket.socket, endpoint: Endpoint, deadline_s: float) -> ssl.SSLSocket:
-    try:
-        context = ssl.create_default_context(cafile=endpoint.ca_file)
-    except (OSError, ssl.SSLError) as problem:
-        raise unavailable(f"caFile '{endpoint.ca_file}' can't be used: {problem}", retriable=False) from problem
-    try:
-        sock.settimeout(remaining_s(deadline_s))
-        return context.wrap_socket(sock, server_hostname=endpoint.host)
-    except ssl.SSLCertVerificationError as problem:
-        raise unavailable(
-            f"the certificate of {endpoint.where} is not trusted ({problem.verify_message}): set caFile to a PEM file "
-            "with the authority that issued it",
-            retriable=False,
-        ) from problem
-    except OSError as problem:
-        raise no_connection(endpoint, problem, " under TLS") from problem
 
 
 def no_connection(endpoint: Endpoint, problem: Exception | None, how: str = "") -> ConnectorError:

@@ -1,6 +1,5 @@
-"""Pipelines that people run: each file is a program, for `spark-submit FILE` and `python -m …pipelines.NAME`.
+"""Programs: each file runs by `spark-submit FILE` and `python -m …pipelines.NAME`.
 
-Knows uses of the connector that many need: to archive, replay, copy, and to look at keys. Does not know more of the
-connector than its users do: the programs go through `format("servicebus")`. What they share is in `job`, and `chart`
-draws.
+Knows common uses of the connector: to archive, replay and copy messages, and to examine keys. The programs use
+`format("servicebus")` as other programs do. `job` has what they share, and `chart` draws.
 """

@@ -1,8 +1,8 @@
 """Keep the messages of an entity, or its dead letters, in Parquet files.
 
-Each message is in the archive once, however often the program is stopped and started: files and progress are written
-down together. The messages stay in the entity unless --drain is given. Application properties keep their AMQP types
-(as JSON), so that replay brings them back as they were.
+Each message is in the archive once, however often the program is stopped and started: files and progress are committed
+together. The messages stay in the entity unless --drain is given. Application properties keep their AMQP types (as
+JSON), so that replay restores them.
 
     archive --connection-string-file secret.txt --queue orders --output /archive/orders --available-now
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-if not __package__:  # spark-submit runs the file by itself
+if not __package__:  # spark-submit runs the file alone
     __package__ = "emubus.spark_connector.pipelines"
 
 from ..options import source_options
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def archive(run: job.Job) -> str:
-    """Read on from the checkpoint and write files, until stopped or done."""
+    """Read from the checkpoint and write files, until stopped or finished."""
     arguments = run.arguments
     mode = {"mode": "drain"} if arguments.drain else {}
     options = job.connector_options(arguments, applicationPropertiesFormat="json", **mode)

@@ -1,9 +1,9 @@
 """Copy the messages of an entity, or its dead letters, to a queue or topic, also of another namespace.
 
-Runs on and on, or until what is there now is copied (--available-now); both go on from their checkpoint. --once needs
-no checkpoint and copies what is there, each time anew. Messages with the same session id or partition key keep their
-order. A batch that has to be sent again after a crash is sent with the same message ids: where duplicates are detected,
-one of each stays. The messages stay where they are unless --drain is given.
+Runs until it is stopped, or until the present messages are copied (--available-now); both continue from their
+checkpoint. --once needs no checkpoint and copies all present messages at each run. Messages with the same session id or
+partition key keep their order. A batch that is sent again after a crash has the same message ids, so duplicate
+detection keeps one of each. The messages stay in the source unless --drain is given.
 
     copy_entity --from-connection-string-file a.txt --from-queue orders --from-dead-letters \\
         --to-connection-string-file b.txt --to-queue repaired --once
@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-if not __package__:  # spark-submit runs the file by itself
+if not __package__:  # spark-submit runs the file alone
     __package__ = "emubus.spark_connector.pipelines"
 
 from ..options import sink_options, source_options
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     job.add_connection(parser, "to-", "the sink")
     job.add_target(parser, "to-")
     parser.add_argument("--checkpoint", metavar="FOLDER", help="where progress is kept; needed unless --once is given")
-    parser.add_argument("--once", action="store_true", help="copy what is there and keep no progress")
+    parser.add_argument("--once", action="store_true", help="copy the present messages and keep no progress")
     parser.add_argument("--drain", action="store_true", help="delete messages when they are copied")
     job.add_trigger(parser)
     return job.run(parser, copy_entity, argv)
@@ -65,7 +65,7 @@ def copy_entity(run: job.Job) -> str:
 
 
 def _copy_once(run: job.Job, source: dict[str, str], target: dict[str, str]) -> int:
-    """Copy what is there; how many rows it was."""
+    """Copy the present messages; returns the number of rows."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 

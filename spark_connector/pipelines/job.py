@@ -1,8 +1,8 @@
-"""What the pipelines share: arguments, the Spark session, progress, and ends that people and scripts understand.
+"""Shared by the pipelines: arguments, the Spark session, progress, and clear ends.
 
-Knows how a program is run: it says what is wrong with its arguments before Spark is started, tells its progress in one
-line on stderr at most every second, ends in good order on SIGINT and SIGTERM, and shows failures as one line. Exit
-codes: 0 done, 1 failed, 2 wrong arguments, 128 + N stopped by signal N. Does not know what is read and written.
+Knows how a program runs: it reports wrong arguments before Spark is started, shows its progress in one line on stderr
+at most every second, ends in good order on SIGINT and SIGTERM, and shows failures as one line. Exit codes: 0 done, 1
+failed, 2 wrong arguments, 128 + N stopped by signal N. Does not know what is read and written.
 
 A `Job` lives for one run of a program. It stops the Spark session only if it has started it.
 """
@@ -37,12 +37,12 @@ LINE_INTERVAL_S: Final = 1.0
 ERROR_CHARS_MAX: Final = 1_000
 WORK_STAYS: Final = "what had been done stays"
 _ARGUMENT_CODES: Final = frozenset({Code.OPTION_INVALID, Code.UNKNOWN_OPTION, Code.MODE_UNSUPPORTED})
-_OURS: Final = re.compile(r"\[SERVICEBUS_[A-Z_]+\] [^\n]*")
+_CONNECTOR_LINES: Final = re.compile(r"\[SERVICEBUS_[A-Z_]+\] [^\n]*")
 _PYTHONS: Final = re.compile(r"^\s*(?:[\w.]+\.)?(\w*(?:Error|Exception)\b.*)$", re.MULTILINE)
 
 
 class WrongArgumentsError(Exception):
-    """Arguments that can't be; one line."""
+    """Invalid arguments; one line."""
 
 
 class StoppedError(Exception):
@@ -140,7 +140,7 @@ def trigger_of(arguments: Namespace) -> dict[str, Any]:
 
 def add_trigger(parser: ArgumentParser) -> None:
     """How long a streaming program runs, and how often it looks."""
-    parser.add_argument("--available-now", action="store_true", help="end when what is there now is done")
+    parser.add_argument("--available-now", action="store_true", help="process the present messages, then end")
     parser.add_argument(
         "--interval", metavar="TIME", default="10s", help="how often to look for more; default %(default)s"
     )
@@ -150,7 +150,7 @@ def add_trigger(parser: ArgumentParser) -> None:
 
 
 def run(parser: ArgumentParser, work: Callable[[Job], str], argv: Sequence[str] | None) -> int:
-    """Parse, work, and tell the end: `work` gives the last line for stdout. Returns the exit code."""
+    """Parse, work, and report the end: `work` returns the last line for stdout. Returns the exit code."""
     arguments = parser.parse_args(argv)
     job = Job(parser.prog, arguments)
     try:
@@ -178,22 +178,22 @@ def _is_argument(error: Exception) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """What to tell a user of an error: the connector's own line if there is one in it, else the line that says most."""
+    """The error for the user: the connector's own line if there is one in it, else the most informative line."""
     if isinstance(error, ModuleNotFoundError):
         return f"{error.msg}: install emubus[spark]"
     text = str(error) or type(error).__name__
-    ours = _OURS.findall(text)
+    connector_lines = _CONNECTOR_LINES.findall(text)
     pythons = _PYTHONS.findall(text) if "Traceback (most recent" in text else []
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
     if lines[0].startswith("An error occurred while calling") and len(lines) > 1:
         del lines[0]
-    line = (ours or pythons or lines[:1])[-1].strip()
+    line = (connector_lines or pythons or lines[:1])[-1].strip()
     return line if len(line) <= ERROR_CHARS_MAX else f"{line[:ERROR_CHARS_MAX]}…"
 
 
 @dataclass
 class Snapshot:
-    """How far a program is; what isn't known is None. `lag` is in rows, `tasks` is done and all of what runs now."""
+    """How far a program is; None is not known. `lag` is in rows, `tasks` is done and all of the present jobs."""
 
     rows: int | None = None
     rows_per_s: float | None = None
@@ -214,7 +214,7 @@ class Snapshot:
 
     @property
     def percent(self) -> int | None:
-        """The part that is done, of rows if they are known, else of tasks; None if nobody knows."""
+        """The finished part: of rows if they are known, else of tasks; None if neither is known."""
         if self.rows is not None and self.lag is not None:
             done, total = self.rows, self.rows + self.lag
         elif self.rows is None and self.tasks is not None:
@@ -251,7 +251,7 @@ class Batches:
 
 
 class Job:
-    """One run of a program: its arguments, its session and what it tells."""
+    """One run of a program: its arguments, its session and its progress."""
 
     def __init__(self, name: str, arguments: Namespace) -> None:
         self.name = name
@@ -260,14 +260,14 @@ class Job:
         self._spark: SparkSession | None = None
         self._is_own = False
         self._begun_at_s = monotonic_s()
-        self._told_at_s = self._begun_at_s
-        self._told = ""
+        self._shown_at_s = self._begun_at_s
+        self._shown = ""
 
     # ---- the session
 
     @property
     def spark(self) -> SparkSession:
-        """The session, with the format registered: that which is there, or else a new one."""
+        """The session, with the format registered: the present one, or a new one."""
         if self._spark is None:
             from pyspark.sql import SparkSession
 
@@ -304,38 +304,38 @@ class Job:
         sys.stderr.write(f"{self.name}: {text}\n")
         sys.stderr.flush()
 
-    def tell(self, snapshot: Snapshot) -> None:
-        """Say how far it is, unless that was less than a second ago or nothing has changed."""
+    def show_progress(self, snapshot: Snapshot) -> None:
+        """Show the progress, unless that was less than a second ago or nothing has changed."""
         now_s = monotonic_s()
         text = str(snapshot)
-        if now_s - self._told_at_s >= LINE_INTERVAL_S and text and text != self._told:
-            self._told, self._told_at_s = text, now_s
+        if now_s - self._shown_at_s >= LINE_INTERVAL_S and text and text != self._shown:
+            self._shown, self._shown_at_s = text, now_s
             self.say(text)
 
     def summary(self, rows: int, what: str) -> str:
-        """The last line: what was done, and how fast it was from the session's start on."""
+        """The last line: the work done, and its speed since the start of the session."""
         seconds = monotonic_s() - self._begun_at_s
         return f"{self.name}: {rows:,} rows {what} in {seconds:.1f} s ({rows / max(seconds, 0.001):,.0f} rows/s)"
 
     # ---- waiting
 
     def follow(self, query: StreamingQuery) -> Batches:
-        """Tell a query's progress to its end; its failures are raised, StoppedError if a signal came."""
+        """Show a query's progress to its end; raises its failures, and StoppedError after a signal."""
         batches = Batches()
         while not query.awaitTermination(QUERY_POLL_S):
             batches.add(query.recentProgress)
             if self.signal is not None:
                 query.stop()
-                raise StoppedError(f"{batches.rows:,} rows are done; the next run goes on from the checkpoint")
+                raise StoppedError(f"{batches.rows:,} rows are done; the next run continues from the checkpoint")
             tasks = self._tasks(str(query.runId))
-            self.tell(Snapshot(batches.rows, batches.rows_per_s, batches.lag, batches.last, tasks))
+            self.show_progress(Snapshot(batches.rows, batches.rows_per_s, batches.lag, batches.last, tasks))
         batches.add(query.recentProgress)
         return batches
 
     def watch(self, action: Callable[[], T]) -> T:
-        """Do something that runs Spark jobs, and tell its progress in tasks; StoppedError if a signal came.
+        """Run Spark jobs and show their progress in tasks; StoppedError after a signal.
 
-        Spark finds the format in the thread that has registered it, so the telling is done by another one.
+        Spark finds the format only in the thread that has registered it, so another thread shows the progress.
         """
         group = new_id()
         context = self.spark.sparkContext
@@ -347,7 +347,7 @@ class Job:
                     if self.signal is not None:
                         context.cancelJobGroup(group)
                     else:
-                        self.tell(Snapshot(tasks=self._tasks(group)))
+                        self.show_progress(Snapshot(tasks=self._tasks(group)))
 
         looking = threading.Thread(target=look, name="progress", daemon=True)
         context.setJobGroup(group, self.name)
@@ -400,8 +400,8 @@ class Job:
 def sendable(frame: DataFrame, name: str) -> DataFrame:
     """A frame of messages as it can be sent again.
 
-    Schedules that are over would only upset the order. Messages without an id get one of their sequence number, so that
-    sending them again is noticed where duplicates are detected.
+    Past schedules would only change the order. Messages without an id get one from their sequence number, so that
+    duplicate detection recognises a repetition.
     """
     from pyspark.sql import functions as f
 
@@ -409,7 +409,7 @@ def sendable(frame: DataFrame, name: str) -> DataFrame:
     made = f.concat(f.lit(f"{name}/"), f.col("sequenceNumber").cast("string"))
     known = {column.lower() for column in frame.columns}
     if "sequencenumber" not in known:
-        raise WrongArgumentsError("there is no column sequenceNumber, which tells the order of messages")
+        raise WrongArgumentsError("there is no column sequenceNumber, which gives the order of messages")
     if "scheduledenqueuetime" in known:
         frame = frame.withColumn("scheduledEnqueueTime", due)
     return frame.withColumn("messageId", f.coalesce("messageId", made) if "messageid" in known else made)

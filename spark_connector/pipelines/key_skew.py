@@ -1,7 +1,7 @@
 """Show how messages and their keys spread over the partitions of an entity, or of an archive of one.
 
 Prints a table by partition and the largest keys, and draws both into an SVG file. The key of a message is its session
-id, else its partition key, as the service takes it; --key chooses another column. Bodies are not read into rows.
+id, else its partition key, as in the service; --key chooses another column. Bodies are not read into rows.
 
     key_skew --connection-string-file secret.txt --queue orders --plot orders.svg
     key_skew --input /archive/orders --key messageId
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-if not __package__:  # spark-submit runs the file by itself
+if not __package__:  # spark-submit runs the file alone
     __package__ = "emubus.spark_connector.pipelines"
 
 from ..options import source_options
@@ -43,7 +43,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Skew:
-    """How messages lie: by partition id, and the largest keys, the largest first."""
+    """The spread of messages: by partition id, and the largest keys, largest first."""
 
     partitions: dict[int, Partition]
     top_keys: list[KeyCount]

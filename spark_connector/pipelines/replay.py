@@ -2,8 +2,8 @@
 
 Messages with the same session id or partition key are sent in the order of their sequence numbers; others travel
 in parallel (--total-order sends all of them one after the other). Message ids are kept, and messages without one get an
-id of their sequence number: where duplicates are detected, a repeated replay leaves one of each. Times to live begin
-anew.
+id from their sequence number, so with duplicate detection a repeated replay leaves one of each. Times to live start
+again.
 
     replay --connection-string-file secret.txt --input /archive/orders --queue orders --where "subject = 'created'"
 """
@@ -15,7 +15,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-if not __package__:  # spark-submit runs the file by itself
+if not __package__:  # spark-submit runs the file alone
     __package__ = "emubus.spark_connector.pipelines"
 
 from ..options import sink_options

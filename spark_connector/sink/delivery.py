@@ -1,15 +1,15 @@
-"""Parcels in flight: each is sent until the service has taken it, the time is up or the service refuses it for good.
+"""Parcels in flight: each is sent until the service accepts it, the time is over, or the service refuses it finally.
 
-Knows the window, the order within a key, and when to try again: after a refusal that may pass, and after a connection
-was lost, when nobody knows what became of the parcels under way (they go again with the same message ids). Refuses to
-know rows and Spark. A `Delivery` belongs to one task; its connection is lent.
+Knows the window, the order within a key, and when to retry: after a refusal that may be temporary, and after the loss
+of a connection, when the outcome of the parcels in flight is unknown (they are sent again with the same message ids).
+Does not know rows and Spark. A `Delivery` belongs to one task; its connection belongs to the pool.
 
-Order: parcels stand in lines. Only the first of a line is ever in flight, so that a parcel which has to go again can't
-be overtaken. A line holds the parcels of one key; those without a key have a line each, unless `ordered` is asked for.
+Order: parcels wait in lines. Only the first parcel of a line is in flight, so a retried parcel can't be overtaken. A
+line holds the parcels of one key; parcels without a key have a line each, unless `ordered` is set.
 
-Size: a service that finds a delivery too large closes the link, and may reject what was in flight beside it for the
-same reason. So such a refusal counts only for a parcel that was in flight alone; others go again, one at a time. A
-single message goes again, too: only a second refusal says that it is to blame, since a link may be closed at any time.
+Size: a service that finds a delivery too large closes the link, and may reject other deliveries in flight for the same
+reason. So such a refusal counts only for a parcel that was in flight alone; the others are sent again, one at a time. A
+single message is sent again, too: only a second refusal is final, because a link may be closed at any time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger("emubus.spark")
 
 @dataclass(slots=True)
 class Tally:
-    """What a task has brought to the service so far."""
+    """What a task has delivered so far."""
 
     rows: int = 0
     size_bytes: int = 0
@@ -49,8 +49,12 @@ class Tally:
     repeated: int = 0  # deliveries sent again
     skipped: list[int] = field(default_factory=list)  # rows that no service would take, with onOversize=skip
 
+    def sent_again(self, count: int = 1) -> None:
+        """So many deliveries are sent again."""
+        self.repeated += count
+
     def delivered(self, parcel: Parcel) -> None:
-        """The service has it."""
+        """The service has accepted a parcel."""
         self.rows += len(parcel.rows)
         self.size_bytes += parcel.size_bytes
         self.deliveries += 1
@@ -65,7 +69,7 @@ class Line:
 
 
 class Courier(ABC):
-    """What both ways of delivery share: the connection, the limits of targets, and patience."""
+    """Common to both ways of delivery: the connection, the limits of targets, and retries."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -77,7 +81,7 @@ class Courier(ABC):
         self.tally = Tally()
 
     def limits(self, target: str) -> Limits:
-        """What one delivery to `target` may hold; connects if need be, and is patient about it."""
+        """What one delivery to `target` may hold; connects if necessary, with retries."""
         while (known := self._limits.get(target)) is None:
             try:
                 sender = self._routes.sender(target)
@@ -97,14 +101,14 @@ class Courier(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Come back when everything is delivered; ConnectorError for the first parcel that can't be."""
+        """Return when everything is delivered; ConnectorError for the first parcel that can't be."""
 
     def abandon(self, error: BaseException) -> None:
-        """Stop because of `error`: the connection isn't used again, for it may be in the middle of something."""
+        """Stop because of `error`: the connection is not used again, because its state is unknown."""
         self._routes.abandon(error)
 
     def _lost(self, error: ConnectorError) -> None:
-        """The connection or a link is of no use: pause before the next try, or raise if there is to be none."""
+        """The connection or a link is unusable: pause before the next attempt, or raise if there is none."""
         self._routes.abandon(error)
         now = monotonic_s()
         self._trouble_at_s = now if self._trouble_at_s is None else self._trouble_at_s
@@ -117,7 +121,7 @@ class Courier(ABC):
         self._attempts += 1
 
     def _well(self) -> None:
-        """Something succeeded."""
+        """A delivery succeeded."""
         self._trouble_at_s = None
         self._attempts = 0
 
@@ -127,7 +131,7 @@ class Courier(ABC):
 
 
 class Delivery(Courier):
-    """Delivers parcels as they come, `max_in_flight` at a time."""
+    """Delivers parcels in their order, `max_in_flight` at a time."""
 
     def __init__(self, options: SinkOptions) -> None:
         super().__init__(options)
@@ -141,7 +145,7 @@ class Delivery(Courier):
         self._singly: set[str] = set()  # targets that take messages without a key one by one only
 
     def put(self, parcel: Parcel) -> None:
-        """Take a parcel; comes back soon, unless so many wait already that some must be delivered first."""
+        """Take a parcel; returns soon, unless so many wait that some must be delivered first."""
         self._enqueue(parcel)
         self._step(wait=False)
         backlog_max = BACKLOG_WINDOWS * self._options.max_in_flight * self.limits(parcel.target).envelope_bytes_max
@@ -149,7 +153,7 @@ class Delivery(Courier):
             self._step(wait=True)
 
     def finish(self) -> None:
-        """Deliver everything, and give the connection back."""
+        """Deliver everything, then return the connection to the pool."""
         while self._lines:
             self._step(wait=True)
         self._routes.close()
@@ -167,7 +171,7 @@ class Delivery(Courier):
         self._backlog_bytes += parcel.size_bytes
 
     def _advance(self, line: Line) -> None:
-        """The first parcel of a line is done with; the next one's turn."""
+        """The first parcel of a line is finished; the next one may go."""
         self._backlog_bytes -= line.parcels.popleft().size_bytes
         if line.parcels:
             self._ready.append(line)
@@ -175,7 +179,7 @@ class Delivery(Courier):
             del self._lines[line.key]
 
     def _divide(self, line: Line, cause: Code) -> None:
-        """Send each message of a line's first parcel by itself, before all that follows."""
+        """Send each message of the first parcel of a line separately, before the following parcels."""
         parcel = line.parcels.popleft()
         singles = parcel.split(cause)
         self._backlog_bytes += sum(single.size_bytes for single in singles) - parcel.size_bytes
@@ -192,7 +196,7 @@ class Delivery(Courier):
     # ---- sending
 
     def _step(self, *, wait: bool) -> None:
-        """Send what may be sent, and look at the outcomes; with `wait` something has happened on return."""
+        """Send what may be sent, and read outcomes; with `wait`, at least one event has happened on return."""
         try:
             self._wake()
             self._send_ready()
@@ -235,7 +239,7 @@ class Delivery(Courier):
         return next(iter(self._in_flight.values())).parcels[0].alone
 
     def _collect(self, *, wait: bool) -> None:
-        """Look at the outcomes that are known; with `wait`, at one at least."""
+        """Read the known outcomes; with `wait`, at least one."""
         oldest = next(iter(self._in_flight.values())).parcels[0].target
         for target, sender in self._routes.open_senders():
             for serial, error in sender.outcomes(wait=wait and target == oldest):
@@ -258,13 +262,13 @@ class Delivery(Courier):
             self._postpone(line, error)
             heapq.heappush(self._waiting, (monotonic_s() + backoff_s(parcel.attempts - 1), serial, line))
         elif error.code is Code.MESSAGE_TOO_LARGE and not parcel.alone:
-            parcel.alone = True
+            parcel.send_alone()
             self.tally.repeated += 1
             self._ready.appendleft(line)
         elif len(parcel.rows) > 1 and error.code in DIVISIBLE:
             self._divide(line, error.code)
         elif error.code is Code.MESSAGE_TOO_LARGE and parcel.refusals + 1 < REFUSALS_MAX:
-            parcel.refusals += 1
+            parcel.refused_for_size()
             self.tally.repeated += 1
             self._ready.appendleft(line)
         elif error.code is Code.MESSAGE_TOO_LARGE and self._options.on_oversize == "skip":
@@ -275,18 +279,16 @@ class Delivery(Courier):
             raise explained(error, parcel)
 
     def _postpone(self, line: Line, error: ConnectorError) -> None:
-        """The first parcel of a line has to go again; raises if it has been tried long enough."""
+        """Send the first parcel of a line again; raises if its time is over."""
         parcel = line.parcels[0]
-        now = monotonic_s()
-        parcel.failed_at_s = now if parcel.failed_at_s is None else parcel.failed_at_s
-        if now - parcel.failed_at_s >= self._endpoint.retry_timeout_s:
+        if parcel.failed(monotonic_s()) >= self._endpoint.retry_timeout_s:
             raise self._given_up(error, f"{_where(parcel)}: ")
         _log.info("%s: trying again after: %s", _where(parcel), error.text)
-        parcel.attempts += 1
+        parcel.send_again()
         self.tally.repeated += 1
 
     def _lost(self, error: ConnectorError) -> None:
-        """What was in flight goes again, in the same order, as soon as there is a connection."""
+        """Send the parcels in flight again, in the same order, as soon as there is a connection."""
         for _, sender in self._routes.open_senders():
             known: list[tuple[object, ConnectorError | None]] = []
             with contextlib.suppress(ConnectorError):
@@ -296,14 +298,15 @@ class Delivery(Courier):
         for line in reversed(list(self._in_flight.values())):
             self._slots += _cost(line.parcels[0])
             self._postpone(line, error)
-            line.parcels[0].alone |= error.code is Code.MESSAGE_TOO_LARGE
+            if error.code is Code.MESSAGE_TOO_LARGE:
+                line.parcels[0].send_alone()
             self._ready.appendleft(line)
         self._in_flight.clear()
         super()._lost(error)
 
 
 def explained(error: ConnectorError, parcel: Parcel) -> ConnectorError:
-    """A refusal, with the rows and the entity that it is about."""
+    """A refusal, with its rows and entity."""
     return ConnectorError(error.code, f"{_where(parcel)}: {error.text}", condition=error.condition)
 
 

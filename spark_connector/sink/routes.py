@@ -1,7 +1,7 @@
-"""The way to the targets of a task: a connection lent by the pool, and a link to each target on it.
+"""Links to the targets of a task, over one connection of the pool.
 
-Knows when to take a connection and when to give it back as broken. Does not know what is sent. A `Routes` belongs to
-one task; it takes a connection when the first link is needed, so a task without rows takes none.
+Knows when to take a connection and when to return it as broken. Does not know what is sent. A `Routes` belongs to one
+task; it takes a connection when the first link is needed, so a task without rows takes none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..wire.sender import Sender
 
 
 class Routes:
-    """Links by target; `window` deliveries may be without outcome on each."""
+    """Links by target, with at most `window` unconfirmed deliveries each."""
 
     def __init__(self, options: ConnectionOptions, window: int) -> None:
         self._options = options
@@ -45,7 +45,7 @@ class Routes:
         return list(self._senders.items())
 
     def abandon(self, error: BaseException) -> None:
-        """Because of `error` the connection isn't used again, by nobody."""
+        """Discard the connection because of `error`."""
         lent, self._lent = self._lent, None
         self._connection = None
         self._senders.clear()
@@ -53,7 +53,7 @@ class Routes:
             lent.__exit__(type(error), error, error.__traceback__)
 
     def close(self) -> None:
-        """Close the links, and give the connection back for others to use."""
+        """Close the links and return the connection to the pool."""
         lent, self._lent = self._lent, None
         self._connection = None
         senders = list(self._senders.values())

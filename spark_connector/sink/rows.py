@@ -34,7 +34,7 @@ ARROW_TYPES: Final = {
 }
 
 _log = logging.getLogger("emubus.spark")
-_told: set[str] = set()  # what this process has logged once
+_logged: set[str] = set()  # what this process has logged once
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def match_columns(schema: StructType, options: SinkOptions) -> RowPlan:
         found = tuple(field for field in found if field.column != "messageId")
     kept = {field.index for field in found}
     left_out = ", ".join(field.name for index, field in enumerate(schema.fields) if index not in kept)
-    if left_out and left_out not in _told:
-        _told.add(left_out)
+    if left_out and left_out not in _logged:
+        _logged.add(left_out)
         _log.info("Columns that are not written to Service Bus: %s", left_out)
     return RowPlan(found, tuple(schema.fields[field.index].dataType for field in found))
 

@@ -1,9 +1,9 @@
-"""From messages to parcels: what travels in one delivery, so that the service takes it and order is kept.
+"""From messages to parcels: the messages of one delivery, grouped so that the service accepts it and order is kept.
 
-Knows what a service demands of a delivery: its size, and that all its messages have one key (partitioned entities and
-those with message sessions refuse others). Does not know connections and outcomes. Where a parcel ends depends on
-rows and limits alone, never on time: a repeated write makes the same parcels, and a service that looks for duplicates
-finds them in the partition where the first ones are. A `Grouper` and what it gathers belong to one task.
+Knows what a service requires of a delivery: its size, and one key for all its messages (partitioned entities and
+entities with message sessions refuse others). Does not know connections and outcomes. Where a parcel ends depends on
+rows and limits only, never on time: a repeated write makes the same parcels, and duplicate detection finds them in the
+same partition. A `Grouper` and its messages belong to one task.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Key = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one delivery to a target may hold, in bytes: a message by itself, and an envelope of several."""
+    """What one delivery to a target may hold, in bytes: a single message, and an envelope of several."""
 
     message_bytes_max: int
     envelope_bytes_max: int
@@ -54,6 +54,23 @@ class Parcel:
         """Whether a message session or partition key binds the messages together."""
         return self.key[1] is not None or self.key[2] is not None
 
+    def send_alone(self) -> None:
+        """Nothing else may be in flight with it from now on."""
+        self.alone = True
+
+    def refused_for_size(self) -> None:
+        """The service found it too large while it was in flight alone."""
+        self.refusals += 1
+
+    def failed(self, now_s: float) -> float:
+        """An attempt failed at `now_s`; for how many seconds it has been failing."""
+        self.failed_at_s = now_s if self.failed_at_s is None else self.failed_at_s
+        return now_s - self.failed_at_s
+
+    def send_again(self) -> None:
+        """There will be another attempt."""
+        self.attempts += 1
+
     def add(self, number: int, row: EncodedRow, size_bytes: int) -> None:
         """One more message, which takes `size_bytes` of the delivery."""
         self.numbers.append(number)
@@ -67,14 +84,14 @@ class Parcel:
         return envelope([row.data for row in self.rows], self.rows[0]), True
 
     def split(self, cause: Code) -> list[Parcel]:
-        """Each message by itself."""
+        """A parcel for each message."""
         return [
             Parcel(self.key, [number], [row], len(row.data), cause=cause)
             for number, row in zip(self.numbers, self.rows, strict=True)
         ]
 
     def describe(self) -> str:
-        """Which rows these are, for people."""
+        """The rows, for error texts."""
         first, last = self.numbers[0], self.numbers[-1]
         return f"row {first}" if first == last else f"{len(self.numbers)} of the rows {first} to {last}"
 

@@ -1,7 +1,7 @@
-"""Who writes: the Spark task that runs now, and the names that its messages get.
+"""The Spark task that writes, and the message ids of its rows.
 
-Knows Spark's TaskContext and the two local properties in which a streaming query says which of its batches a task works
-on; there is no other way to learn it [spark 1]. Does not know rows and messages. Objects live as long as a task.
+Knows Spark's TaskContext and the two local properties in which a streaming query names the batch of a task; there is no
+other way to learn it [spark 1]. Does not know rows and messages. Objects live as long as a task.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One partition's turn; `name` stays the same when Spark tries the task, or a restarted query the batch, again."""
+    """One attempt at a Spark partition; `name` is the same if the task or, after a restart, the batch is repeated."""
 
     name: str
     partition_id: int = 0
@@ -60,14 +60,14 @@ def batch_task(job_id: str) -> Task:
 def stream_task(plan_id: str) -> Task:
     """The task of a streaming write.
 
-    Names come from the query and its batch, which stay when the query starts again from its checkpoint. `plan_id`
-    stands in where Spark doesn't tell them (and a repeated batch then can't be told from a new one).
+    Names are made of the query and its batch, which stay the same when the query restarts from its checkpoint.
+    `plan_id` is used if Spark does not name them; then a repeated batch looks like a new one.
     """
     context = task_context()
     query_id = None if context is None else context.getLocalProperty(QUERY_ID)
     batch_id = None if context is None else context.getLocalProperty(BATCH_ID)
     if query_id is None or batch_id is None:
-        _log.warning("Spark doesn't tell the query and batch of this task: repeated batches get new message ids.")
+        _log.warning("Spark does not name the query and batch of this task: repeated batches get new message ids.")
         return _task(context, plan_id)
     return _task(context, f"{query_id}/{batch_id}")
 

@@ -1,9 +1,9 @@
 """All rows of a task or none: their parcels in one AMQP transaction, discharged at the end.
 
 Knows what a transaction may hold (one entity, as many messages as the service allows, and on a partitioned entity one
-key), and says so when a task holds more. Does not know rows. A transaction can't outlive the task, so tasks of one
-write stand or fall each by itself. If the connection is lost while a transaction is discharged, nobody knows whether it
-was: the task sends the same again, and the same message ids let the service drop what it has already.
+key), and reports a task that holds more. Does not know rows. A transaction can't outlive its task, so the tasks of one
+write succeed or fail independently. If the connection is lost during the discharge, the outcome is unknown: the task
+sends the same again, and with the same message ids the service can drop duplicates.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TransactionalDelivery(Courier):
             raise ConnectorError(Code.MESSAGE_TOO_LARGE, text)
 
     def finish(self) -> None:
-        """Deliver everything in one transaction, again and again as long as it is rolled back for passing reasons."""
+        """Deliver everything in one transaction; repeats it after temporary failures that rolled it back."""
         while self._parcels:
             try:
                 self._attempt()
@@ -71,7 +71,7 @@ class TransactionalDelivery(Courier):
                 if error.code is Code.MESSAGE_TOO_LARGE:
                     raise  # the same messages would be too large again
                 self._lost(error)
-                self.tally.repeated += len(self._parcels)
+                self.tally.sent_again(len(self._parcels))
                 continue
             for parcel in self._parcels:
                 self.tally.delivered(parcel)

@@ -1,8 +1,9 @@
-"""What Spark calls to write: a batch, or the batches of a stream.
+"""Spark's writers: for a batch, and for the batches of a stream.
 
-Knows Spark's writer classes and when it calls what: writers are made where a write is planned, pickled to tasks
+Knows Spark's writer classes and their calls: writers are created where a write is planned, and pickled to tasks
 (`write`) and to the process that ends the write (`commit`, `abort`), so they hold values only. Does not know how rows
-become messages and parcels. Spark 4.0 has no Arrow writer for streams: there, rows are made Arrow batches first.
+become messages and parcels. Spark 4.0 has no Arrow writer for streams: there, rows are converted to Arrow batches
+first.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..codec.encode import EncodedRow, RowEncoder
 from ..errors import Code, ConnectorError
 from ..options import SinkOptions
 from ..timing import new_id
-from ..worker import settle_in
+from ..worker import freeze_gc
 from .delivery import Courier, Delivery
 from .rows import match_columns
 from .targets import Grouper
@@ -34,7 +35,7 @@ SKIPPED_SHOWN_MAX = 20
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task has brought to the service; Spark carries it to `commit` and `abort`."""
+    """What one task has delivered; Spark passes it to `commit` and `abort`."""
 
     partition_id: int
     rows: int
@@ -45,11 +46,11 @@ class Written(WriterCommitMessage):
 
 
 def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[pa.RecordBatch], task: Task) -> Written:
-    """Bring all rows of a task to the service; ConnectorError if any can't be (others may have been, then).
+    """Deliver all rows of a task; ConnectorError if one can't be delivered (others may have been).
 
-    The batches have `columns`, under the sink's names. They are asked for one by one, as the service takes them.
+    The batches have `columns`, under the sink's names. They are requested one by one, as the service accepts them.
     """
-    settle_in()
+    freeze_gc()
     courier: Courier = TransactionalDelivery(options) if options.transactional else Delivery(options)
     try:
         _RowSink(options, courier, task).take(columns, batches)
@@ -67,7 +68,7 @@ def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[p
 
 
 class _RowSink:
-    """Takes the rows of one task to a courier, each with its number and its target."""
+    """Passes the rows of one task to a courier, each with its number and its target."""
 
     def __init__(self, options: SinkOptions, courier: Courier, task: Task) -> None:
         self._options = options
@@ -76,7 +77,7 @@ class _RowSink:
         self._grouper = Grouper(courier.limits)
 
     def take(self, columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> None:
-        """Take all rows; those that are gathered still are delivered at the end."""
+        """Take all rows; incomplete parcels are delivered at the end."""
         encoder = RowEncoder(columns, properties_format=self._options.properties_format)
         first = 0  # the number of a batch's first row
         for batch in batches:
@@ -142,20 +143,20 @@ class BatchWriter(DataSourceArrowWriter):
         self._job_id = new_id()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Bring one partition's rows to the service."""
+        """Deliver the rows of one Spark partition."""
         return write_rows(self._options, self._plan.columns, self._plan.of_batches(iterator), batch_task(self._job_id))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Every task is done."""
+        """All tasks have finished."""
         _log.info("%s", summary(messages, "Written"))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good."""
+        """A task has failed finally."""
         _log.warning("%s", summary(messages, "The write failed. What had been sent stays sent"))
 
 
 class StreamWriter(StreamBase):
-    """Writes each micro-batch of a streaming query; a repeated one brings the same message ids."""
+    """Writes each micro-batch of a streaming query; a repeated one has the same message ids."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
@@ -163,21 +164,21 @@ class StreamWriter(StreamBase):
         self._plan_id = new_id()
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Bring one partition's rows of one micro-batch to the service."""
+        """Deliver the rows of one Spark partition of a micro-batch."""
         batches = self._plan.of_batches(iterator) if TAKES_ARROW else self._plan.of_rows(iterator)
         return write_rows(self._options, self._plan.columns, batches, stream_task(self._plan_id))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Every task of a micro-batch is done."""
+        """All tasks of a micro-batch have finished."""
         _log.info("%s", summary(messages, f"Batch {batchId} written"))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """A task failed for good; the query starts again with this batch."""
+        """A task has failed finally; the query starts again with this batch."""
         _log.warning("%s", summary(messages, f"Batch {batchId} failed. What had been sent stays sent"))
 
 
 def summary(messages: Iterable[WriterCommitMessage | None], head: str) -> str:
-    """One line: what the tasks that came to an end have brought to the service."""
+    """One line: what the finished tasks have delivered."""
     done = [each for each in messages if isinstance(each, Written)]
     rows, deliveries, size_bytes, repeated, skipped = (
         sum(getattr(each, name) for each in done)

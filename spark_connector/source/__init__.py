@@ -1,11 +1,11 @@
-"""Reading: positions, plans, tasks, and what is settled afterwards.
+"""Reading: positions, plans, tasks, and deletion afterwards.
 
-`batch` and `stream` are what Spark calls. Behind `stream` thinks either `follow` (browse and drain: offsets are numbers
-per partition) or `claim` (offsets are sets of deferred messages); `drain` deletes behind `follow`, in a thread. On the
-way to a batch: `positions` finds where partitions begin and end, `admission` says how much is taken, `plan` cuts tasks,
-`rows` reads one on a worker. `browse` is all peeking, `asking` the door to connections, and the place where transient
-failures are waited out. `offsets` is what stays in checkpoints. `lag` works on Spark's reports alone.
+`batch` and `stream` are the classes that Spark calls. `stream` delegates to `follow` (browse and drain: an offset is
+one number per partition) or to `claim` (an offset is a set of deferred messages); `drain` deletes for `follow`, in a
+thread of its own. The steps to a batch: `positions` finds the first and last numbers of the partitions, `admission`
+limits the batch, `plan` cuts it into tasks, `rows` reads a task on a worker. `browse` does all peeking. `retries` opens
+connections and repeats work after transient failures. `offsets` defines what checkpoints hold.
 
-What everything rests on: sequence numbers only grow, and a message that can be peeked below the end that was seen was
-visible then. So a range of numbers gives the same messages however often it is read, less those that others took.
+The design rests on two facts: sequence numbers only grow, and a message below an end that was seen was visible at that
+time. So a range of numbers gives the same messages at every read, except those that other consumers removed.
 """

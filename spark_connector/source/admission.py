@@ -1,7 +1,7 @@
-"""How much of what is there goes into the next micro-batch.
+"""How many of the waiting messages go into the next micro-batch.
 
-Pure: numbers in, numbers out; `Pace` is given the time. Knows limits and fairness among partitions. Does not know
-Spark's classes of limits and where the numbers come from.
+Pure: numbers in, numbers out; `TriggerGate` gets the time as an argument. Knows limits and fairness among partitions.
+Does not know Spark's classes of limits and the origin of the numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Numbers = Mapping[int, int]
 
 
 def backlogs(starts: Numbers, ends: Numbers) -> dict[int, int]:
-    """How many sequence numbers each partition has to read, without those that have none."""
+    """How many sequence numbers each partition has to read; partitions without any are left out."""
     found = {partition: end - starts.get(partition, base_of(partition)) for partition, end in ends.items()}
     return {partition: count for partition, count in found.items() if count > 0}
 
@@ -24,8 +24,8 @@ def backlogs(starts: Numbers, ends: Numbers) -> dict[int, int]:
 def admitted(starts: Numbers, ends: Numbers, count_max: int | None) -> dict[int, int]:
     """Ends that give at most `count_max` sequence numbers in all, in proportion to the partitions' backlogs.
 
-    As long as there is a backlog and `count_max` is at least 1, one partition at least goes on. What is left after
-    rounding down goes to those with the largest remainders, the lower partition first.
+    If there is a backlog and `count_max` is at least 1, at least one partition advances. The rest after rounding down
+    goes to the partitions with the largest remainders, the lower partition first.
     """
     waiting = backlogs(starts, ends)
     total = sum(waiting.values())
@@ -42,10 +42,10 @@ def admitted(starts: Numbers, ends: Numbers, count_max: int | None) -> dict[int,
 
 
 @dataclass
-class Pace:
+class TriggerGate:
     """Holds back small batches: until `count_min` messages wait, or `delay_max_s` passed since the last batch.
 
-    The first one is never held back: nobody knows how long its messages have waited.
+    The first batch is never held back, because it is not known how long its messages have waited.
     """
 
     count_min: int | None
@@ -53,7 +53,7 @@ class Pace:
     _last_at_s: float | None = None
 
     def may_go(self, count: int, now_s: float) -> bool:
-        """Whether `count` waiting messages are to be read at `now_s` (seconds of any steady clock)."""
+        """Whether to read `count` waiting messages at `now_s` (seconds of any steady clock)."""
         if self.count_min is None or self._last_at_s is None:
             return True
         return count >= self.count_min or now_s - self._last_at_s >= self.delay_max_s

@@ -1,7 +1,7 @@
-"""Batch reading: `spark.read` plans once and reads what was there then.
+"""Batch reading: `spark.read` plans once and reads the messages of that moment.
 
-Knows how Spark calls a batch reader, and which filters narrow a range of sequence numbers. Refuses to take messages
-away: only browsing is possible. The readers are pickled to workers; they hold options and numbers, nothing open.
+Knows how Spark calls a batch reader, and which filters narrow a range of sequence numbers. Never removes messages: a
+batch read only browses. The readers are pickled to workers, so they hold options and numbers and no connections.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pyspark.sql.types import StructType
 
 from ..options import SourceOptions
 from ..position import SEQUENCE_NUMBER_MAX
-from .asking import persistently
 from .browse import number_at
 from .offsets import base_of
 from .plan import RangeTask, Span, split
-from .positions import Extents, Survey, ends_at, is_sub_queue, starts_at
+from .positions import Extents, ExtentTracker, ends_at, is_sub_queue, starts_at
+from .retries import with_retries
 from .rows import read_range
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ ENQUEUED_MARGIN_MS: Final = 60_000
 
 @dataclass
 class Bounds:
-    """What pushed-down filters leave: numbers from `low` to below `high`, and times and partitions likewise."""
+    """The range that pushed-down filters leave: numbers from `low` to below `high`, and times and partitions."""
 
     low: int = 0
     high: int = SEQUENCE_NUMBER_MAX + 1
@@ -41,7 +41,7 @@ class Bounds:
     partitions: frozenset[int] | None = field(default=None)
 
     def narrow(self, column: str, kind: str, value: Any) -> None:
-        """Take one comparison into account; those that don't narrow are passed over."""
+        """Apply one comparison; comparisons that do not narrow the range are ignored."""
         match column, value:
             case "sequencenumber", int():
                 if kind in _AT_LEAST:
@@ -65,7 +65,7 @@ _AT_MOST: Final = _EQUAL | {"LessThan", "LessThanOrEqual"}
 
 
 class BatchReader(DataSourceReader):
-    """Reads an entity as it is when the query is planned; nothing is removed and nothing is locked."""
+    """Reads the messages that an entity has when the query is planned; removes and locks none."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -73,18 +73,18 @@ class BatchReader(DataSourceReader):
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks. The ends are fixed here, once per query; ConnectorError while a partition can't be reached."""
+        """The tasks; the ends are fixed here, once per query. ConnectorError if a partition can't be reached."""
         options = self._options
-        return persistently(options.connection, f"planning to read {options.entity}", self._plan)
+        return with_retries(options.connection, f"planning to read {options.entity}", self._plan)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task as Arrow batches; without any task Spark asks for an empty one."""
+        """The rows of one task as Arrow batches; without tasks Spark calls this with an empty partition."""
         if isinstance(partition, RangeTask):
             yield from read_range(self._options, self._schema, partition)
 
     def _plan(self, connection: Any) -> list[InputPartition]:
         options = self._options
-        extents = Survey(options.entity, options.partition_discovery_interval_s).look(connection, {})
+        extents = ExtentTracker(options.entity, options.partition_discovery_interval_s).look(connection, {})
         extents.demand_all(options.entity, "spark.read")
         management = connection.management(options.entity)
         starts = starts_at(options.starting, extents, management, options.entity)
@@ -109,14 +109,14 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """A `BatchReader` that also lets comparisons of sequenceNumber, partitionId and enqueuedTime narrow what is read.
+    """A `BatchReader` whose range is also narrowed by comparisons of sequenceNumber, partitionId and enqueuedTime.
 
-    A class of its own, for Spark refuses readers with `pushFilters` unless spark.sql.python.filterPushdown.enabled is
-    set.
+    It is a separate class because Spark refuses readers with `pushFilters` unless
+    spark.sql.python.filterPushdown.enabled is set.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
-        """Narrow the range; Spark applies all filters again, so that narrowing needn't be exact."""
+        """Narrow the range; Spark applies all filters again, so the range need not be exact."""
         for each in filters:
             attribute: Sequence[str] = getattr(each, "attribute", ())
             value = getattr(each, "value", None)
@@ -126,7 +126,7 @@ class PushdownReader(BatchReader):
 
 
 def range_tasks(spans: Iterable[Span], options: SourceOptions, *, exact: bool) -> list[RangeTask]:
-    """Tasks for spans; a broker that tells exact ends can also look at one partition alone."""
+    """Tasks for spans; a broker that reports exact ends can also peek at a single partition."""
     return [
         RangeTask(span.low, span.high, (span.low >> 48) if exact else None)
         for span in split(spans, options.min_partitions, options.max_messages_per_task)

@@ -1,8 +1,8 @@
-"""Looking at messages by sequence number: one by one to find positions, page by page to read.
+"""Peeking by sequence number: single messages to find positions, pages to read.
 
-Knows what a peek promises, on emubus and on the service: messages in ascending order from a number on, as many as the
-other side likes, perhaps of the next partition already; only an empty answer tells that there is no more. Refuses to
-know Spark and retries. Everything here works on a management link that belongs to the caller.
+Knows what a peek returns, on emubus and on the service: messages in ascending order from a number on, fewer than asked
+for, possibly already of the next partition; only an empty answer means that there are no more. Does not know Spark and
+retries. All functions use a management link that belongs to the caller.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 
 from ..codec import Head, head, split_peek_reply
 from ..errors import Code, ConnectorError
-from .asking import Looking
 from .offsets import base_of, limit_of, partition_of
+from .retries import PeekClient
 
 PARTITIONS_MAX: Final = 16
-"""As many as the service has per entity (partitioning, standard); further ones are found when they hold messages."""
+"""Partitions of an entity on the Standard tier; others are found when they hold messages."""
 
 IN_FLIGHT_MAX: Final = 2
 _PROBES_MAX: Final = 16
@@ -30,25 +30,24 @@ class _Flight(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The encoded messages of one answer that were not known yet, in ascending order.
-
-    `following` is the next number.
-    """
+    """The new encoded messages of one answer, in ascending order; `following` is the next number to read."""
 
     messages: Sequence[bytes]
     following: int
 
 
-def pages(management: Looking, low: int, high: int, count_max: int, partition_id: int | None = None) -> Iterator[Page]:
-    """Every message from `low` on, at least up to below `high`, while two requests are in flight.
+def pages(
+    management: PeekClient, low: int, high: int, count_max: int, partition_id: int | None = None
+) -> Iterator[Page]:
+    """Every message from `low` on, at least up to below `high`, with two requests in flight.
 
-    The last page may run beyond `high`. The second request goes out before the first one's answer, so it has to guess
-    where that will end: as far as the last answer reached. Too far leaves a hole, which is asked for before going on;
-    too near repeats messages, which are dropped. Broken off, it leaves answers on the link, which must not be used
-    again then.
+    The last page may reach beyond `high`. The second request is sent before the first is answered, so it has to guess
+    the end of that answer: as far as the last answer reached. If the guess is too high, the gap is requested before
+    reading continues; if it is too low, repeated messages are dropped. After an interruption, answers may still arrive
+    on the link, so it must not be used again.
     """
     flights: deque[_Flight] = deque()
-    known, reach = low, count_max  # everything below `known` was seen; numbers that one answer covers
+    known, reach = low, count_max  # all messages below `known` were read; how many numbers one answer covers
 
     def ask(at: int, below: int) -> _Flight:
         count = max(1, min(count_max, below - at))
@@ -77,20 +76,20 @@ def pages(management: Looking, low: int, high: int, count_max: int, partition_id
         management.end(flight.pending)
 
 
-def first_from(management: Looking, number: int, partition_id: int | None = None) -> Head | None:
+def first_from(management: PeekClient, number: int, partition_id: int | None = None) -> Head | None:
     """The first message from `number` on, of this partition or a later one; None if there is none."""
     reply = management.peek(number, 1, partition_id=partition_id)
     return _first(reply, number)
 
 
 Found = Head | ConnectorError | None
-"""The first message, none, or why it can't be told now (a retriable error)."""
+"""The first message, None if there is none, or a retriable error."""
 
 
-def firsts_from(management: Looking, numbers: Sequence[int], *, alone: bool) -> list[Found]:
-    """`first_from` for many numbers, asked at once; `alone` looks at the number's own partition only.
+def firsts_from(management: PeekClient, numbers: Sequence[int], *, alone: bool) -> list[Found]:
+    """`first_from` for many numbers, requested together; `alone` peeks only at the number's own partition.
 
-    A partition that can't be reached now doesn't keep the others from being told.
+    A partition that can't be reached does not affect the results of the others.
     """
     found: list[Found] = []
     for index in range(0, len(numbers), _PROBES_MAX):
@@ -102,7 +101,7 @@ def firsts_from(management: Looking, numbers: Sequence[int], *, alone: bool) -> 
     return found
 
 
-def _first_or_error(management: Looking, pending: Any, number: int) -> Found:
+def _first_or_error(management: PeekClient, pending: Any, number: int) -> Found:
     try:
         return _first(management.end(pending), number)
     except ConnectorError as error:
@@ -111,11 +110,11 @@ def _first_or_error(management: Looking, pending: Any, number: int) -> Found:
         return error
 
 
-def discover(management: Looking) -> tuple[dict[int, int], dict[int, ConnectorError]]:
-    """The partitions that hold messages, with the first number in each, and those that can't be reached.
+def discover(management: PeekClient) -> tuple[dict[int, int], dict[int, ConnectorError]]:
+    """The partitions that hold messages, with the first number of each, and those that can't be reached.
 
-    Partition 0 is told in any case. Some services answer with the next partition's message when one has no more, some
-    with nothing: both are seen.
+    Partition 0 is always included. At the end of a partition some services answer with a message of the next one,
+    others with nothing; both are handled.
     """
     found = {0: base_of(0)}
     numbers = [base_of(partition) for partition in range(PARTITIONS_MAX)]
@@ -133,15 +132,15 @@ def discover(management: Looking) -> tuple[dict[int, int], dict[int, ConnectorEr
     return found, out
 
 
-def end_of(management: Looking, partition: int, known: int) -> int:
-    """The number behind the last message of a partition, not below `known`; found in O(log n) peeks.
+def end_of(management: PeekClient, partition: int, known: int) -> int:
+    """The number after the last message of a partition, not below `known`; takes O(log n) peeks.
 
-    Steps that grow find a number from which on there is nothing, halving finds the last message before it.
+    Growing steps find a number above all messages, then bisection finds the last message below it.
     """
     following = _next_present(management, partition, known, limit_of(partition))
     if following is None:
         return known
-    low, high = following + 1, limit_of(partition)  # the message before `low` is there, none from `high` on is
+    low, high = following + 1, limit_of(partition)  # the message before `low` exists, none from `high` on
     step = _FIRST_STEP
     while low + step < high:
         following = _next_present(management, partition, low + step, high)
@@ -160,11 +159,10 @@ def end_of(management: Looking, partition: int, known: int) -> int:
     return low
 
 
-def number_at(management: Looking, partition: int, low: int, high: int, at_ms: int, *, alone: bool) -> int:
+def number_at(management: PeekClient, partition: int, low: int, high: int, at_ms: int, *, alone: bool) -> int:
     """The lowest number in `low`..`high` whose message was enqueued at `at_ms` (Unix ms) or later; `high` if none was.
 
-    Takes for granted that times ascend with numbers, which holds for queues and subscriptions, not for their dead
-    letters.
+    Enqueued times must ascend with the numbers, as in queues and subscriptions; in dead-letter queues they do not.
     """
     while low < high:
         middle = (low + high) // 2
@@ -176,7 +174,7 @@ def number_at(management: Looking, partition: int, low: int, high: int, at_ms: i
     return high
 
 
-def _next_present(management: Looking, partition: int, number: int, below: int) -> int | None:
+def _next_present(management: PeekClient, partition: int, number: int, below: int) -> int | None:
     each = first_from(management, number)
     if each is None or each.sequence_number >= min(below, limit_of(partition)):
         return None
@@ -203,5 +201,5 @@ def _last_number(messages: Sequence[bytes], at: int) -> int:
 def _backwards(number: int, asked: int) -> ConnectorError:
     return ConnectorError(
         Code.REFUSED,
-        f"the service answered a peek from sequence number {asked} on with {number}: it can't be read by ranges",
+        f"the service answered a peek from sequence number {asked} with {number}: it can't be read by ranges",
     )

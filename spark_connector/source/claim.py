@@ -1,12 +1,12 @@
-"""Sharing an entity with other consumers: `mode=claim`.
+"""Competing with other consumers: `mode=claim`.
 
-The driver receives messages under lock and defers them, marked with the query's `claimId`: nobody else gets them then,
-no lock can expire, and the mark is where they are. The set is the offset; tasks look at the messages; when Spark has
-finished the batch, the driver takes them away. Knows which deferred messages belong to no offset (a crash came between
-deferring and writing the offset down) and adopts them at the start. Refuses entities with message sessions, since what
-was deferred under a session's lock can be had under that lock only.
+The driver receives messages with locks and defers them, marked with the query's `claimId`. No other consumer gets them
+then, and no lock can expire. The set of claimed messages is the offset, tasks peek at them, and the driver deletes them
+when Spark has committed the batch. At its start the driver adopts marked messages that are in no offset: a crash came
+between deferring them and storing the offset. Refuses entities with message sessions, because a message deferred under
+the lock of a session can be received only under that lock.
 
-A `Claimer` lives in the one process that drives a query, on one thread.
+A `Claimer` lives in the driver process of a query, on one thread.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ..errors import Code, ConnectorError
 from ..options import SourceOptions
 from ..timing import backoff_s, monotonic_s
 from ..wire.receiver import Modified
-from .asking import connected, persistently
 from .browse import pages
 from .offsets import ClaimOffset, base_of, numbers_in, parse_claim_offset, partition_of, runs_of
 from .plan import ClaimTask, split_runs
-from .positions import Extents, Survey
+from .positions import Extents, ExtentTracker
+from .retries import connected, with_retries
 from .rows import CLAIM_PROPERTY, DEFERRED
 
 log = logging.getLogger("emubus.spark")
@@ -45,7 +45,7 @@ class Claimer:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._claim_id = options.claim_id or ""
-        self._survey = Survey(options.entity, options.partition_discovery_interval_s)
+        self._extents = ExtentTracker(options.entity, options.partition_discovery_interval_s)
         self._frozen: dict[int, int] | None = None
         self._must_scan = True
         self._orphans: list[int] = []
@@ -54,10 +54,10 @@ class Claimer:
         self._delete_not_before_s = 0.0
         self._exact: bool | None = None
 
-    # ---- Spark's questions, in the order of their coming
+    # ---- Spark's calls, in their order
 
     def freeze(self) -> None:
-        """Never claim what comes later than now: the query is to end."""
+        """Claim no message that arrives later: the query will end."""
         self._frozen = dict(self._look().following)
 
     def initial(self) -> Json:
@@ -65,12 +65,12 @@ class Claimer:
         return ClaimOffset(self._options.entity, self._claim_id).to_json()
 
     def latest(self, start_json: Json | None, count_max: int | None, *, all_available: bool) -> Json:
-        """Delete what is finished, claim what there is; `start_json` itself if nothing came within `pollInterval`."""
+        """Delete finished messages, claim available ones; `start_json` itself if none came within `pollInterval`."""
         if start_json is None:
             raise ConnectorError(
                 Code.MODE_UNSUPPORTED,
-                f"{self._options.entity}: mode=claim needs Spark 4.2 or later, where the source is told what is "
-                "finished: take mode=browse or mode=drain",
+                f"{self._options.entity}: mode=claim needs Spark 4.2 or later, which passes the source its start: use "
+                "mode=browse or mode=drain",
             )
         start = parse_claim_offset(start_json, self._options.entity, self._claim_id)
         left = self._delete_finished(start)
@@ -79,7 +79,7 @@ class Claimer:
             self._orphans = [number for number in self._scan() if number not in named]
             self._must_scan = False
             if self._orphans:
-                log.info("%s: %d messages that were claimed before are adopted", start.entity, len(self._orphans))
+                log.info("%s: %d messages of earlier claims are adopted", start.entity, len(self._orphans))
         wanted = None if all_available else (count_max or COUNT_MAX_DEFAULT)
         claimed, self._orphans = self._orphans[:wanted], self._orphans[wanted:] if wanted is not None else []
         if wanted is None or len(claimed) < wanted:
@@ -89,11 +89,11 @@ class Claimer:
         return ClaimOffset(start.entity, self._claim_id, runs_of(claimed), runs_of(left)).to_json()
 
     def report(self) -> Json | None:
-        """Nothing: what others leave for this query can't be told."""
+        """Nothing: how many messages other consumers leave is not known."""
         return None
 
     def plan(self, start_json: Json, end_json: Json) -> list[InputPartition]:
-        """The tasks of a batch, which may be one that a former run of the query has begun."""
+        """The tasks of a batch, possibly one that an earlier run of the query has begun."""
         del start_json
         options = self._options
         end = parse_claim_offset(end_json, options.entity, self._claim_id)
@@ -103,23 +103,23 @@ class Claimer:
         return [ClaimTask(group, self._exact is True) for group in groups]
 
     def committed(self, end_json: Json) -> None:
-        """Nothing: the next `latest` has it as its start."""
+        """Nothing: the next `latest` gets it as its start."""
 
     def stop(self) -> None:
-        """Nothing runs besides."""
+        """Nothing to stop."""
 
     def _look(self) -> Extents:
         options = self._options
-        extents = persistently(
-            options.connection, f"looking for the ends of {options.entity}", lambda each: self._survey.look(each, {})
+        extents = with_retries(
+            options.connection, f"looking for the ends of {options.entity}", lambda each: self._extents.look(each, {})
         )
         self._exact = extents.exact
         return extents
 
-    # ---- taking away
+    # ---- deletion
 
     def _delete_finished(self, start: ClaimOffset) -> list[int]:
-        """Delete what is safe in Spark's checkpoint; the numbers that are still there."""
+        """Delete the messages of committed batches; returns the numbers that could not be deleted."""
         if start == self._deleted_for:
             return []
         left = sorted(numbers_in((*start.deletable, *start.claimed)))
@@ -129,7 +129,7 @@ class Claimer:
         failure: ConnectorError | None = None
         try:
             with connected(options.connection) as connection:
-                left, failure = _take_all_away(connection, options.entity, left)
+                left, failure = _delete_all(connection, options.entity, left)
         except ConnectorError as error:
             failure = error
         if failure is not None:
@@ -147,7 +147,7 @@ class Claimer:
     # ---- claiming
 
     def _claim(self, count_max: int | None) -> list[int]:
-        """Receive and defer; the sequence numbers that are this query's now."""
+        """Receive and defer; returns the claimed sequence numbers."""
         options = self._options
         claimed: list[int] = []
 
@@ -157,29 +157,29 @@ class Claimer:
                     claimed, count_max, options.poll_interval_s
                 )
             except ConnectorError:
-                self._must_scan = True  # nobody knows how much of the last part was deferred
+                self._must_scan = True  # it is not known which messages of the last part were deferred
                 raise
 
         try:
-            persistently(options.connection, f"claiming messages of {options.entity}", work)
+            with_retries(options.connection, f"claiming messages of {options.entity}", work)
         except ConnectorError as error:
             if error.code is Code.SESSION_REQUIRED:
                 raise ConnectorError(
                     Code.MODE_UNSUPPORTED,
-                    f"{options.entity}: mode=claim can't be used where message sessions are required: take "
+                    f"{options.entity}: mode=claim can't be used on an entity with message sessions: use "
                     "mode=browse or mode=drain",
                 ) from None
             if not claimed:
                 raise
-            log.warning("%s: claiming broke off after %d messages: %s", options.entity, len(claimed), error)
+            log.warning("%s: claiming stopped after %d messages: %s", options.entity, len(claimed), error)
         return claimed
 
     def _scan(self) -> list[int]:
-        """The deferred messages that carry this query's mark, wherever they are."""
+        """The deferred messages of all partitions that carry this query's mark."""
         options = self._options
 
         def look(connection: Any) -> list[int]:
-            extents = self._survey.look(connection, {})
+            extents = self._extents.look(connection, {})
             self._exact = extents.exact
             extents.demand_all(options.entity, "looking for claimed messages")
             found: list[int] = []
@@ -188,7 +188,7 @@ class Claimer:
                 found += self._marked(connection.management(options.entity), low, high, partition, extents.exact)
             return found
 
-        return persistently(options.connection, f"looking for claimed messages of {options.entity}", look)
+        return with_retries(options.connection, f"looking for claimed messages of {options.entity}", look)
 
     def _marked(self, management: Any, low: int, high: int, partition: int, exact: bool) -> list[int]:
         rows = ArrowRows([Column("sequenceNumber", "bigint"), Column("applicationProperties", "map<string,string>")])
@@ -215,7 +215,7 @@ class _Claiming:
         self._beyond: list[Any] = []
 
     def run(self, claimed: list[int], count_max: int | None, wait_s: float) -> None:
-        """Put what is claimed into `claimed`, up to `count_max`, until nothing more comes for `wait_s`."""
+        """Append claimed numbers to `claimed`, up to `count_max`, until no message arrives for `wait_s`."""
         receiver = self._receiver
         try:
             while count_max is None or len(claimed) < count_max:
@@ -247,15 +247,15 @@ class _Claiming:
         return number < self._frozen.get(partition_of(number), base_of(partition_of(number)))
 
 
-def _take_all_away(connection: Any, entity: str, numbers: Sequence[int]) -> tuple[list[int], ConnectorError | None]:
-    """Delete deferred messages, partition by partition; those of partitions where it failed, and a failure."""
+def _delete_all(connection: Any, entity: str, numbers: Sequence[int]) -> tuple[list[int], ConnectorError | None]:
+    """Delete deferred messages, partition by partition; returns those that were not deleted, and a failure."""
     left: list[int] = []
     failure: ConnectorError | None = None
     for _, group in groupby(numbers, partition_of):
         rest = list(group)
         try:
             while rest:
-                _take_away(connection.management(entity), rest[:DELETE_COUNT])
+                _delete(connection.management(entity), rest[:DELETE_COUNT])
                 del rest[:DELETE_COUNT]
         except ConnectorError as error:
             if not connection.usable:
@@ -265,8 +265,8 @@ def _take_all_away(connection: Any, entity: str, numbers: Sequence[int]) -> tupl
     return left, failure
 
 
-def _take_away(management: Any, numbers: Sequence[int]) -> None:
-    """Delete deferred messages; halving finds those that are gone already, and answers that aren't too large."""
+def _delete(management: Any, numbers: Sequence[int]) -> None:
+    """Delete deferred messages; on a refusal in halves, to skip missing ones and to keep answers small enough."""
     try:
         management.receive_by_sequence_number(numbers, delete=True)
     except ConnectorError as error:
@@ -275,5 +275,5 @@ def _take_away(management: Any, numbers: Sequence[int]) -> None:
             raise
         if len(numbers) > 1:
             middle = len(numbers) // 2
-            _take_away(management, numbers[:middle])
-            _take_away(management, numbers[middle:])
+            _delete(management, numbers[:middle])
+            _delete(management, numbers[middle:])

@@ -1,12 +1,12 @@
-"""Deleting what Spark has safely finished: `mode=drain`.
+"""Deleting messages of committed batches: `mode=drain`.
 
-Knows three ways, the best that the service offers is taken: a range delete (emubus), a batch delete by time (the
-service, unpartitioned), and receiving under lock to complete what lies below the mark and release the rest. Refuses to
-decide what is finished: it is told. Reading never depends on deletion, so a failure here costs nothing but space: it
-is logged, tried again later, and ends the query only with settleFailure=fail.
+Knows three ways and uses the best that the service offers: a range delete (emubus), a batch delete by time (the
+service, entities that are not partitioned), and receiving with locks, completing messages below the mark and releasing
+the others. Does not decide which messages are finished: the planner does. Reading never depends on deletion, so a
+failure only costs space: it is logged and retried later, and ends the query only with settleFailure=fail.
 
-A `Settler` belongs to the driver's reader. It works in one thread of its own, with connections of its own; the
-condition guards what both threads touch.
+A `Settler` belongs to the driver's reader. It has one thread with its own connections; a condition guards the state
+that both threads use.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ..codec import head
 from ..errors import Code, ConnectorError
 from ..options import SourceOptions
 from ..timing import backoff_s, monotonic_s
-from .asking import connected
 from .browse import first_from
 from .offsets import base_of, partition_of
 from .positions import is_sub_queue
+from .retries import connected
 
 log = logging.getLogger("emubus.spark")
 RANGE_COUNT: Final = 2_000
@@ -41,7 +41,7 @@ _WAKE_S: Final = 0.5
 
 
 class Settler:
-    """Told numbers per partition, it deletes the messages below them. `settle` doesn't wait, `wait` does."""
+    """Deletes the messages below given numbers per partition. `settle` does not wait, `wait` does."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -67,7 +67,7 @@ class Settler:
             self._offers_ranges = by_range
             for partition, number in following.items():
                 if number < self._wanted.get(partition, 0):
-                    self._done.pop(partition, None)  # the entity was made anew, and is read from its start
+                    self._done.pop(partition, None)  # the entity was created again and is read from its start
                 self._wanted[partition] = number
             if self._open() and not self._stopped:
                 if self._thread is None:
@@ -76,12 +76,12 @@ class Settler:
                 self._changed.notify_all()
 
     def wait(self, *, insist: bool) -> None:
-        """Wait until all that was told is deleted, or nothing moved for `operationTimeout`.
+        """Wait until all finished messages are deleted, or none was deleted for `operationTimeout`.
 
-        After a failure it waits for another try only if it is to `insist`.
+        After a failure it waits for another attempt only with `insist`.
         """
         with self._changed:
-            # A try that runs already may fail yet, and then comes the one that counts.
+            # An attempt that is running may still fail; the one after it counts.
             failures_max = self._failures + 2 if insist else 1
             deadline_s = monotonic_s() + self._options.connection.endpoint.operation_timeout_s
             count = self._deleted_count
@@ -93,7 +93,7 @@ class Settler:
             self._raise_failure()
 
     def stop(self) -> None:
-        """Begin nothing new, and give what runs a little time, so that it leaves no messages locked."""
+        """Begin nothing new; wait shortly for the running deletion, so that it leaves no messages locked."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -133,9 +133,9 @@ class Settler:
             with connected(self._options.connection) as connection:
                 self._delete(connection, wanted)
         except ConnectorError as error:
-            log.warning("%s: deleting finished messages failed, it is tried again later: %s", entity, error)
+            log.warning("%s: deleting finished messages failed and will be retried: %s", entity, error)
             return error
-        except Exception as error:  # whatever it is, it mustn't end the thread unseen
+        except Exception as error:  # nothing may end the thread silently
             log.exception("%s: deleting finished messages failed", entity)
             return ConnectorError(Code.REFUSED, f"{entity}: deleting finished messages failed: {error!r}")
         return None
@@ -147,11 +147,11 @@ class Settler:
             return
         if self._offers_times and set(wanted) == {0}:
             self._offers_times = self._delete_by_time(connection, wanted[0])
-        Receiving(connection, self._options.entity, wanted, self._moved).run()
+        DeletionByReceiving(connection, self._options.entity, wanted, self._moved).run()
         self._finished(wanted)
 
     def _delete_ranges(self, connection: Any, wanted: Mapping[int, int]) -> bool:
-        """False if the service doesn't offer it. A partition that can't be reached doesn't keep the others waiting."""
+        """False if the service has no range delete. A partition that can't be reached does not delay the others."""
         failure: ConnectorError | None = None
         for partition, number in sorted(wanted.items()):
             try:
@@ -171,9 +171,9 @@ class Settler:
         return True
 
     def _delete_by_time(self, connection: Any, number: int) -> bool:
-        """False if the service doesn't offer it.
+        """False if the service has no delete by time.
 
-        The youngest few are left: times may differ a little from the order.
+        The newest messages are left, because enqueued times may differ slightly from the order of the numbers.
         """
         management = connection.management(self._options.entity)
         mark = first_from(management, number) or first_from(management, number - 1)
@@ -206,8 +206,8 @@ class Settler:
             self._changed.notify_all()
 
 
-class Receiving:
-    """Completes the messages below the marks, received under lock; all others are given back as they were."""
+class DeletionByReceiving:
+    """Deletes the messages below the marks by receiving them with locks; releases all others without counting."""
 
     def __init__(self, connection: Any, entity: str, wanted: Mapping[int, int], moved: Any) -> None:
         self._connection = connection
@@ -216,7 +216,7 @@ class Receiving:
         self._moved = moved
 
     def run(self) -> None:
-        """Do it; ConnectorError if the service refuses."""
+        """Delete the finished messages by receiving them. ConnectorError if the service refuses."""
         try:
             receiver = self._connection.receiver(self._entity)
         except ConnectorError as error:
@@ -224,7 +224,7 @@ class Receiving:
                 raise
             self._run_sessions()
             return
-        # An unpartitioned entity gives the oldest first: behind the first one that isn't finished, none is.
+        # An entity without partitions gives the oldest first: after the first unfinished message, none is finished.
         self._empty(receiver, in_order=set(self._wanted) == {0})
 
     def _run_sessions(self) -> None:

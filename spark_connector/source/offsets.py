@@ -38,8 +38,8 @@ def limit_of(partition: int) -> int:
 class Offset:
     """The next whole sequence number to read in each partition; a partition that is not named begins at its base.
 
-    `start` is where the query began if that wasn't the earliest message; `is_initial` tells the offset that stands for
-    it before the first batch. `lost` names the partitions that are read anew because they had been replaced.
+    `start` is where the query began if that was not the earliest message; `is_initial` marks the offset before the
+    first batch. `lost` names the partitions that are read from their base again because the entity was replaced.
     """
 
     entity: str
@@ -49,7 +49,7 @@ class Offset:
     lost: frozenset[int] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it: numbers within their partitions, keys in order."""
+        """The JSON for Spark's checkpoint: numbers within their partitions, keys sorted."""
         found: dict[str, Any] = {"v": VERSION, "e": self.entity, "p": _within(self.following)}
         if self.start is not None:
             found["start"] = _within(self.start)
@@ -61,12 +61,12 @@ class Offset:
 
 
 Run = tuple[int, int]
-"""First whole sequence number and how many follow each other from it on."""
+"""First whole sequence number, and how many consecutive numbers begin with it."""
 
 
 @dataclass(frozen=True)
 class ClaimOffset:
-    """The messages that were claimed for the batch that ends here, and older ones that are still to be deleted."""
+    """The messages that were claimed for this batch, and older ones that are not deleted yet."""
 
     entity: str
     claim_id: str
@@ -74,7 +74,7 @@ class ClaimOffset:
     deletable: tuple[Run, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """The JSON for Spark's checkpoint."""
         found: dict[str, Any] = {
             "v": VERSION,
             "e": self.entity,
@@ -155,6 +155,6 @@ def _check(raw: Mapping[str, Any], entity: str) -> None:
 def _mismatch(what: str, entity: str) -> ConnectorError:
     return ConnectorError(
         Code.CHECKPOINT_MISMATCH,
-        f"{entity}: {what}; go on with the entity and mode that it was made for, or start with a new "
+        f"{entity}: {what}; continue with the entity and mode of the checkpoint, or start with a new "
         "checkpointLocation",
     )

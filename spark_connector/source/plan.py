@@ -1,6 +1,6 @@
-"""What is to be read, cut into tasks.
+"""Ranges of sequence numbers, cut into tasks.
 
-Pure. A task holds numbers and flags only, since it is pickled and sent to a worker. Knows the options `minPartitions`
+Pure. A task holds numbers and flags only, because it is pickled and sent to a worker. Knows the options `minPartitions`
 and `maxMessagesPerTask`. Does not know how a task is read (`rows`).
 """
 
@@ -17,9 +17,9 @@ from .offsets import Run
 
 GROUP_NUMBERS_MAX: Final = 1_000
 GROUP_PARTS_MAX: Final = 8
-"""Spans share a task up to so many numbers and spans: to begin a task takes as long as to read a thousand messages."""
+"""A task has at most so many numbers and spans: starting a task takes as long as reading a thousand messages."""
 
-RUN_GAP_MAX: Final = 64  # numbers of others that are read along rather than asked around
+RUN_GAP_MAX: Final = 64  # a gap up to this size is read too, which is cheaper than another request
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Span:
 
 @dataclass(frozen=True)
 class RangeTask(InputPartition):
-    """One task: read a span. `partition_id` is told to brokers that can look at one partition alone, None to others."""
+    """One task: read a span. `partition_id` is set if the broker can peek at a single partition."""
 
     low: int
     high: int
@@ -62,7 +62,7 @@ class ClaimTask(InputPartition):
 def split(spans: Iterable[Span], count_min: int | None, size_max: int | None) -> list[Span]:
     """The spans that are not empty, cut into at least `count_min` pieces of at most `size_max` numbers each.
 
-    Less than `count_min` only where there are fewer numbers than that. Pieces of one span differ by at most 1.
+    Fewer than `count_min` only if there are fewer numbers. Pieces of one span differ by at most 1.
     """
     filled = [span for span in spans if span.high > span.low]
     total = sum(span.high - span.low for span in filled)
@@ -77,7 +77,7 @@ def split(spans: Iterable[Span], count_min: int | None, size_max: int | None) ->
 
 
 def grouped(tasks: Sequence[RangeTask], size_max: int | None) -> list[RangeTask | RangeGroup]:
-    """Tasks in their order, small neighbours put together: up to `size_max` numbers, or GROUP_NUMBERS_MAX if less."""
+    """Tasks in order, small neighbours combined: up to `size_max` numbers, or GROUP_NUMBERS_MAX if less."""
     room = GROUP_NUMBERS_MAX if size_max is None else min(size_max, GROUP_NUMBERS_MAX)
     groups: list[list[RangeTask]] = []
     size = 0
@@ -91,7 +91,7 @@ def grouped(tasks: Sequence[RangeTask], size_max: int | None) -> list[RangeTask 
 
 
 def split_runs(runs: Sequence[Run], count_min: int | None, size_max: int | None) -> list[tuple[Run, ...]]:
-    """Runs shared out over tasks as `split` does it: in order, none empty."""
+    """Runs distributed over tasks as in `split`: in order, none empty."""
     total = sum(count for _, count in runs)
     size = max(
         1, min(total if size_max is None else size_max, total if count_min is None else max(1, total // count_min))
@@ -111,7 +111,7 @@ def split_runs(runs: Sequence[Run], count_min: int | None, size_max: int | None)
 
 
 def stretches(runs: Iterable[Run]) -> list[Span]:
-    """The spans in which runs lie: neighbours with small gaps share one."""
+    """The spans that cover the runs; neighbours with small gaps share one."""
     found: list[Span] = []
     for first, count in runs:
         if found and first - found[-1].high <= RUN_GAP_MAX:

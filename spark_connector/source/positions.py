@@ -1,8 +1,8 @@
-"""Where the partitions of an entity begin and end, and what "latest" or a time of day mean in sequence numbers.
+"""First and last sequence numbers of partitions, and what "latest" or a time mean in sequence numbers.
 
-Knows two ways to find out: emubus's own operation that tells all extents in one answer, and, for every other service,
-searching with peeks of one message. Does not know what is done with the numbers. A `Survey` belongs to the driver's
-reader; it remembers where ends were, so that looking again costs one peek per partition.
+Knows two ways: emubus's own operation, which returns all extents in one answer, and, for every other service, a search
+with peeks of one message. Does not know what the numbers are used for. An `ExtentTracker` belongs to the driver's
+reader; it remembers the ends, so the next search costs one peek per partition.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _PERHAPS_UNKNOWN: Final = frozenset({Code.REFUSED, Code.UNAVAILABLE, Code.THROTT
 
 @dataclass(frozen=True)
 class Extents:
-    """What is known of each partition; whole sequence numbers by partition id.
+    """The extent of each partition: whole sequence numbers by partition id.
 
-    `following` is the number behind the last message; when `exact`, the one that the next message gets. `first` is not
-    above the first message. `unavailable` ones have no `following` that could be trusted.
+    `following` is the number after the last message; if `exact`, the number that the next message gets. `first` is not
+    above the first message. `unavailable` partitions have no reliable `following`.
     """
 
     first: Mapping[int, int]
@@ -46,50 +46,51 @@ class Extents:
             )
 
 
-class Survey:
-    """Extents, looked up again and again; one thread at a time."""
+class ExtentTracker:
+    """Finds the extents of an entity repeatedly. Used by one thread at a time."""
 
     def __init__(self, entity: str, discovery_interval_s: float) -> None:
         self._entity = entity
         self._discovery_interval_s = discovery_interval_s
-        self._tells: bool | None = None  # whether the service has the operation; None: not asked yet
+        self._has_operation: bool | None = None  # whether the service reports extents; None: not known yet
         self._first: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._discovered_at_s: float | None = None
 
     def look(self, connection: Any, floors: Mapping[int, int]) -> Extents:
-        """The extents now; `floors` are numbers below which no partition ends, for those that were read before."""
-        if self._tells is not False:
+        """The extents now; no partition ends below its number in `floors`, up to which it was read before."""
+        if self._has_operation is not False:
             management = connection.management(self._entity)
-            told = self._ask(connection, management)
-            if told is not None:
+            reported = self._reported(connection, management)
+            if reported is not None:
                 return Extents(
-                    {each.partition_id: each.first_sequence_number for each in told},
-                    {each.partition_id: each.next_sequence_number for each in told},
+                    {each.partition_id: each.first_sequence_number for each in reported},
+                    {each.partition_id: each.next_sequence_number for each in reported},
                     frozenset(management.unavailable_partitions),
                     exact=True,
                 )
         return self._searched(connection, floors)
 
-    def _ask(self, connection: Any, management: Any) -> Any:
-        """What the service tells of its partitions, None if it doesn't.
+    def _reported(self, connection: Any, management: Any) -> Any:
+        """The extents that the service reports, None if it has no such operation.
 
-        How a service refuses an operation that it doesn't know can't be foreseen, so until it has told once, any
-        refusal is taken for that; one that may pass is not taken for good.
+        It is not known how a service refuses an unknown operation. So until it has reported once, every refusal counts
+        as "no such operation"; a retriable one only this time.
         """
         try:
-            told = management.partitions()
+            reported = management.partitions()
         except ConnectorError as error:
-            if self._tells or not connection.usable or error.code not in _PERHAPS_UNKNOWN:
+            if self._has_operation or not connection.usable or error.code not in _PERHAPS_UNKNOWN:
                 raise
-            log.info("%s: the service doesn't tell its partitions now: %s", self._entity, error)
+            log.info("%s: the service does not report its partitions now: %s", self._entity, error)
             if not error.retriable:
-                self._tells = False
+                self._has_operation = False
             return None
-        if self._tells is None:
-            log.info("%s: ends of partitions are %s", self._entity, "searched for" if told is None else "told")
-        self._tells = told is not None
-        return told
+        if self._has_operation is None:
+            way = "searched for" if reported is None else "reported by the service"
+            log.info("%s: ends of partitions are %s", self._entity, way)
+        self._has_operation = reported is not None
+        return reported
 
     def _searched(self, connection: Any, floors: Mapping[int, int]) -> Extents:
         out = self._discover(connection)
@@ -110,7 +111,7 @@ class Survey:
         return Extents(first, following, frozenset(out), exact=False)
 
     def _discover(self, connection: Any) -> dict[int, ConnectorError]:
-        """Look for new partitions if it is time to; those that can't be reached now."""
+        """Look for new partitions if the interval is over; returns those that can't be reached."""
         now_s = monotonic_s()
         if self._discovered_at_s is not None and now_s - self._discovered_at_s < self._discovery_interval_s:
             return {}
@@ -124,7 +125,7 @@ class Survey:
 
 
 def starts_at(position: Position, extents: Extents, management: Any, entity: str) -> dict[int, int]:
-    """The first number to read in each partition; a partition that is not named is read from its base.
+    """The first number to read in each partition; a partition without a position is read from its base.
 
     ConnectorError: OPTION_INVALID for numbers that the entity can't have, UNAVAILABLE (retriable) while a partition
     whose end is needed can't be reached.
@@ -139,13 +140,16 @@ def starts_at(position: Position, extents: Extents, management: Any, entity: str
             raise ConnectorError(
                 Code.OPTION_INVALID,
                 f"{entity}: option {name} is {number} in partition {partition}, but the next message there gets "
-                f"{following}: take a number up to that, or latest",
+                f"{following}: use a number up to that, or latest",
             )
     return {partition: base_of(partition) for partition in extents.following} | found
 
 
 def ends_at(position: Position, extents: Extents, management: Any, entity: str) -> dict[int, int]:
-    """The number behind the last one to read in each partition; not behind the last message. Errors as `starts_at`."""
+    """The number after the last one to read in each partition, at most that after the last message.
+
+    Errors as `starts_at`.
+    """
     following = dict(extents.following)
     found = _resolved(position, extents, management, entity, "endingPosition")
     return following | {each: min(number, following[each]) for each, number in found.items() if each in following}
@@ -183,7 +187,7 @@ def _at_time(at_ms: int, extents: Extents, management: Any, entity: str, option:
     if is_sub_queue(entity):
         raise ConnectorError(
             Code.OPTION_INVALID,
-            f"{entity}: option {option} can't be a time here, for dead letters are not in the order of their enqueued "
+            f"{entity}: option {option} can't be a time here, because dead letters are not ordered by their enqueued "
             "times: read from earliest and filter on enqueuedTime",
         )
     extents.demand_all(entity, f"{option} as a time")
@@ -194,7 +198,7 @@ def _at_time(at_ms: int, extents: Extents, management: Any, entity: str, option:
 
 
 def is_sub_queue(entity: str) -> bool:
-    """Whether the path is that of dead letters."""
+    """Whether the path is a dead-letter queue."""
     return "/$" in entity
 
 

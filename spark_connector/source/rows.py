@@ -1,8 +1,8 @@
-"""What a task does: read sequence numbers and give Arrow batches.
+"""Reading a task: sequence numbers in, Arrow batches out.
 
-Runs in workers that know nothing but the pickled options, schema and task. Knows which messages become rows and how
-many of them a batch holds. Does not know how the task was planned. A transient failure is waited out here, at the
-place reached; what comes out is never given twice. The connection goes back to its pool whole, or not at all.
+Runs in workers, which have the pickled options, schema and task. Knows which messages become rows and how large a batch
+is. Does not know how the task was planned. After a transient failure reading continues where it stopped; no message is
+given twice. A connection returns to its pool only if it is usable.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pyspark.sql.types import StructType
 from ..codec import ArrowRows, columns_of, head
 from ..errors import Code, ConnectorError
 from ..options import SourceOptions
-from ..worker import settle_in
-from .asking import Patience, connected
+from ..worker import freeze_gc
 from .browse import Page, pages
 from .offsets import numbers_in, partition_of
 from .plan import ClaimTask, RangeGroup, RangeTask, Span, stretches
+from .retries import RetryPolicy, connected
 
 BATCH_BYTES_MIN: Final = 1 << 20
 BATCH_ROWS_MIN: Final = 1_000
-"""An Arrow batch is given when it has this many rows or bytes, so that it is larger than that by one answer at most."""
+"""An Arrow batch is given when it has this many rows or bytes, so it is larger by at most one answer."""
 
 DEFERRED, SCHEDULED = 1, 2
 CLAIM_PROPERTY: Final = "emubus-claim"
-"""The application property that marks what `mode=claim` has deferred; rows don't show it."""
+"""The application property that marks messages deferred by `mode=claim`; rows don't show it."""
 
 
 def read_range(options: SourceOptions, schema: StructType, task: RangeTask | RangeGroup) -> Iterator[Any]:
@@ -36,7 +36,7 @@ def read_range(options: SourceOptions, schema: StructType, task: RangeTask | Ran
 
     Raises ConnectorError when a failure is not transient, or lasts longer than `retryTimeout`.
     """
-    settle_in()
+    freeze_gc()
     states = [0, *[DEFERRED] * options.include_deferred, *[SCHEDULED] * options.include_scheduled]
     rows = ArrowRows(columns_of(schema), properties_format=options.properties_format)
     for part in task.parts:
@@ -53,7 +53,7 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
 
     Raises ConnectorError as `read_range`, and DATA_LOSS if one of them is gone and `failOnDataLoss` is set.
     """
-    settle_in()
+    freeze_gc()
     missing = set(numbers_in(task.runs))
     rows = ArrowRows(columns_of(schema), properties_format=options.properties_format)
     for span in stretches(task.runs):
@@ -71,14 +71,14 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
         raise ConnectorError(
             Code.DATA_LOSS,
             f"{options.entity}: {len(missing)} claimed messages are gone, the first with sequence number "
-            f"{min(missing)}: somebody else has settled them; set failOnDataLoss=false to go on without them",
+            f"{min(missing)}: another consumer has settled them; set failOnDataLoss=false to continue without them",
         )
 
 
 def _pages(options: SourceOptions, span: Span, partition_id: int | None) -> Iterator[Page]:
-    """The pages of a span, over as many connections as it takes."""
+    """The pages of a span; after a transient failure on another connection."""
     at = span.low
-    patience = Patience(options.connection.endpoint.retry_timeout_s)
+    retries = RetryPolicy(options.connection.endpoint.retry_timeout_s)
     while True:
         try:
             with connected(options.connection) as connection:
@@ -86,14 +86,14 @@ def _pages(options: SourceOptions, span: Span, partition_id: int | None) -> Iter
                 for page in pages(management, at, span.high, options.peek_batch_size, partition_id):
                     at = page.following
                     yield page
-                    patience.progressed()  # and the time that Spark took for the page doesn't count
+                    retries.progressed()  # after the yield: Spark's own time for the page does not count
             return
         except ConnectorError as error:
-            patience.wait(error, f"reading {options.entity} from sequence number {at} on")
+            retries.wait(error, f"reading {options.entity} from sequence number {at}")
 
 
 def _unmarked(batch: Any) -> Any:
-    """The batch without the mark of claims among the application properties."""
+    """The batch without the claim property among the application properties."""
     for index, kind in enumerate(batch.schema.types):
         if pa.types.is_map(kind):
             entries = [

@@ -1,8 +1,8 @@
-"""Streaming: Spark's calls, passed on to who follows the entity.
+"""Streaming: Spark's calls, delegated to a planner.
 
-Knows the class that Spark wants, in its forms from 4.0 to 4.3: `latestOffset` is called without arguments by 4.0 and
-4.1 and with start and limit from 4.2 on, where limits and Trigger.AvailableNow exist, too. Refuses to decide anything.
-Spark makes several of these in several processes; only the driver's one opens anything, at its first call.
+Knows Spark's interface from 4.0 to 4.3: `latestOffset` has no arguments in 4.0 and 4.1, and start and limit from 4.2
+on, where limits and Trigger.AvailableNow exist. Decides nothing. Spark creates this reader in several processes; only
+the driver's one opens connections, at its first call.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ else:
     except ImportError:  # Spark 4.0 and 4.1
 
         class SupportsTriggerAvailableNow:
-            """Stands in for what there is from 4.2 on."""
+            """Stand-in for the class of Spark 4.2 and later."""
 
         ReadAllAvailable = ReadLimit = None
 
 log = logging.getLogger("emubus.spark")
 
 
-class Driver(Protocol):
-    """Who thinks for the driver's reader: `follow.Follower` or `claim.Claimer`."""
+class Planner(Protocol):
+    """Plans the batches of a query on the driver: `follow.Follower` or `claim.Claimer`."""
 
     def freeze(self) -> None:
-        """Go no further than what is there now."""
+        """Read no further than the present ends."""
         ...
 
     def initial(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Driver(Protocol):
         ...
 
     def committed(self, end_json: dict[str, Any]) -> None:
-        """A batch is done."""
+        """A batch is committed."""
         ...
 
     def stop(self) -> None:
@@ -76,21 +76,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_start(options)
         self._options = options
         self._schema = schema
-        self._driver: Driver | None = None
+        self._planned_by: Planner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_driver": None}
+        return self.__dict__ | {"_planned_by": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's names, here and below
         """Where the query begins if it has no checkpoint."""
-        return self._thinking().initial()
+        return self._planner().initial()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query is to read what is there now, and end."""
-        self._thinking().freeze()
+        """The query will read the present messages and end."""
+        self._planner().freeze()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """What a trigger takes unless it says otherwise (4.2 and later)."""
+        """The limit of a trigger that has none of its own (4.2 and later)."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
         options = self._options
@@ -100,23 +100,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_messages_per_trigger)
         return ReadAllAvailable()
 
-    def latestOffset(  # noqa: N802  one form for all versions
+    def latestOffset(  # noqa: N802  one signature for all versions
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         """Where the next batch ends."""
         if start is None:
-            return self._thinking().latest(None, None, all_available=True)
-        # Trigger.Once and a query without limits ask alike; there is nothing to hold back in either.
+            return self._planner().latest(None, None, all_available=True)
+        # Trigger.Once and a query without limits make the same call; neither limits the batch.
         all_available = isinstance(limit, ReadAllAvailable)
-        return self._thinking().latest(start, getattr(limit, "max_rows", None), all_available=all_available)
+        return self._planner().latest(start, getattr(limit, "max_rows", None), all_available=all_available)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Where the entity ends, as last seen: for the query's progress."""
-        return self._thinking().report()
+        """Where the entity ended at the last look: for the query's progress."""
+        return self._planner().report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a batch."""
-        return self._thinking().plan(start, end)
+        return self._planner().plan(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task as Arrow batches."""
@@ -126,21 +126,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_claimed(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is done; from 4.2 on it was said by `latestOffset` already."""
-        self._thinking().committed(end)
+        """A batch is committed; from 4.2 on `latestOffset` has said so before."""
+        self._planner().committed(end)
 
     def stop(self) -> None:
         """The query is over."""
-        if self._driver is not None:
-            self._driver.stop()
+        if self._planned_by is not None:
+            self._planned_by.stop()
 
     @property
     def _count_max(self) -> int | None:
-        """What a trigger takes at most; claims are bounded in any case, since each is a line in an offset."""
+        """The limit of a trigger; claims always have one, because each claimed run is an entry of the offset."""
         asked = self._options.max_messages_per_trigger
         return COUNT_MAX_DEFAULT if asked is None and self._options.mode == "claim" else asked
 
-    def _thinking(self) -> Driver:
-        if self._driver is None:
-            self._driver = Claimer(self._options) if self._options.mode == "claim" else Follower(self._options)
-        return self._driver
+    def _planner(self) -> Planner:
+        if self._planned_by is None:
+            self._planned_by = Claimer(self._options) if self._options.mode == "claim" else Follower(self._options)
+        return self._planned_by

@@ -1,10 +1,9 @@
-"""A client of the Service Bus wire: connections, and the few kinds of links that the connector needs.
+"""An AMQP client for Service Bus: connections, and the kinds of links that the connector needs.
 
-`connection` is the front: management nodes, senders, receivers and transactions of one connection; `pool` keeps
-connections between tasks. Below: `engine` is Proton on a stream of ours, `stream` and `websocket` are the bytes,
-`links` what all links share, `requests` the pairs of links to `$cbs` (`cbs`) and `$management` (`management`).
-`envelopes` writes the message-format of batches, `conditions` is the table of errors, `values` the AMQP values of
-requests.
+`connection` is the interface: management nodes, senders, receivers and transactions of one connection; `pool` keeps
+connections between tasks. Below it: `engine` runs Proton on a stream (`dialing`), `links` has what all links share,
+`requests` the pairs of links to `$cbs` (`cbs`) and `$management` (`management`), `envelopes` writes the message-format
+of batches, `values` the AMQP values of requests.
 
 Nothing here knows Spark or reads the messages that it carries.
 """

@@ -1,7 +1,7 @@
-"""Claims: a token for each entity that the connection uses, put anew before it expires [wire 2].
+"""Claims: a token for each entity that the connection uses, renewed before it expires [wire 2].
 
-Knows `$cbs` and when a token is due. Does not know how tokens are made (`credentials`). A `Claims` belongs to its
-connection; everything that uses an entity asks it first.
+Knows `$cbs` and when to renew a token. Does not know how tokens are made (`credentials`). A `Claims` belongs to its
+connection; every user of an entity asks it first.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from ...codec.types import Timestamp
 from ..conditions import CONDITION_BY_STATUS, wire_error
 from ..dialing.credentials import Credential, Token
 from ..errors import Code, ConnectorError
 from ..timing import now_ms
 from .engine import Engine
 from .requests import Requests, read_head
-from .values import Timestamp
 
 RENEW_BEFORE_S: Final = 600
 """How long before its expiry a token is renewed; at three quarters of its life if that is later."""
@@ -43,7 +43,7 @@ class Claims:
         self._claims: dict[str, _Claim] = {}
 
     def ensure(self, entity: str) -> None:
-        """Have a claim on `entity` that isn't about to end; ConnectorError(UNAUTHORIZED) if there is none to be had."""
+        """Make sure of a claim on `entity` that does not end soon; ConnectorError(UNAUTHORIZED) if there is none."""
         claim = self._claims.get(entity)
         now = now_ms()
         if claim is not None and now < claim.renew_at_ms:

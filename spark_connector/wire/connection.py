@@ -1,12 +1,12 @@
-"""A connection to the service, and what is opened on it.
+"""A connection to the service, and the links on it.
 
-Knows which pieces a connection has and when it may be used again. Does not know frames (`engine`) and operations
+Knows the parts of a connection and when it may be used again. Does not know frames (`engine`) and operations
 (`management`). A `Connection` owns its engine, claims and management nodes; senders and receivers are closed by those
 who opened them, at the latest with the connection.
 
-It is of one thread at a time and of the process that made it. Every method blocks until its deadline at most, and a
-failure of the connection itself (its loss, an answer that didn't come in time) makes it unusable for good. A refusal
-that concerns one link or one request does not.
+It belongs to one thread at a time and to the process that made it. Every method blocks until its deadline at most. A
+failure of the connection itself (its loss, a missing answer) makes it unusable; a refusal of one link or request does
+not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .transactions import Coordinator, Transaction
 
 
 class Connection:
-    """Opened by its constructor; ConnectorError(UNAVAILABLE) if that fails. Works as a context manager, too."""
+    """Connects in its constructor; ConnectorError(UNAVAILABLE) if that fails. It is also a context manager."""
 
     def __init__(self, endpoint: Endpoint, credential: Credential) -> None:
         self.endpoint = endpoint
@@ -40,11 +40,11 @@ class Connection:
 
     @property
     def usable(self) -> bool:
-        """Whether it stands, as far as is known, and is this process's."""
+        """Whether it works, as far as is known, and belongs to this process."""
         return self._engine.error is None and not self._engine.closed and self._pid == os.getpid()
 
     def is_idle(self) -> bool:
-        """Whether it is usable and nothing is open or in flight on it that belongs to somebody."""
+        """Whether it is usable, and no link, request or delivery of a user is open on it."""
         self._links = [link for link in self._links if not link.closed]
         return (
             self.usable
@@ -54,7 +54,7 @@ class Connection:
         )
 
     def refresh(self) -> bool:
-        """Look at what has come while nobody looked; whether it is usable still. Never blocks, never raises."""
+        """Handle input that has arrived meanwhile; returns whether it is still usable. Never blocks or raises."""
         if not self.usable:
             return False
         try:
@@ -64,7 +64,7 @@ class Connection:
         return self.usable
 
     def management(self, entity: str) -> Management:
-        """The management node of an entity, kept for the next time."""
+        """The management node of an entity; it is kept for later calls."""
         self._check()
         self._claims.ensure(entity)
         found = self._managements.get(entity)
@@ -87,10 +87,11 @@ class Connection:
     def receiver(
         self, entity: str, *, session_id: str | NoSession | None = NO_SESSION, accept_wait_s: float | None = None
     ) -> Receiver:
-        """A new link to receive on: of no message session, of the one named, or (None) of the next that is free.
+        """A new link to receive on: without a message session, of a named one, or (None) of the next available.
 
-        `accept_wait_s`: how long the service may take to find one, by default the operation's time-out less a tenth;
-        then ConnectorError(UNAVAILABLE) with the condition `com.microsoft:timeout`, and the connection stays usable.
+        `accept_wait_s`: how long the service may take to find a session, by default the operation time-out minus a
+        tenth. After that ConnectorError(UNAVAILABLE) with the condition `com.microsoft:timeout`; the connection stays
+        usable.
         """
         self._check()
         self._claims.ensure(entity)

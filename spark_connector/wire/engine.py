@@ -1,15 +1,14 @@
-"""One AMQP connection of a client: Proton without its Python objects, on a stream of ours.
+"""One AMQP connection of a client: Proton's low-level functions on a stream.
 
-Knows in which order Proton must be called, and nothing of what links are for: `Link`s register themselves and are told
-of deliveries, credit and their end. Everything on the path of a delivery is a call of a low-level function, because
-the wrapper classes cost some 25 µs a message.
+Knows the order of calls to Proton, and nothing about the purpose of links: a `Link` registers itself and is called for
+deliveries, credit and its end. Everything on the path of a delivery uses low-level functions, because the wrapper
+classes cost about 25 µs per message.
 
-An `Engine` owns its stream, transport, connection, collector and AMQP session. One thread at a time may use it, and
-only in the process that made it. It is freed by `close()` alone: an engine that is forgotten loses memory, never its
-head.
+An `Engine` owns its stream, transport, connection, collector and AMQP session. One thread at a time may use it, only in
+the process that made it. Only `close()` frees it: an engine that is dropped without it leaks memory and does not crash.
 
 Two traps: a link is advanced before its delivery is settled (the other order loses every second transfer), and bytes
-that were marked as a batch (`envelopes`) must never be asked of Proton again, so they leave it at once.
+that were marked as a batch (`envelopes`) must not be requested from Proton again, so they are taken from it at once.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ from typing import Any, Final, Protocol
 import cproton  # noqa: F401  (importing it initialises the library behind cproton_ffi)
 
 from ..conditions import CONDITIONS, unavailable, wire_error
+from ..dialing.dial import dial
 from ..dialing.endpoint import Endpoint
-from ..dialing.stream import Stream, dial
+from ..dialing.stream import Stream
 from ..errors import ConnectorError
 from ..timing import monotonic_s, new_id
 from .envelopes import EnvelopeMarker
@@ -57,7 +57,7 @@ NULL: Final = ffi.NULL
 
 
 class Link(Protocol):
-    """What the engine tells a link."""
+    """The calls of the engine to a link."""
 
     def on_open(self) -> None:
         """The peer has attached."""
@@ -122,14 +122,14 @@ class Engine:
     # ---- going on
 
     def check(self) -> None:
-        """Raise what ended the connection, if anything did."""
+        """Raise the error that ended the connection, if any."""
         if self.error is not None:
             raise copy(self.error)  # raised many times, one object would gather all their tracebacks
         if self.closed:
             raise unavailable(f"the connection to {self.where} is closed")
 
     def run_until(self, is_done: Callable[[], object], deadline_s: float, what: str) -> None:
-        """Turn until `is_done()`; ConnectorError when the deadline passes (the connection is then lost) or it ends."""
+        """Run until `is_done()`; ConnectorError at the deadline (the connection is then lost) or if it ends."""
         while not is_done():
             self.check()
             left_s = deadline_s - monotonic_s()
@@ -138,7 +138,7 @@ class Engine:
             self.turn(min(left_s, TICK_INTERVAL_S))
 
     def turn(self, timeout_s: float) -> None:
-        """Write what is due, wait up to `timeout_s` for input or output, handle what came; ConnectorError on loss."""
+        """Write pending output, wait up to `timeout_s` for input or output, handle input; ConnectorError on loss."""
         self.check()
         try:
             self.write()
@@ -147,7 +147,7 @@ class Engine:
                 self._read()
             self.dispatch()
             self.write()
-        except BaseException as error:  # an interrupt, too: nobody knows what Proton was in the middle of
+        except BaseException as error:  # also an interrupt: the state of Proton is unknown
             self.fail(unavailable(f"the connection to {self.where} was given up ({type(error).__name__})"))
             raise
         self.check()
@@ -161,7 +161,7 @@ class Engine:
         return bool(self._poll.poll(timeout_s * 1000))
 
     def write(self) -> None:
-        """Give the stream as much as it takes of what Proton has to say."""
+        """Write Proton's output, as much as the stream takes."""
         stream = self._stream
         try:
             stream.flush()
@@ -260,7 +260,7 @@ class Engine:
             link.on_closed(error)
 
     def _ended_by(self, condition: Pointer, what: str) -> None:
-        """The peer has ended `what`: with a condition of its own, or a broken protocol."""
+        """The peer has ended `what`: with a condition, or by breaking the protocol."""
         if self.error is not None:
             return
         name, description = condition_texts(condition)
@@ -283,7 +283,7 @@ class Engine:
     # ---- the end
 
     def fail(self, error: ConnectorError) -> ConnectorError:
-        """The connection is lost because of `error`, unless it was before; what to raise."""
+        """Mark the connection as lost because of `error`, unless it already is; returns the error to raise."""
         if self.error is None:
             self.error = error
         return copy(self.error)
@@ -292,7 +292,7 @@ class Engine:
         return self.fail(unavailable(f"the connection to {self.where} is lost: {problem}"))
 
     def close(self) -> None:
-        """Close the connection, politely if it still stands; free everything."""
+        """Close the connection, in good order if it still works; free everything."""
         if self.closed:
             return
         if self.error is None:
@@ -309,7 +309,7 @@ class Engine:
         lib.pn_collector_free(self._collector)
 
     def abandon(self) -> None:
-        """In a process that got a copy by forking: close the copy of the socket, touch nothing else."""
+        """In a forked process: close the copy of the socket and touch nothing else."""
         self.closed = True
         self._stream.close()
 
@@ -323,7 +323,7 @@ class Engine:
                 self.write()
 
     def forget(self, pointer: Pointer) -> None:
-        """Nobody uses this link any more; it is freed when nothing on it is unsettled."""
+        """The link has no user any more; it is freed when nothing on it is unsettled."""
         self.links.pop(pointer, None)
         self.names.pop(pointer, None)
         both_closed = lib.PN_LOCAL_CLOSED | lib.PN_REMOTE_CLOSED
@@ -346,7 +346,7 @@ def condition_error(condition: Pointer, entity: str) -> ConnectorError | None:
 
 
 def set_state(delivery: Pointer, state: int, fields: list[object]) -> None:
-    """Give a delivery a state that Proton has no structure for, as those of transactions."""
+    """Give a delivery a state that Proton has no structure for, such as those of transactions."""
     put_value(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), fields)
     lib.pn_delivery_update(delivery, state)
 
@@ -356,7 +356,7 @@ def _text(chars: Pointer) -> str:
 
 
 def _drop(delivery: Pointer) -> None:
-    """Something for a link that we have left: it goes, without an answer."""
+    """Discard a delivery on a link that we have left."""
     if lib.pn_delivery_readable(delivery) and not lib.pn_delivery_partial(delivery):
         lib.pn_link_advance(lib.pn_delivery_link(delivery))
     if lib.pn_delivery_settled(delivery):

@@ -1,8 +1,8 @@
-"""The one field of a transfer that Proton can't write: the message-format that makes a transfer a batch.
+"""The field of a transfer that Proton can't write: the message-format, which makes a transfer a batch.
 
-Proton writes 0 there, whatever one does. So a batch gets a delivery-tag of twelve bytes of which the first four are a
-mark; in the frames that Proton has written, this module takes the mark out and writes the format in its place. The
-format needs five bytes where Proton's has one, and a tag without the mark is four shorter: the frame keeps its length.
+Proton always writes 0. So a batch gets a delivery tag of twelve bytes whose first four are a mark; this module removes
+the mark from the frames that Proton has written and writes the format in its place. The format needs five bytes instead
+of Proton's one, and the tag without the mark is four bytes shorter, so the frame keeps its length.
 
 Knows the beginning of a transfer frame as Proton writes it. Does not know links and messages.
 """
@@ -27,7 +27,7 @@ _size_at = Struct(">I").unpack_from
 
 
 class EnvelopeMarker:
-    """Follows a connection's output from frame to frame and writes the format of batches."""
+    """Reads a connection's output frame by frame and writes the format of batches."""
 
     __slots__ = ("_skip",)
 
@@ -36,9 +36,10 @@ class EnvelopeMarker:
         """Bytes until the next frame begins."""
 
     def mark(self, view: memoryview) -> int:
-        """Rewrite in place what has to be in the next bytes of output; how many of them can go out now.
+        """Rewrite the next bytes of output in place; returns how many of them can be sent now.
 
-        Less than all only when the last frame's beginning isn't whole: those bytes must come again with more behind.
+        Fewer than all only if the beginning of the last frame is incomplete: those bytes must be passed again with
+        more.
         """
         at, end = self._skip, len(view)
         while at < end:

@@ -1,7 +1,7 @@
-"""What all links of ours have in common: attaching, losing and closing them, and reading deliveries whole.
+"""Common to all links: attaching, losing and closing them, and reading whole deliveries.
 
-Knows the fields of an attach that the service looks at [wire 4.1, 5.2]. Does not know what a link is for. A
-`BaseLink` is registered with its engine until it is closed; its pointer is valid as long as the engine is open.
+Knows the fields of an attach that the service uses [wire 4.1, 5.2]. Does not know the purpose of a link. A `BaseLink`
+is registered with its engine until it is closed; its pointer is valid as long as the engine is open.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ class BaseLink:
             raise copy(self.lost)
 
     def on_open(self) -> None:
-        """A refusal is an attach without the terminus that we asked for; the reason comes behind it [wire 9.4]."""
+        """A refusal is an attach without the terminus that was asked for; its reason follows [wire 9.4]."""
         sends = lib.pn_link_is_sender(self.pointer)
         terminus = lib.pn_link_remote_target(self.pointer) if sends else lib.pn_link_remote_source(self.pointer)
         has_address = lib.pn_terminus_get_address(terminus) != NULL
         self.attached = has_address or lib.pn_terminus_get_type(terminus) == COORDINATOR
 
     def on_delivery(self, delivery: Pointer) -> None:
-        """Something came for a delivery."""
+        """Handle bytes or a disposition of a delivery."""
         raise AssertionError(delivery)
 
     def on_closed(self, error: ConnectorError | None) -> None:
-        """The peer has detached; without a reason it may go better next time."""
+        """The peer has detached; without a reason a retry may help."""
         self.lost = error or unavailable(f"{self.engine.where} has closed a link to {self.entity}")
 
     def check(self) -> None:
-        """Raise what ended the link, if anything did."""
+        """Raise the error that ended the link, if any."""
         self.engine.check()
         if self.closed:
             raise unavailable(f"the link to {self.entity} at {self.engine.where} is closed")
@@ -99,7 +99,7 @@ class BaseLink:
 
 
 def make_sender(engine: Engine, address: str | None, *, settled: bool = False) -> Pointer:
-    """A link of ours to send on, not yet attached."""
+    """A new sender link, not yet attached."""
     name = f"s-{new_id()}".encode()
     pointer = lib.pn_sender(engine.session, name)
     if address is not None:
@@ -111,7 +111,7 @@ def make_sender(engine: Engine, address: str | None, *, settled: bool = False) -
 
 
 def make_receiver(engine: Engine, address: str, target: str, *, settled: bool) -> Pointer:
-    """A link of ours to receive on, not yet attached; unsettled ones have the peer confirm each outcome."""
+    """A new receiver link, not yet attached; with unsettled transfers the peer confirms each outcome."""
     pointer = lib.pn_receiver(engine.session, f"r-{new_id()}".encode())
     lib.pn_terminus_set_address(lib.pn_link_source(pointer), address.encode())
     lib.pn_terminus_set_address(lib.pn_link_target(pointer), target.encode())
@@ -121,7 +121,7 @@ def make_receiver(engine: Engine, address: str, target: str, *, settled: bool) -
 
 
 class Inbox:
-    """Gathers a delivery that comes in several frames, so that Proton never has to keep much of it."""
+    """Collects a delivery of several frames, so that Proton keeps little of it."""
 
     __slots__ = ("_buffer", "_capacity", "_size")
 
@@ -131,7 +131,7 @@ class Inbox:
         self._size = 0
 
     def take(self, link: Pointer, delivery: Pointer) -> bytes | None:
-        """Read what has come of the link's current delivery; all its bytes once it is whole, None before.
+        """Read the next bytes of the current delivery; returns all its bytes once it is complete, else None.
 
         ConnectorError if the peer has aborted the delivery, which the service never does.
         """

@@ -1,9 +1,9 @@
-"""The `$management` node of an entity, as the connector uses it [wire 7].
+"""The `$management` node of an entity [wire 7].
 
-Knows the operations' bodies and what their statuses mean. Does not know the messages in a reply: a peek's reply is
-given on as the bytes that came (the codec takes it apart). A `Management` is made by its connection, once per entity.
+Knows the bodies of the operations and the meaning of their statuses. Does not know the messages in a reply: the reply
+to a peek is returned as bytes, for the codec. A `Management` is made by its connection, once per entity.
 
-Two operations are emubus's own; for any other service they give None, and the caller falls back to what all know.
+Two operations are emubus's own; for other services they return None, and the caller uses standard operations instead.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from ...codec.types import Int, Timestamp, Uint
 from ..conditions import CONDITION_BY_STATUS, wire_error
 from ..errors import ConnectorError
 from .engine import Engine
 from .requests import Head, Pending, Requests, read_body, read_head
-from .values import Int, Timestamp, Uint, longs, uuids
+from .values import longs, uuids
 
 OK: Final = 200
 NOTHING: Final = (202, 204)
@@ -39,10 +40,10 @@ GET_SESSIONS: Final = "com.microsoft:get-message-sessions"
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """Where a partition begins and ends: `next_sequence_number` is what the next message will get.
+    """The extent of a partition: `next_sequence_number` is that of the next message.
 
     `partition_id` is the number in the top 16 bits of sequence numbers; `first_sequence_number` is that of the first
-    message that is there, and the next one's when there is none.
+    message, or the next number if there is none.
     """
 
     partition_id: int
@@ -76,11 +77,11 @@ class Management:
 
     @property
     def lost(self) -> ConnectorError | None:
-        """Why it can't be used any more."""
+        """The error that made it unusable."""
         return self._requests.lost
 
     def discard(self) -> None:
-        """Leave its links."""
+        """Detach its links."""
         self._requests.discard()
 
     @property
@@ -99,7 +100,7 @@ class Management:
     def begin_peek(
         self, from_sequence_number: int, count: int, *, session_id: str | None = None, partition_id: int | None = None
     ) -> Pending:
-        """Ask for what `peek` gives, without waiting; any number of these may be open."""
+        """Send the request of `peek` without waiting; any number may be open."""
         body: dict[str, object] = {"from-sequence-number": int(from_sequence_number), "message-count": Int(count)}
         if session_id is not None:
             body["session-id"] = session_id
@@ -109,7 +110,7 @@ class Management:
         return self._requests.begin(PEEK, body, self._properties)
 
     def end(self, pending: Pending) -> bytes | None:
-        """Wait for what `begin_peek` has asked for."""
+        """Wait for the answer to `begin_peek`."""
         data = self._requests.end(pending)
         head = read_head(data)
         status, condition, _ = _status(head)
@@ -120,7 +121,7 @@ class Management:
         raise self._refusal(_response(data, head))
 
     def partitions(self) -> list[PartitionRange] | None:
-        """The entity's partitions, without those that can't be reached; None if the service doesn't know this."""
+        """The reachable partitions of the entity; None if the service has no such operation."""
         response = self.request(GET_PARTITIONS, {})
         if response.status in (400, 405, 501) or response.condition == NOT_IMPLEMENTED:
             return None
@@ -168,9 +169,9 @@ class Management:
         return int(self._required(response).body["message-count"])
 
     def batch_delete(self, count: int, enqueued_before_ms: int, *, session_id: str | None = None) -> int | None:
-        """Delete up to `count` available messages that were enqueued before an instant, the oldest first; how many.
+        """Delete up to `count` available messages enqueued before an instant, oldest first; returns how many.
 
-        None where it isn't offered: by older services, and on partitioned entities.
+        None if it is not offered: by older services, and on partitioned entities.
         """
         body: dict[str, object] = {"message-count": Int(count), "enqueued-time-utc": Timestamp(enqueued_before_ms)}
         if session_id is not None:
@@ -187,9 +188,9 @@ class Management:
     def receive_by_sequence_number(
         self, numbers: Iterable[int], *, delete: bool, session_id: str | None = None
     ) -> list[tuple[UUID | None, bytes]]:
-        """Lock deferred messages (or take them away, with `delete`): lock token and encoded message of each.
+        """Lock deferred messages (or delete them, with `delete`): lock token and encoded message of each.
 
-        ConnectorError(REFUSED) with the condition `com.microsoft:message-not-found` if one of them isn't there.
+        ConnectorError(REFUSED) with the condition `com.microsoft:message-not-found` if one of them is missing.
         """
         body: dict[str, object] = {"sequence-numbers": longs(numbers), "receiver-settle-mode": Uint(0 if delete else 1)}
         if session_id is not None:

@@ -1,8 +1,8 @@
-"""Connections that are kept between tasks: an executor's worker process runs one task after the other.
+"""Connections that are kept between tasks: a worker process of an executor runs one task after the other.
 
-Knows when a connection may be used again. Does not know what for. A connection is given to one block at a time; it
-comes back when the block ends well and has left nothing open, and is closed otherwise. Whoever comes next throws away
-what has idled for too long or is another process's: nobody looks after idle connections, and there is no thread.
+Knows when a connection may be used again. Does not know its purpose. A connection is given to one block at a time. It
+returns to the pool if the block ends without an error and leaves nothing open; otherwise it is closed. The next user
+discards connections that were idle for too long or belong to another process; there is no background thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pooled(endpoint: Endpoint, credential: Credential) -> Iterator[Connection]:
     connection = _take(key) or Connection(endpoint, credential)
     try:
         yield connection
-    except BaseException:  # GeneratorExit, too: nobody knows what is half done
+    except BaseException:  # also GeneratorExit: the state of the connection is unknown
         connection.close()
         raise
     if connection.is_idle():
@@ -49,7 +49,7 @@ def pooled(endpoint: Endpoint, credential: Credential) -> Iterator[Connection]:
 
 
 def close_idle() -> int:
-    """Close every connection that waits for use; how many it were."""
+    """Close all waiting connections; returns how many."""
     count = 0
     for key in list(_idle):
         for connection, _ in _idle.pop(key, []):
@@ -59,7 +59,7 @@ def close_idle() -> int:
 
 
 def _take(key: _Key) -> Connection | None:
-    """The connection that was used last, if it is good still."""
+    """The most recently used connection that still works."""
     waiting = _idle.get(key)
     while waiting:
         try:

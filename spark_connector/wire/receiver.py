@@ -1,7 +1,7 @@
-"""A link that receives messages under lock, and settles them with the service's confirmation.
+"""A link that receives messages with locks, and settles them with the service's confirmation.
 
-Knows credit, drain, message-session filters and outcomes [wire 5, 6]. Does not know what is in a message. A
-`Receiver` is of the connection that made it; a message session's lock lasts as long as the receiver is open.
+Knows credit, drain, message-session filters and outcomes [wire 5, 6]. Does not know the content of a message. A
+`Receiver` belongs to its connection; the lock of a message session lasts as long as the receiver is open.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import UUID
 
+from ...codec.types import Symbol, Uint
 from ..conditions import unavailable, wire_error
 from ..errors import ConnectorError
 from ..timing import monotonic_s
 from .engine import ACCEPTED, MODIFIED, REJECTED, RELEASED, Engine, Pointer, condition_error
 from .links import BaseLink, Inbox, make_receiver
-from .values import Symbol, Uint, ffi, lib, put_value, value_of
+from .values import ffi, lib, put_value, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ ANSWER_MARGIN_S: Final = 5.0
 
 
 class NoSession(Enum):
-    """Stands for: not a message session."""
+    """Means: no message session."""
 
     NO_SESSION = "no message session"
 
@@ -40,14 +41,14 @@ NO_SESSION: Final = NoSession.NO_SESSION
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message under lock: `token` is the delivery-tag, `data` the encoded message."""
+    """A locked message: `token` is the delivery tag, `data` the encoded message."""
 
     token: bytes
     data: bytes = field(repr=False)
 
     @property
     def lock_token(self) -> UUID:
-        """The token as management operations want it; ValueError if the tag is none."""
+        """The token in the form of management operations; ValueError if the tag is none."""
         return UUID(bytes_le=self.token)
 
 
@@ -107,10 +108,9 @@ class Receiver(BaseLink):
         return value
 
     def receive(self, count: int, wait_s: float) -> list[Received]:
-        """Up to `count` messages: all that come until there are so many or `wait_s` seconds have passed.
+        """Up to `count` messages: those that arrive within `wait_s` seconds.
 
-        The credit that is left stays with the service, and what it sends for it comes with the next call: `drain()`
-        when no more is wanted.
+        Unused credit stays with the service, and messages for it come with the next call; use `drain()` to end.
         """
         self.check()
         self._authorize(self.entity)
@@ -129,7 +129,7 @@ class Receiver(BaseLink):
         return [self._received.popleft() for _ in range(min(count, len(self._received)))]
 
     def drain(self) -> list[Received]:
-        """Take the credit back: what was sent until then and `receive` hasn't given."""
+        """Take the credit back; returns the messages that arrived before that."""
         self.check()
         if self._credit > 0:
             lib.pn_link_set_drain(self.pointer, True)
@@ -147,10 +147,10 @@ class Receiver(BaseLink):
         return left
 
     def settle(self, received: Received | Sequence[Received], outcome: Settlement) -> None:
-        """Give messages an outcome and wait until the service has confirmed each.
+        """Settle messages with an outcome and wait until the service has confirmed each.
 
-        Raises the first refusal as ConnectorError once all are answered: a message whose lock was lost will come again.
-        ValueError for a message that isn't this receiver's, or was settled before.
+        Raises the first refusal as ConnectorError once all are answered: a message whose lock was lost is delivered
+        again. ValueError for a message of another receiver, or one that was settled before.
         """
         messages = [received] if isinstance(received, Received) else list(received)
         self.check()
@@ -174,7 +174,7 @@ class Receiver(BaseLink):
             raise self._refused[0]
 
     def on_delivery(self, delivery: Pointer) -> None:
-        """A message, or the confirmation of an outcome."""
+        """Handle a message, or the confirmation of an outcome."""
         if lib.pn_delivery_readable(delivery):
             self._message(delivery)
         elif lib.pn_delivery_settled(delivery):

@@ -1,10 +1,9 @@
-"""Request and response over a pair of links to a node, as `$cbs` and `$management` have them [wire 3].
+"""Requests and responses over a pair of links to a node, such as `$cbs` and `$management` [wire 3].
 
-Knows how a request is written and a response recognised. A response stays as the bytes that came: only its head is
-read, because a reply to a peek is a megabyte of messages that others read. Does not know any operation.
+Knows how a request is written and a response recognised. A response stays as bytes: only its head is read, because the
+reply to a peek is a megabyte of messages that are read elsewhere. Does not know any operation.
 
-A `Requests` owns its two links. Any number of requests may be in flight; each response goes to its own by
-correlation-id.
+A `Requests` owns its two links. Any number of requests may be in flight; the correlation-id assigns each response.
 """
 
 from __future__ import annotations
@@ -14,12 +13,15 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ...codec.decode import decode
+from ...codec.encode import encode
+from ...codec.types import Described
 from ..conditions import unavailable
 from ..errors import ConnectorError
 from ..timing import monotonic_s, new_id
 from .engine import Engine, Pointer
 from .links import BaseLink, Inbox, make_receiver, make_sender
-from .values import APPLICATION_PROPERTIES, BODY_CODES, PROPERTIES, VALUE, decode, described, encode, ffi, lib
+from .values import APPLICATION_PROPERTIES, BODY_CODES, PROPERTIES, VALUE, described, ffi, lib, plain
 
 CREDIT: Final = 100
 _CORRELATION_ID: Final = 5
@@ -27,7 +29,7 @@ _CORRELATION_ID: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A request that was sent; give it to `end`."""
+    """A request that was sent; pass it to `end`."""
 
     message_id: str
     operation: str
@@ -36,7 +38,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What stands before the body of a message: its application properties, and where the body begins."""
+    """The part before the body of a message: its application properties, and the offset of the body."""
 
     correlation_id: object
     properties: Mapping[str, Any]
@@ -44,7 +46,7 @@ class Head:
 
 
 def read_head(data: bytes) -> Head:
-    """Read a response up to its body; ValueError if it is no message."""
+    """Read a response up to its body; ValueError (a DecodeError is one) if it is no message."""
     at, size = 0, len(data)
     correlation_id: object = None
     properties: Mapping[str, Any] = {}
@@ -53,11 +55,11 @@ def read_head(data: bytes) -> Head:
         if code in BODY_CODES:
             break
         section, at = decode(data, at)
+        value: Any = plain(section.value) if isinstance(section, Described) else None
         if code == PROPERTIES:
-            fields = section.value
-            correlation_id = fields[_CORRELATION_ID] if len(fields) > _CORRELATION_ID else None
-        elif code == APPLICATION_PROPERTIES and isinstance(section.value, dict):
-            properties = section.value
+            correlation_id = value[_CORRELATION_ID] if len(value) > _CORRELATION_ID else None
+        elif code == APPLICATION_PROPERTIES and isinstance(value, dict):
+            properties = value
     return Head(correlation_id, properties, at)
 
 
@@ -65,11 +67,12 @@ def read_body(data: bytes, head: Head) -> Any:
     """The value in a response's body; None if it has none."""
     if head.body_at >= len(data) or data[head.body_at + 2] != VALUE:
         return None
-    return decode(data, head.body_at)[0].value
+    section, _ = decode(data, head.body_at)
+    return plain(section.value) if isinstance(section, Described) else None
 
 
 class _Requester(BaseLink):
-    """The link for requests; they are settled when they go out, so nothing comes back on it."""
+    """The link for requests; they are sent settled, so nothing comes back on it."""
 
     def on_delivery(self, delivery: Pointer) -> None:
         lib.pn_delivery_settle(delivery)
@@ -127,24 +130,24 @@ class Requests:
             raise
 
     def discard(self) -> None:
-        """Leave both links, without waiting for an answer."""
+        """Detach both links without waiting for an answer."""
         self._requester.discard()
         self._replier.discard()
 
     @property
     def open_count(self) -> int:
-        """Requests whose responses nobody has taken."""
+        """Requests whose responses were not taken yet."""
         return len(self._replier.waiting) + len(self._replier.replies)
 
     @property
     def lost(self) -> ConnectorError | None:
-        """What ended one of the links."""
+        """The error that ended one of the links."""
         return self._requester.lost or self._replier.lost
 
     def begin(
         self, operation: str, body: object, properties: Mapping[str, object], *, timeout_s: float | None = None
     ) -> Pending:
-        """Send a request; returns once it is with Proton, having waited for credit if there was none."""
+        """Send a request; returns once Proton has it, after waiting for credit if there was none."""
         engine, link = self._engine, self._requester
         link.check()
         deadline_s = monotonic_s() + (timeout_s or self._timeout_s)
@@ -172,7 +175,7 @@ class Requests:
         return Pending(message_id, operation, deadline_s)
 
     def end(self, pending: Pending) -> bytes:
-        """Wait for a response; the encoded message. ConnectorError when it doesn't come in time."""
+        """Wait for a response: the encoded message. ConnectorError if it does not come in time."""
         message_id, replies = pending.message_id, self._replier.replies
         if message_id not in replies:
             if message_id not in self._replier.waiting:

@@ -1,7 +1,7 @@
-"""A link that sends messages and batches, with many on the way at once.
+"""A link that sends messages and batches, with many deliveries in flight.
 
-Knows credit, outcomes and a window of unconfirmed deliveries. Does not know what is in a message. A `Sender` is of
-the connection that made it; `key` is whatever the caller wants back with an outcome.
+Knows credit, outcomes and a window of unconfirmed deliveries. Does not know the content of a message. A `Sender`
+belongs to its connection; `key` is returned to the caller with the outcome.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Sender(BaseLink):
 
     @property
     def unconfirmed_count(self) -> int:
-        """Deliveries on the way."""
+        """Deliveries in flight."""
         return len(self._keys)
 
     def send(
@@ -71,9 +71,9 @@ class Sender(BaseLink):
     ) -> None:
         """Queue one encoded message, or a batch of them with `envelope`; blocks while the window is full.
 
-        ConnectorError when link or connection is lost: then this message was not sent. It goes out at the latest with
-        the next call of `outcomes`, `flush` or `close`. A delivery above the link's limit is not sent: the service
-        would close the link, and what is under way would be lost with it. Its outcome is MESSAGE_TOO_LARGE.
+        ConnectorError if link or connection are lost: then this message was not sent. It is sent at the latest by the
+        next call of `outcomes`, `flush` or `close`. A delivery above the limit of the link is not sent, because the
+        service would close the link with everything in flight. Its outcome is MESSAGE_TOO_LARGE.
         """
         self.check()
         bytes_max = self.batch_bytes_max if envelope else self.message_bytes_max
@@ -104,10 +104,10 @@ class Sender(BaseLink):
             self.engine.turn(0)
 
     def outcomes(self, *, wait: bool = False) -> list[Outcome]:
-        """Those known now and not given before, in order of arrival: key, and None or what the service said.
+        """The outcomes that are known and were not returned before, in order of arrival: key, and None or the refusal.
 
-        With `wait`, blocks until there is one (unless nothing is unconfirmed), and raises ConnectorError when the link
-        or connection is lost. Without, it never raises: keys that never come back here have no known outcome.
+        With `wait`, blocks until there is one (unless nothing is unconfirmed), and raises ConnectorError if link or
+        connection are lost. Without, it never raises: keys that are never returned have no known outcome.
         """
         if wait:
             self._wait(lambda: self._known or not self._keys, f"the outcome of a message to {self.entity}")
@@ -121,12 +121,14 @@ class Sender(BaseLink):
         return known
 
     def flush(self) -> list[Outcome]:
-        """Wait until nothing is unconfirmed; as `outcomes`. After ConnectorError `outcomes()` gives what is known."""
+        """Wait until nothing is unconfirmed; returns as `outcomes`. After ConnectorError `outcomes()` returns what is
+        known.
+        """
         self._wait(lambda: not self._keys, f"the outcomes of messages to {self.entity}")
         return self.outcomes()
 
     def _wait(self, is_done: Callable[[], object], what: str) -> None:
-        """Wait as long as outcomes come: the deadline moves with each."""
+        """Wait while outcomes arrive: each one moves the deadline."""
         if is_done():
             return
         self.check()
@@ -138,7 +140,7 @@ class Sender(BaseLink):
                 raise copy(self.lost)
 
     def on_delivery(self, delivery: Pointer) -> None:
-        """An outcome."""
+        """Handle an outcome."""
         state = lib.pn_delivery_remote_state(delivery)
         settled = lib.pn_delivery_settled(delivery)
         if not settled and (not state or state == lib.PN_RECEIVED):
@@ -153,9 +155,9 @@ class Sender(BaseLink):
             self._known.append((self._keys.pop(number), error))
 
     def on_closed(self, error: ConnectorError | None) -> None:
-        """The service closes the link at a delivery that it finds too large, and doesn't say which one.
+        """The service closes the link at a delivery that it finds too large, without naming the delivery.
 
-        The only unconfirmed delivery is that one. Of several, none has a known outcome: each may be sent again.
+        A single unconfirmed delivery must be that one. Of several, none has a known outcome: each may be sent again.
         """
         super().on_closed(error)
         if error is None or error.code is not Code.MESSAGE_TOO_LARGE:
@@ -176,7 +178,7 @@ class Sender(BaseLink):
 
 
 def limits_of(message_bytes_max: int, properties: Mapping[str, object]) -> tuple[int, int]:
-    """How large a message and a batch may be, from the attach's max-message-size (0: unsaid) and properties."""
+    """The greatest message and batch, from the attach's max-message-size (0: not stated) and properties."""
     batch_bytes_max = properties.get("com.microsoft:max-message-batch-size")
     if not isinstance(batch_bytes_max, int) or batch_bytes_max <= 0:
         batch_bytes_max = min(message_bytes_max, BATCH_BYTES_MAX) or BATCH_BYTES_MAX_DEFAULT

@@ -1,7 +1,7 @@
 """Local transactions: declared and discharged over a link to the coordinator [wire 8].
 
-Knows the messages and states of the coordinator. Does not know what is done in a transaction: a sender is given one.
-The coordinator's link is the connection's, one for all its transactions; when it is lost, so are they.
+Knows the messages and states of the coordinator. Does not know the work of a transaction: a sender gets the transaction
+as an argument. The connection has one link to the coordinator for all transactions; they are lost with it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, Final
 
+from ...codec.encode import encode
 from ..conditions import wire_error
 from ..errors import Code, ConnectorError
 from ..timing import monotonic_s
 from .engine import ACCEPTED, DECLARED, REJECTED, Engine, Pointer, condition_error
 from .links import COORDINATOR, BaseLink, make_sender
-from .values import VALUE, described, encode, ffi, lib, value_of
+from .values import VALUE, described, ffi, lib, value_of
 
 DECLARE: Final = 0x31
 DISCHARGE: Final = 0x32
@@ -38,7 +39,7 @@ class Coordinator(BaseLink):
         self.attached = lib.pn_terminus_get_type(lib.pn_link_remote_target(self.pointer)) == COORDINATOR
 
     def ask(self, code: int, fields: list[object]) -> tuple[int, Any]:
-        """Send declare or discharge; the state that comes back and its fields. ConnectorError if it is refused."""
+        """Send declare or discharge; returns the state and fields of the answer. ConnectorError if refused."""
         self.check()
         deadline_s = monotonic_s() + self._timeout_s
         self._until(lambda: lib.pn_link_credit(self.pointer) > 0, deadline_s, "credit")
@@ -83,18 +84,18 @@ class Transaction:
 
     @property
     def id(self) -> bytes:
-        """What names it on the wire; ValueError while it isn't declared."""
+        """Its id on the wire; ValueError if it is not declared."""
         if self._id is None:
             raise ValueError("the transaction is not declared, or over")
         return self._id
 
     @property
     def is_open(self) -> bool:
-        """Declared and not discharged."""
+        """Whether it is declared and not discharged."""
         return self._id is not None
 
     def declare(self) -> None:
-        """Begin."""
+        """Begin the transaction."""
         if self._id is not None:
             raise ValueError("the transaction is declared already")
         state, value = self._coordinator.ask(DECLARE, [None])
@@ -103,7 +104,7 @@ class Transaction:
         self._id = value[0]
 
     def discharge(self, commit: bool) -> None:
-        """Commit or roll back; ConnectorError if the commit fails, in which case nothing of it has happened."""
+        """Commit or roll back; ConnectorError if the commit fails, in which case nothing was done."""
         number, self._id = self.id, None
         state, _ = self._coordinator.ask(DISCHARGE, [number, not commit])
         if state != ACCEPTED:

@@ -1,8 +1,7 @@
-"""AMQP values of requests, responses and link properties: Python to bytes and back, by Proton.
+"""AMQP values of requests, responses and link properties: into Proton's data objects and out of them, and plain.
 
-Knows which Python value stands for which AMQP type: plain `int` is a long, `str` a string, `bytes` binary, and the
-names below are for the rest. Does not know messages that users send and read: those are the codec's, and much faster
-there. What is decoded comes back as plain Python: arrays are lists, symbols are `str`, every whole number is `int`.
+Knows how a described value and arrays are built of the types of `codec`, and what plain Python is: arrays are lists,
+symbols are `str`, every whole number is `int`. Does not know messages that users send and read.
 """
 
 from __future__ import annotations
@@ -11,96 +10,75 @@ from collections.abc import Iterable
 from typing import Any, Final
 from uuid import UUID
 
-import proton
 from cproton_ffi import ffi as _ffi
 from cproton_ffi import lib as _lib
 
+from ...codec.decode import decode
+from ...codec.encode import encode
+from ...codec.types import Array, Described, Ulong
+
 ffi: Any = _ffi
 lib: Any = _lib
-
-_types: Any = proton
-UNDESCRIBED: Any = _types.UNDESCRIBED
-Array: Any = _types.Array
-Data: Any = _types.Data
-Described: Any = _types.Described
-Int: Any = _types.int32
-Uint: Any = _types.uint
-Symbol: Any = _types.symbol
-Timestamp: Any = _types.timestamp
 
 PROPERTIES: Final = 0x73
 APPLICATION_PROPERTIES: Final = 0x74
 BODY_CODES: Final = (0x75, 0x76, 0x77)
 VALUE: Final = 0x77
+_LONG, _UUID = 0x81, 0x98  # constructors
 
 
-def longs(values: Iterable[int]) -> Any:
+def longs(values: Iterable[int]) -> Array:
     """An array of longs."""
-    return Array(UNDESCRIBED, Data.LONG, *map(int, values))
+    return Array(_LONG, tuple(map(int, values)))
 
 
-def uuids(values: Iterable[UUID]) -> Any:
+def uuids(values: Iterable[UUID]) -> Array:
     """An array of uuids."""
-    return Array(UNDESCRIBED, Data.UUID, *values)
+    return Array(_UUID, tuple(values))
 
 
-def described(code: int, value: object) -> Any:
+def described(code: int, value: object) -> Described:
     """A described value, as sections of a message and states are."""
-    return Described(_types.ulong(code), value)
-
-
-def encode(value: object) -> bytes:
-    """The encoded form of a value; KeyError for a type that stands for nothing."""
-    data = Data()
-    data.put_object(value)
-    encoded: bytes = bytes(data.encode())
-    return encoded
-
-
-def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
-    """The value at `at` and the offset behind it; ValueError if there is none."""
-    values = Data()
-    size = lib.pn_data_decode(values._data, ffi.from_buffer(data) + at, len(data) - at)
-    if size <= 0:
-        raise ValueError(f"no AMQP value at offset {at} of {len(data)} bytes")
-    values.rewind()
-    values.next()
-    return _plain(values.get_object()), at + size
+    return Described(Ulong(code), value)
 
 
 def value_of(pointer: Any) -> Any:
-    """The plain value in one of Proton's data objects; None when it is empty."""
-    if not pointer:
+    """The plain value in one of Proton's data objects; None when it is empty. Raises DecodeError."""
+    size = lib.pn_data_encoded_size(pointer) if pointer else 0
+    if size <= 0:
         return None
-    values = Data(pointer)
-    values.rewind()
-    return _plain(values.get_object()) if values.next() else None
+    buffer = ffi.new("char[]", size)
+    size = lib.pn_data_encode(pointer, buffer, size)
+    return plain(decode(ffi.buffer(buffer, size)[:])[0]) if size > 0 else None
 
 
 def put_value(pointer: Any, value: object) -> None:
     """Replace the value in one of Proton's data objects."""
-    values = Data(pointer)
-    values.clear()
-    values.put_object(value)
+    encoded = encode(value)
+    lib.pn_data_clear(pointer)
+    lib.pn_data_decode(pointer, encoded, len(encoded))
 
 
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | float | UUID):
+def plain(value: object) -> Any:
+    """The value without the types of AMQP that Python has none for."""
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return str(value)
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, bytes):
         return bytes(value)
     if isinstance(value, dict):
-        return {_plain(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return {plain(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
     if isinstance(value, Array):
-        return [_plain(each) for each in value.elements]
+        return [plain(each) for each in value.values]
     if isinstance(value, Described):
-        return Described(_plain(value.descriptor), _plain(value.value))
+        return Described(plain(value.descriptor), plain(value.value))
     return value
 
 

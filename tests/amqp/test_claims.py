@@ -8,12 +8,12 @@ from urllib.parse import quote
 import pytest
 
 from emubus.amqp.limits import Limits
-from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access, Claim, sign
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.keys import ALL_RIGHTS, Right, SharedKey
 from emubus.broker.service_errors import not_found
 from emubus.codec.encode import encode, encode_described
+from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Described, Symbol, Ulong
 
 from ..broker.counting import calls_of

@@ -7,8 +7,8 @@ from typing import Any
 import proton
 import pytest
 
-from emubus.amqp.wire.frames import SASL_HEADER
 from emubus.broker.outcomes import Complete
+from emubus.codec.frames import SASL_HEADER
 
 from .wire import Wire, sasl_init
 

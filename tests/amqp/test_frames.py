@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.amqp.wire.frames import AMQP_HEADER, FramePadder, FrameReader, Kind, with_lower_frame_size
+from emubus.amqp.wire.frames import FramePadder, FrameReader, Kind, with_lower_frame_size
+from emubus.codec.frames import AMQP_HEADER
 from emubus.codec.types import Described, Symbol, Uint, Ulong
 
 from .wire import (

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.encode import encode
+from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Array, Described, Int, Symbol, Ubyte, Uint, Ulong
 
 from .wire import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.keys import SharedKey
 from emubus.codec.decode import decode
+from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Array, Described, Symbol, Uint
 
 from .wire import BEGIN, CLOSE, OPEN, Wire, frame, read_frames, sasl_init

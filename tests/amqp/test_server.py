@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from emubus.amqp import AmqpServer, Limits
-from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
 from emubus.broker.service_errors import jms_not_supported
+from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Symbol, Uint
 
 from ..tracking import untracked

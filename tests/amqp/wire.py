@@ -13,11 +13,11 @@ from emubus.amqp.connection import Connection
 from emubus.amqp.limits import Limits
 from emubus.amqp.server_state import ServerState
 from emubus.amqp.wire.engine import Engine
-from emubus.amqp.wire.frames import AMQP_HEADER, SASL_HEADER
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode, encode_described, encode_list
+from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Described, Symbol, Ubyte, Uint, Ulong
 
 from .fakes import FakeBroker, FakeTransport, as_broker

@@ -276,7 +276,7 @@ def _told(row: bytes) -> tuple[object, ...]:
         record.expires_at,
         record.enqueued_number,
         record.hops,
-        record.note,
+        record.other_path,
         reason,
     )
 

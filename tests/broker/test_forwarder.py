@@ -273,7 +273,7 @@ async def test_a_dead_letter_that_is_forwarded_shows_where_it_comes_from_and_no_
     await broker.stop()
 
 
-async def test_a_message_that_was_sent_through_another_entity_shows_no_dead_letter_source(clock: Clock) -> None:
+async def test_a_message_that_was_sent_through_another_path_shows_no_dead_letter_source(clock: Clock) -> None:
     broker = open_broker(QueueDescription("via"), QueueDescription("to"), clock=clock)
     via = broker.entity("via")
     assert via is not None

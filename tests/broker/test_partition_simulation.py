@@ -304,7 +304,7 @@ class Simulation:
         number = max(1, known + self.random.randint(-1, 2))
         messages = [(number + step, self.sent()) for step in range(self.random.randint(1, 3))]
         records = [
-            (step, Record(each.message.stored(self.now, None), self.now, 0, 77, note="from afar"))
+            (step, Record(each.message.stored(self.now, None), self.now, 0, 77, other_path="from afar"))
             for step, each in messages
         ]
 

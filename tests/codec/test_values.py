@@ -11,10 +11,10 @@ from typing import Any
 
 import proton
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from emubus.codec.decode import NESTING_MAX, ZERO_WIDTH_ELEMENTS_MAX, decode
+from emubus.codec.decode import NESTING_MAX, ZERO_WIDTH_ELEMENTS_MAX, decode, decode_exactly
 from emubus.codec.encode import encode, encode_array, encode_list, encode_map
 from emubus.codec.errors import DecodeError
 from emubus.codec.skip import skip
@@ -29,6 +29,7 @@ from emubus.codec.types import (
     Float,
     Int,
     Long,
+    MapItems,
     Short,
     Symbol,
     Timestamp,
@@ -37,6 +38,8 @@ from emubus.codec.types import (
     Ulong,
     Ushort,
 )
+
+from .encoded import ENCODED, SPOILED
 
 
 def exact(value: object) -> object:
@@ -245,6 +248,13 @@ def test_a_damaged_value_gives_a_value_or_a_decode_error(octets: bytes, data: st
         "e0080100534000534040",  # an array whose elements are described twice
         "f0ffffffff00000000",
         "b0ffffffff",
+        "71000000",  # an int of three bytes
+        "a105616263",  # a text that is cut off
+        "7300110000",  # no code point
+        "c0",
+        "d0ffffffffffffffff",
+        "00" * 200,
+        "c00401c00101",  # a list that ends behind the one around it
     ],
 )
 def test_malformed_bytes_are_refused(octets: str) -> None:
@@ -376,3 +386,66 @@ def test_proton_and_this_codec_read_each_other(value: Any) -> None:
     theirs.rewind()
     theirs.next()
     assert type(back.get_object()) is type(theirs.get_object())
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.binary(max_size=40) | ENCODED | SPOILED)
+@example(b"\xe0\x02\x10\x40")
+@example(b"\xe0\x02\x11\x40")
+@example(b"\xe0\x04\x00\x00\x40\x40")
+@example(b"\x00\x40" * 64 + b"\x40")
+@example(b"\x00\x40" * 65 + b"\x40")
+def test_what_is_decoded_exactly_is_skipped_alike_and_comes_back(octets: bytes) -> None:
+    end = end_of(lambda: decode_exactly(octets)[1])
+    if end is not None:
+        assert skip(octets) == end
+        value, _ = decode_exactly(octets)
+        again, _ = decode_exactly(encode(value))
+        assert exact(again) == exact(value)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.binary(max_size=40) | ENCODED | SPOILED)
+@example(b"\xc1\x05\x04\x41\x40\x54\x01")
+def test_maps_as_items_or_as_dicts_are_the_same_values(octets: bytes) -> None:
+    try:
+        value, end = decode(octets)
+    except DecodeError as error:
+        if error.problem == "a map key that is itself a collection":
+            return
+        assert end_of(lambda: decode_exactly(octets)[1]) is None
+    else:
+        exactly, exact_end = decode_exactly(octets)
+        assert (exact(_with_dicts(exactly)), exact_end) == (exact(value), end)
+
+
+def _with_dicts(value: object) -> object:
+    if isinstance(value, MapItems):
+        return {_with_dicts(key): _with_dicts(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return list(map(_with_dicts, value))
+    if isinstance(value, Described):
+        return Described(_with_dicts(value.descriptor), _with_dicts(value.value))
+    if isinstance(value, Array):
+        return Array(value.type_code, tuple(map(_with_dicts, value.values)), _with_dicts(value.descriptor))
+    return value
+
+
+def test_map_items_keep_entries_that_a_dict_would_lose() -> None:
+    items = MapItems([(Symbol("a"), "b"), ("a", "c"), ([], Uint(3)), (Long(1), None), (True, None)])
+    assert exact(decode_exactly(encode(items))[0]) == exact(items)
+    assert decode(encode(MapItems(items[:2])))[0] == {"a": "c"}
+
+
+@pytest.mark.parametrize(("count", "accepted"), [(16, True), (17, False)])
+@pytest.mark.parametrize("code", [0x40, 0x41, 0x42, 0x43, 0x44, 0x45])
+def test_an_array_of_elements_without_bytes_has_a_limit(code: int, count: int, accepted: bool) -> None:
+    assert (end_of(lambda: decode(bytes((0xE0, 2, count, code)))[1]) is not None) == accepted
+
+
+@pytest.mark.parametrize("kind", [Int, Long, Uint, Ulong])
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 255, 256])
+def test_integers_of_every_type_take_one_byte_where_that_is_enough(kind: type[int], number: int) -> None:
+    is_short = number < (128 if kind in (Int, Long) else 256)
+    width = 4 if kind in (Int, Uint) else 8
+    assert len(encode(kind(number))) == (1 if number == 0 and kind in (Uint, Ulong) else 2 if is_short else 1 + width)

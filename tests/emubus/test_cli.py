@@ -121,8 +121,8 @@ def test_p32_route_tells_the_partition_of_a_key(option: str, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["queue.partitioned"], "queue.partitioned: any of 16 partitions in turn (no key)\n"),
-        (["queue.partitioned", "--message-id", "m"], "queue.partitioned: any of 16 partitions in turn (no key)\n"),
+        (["queue.partitioned"], "queue.partitioned: any of 16 partitions, round-robin (no key)\n"),
+        (["queue.partitioned", "--message-id", "m"], "queue.partitioned: any of 16 partitions, round-robin (no key)\n"),
         (["queue.1", "--key", "k"], "queue.1: partition 0 of 1 (not partitioned)\n"),
         (["topic.1", "--key", "k"], "topic.1: partition 0 of 1 (not partitioned)\n"),
     ],

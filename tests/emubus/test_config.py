@@ -118,14 +118,14 @@ def test_the_http_port_of_microsofts_emulator_is_taken_unless_ours_is_set() -> N
 def test_what_only_microsofts_emulator_needs_is_accepted_with_one_note() -> None:
     environment = {"ACCEPT_EULA": "Y", "SQL_SERVER": "sql", "MSSQL_SA_PASSWORD": "secret", "SQL_WAIT_INTERVAL": "15"}
     (note,) = load_config({}, environment).notes
-    assert note.startswith("ACCEPT_EULA, SQL_SERVER, MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL: accepted and not used")
+    assert note.startswith("ACCEPT_EULA, SQL_SERVER, MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL: ignored")
     assert "secret" not in note
 
 
 def test_a_misspelt_variable_is_noted_with_what_may_be_meant() -> None:
     environment = {"EMUBUS_DURABLITY": "none", "EMUBUS_PORT": "tcp://10.0.0.1:5672"}
     assert load_config({}, environment).notes == (
-        "EMUBUS_DURABLITY is no setting of emubus; did you mean EMUBUS_DURABILITY?",
+        "EMUBUS_DURABLITY is not a setting of emubus; did you mean EMUBUS_DURABILITY?",
     )
 
 
@@ -136,8 +136,8 @@ def test_a_port_that_kubernetes_sets_for_a_service_of_the_same_name_is_no_settin
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ({"amqp_port": "65536"}, "--amqp-port is '65536'; allowed is 0 to 65535 (0 takes a free port)"),
-        ({"http_port": "-1"}, "--http-port is '-1'; allowed is 0 to 65535 (0 takes a free port)"),
+        ({"amqp_port": "65536"}, "--amqp-port is '65536'; allowed is 0 to 65535 (0 for a free port)"),
+        ({"http_port": "-1"}, "--http-port is '-1'; allowed is 0 to 65535 (0 for a free port)"),
         ({"http_port": "9" * 5000}, "--http-port is '999"),
         (
             {"profile": "premum"},
@@ -149,8 +149,8 @@ def test_a_port_that_kubernetes_sets_for_a_service_of_the_same_name_is_no_settin
         ({"failpoint": "committed"}, "--failpoint is 'committed'; allowed is NAME:N with a NAME of batch-applied, "),
         ({"failpoint": "committed:0"}, "--failpoint is 'committed:0'; allowed is NAME:N"),
         ({"failpoint": "comitted:1"}, "--failpoint is 'comitted:1'; allowed is NAME:N"),
-        ({"host": " "}, "--host is ' '; allowed is a text that is not empty"),
-        ({"sas_key": ""}, "--sas-key is (not shown); allowed is a text that is not empty"),
+        ({"host": " "}, "--host is ' '; allowed is a non-empty text"),
+        ({"sas_key": ""}, "--sas-key is (not shown); allowed is a non-empty text"),
         ({"amqp_port": "5300"}, "AMQP and HTTP cannot both listen on port 5300"),
         ({"config": "/nowhere.json"}, "/nowhere.json: cannot be read: No such file or directory"),
         ({"data": __file__}, f"the data folder {__file__} is a file"),
@@ -231,5 +231,5 @@ def test_a_switch_that_is_neither_is_refused() -> None:
 
 
 def test_there_is_nothing_to_delete_for_a_server_in_memory() -> None:
-    with pytest.raises(ConfigError, match="--fresh deletes what is in the data folder, and --durability none has none"):
+    with pytest.raises(ConfigError, match="--fresh empties the data folder, but --durability none has no data folder"):
         load_config({"fresh": "yes", "durability": "none"}, {})

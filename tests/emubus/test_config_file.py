@@ -29,7 +29,7 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.broker.model.profiles import DAY_MS, HOUR_MS, LIMITS, Profile, limits_for
 from emubus.config_file.cursor import ConfigFileError
-from emubus.config_file.json_text import Node, parse_json
+from emubus.config_file.json_text import JsonNode, parse_json
 from emubus.config_file.reading import FileConfig, parse_config, read_config_file
 
 ROOT = Path(__file__).parents[2]
@@ -421,7 +421,7 @@ def test_a_complaint_names_file_line_path_value_and_what_is_allowed() -> None:
             '$.UserConfig.Namespaces[0].Topics[0] is named "a"; line 1 has another queue or topic of that name '
             "(upper and lower case are the same)",
         ),
-        (config({"Queues": [{"Name": "a", "name": "b"}]}), f"{QUEUE_PATH}.name is here for the second time"),
+        (config({"Queues": [{"Name": "a", "name": "b"}]}), f"{QUEUE_PATH}.name is given twice"),
         (
             config({"Name": "-"}),
             '$.UserConfig.Namespaces[0].Name is "-"; allowed is 1 to 50 letters, digits and -, beginning with a letter',
@@ -511,13 +511,13 @@ def test_microsofts_emulator_holds_50_queues_and_topics() -> None:
         ('{\n  "a": 1\n  "b": 2\n}', '3:3: is not JSON: expected "," or "}"'),
         ('{"a" 1}', '1:6: is not JSON: expected ":" after "a"'),
         ("{a: 1}", '1:2: is not JSON: expected a property name in double quotes, or "}"'),
-        ('{"a": 1, "a": 2}', '1:10: is not JSON: "a" is here for the second time'),
+        ('{"a": 1, "a": 2}', '1:10: is not JSON: "a" is given twice'),
         ("[1, 2", '1:6: is not JSON: expected "," or "]"'),
         ("[1.]", "1:2: is not JSON: expected a value, found '1.'"),
         ("[01]", "1:2: is not JSON: expected a value, found '01'"),
         ("[nul]", "1:2: is not JSON: expected a value, found 'nul'"),
         ("[']", '1:2: is not JSON: expected a value, found "\'"'),
-        ("{} {}", "1:4: is not JSON: nothing more may follow the closing bracket"),
+        ("{} {}", "1:4: is not JSON: unexpected text after the closing bracket"),
         ("{ /* ", '1:3: is not JSON: a comment begins with "/*" and does not end'),
         ('{"a', "1:2: is not JSON: unterminated string starting at"),
         ('\r\n\r\n["\\x"]', "3:3: is not JSON: invalid \\escape"),
@@ -579,7 +579,7 @@ def test_whatever_the_standard_library_writes_is_read_alike(value: object) -> No
     assert _plain(found) == value
 
 
-def _plain(node: Node) -> object:
+def _plain(node: JsonNode) -> object:
     if isinstance(node.value, dict):
         return {name: _plain(each) for name, each in node.value.items()}
     return [_plain(each) for each in node.value] if isinstance(node.value, list) else node.value
@@ -590,7 +590,7 @@ def test_half_a_surrogate_pair_is_refused_with_its_place() -> None:
     with pytest.raises(ConfigFileError) as refused:
         parse_config(text, LIMITS[Profile.RELAXED])
     assert str(refused.value) == (
-        "Config.json:3:50: is not JSON: half of a surrogate pair (\\ud800 to \\udfff) is no character"
+        "Config.json:3:50: is not JSON: a lone surrogate (\\ud800 to \\udfff) is not a character"
     )
     whole = parse_config(text.replace("\\ud83d", "\\ud83d\\ude80"), LIMITS[Profile.RELAXED])
     assert whole.topology.topics[0].name == "t🚀"

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient
 
-from emubus.broker.admin import data_folder
-from emubus.broker.admin.data_folder import DataFolder
+from emubus import data_folder
 from emubus.broker.admin.folder_view import DataFolderError
 from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.model.catalog import CatalogError
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.data_folder import DataFolder
 from emubus.server import StartError, own_folder, read_namespace
 from emubus.storage import FolderState, StoreError, mark_store, read_manifest, write_manifest
 from emubus.testing import EmubusServer

@@ -14,7 +14,7 @@ from emubus.config import load_config
 from emubus.server import Server
 
 READY_LINE = "Emulator Service is Successfully Up!"
-WARNING = "anybody who reaches this machine can read and change everything"
+WARNING = "anyone who can reach this machine has full access"
 FREE_PORTS = {"durability": "none", "amqp_port": "0", "http_port": "0"}
 
 

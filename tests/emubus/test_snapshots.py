@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from emubus import snapshots
-from emubus.broker.admin.data_folder import DataFolder
 from emubus.broker.admin.folder_view import COMPLETE_FILE, SNAPSHOT_FOLDER, STAGING_FOLDER
 from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.data_folder import DataFolder
 from emubus.server import check_data, own_folder
 from emubus.snapshots import _commit, _stage, finish_restore
 from emubus.storage import FolderLock, StoreError, copy_files, sync_file

@@ -107,7 +107,7 @@ async def test_certificates_that_cannot_be_used_are_named(tmp_path: Path) -> Non
         await Server(load_config(texts, {}), Clock()).start()
     assert refused.value.exit_code == 2
     wrong.write_text("no certificate")
-    with pytest.raises(StartError, match=r"wrong\.pem .* are no certificate with its key"):
+    with pytest.raises(StartError, match=r"wrong\.pem .* are not a certificate and its key"):
         await Server(load_config(texts, {}), Clock()).start()
 
 

@@ -198,7 +198,7 @@ def test_with_a_parameter_in_its_type_a_batch_is_one_message(rest: Rest) -> None
         (b"[" * 100_000, "The batch is no JSON: "),
         (b'[{"Body":"good"},1]', "Message 2 of the batch is invalid: it is no JSON object."),
         (b'[{"Body":{"a":1}}]', "Message 1 of the batch is invalid: 'Body' is of type dict; it must be a string."),
-        (b'[{"Body":"?","IsBodyBase64":true}]', "Message 1 of the batch is invalid: 'Body' is no base64"),
+        (b'[{"Body":"?","IsBodyBase64":true}]', "Message 1 of the batch is invalid: 'Body' is not base64"),
         (b'[{"Body":"","IsBodyBase64":"yes"}]', "Message 1 of the batch is invalid: 'IsBodyBase64' is 'yes'"),
         (b'[{"UserProperties":{"a":[]}}]', "Message 1 of the batch is invalid: The user property 'a' is an object"),
         (b'[{"BrokerProperties":[]}]', "Message 1 of the batch is invalid: 'BrokerProperties' is no JSON object."),

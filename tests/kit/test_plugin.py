@@ -146,7 +146,7 @@ def test_one_emubus_for_several_workers_is_refused(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(ONE_TEST)
     finished = run_pytest(tmp_path, "-n", "2", "--emubus-url=http://localhost:1", plugins=("emubus", "xdist"))
     assert set(finished.tests) == {"test_it"}
-    assert "2 test processes would empty it under each other's hands" in finished.tests["test_it"]
+    assert "2 test processes would reset it under each other" in finished.tests["test_it"]
 
 
 @pytest.mark.parametrize(

@@ -315,7 +315,7 @@ def test_a_server_begins_with_all_kinds_of_entities_or_with_those_of_a_file(tmp_
     path.write_text('{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": [{"Name": "f"}]}]}}')
     with EmubusServer(config_file=path, auth=Auth.SAS) as server:
         assert sum(server.message_counts("f").values()) == 0
-    with pytest.raises(ValueError, match=r"either entities can be given or a config_file, and not both; it is .*json"):
+    with pytest.raises(ValueError, match=r"give either entities or a config_file, not both; config_file is .*json"):
         EmubusServer([QueueDescription("q")], config_file=path)
 
 

@@ -217,8 +217,8 @@ def test_a_checkpoint_of_another_entity_is_told_with_both(
     send(one, "x")
     run_stream(spark, options | {"queue": one}, tmp_path)
     assert stream(spark, options | {"queue": other}, tmp_path) == (
-        f"[SERVICEBUS_CHECKPOINT_MISMATCH] {other}: the checkpoint belongs to '{one}'; go on with the entity and mode "
-        "that it was made for, or start with a new checkpointLocation"
+        f"[SERVICEBUS_CHECKPOINT_MISMATCH] {other}: the checkpoint belongs to '{one}'; continue with the entity and "
+        "mode of the checkpoint, or start with a new checkpointLocation"
     )
 
 
@@ -231,6 +231,6 @@ def test_a_checkpoint_that_is_ahead_of_an_entity_made_anew_is_told(
     server.create(QueueDescription(queue))
     assert stream(spark, options | {"queue": queue}, tmp_path) == (
         f"[SERVICEBUS_DATA_LOSS] {queue}: the checkpoint is at sequence number 3 in partition 0, where the next "
-        "message gets 1: the entity was deleted and made again; start with a new checkpointLocation, or set "
+        "message gets 1: the entity was deleted and created again; start with a new checkpointLocation, or set "
         "failOnDataLoss=false to read the new one from its start"
     )

@@ -529,5 +529,5 @@ def test_progress_is_told_at_most_every_second_and_only_if_it_changed(
     run = job.Job("archive", Namespace(verbose=False))
     for at_s, rows in ((100.5, 1), (101.0, 2), (101.9, 3), (102.0, 4), (103.0, 4), (103.1, 5)):
         now_s[0] = at_s
-        run.tell(job.Snapshot(rows=rows))
+        run.show_progress(job.Snapshot(rows=rows))
     assert capsys.readouterr().err.splitlines() == ["archive: 2 rows", "archive: 4 rows", "archive: 5 rows"]

@@ -24,12 +24,12 @@ def test_the_first_two_tasks_have_the_collector_spare_what_is_there(monkeypatch:
     monkeypatch.setattr(TaskContext, "get", lambda: "a task")
     spared = []
     for _ in range(4):
-        worker.settle_in()
+        worker.freeze_gc()
         spared.append(gc.get_freeze_count() > 1000)
         gc.unfreeze()
     assert spared == [True, True, False, False]
 
 
 def test_outside_of_tasks_the_collector_is_left_alone() -> None:
-    worker.settle_in()
+    worker.freeze_gc()
     assert gc.get_freeze_count() == 0

@@ -116,7 +116,7 @@ def test_a_store_whose_file_is_deleted_or_exchanged_takes_no_batch_until_the_fil
     with pytest.raises(StoreFailed, match="was deleted while the store was open"):
         store.begin(1)
     (tmp_path / "other").rename(tmp_path / "store")
-    with pytest.raises(StoreFailed, match="was exchanged while the store was open"):
+    with pytest.raises(StoreFailed, match="was replaced while the store was open"):
         store.begin(1)
     (tmp_path / "store").rename(tmp_path / "other")
     (tmp_path / "away").rename(tmp_path / "store")

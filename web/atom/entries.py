@@ -22,7 +22,7 @@ _BYTES: Final = "max_message_bytes"
 def entity_entry(description: Description) -> bytes:
     """The entry that creates or changes an entity; it has the first of a subscription's rules.
 
-    ValueError if the largest message is no whole number of KiB, which the API counts in.
+    ValueError if the largest message is not a multiple of 1 KiB, the unit of the API.
     """
     parts = [_part(field, description) for field in FIELDS[type(description)] if field.attribute is not None]
     if isinstance(description, SubscriptionDescription) and description.rules:

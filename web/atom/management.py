@@ -46,7 +46,7 @@ FORWARDING: Final[Mapping[str, str]] = {
     "forward_to": "ServiceBusSupplementaryAuthorization",
     "forward_dead_letters_to": "ServiceBusDlqSupplementaryAuthorization",
 }
-"""Where messages are forwarded to, by the header with the token for that entity [http 2]."""
+"""Forwarding properties, and the header with the token for the target [http 2]."""
 NO_SERVICE: Final = "No service is hosted at the specified address"
 NO_OPERATION: Final = "SubCode=40400. Not Found. The Operation doesn't exist"
 

@@ -17,7 +17,7 @@ SCHEMA: Final = "http://www.w3.org/2001/XMLSchema"
 SERIALIZATION: Final = "http://schemas.microsoft.com/2003/10/Serialization/"
 
 NEVER: Final = "0001-01-01T00:00:00Z"
-"""The instant of what has not happened, as .NET has it."""
+"""The instant of an event that has not happened, as in .NET."""
 
 _TICKS_PER_MS: Final = 10_000
 _MS_AT_1970: Final = 62_135_596_800_000  # ticks count from the year 1

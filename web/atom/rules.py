@@ -37,7 +37,7 @@ _CORRELATION: Final[Mapping[str, str]] = {
     "ReplyToSessionId": "reply_to_session_id",
     "ContentType": "content_type",
 }
-"""The elements of a correlation filter, in the order in which they are written, and the fields they stand for."""
+"""The elements of a correlation filter in their order, and the fields that they set."""
 
 
 # ---------------------------------------------------------------- reading

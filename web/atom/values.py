@@ -58,7 +58,7 @@ READERS: Final[Mapping[str, Callable[[str], PropertyValue]]] = {
     "duration": lambda text: TypedText("duration", text),
     "guid": lambda text: TypedText("guid", text),
 }
-"""By type: what is kept of a text; ValueError if it is not of that type."""
+"""Readers by type; ValueError if a text is not of that type."""
 
 _SERIALIZED: Final = ("duration", "guid")  # .NET has types of its own for these
 

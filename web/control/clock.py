@@ -19,7 +19,7 @@ from .schema import (
 
 ADVANCE_MS_MAX: Final = 10 * DURATION_MS_MAX
 CLOCK_MS_MAX: Final = 32_503_680_000_000
-"""The year 3000: far from where dates of clients end."""
+"""The year 3000: far before the last date that clients can represent."""
 CLOCK: Final = record(
     "The broker's clock. Locks, TTL, schedules, duplicate detection, sessions and AutoDeleteOnIdle follow it.",
     {

@@ -23,7 +23,7 @@ from .schema import Invalid, Schema, read, read_text
 ROOT: Final = "/emubus/v1"
 JSON: Final = "application/json"
 BODY_BYTES_MAX: Final = 64 << 10
-"""Of a JSON request: the largest lists some names and numbers."""
+"""Largest JSON request; the longest are lists of names and numbers."""
 
 # A table of its own: here a request that the present state does not allow is a conflict.
 STATUS: Final[Mapping[Condition, int]] = {

@@ -18,10 +18,10 @@ from .schema import Schema, array, boolean, choice, counts, default, integer, nu
 
 PAGE_MAX: Final = 1_000
 PATH_CHARS_MAX: Final = 400
-"""Of an entity: a topic has 260 characters, a subscription 50."""
+"""Longest path: a topic has 260 characters, a subscription 50."""
 MESSAGES_MAX: Final = 250
 MESSAGES_BYTES_MAX: Final = 4 << 20
-"""Of the messages of one page, encoded; decoded they are a few times as large."""
+"""Encoded messages of one page; as JSON they are a few times as large."""
 
 # A subscription's slashes may be written as they are; other slashes in names must be %2F.
 ENTITY_AT: Final = r"{entity:[^/]+(?:/[Ss]ubscriptions/[^/]+)?}"

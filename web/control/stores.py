@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...broker.admin import figures
-from ...broker.admin.figures import StoreReport
+from ...broker.admin.figures import MessagingStoreReport
 from ...broker.api import Outage, OutageKind
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .message_json import NUMBER_MAX
@@ -45,7 +45,7 @@ STORE: Final = record(
 STORES: Final = record("Messaging stores.", {"stores": array("Ordered by number.", STORE)})
 
 
-def _store(report: StoreReport) -> dict[str, Any]:
+def _store(report: MessagingStoreReport) -> dict[str, Any]:
     outage = report.outage
     return {
         "store": report.store,

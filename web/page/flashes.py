@@ -13,7 +13,7 @@ from ...broker.ids import new_tracking_id
 
 FLASHES_MAX: Final = 100
 VALUES_CHARS_MAX: Final = 64 << 10
-"""Of a form that is shown again; a larger one is not kept."""
+"""Largest form that is kept to fill it in again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class FormError(Exception):
 
 
 REFUSALS: Final = (FormError, BrokerError)
-"""What an action answers with the same page again and the error beside the form."""
+"""Errors that are answered with the same page and the error beside the form."""
 
 
 @dataclass(frozen=True, slots=True)

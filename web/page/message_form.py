@@ -25,7 +25,7 @@ FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "session_id": ("group-id", "SessionId"),
     "reply_to_session_id": ("reply-to-group-id", "ReplyToSessionId"),
 }
-"""Fields of the properties section: by the form's name, the AMQP name and what people call it."""
+"""Fields of the properties section: name in the form, AMQP name and label."""
 
 PROPERTIES_MAX: Final = 100
 _LONGS: Final = range(-(1 << 63), 1 << 63)
@@ -47,7 +47,7 @@ PROPERTY_TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "timestamp": (lambda text: Timestamp(parse_instant(text)), "an instant such as 2030-01-01T12:00Z"),
     "uuid": (uuid.UUID, "a UUID"),
 }
-"""How an application property's text is read, and what is allowed."""
+"""Types of application properties: reader of the text, and what is allowed."""
 
 BODY_FORMS: Final[Mapping[str, tuple[Callable[[str], bytes], str]]] = {
     "text": (str.encode, "any text"),

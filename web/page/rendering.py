@@ -153,7 +153,7 @@ def _dead(report: PartitionReport) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class BodyView:
     """A body for display: `kind` is its form, `text` all of it or its beginning, `cut` how much is left out."""
 
     kind: str
@@ -166,7 +166,7 @@ class MessageView:
     """A message for display; `json` is its form in the control API."""
 
     json: Mapping[str, Any]
-    body: Body
+    body: BodyView
     properties: Sequence[tuple[str, str]]
     application_properties: Sequence[tuple[str, str]]
     annotations: Sequence[tuple[str, str]]
@@ -194,30 +194,30 @@ def message_view(seen: Seen) -> MessageView:
     )
 
 
-def body_of(values: Mapping[str, Any]) -> Body:
+def body_of(values: Mapping[str, Any]) -> BodyView:
     """A body for display: JSON indented, text unchanged, other bytes as a hex table."""
     if values["base64"] is not None:
         data = base64.b64decode(values["base64"])
         cut = f"{len(data) - HEX_BYTES_MAX} more bytes" if len(data) > HEX_BYTES_MAX else ""
         kind = "binary" if values["kind"] != "malformed" else "malformed"
-        return Body(kind, hex_table(data[:HEX_BYTES_MAX]), cut)
+        return BodyView(kind, hex_table(data[:HEX_BYTES_MAX]), cut)
     if values["kind"] == "none":
-        return Body("none", "")
+        return BodyView("none", "")
     if values["text"] is None:
         return _cut(values["kind"], json.dumps(values["json"], indent=2, ensure_ascii=False))
     text: str = values["text"]
     if any(not (each.isprintable() or each in "\r\n\t") for each in text[:BODY_CHARS_MAX]):
         data = text.encode()
         cut = f"{len(data) - HEX_BYTES_MAX} more bytes" if len(data) > HEX_BYTES_MAX else ""
-        return Body("binary", hex_table(data[:HEX_BYTES_MAX]), cut)
+        return BodyView("binary", hex_table(data[:HEX_BYTES_MAX]), cut)
     if isinstance(values["json"], dict | list):
         return _cut("JSON", indented(text))
     return _cut("text", text)
 
 
-def _cut(kind: str, text: str) -> Body:
+def _cut(kind: str, text: str) -> BodyView:
     over = len(text) - BODY_CHARS_MAX
-    return Body(kind, text[:BODY_CHARS_MAX], f"{over} more characters" if over > 0 else "")
+    return BodyView(kind, text[:BODY_CHARS_MAX], f"{over} more characters" if over > 0 else "")
 
 
 def indented(text: str) -> str:

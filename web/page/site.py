@@ -30,7 +30,7 @@ ROOT: Final = "/emubus/page"
 HOME: Final = "/"
 REFRESH_MS: Final = 1_000
 ANSWER_WAIT_MS: Final = 10_000
-"""How long an answer may take: a store that is slow, by a clock that stands, would hold it up for good."""
+"""How long an answer may take: a slow store on a frozen clock would never answer."""
 TOO_SLOW: Final = (
     f"A messaging store did not answer within {ANSWER_WAIT_MS // 1000} seconds; the request may still be carried out."
 )

@@ -31,10 +31,10 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "SessionId": "group-id",
     "To": "to",
 }
-"""Strings that a sender may set, and the fields of the AMQP properties that keep them."""
+"""Strings that a sender may set, and their fields in the AMQP properties."""
 
 BATCH_PROPERTIES: Final[Mapping[str, str]] = {**PROPERTIES, "ContentType": "content-type"}
-"""In a batch the content type is among them: there is no header for each message."""
+"""In a batch they include the content type: messages have no headers of their own."""
 
 STATES: Final = ("Active", "Deferred", "Scheduled")
 TTL_S_NEVER: Final = 922337203685.47754

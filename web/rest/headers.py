@@ -77,7 +77,7 @@ HTTPS_OWN: Final = frozenset(
         "x-real-ip",
     }
 )
-"""Headers that are never properties of a message, neither of one that is sent nor of one that is received."""
+"""Headers that are never message properties, sent or received."""
 
 HTTPS_OWN_BEGINNINGS: Final = ("access-control-", "sec-", "x-forwarded-", "x-ms-")
 
@@ -100,7 +100,7 @@ OF_MACHINERY: Final = frozenset(
         "x-request-id",
     }
 )
-"""Headers that proxies, browsers and tracing add: properties if they have the form of one, and passed over if not."""
+"""Headers that proxies, browsers and tracing add: properties if their value is valid for one, ignored if not."""
 
 OF_MACHINERY_BEGINNINGS: Final = ("x-b3-", "x-datadog-")
 

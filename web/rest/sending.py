@@ -25,7 +25,7 @@ from .headers import is_http_header, is_ignorable
 from .texts import LONG_MAX, header_text, property_in
 
 BATCH_TYPE: Final = "application/vnd.microsoft.servicebus.json"
-"""Exactly this, without parameters: with any, the body is a single message that happens to be JSON."""
+"""Exactly this text: with parameters, the body is a single message in JSON."""
 
 
 async def encoded_in(request: web.Request, sender: Sender) -> tuple[bytes, bool]:

@@ -5,11 +5,12 @@ Does not know what requests mean.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
+
+from ...broker.clock import Clock
 
 log = structlog.get_logger(__name__)
 
@@ -19,8 +20,7 @@ async def log_requests(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     """Log the request once it is answered or has failed."""
-    clock = asyncio.get_running_loop().time
-    began_s = clock()
+    began_us = Clock.stopwatch_us()
     status = 500
     try:
         response = await handler(request)
@@ -30,5 +30,5 @@ async def log_requests(
         status = refused.status
         raise
     finally:
-        duration_ms = round((clock() - began_s) * 1000, 1)
+        duration_ms = round((Clock.stopwatch_us() - began_us) / 1000, 1)
         log.debug("request", method=request.method, path=request.path, status=status, duration_ms=duration_ms)

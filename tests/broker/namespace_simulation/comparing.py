@@ -80,7 +80,7 @@ def compare(model: Model, world: World, tally: Tally, report: Report) -> None:
 
 
 def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Report) -> None:
-    _choose_worlds(label, rows, model)
+    _choose_possibilities(label, rows, model)
     items = list(model.items.get(label, ()))
     pairs = _pairs(items, rows)
     left = [row for place, row in enumerate(rows) if place not in pairs.values()]
@@ -99,14 +99,14 @@ def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Repo
         adopt(row, model)
 
 
-def _choose_worlds(label: int, rows: list[Row], model: Model) -> None:
+def _choose_possibilities(label: int, rows: list[Row], model: Model) -> None:
     """Where it is open what became of copies that met: that which explains most of what is there."""
     events = model.events(label)
     if not events:
         return
 
-    def misses(worlds: tuple[Possibility, ...]) -> int:
-        chosen = [item for world in worlds for item in world.items]
+    def misses(possibilities: tuple[Possibility, ...]) -> int:
+        chosen = [item for possibility in possibilities for item in possibility.items]
         items = [item for item in model.items[label] if item.event is None] + chosen
         pairs = _pairs(items, rows)
         left = [row for place, row in enumerate(rows) if place not in pairs.values()]
@@ -118,9 +118,9 @@ def _choose_worlds(label: int, rows: list[Row], model: Model) -> None:
                 left.remove(row)
         return missed + len(left)
 
-    best = min(product(*(event.worlds for event in events)), key=misses)
-    for event, world in zip(events, best, strict=True):
-        model.switch(event, world)
+    best = min(product(*(event.possibilities for event in events)), key=misses)
+    for event, possibility in zip(events, best, strict=True):
+        model.switch(event, possibility)
 
 
 def _pairs(items: list[Item], rows: list[Row]) -> dict[int, int]:
@@ -151,15 +151,15 @@ def _resolve(item: Item, left: list[Row], model: Model, tally: Tally) -> bool:
     """
     best: tuple[list[Possibility], list[tuple[Item, Row]]] | None = None
     for what in sorted(item.doubts):
-        worlds = model.suppose(item, what)
-        for world in worlds:
-            found = _explained(world.items, left, model)
+        possibilities = model.suppose(item, what)
+        for possibility in possibilities:
+            found = _explained(possibility.items, left, model)
             if found is not None and (best is None or len(found) > len(best[1])):
-                best = worlds, found
+                best = possibilities, found
     if best is None:
         return False
-    worlds, pairs = best
-    model.resolved(item, worlds, [each for each, _ in pairs])
+    possibilities, pairs = best
+    model.resolved(item, possibilities, [each for each, _ in pairs])
     for each, row in pairs:
         left.remove(row)
         see(each, row, model, tally)
@@ -182,8 +182,8 @@ def _explained(items: Iterable[Item], rows: list[Row], model: Model, depth: int 
 
 
 def _explained_by_doubts(item: Item, rows: list[Row], model: Model, depth: int = 4) -> list[tuple[Item, Row]] | None:
-    supposed = (world for what in sorted(item.doubts) if depth for world in model.suppose(item, what))
-    explained = (_explained(world.items, rows, model, depth - 1) for world in supposed)
+    supposed = (possibility for what in sorted(item.doubts) if depth for possibility in model.suppose(item, what))
+    explained = (_explained(possibility.items, rows, model, depth - 1) for possibility in supposed)
     return max((each for each in explained if each is not None), key=len, default=None)
 
 

@@ -102,16 +102,16 @@ class Possibility:
 class Event:
     """Something that happened to a message, and all that may have become of it then; the first is in the model."""
 
-    worlds: list[Possibility]
+    possibilities: list[Possibility]
 
     def confirm(self, item: Item) -> None:
-        """A message of the first world is there: what has none like it did not happen."""
+        """A message of the first possibility is there: what has none like it did not happen."""
         left: list[Possibility] = []
-        for world in self.worlds:
-            there = item if item in world.items else next(filter(item.is_like, world.items), None)
+        for possibility in self.possibilities:
+            there = item if item in possibility.items else next(filter(item.is_like, possibility.items), None)
             if there is not None:
-                left.append(replace(world, items=[each for each in world.items if each is not there]))
-        self.worlds = left
+                left.append(replace(possibility, items=[each for each in possibility.items if each is not there]))
+        self.possibilities = left
         item.event = None
 
 
@@ -148,6 +148,11 @@ def changed(rule: Rule, item: Item) -> Item:
 def given_id(label: int) -> str:
     """What stands for the message id that the service gives to a message without."""
     return f"given to {label}"
+
+
+def is_given(item: Item) -> bool:
+    """Whether no other message has the message id of this one, but its copies."""
+    return item.id == given_id(item.label)
 
 
 def least(first: int | None, second: int | None) -> int | None:

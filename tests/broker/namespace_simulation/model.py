@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import chain, product
+from itertools import chain
 
+from .arrivals import Arrivals, Time
 from .commands import Spec
 from .items import (
     ACTIVE,
@@ -44,8 +45,6 @@ from .items import (
 from .memory import DuplicateMemory, Identity
 from .shapes import LOCK_MS, QUEUE, SUBSCRIPTION, TOPIC, Shape
 
-POSSIBILITIES_MAX = 256
-
 
 class Model:
     """The namespace as it should be; `now` follows the clock."""
@@ -61,6 +60,7 @@ class Model:
         self.left_until: dict[tuple[str, str], int] = {}  # how long holdings may go on that ended unheard
         self.states: dict[tuple[str, str], set[str | None]] = {}  # what it may be, as the last answers leave it
         self._memory = DuplicateMemory()
+        self._arrivals = Arrivals(self.shapes, self._memory, self._placed_at_entity)
         self._late_takes: Counter[str] = Counter()  # by path: of receivers that went while a store kept them waiting
         self._rank = 0
 
@@ -135,7 +135,7 @@ class Model:
     def perhaps_accept(self, path: str, specs: Iterable[Spec], *, sent_at: int) -> None:
         """A delivery of which nothing is there may have been stored, and be remembered."""
         for spec in specs:
-            identity = self._identity(self._item(path, spec))
+            identity = self._arrivals.identity(self._item(path, spec))
             if identity is not None:
                 self._memory.add(identity, sent_at, self.now, is_sure=False)
 
@@ -153,8 +153,8 @@ class Model:
         """An entity is deleted, a topic with its subscriptions, and with it all that is in it."""
         gone = {each for each, shape in self.shapes.items() if path in (each, shape.topic)}
         for item in self.all():
-            for world in () if item.event is None else item.event.worlds:
-                world.items = [each for each in world.items if each.path not in gone]
+            for possibility in () if item.event is None else item.event.possibilities:
+                possibility.items = [each for each in possibility.items if each.path not in gone]
             if item.path in gone:
                 self.remove(item)
         self._memory.drop(gone)
@@ -183,16 +183,9 @@ class Model:
             is_calm=self.calm,
         )
 
-    def _identity(self, item: Item) -> Identity | None:
-        """As what an entity that drops duplicates remembers a message."""
-        shape = self.shapes[item.path]
-        if not shape.duplicates or item.id is None:
-            return None
-        return item.path, item.id, item.partition_key if shape.partitioned else None
-
     def _is_duplicate(self, item: Item, sent_at: int) -> bool:
         """Whether a message that was sent is dropped; if that is open it is in doubt."""
-        identity = self._identity(item)
+        identity = self._arrivals.identity(item)
         if identity is None:
             return False
         had = self._memory.has(identity, sent_at, self.now)
@@ -206,67 +199,15 @@ class Model:
 
     # ---- arriving
 
-    def _possibilities(self, items: Iterable[Item], since: int | None = None) -> list[Possibility]:
-        """Where messages and those under way are in the end: all that may be, by which of several copies come first.
-
-        They arrive now, or at any time `since` then.
-        """
-        moving: list[Item] = []
-        resting: list[Item] = []
-        for item in items:
-            (moving if item.home == UNDER_WAY else resting).append(item)
-        if not moving:
-            return [Possibility(resting)]
-        path = self._next_stop(moving)
-        resting += [item for item in moving if item.path != path]
-        found: list[Possibility] = []
-        for taken, identities in self._takings(path, [item for item in moving if item.path == path], since):
-            placed = chain.from_iterable(self._placed_at_entity(item) for item in taken)
-            for world in self._possibilities([*resting, *placed], since):
-                found.append(replace(world, identities=world.identities | identities))
-        if len(found) > 1:
-            found = list({repr(world.looks()): world for world in reversed(found)}.values())[::-1]
-        assert len(found) <= POSSIBILITIES_MAX, "copies of a message meet too often"
-        return found
-
-    def _next_stop(self, moving: Iterable[Item]) -> str:
-        """Where messages are let in next: where duplicates are dropped after all other places that lead there."""
-        paths = sorted({item.path for item in moving})
-        paths.sort(key=lambda path: self.shapes[path].duplicates)
-        return next((path for path in paths if not any(path in self._behind(each) for each in paths)), paths[0])
-
-    def _behind(self, path: str) -> set[str]:
-        """The entities to which messages may go from this one."""
-        found: set[str] = set()
-        for shape in (self.shapes[path], *self.subscriptions(path)):
-            for target in (shape.forward_to, shape.forward_dead_letters_to):
-                if target in self.shapes and target not in found:
-                    found |= {target, *self._behind(target)}
-        return found
-
-    def _takings(self, path: str, arriving: list[Item], since: int | None) -> list[tuple[list[Item], set[Identity]]]:
-        """Which of the copies that arrive at an entity it takes: all, or one of each identity, whichever comes first.
-
-        With them the identities that it remembers for that.
-        """
-        if not self.shapes[path].duplicates:
-            return [(arriving, set())]
-        if not self._is_certain():  # another one may have come before it, or may come
-            sure = _known(self._identity(item) for item in arriving if "taken" not in item.doubts)
-            return [([replace(item, doubts={"taken"}) for item in arriving], sure)]
-        groups: dict[Identity | None, list[Item]] = {}
-        for item in arriving:
-            groups.setdefault(self._identity(item), []).append(item)
-        choices: list[list[Item]] = []
-        for identity, group in groups.items():
-            had = identity is not None and self._memory.has(identity, since or self.now, self.now)
-            if had is True:
-                continue
-            trail = tuple(chain.from_iterable(sorted({item.trail for item in group}, key=repr)))
-            rank = min(item.rank for item in group)
-            doubts = {"taken"} if had is None else set()
-            choices.append([replace(item, trail=trail, rank=rank, doubts=item.doubts | doubts) for item in group])
-        return [(list(taken), _known(groups)) for taken in product(*choices)]
+    def _possibilities(
+        self, items: Iterable[Item], *, source: Item | None = None, since: int | None = None
+    ) -> list[Possibility]:
+        """Where messages and those under way are in the end, which come from `source`; now, or at any time `since`."""
+        items = list(items)
+        others = [each for item in items[:1] for each in self.items.get(item.label, ()) if each is not source]
+        is_certain = self._is_certain()
+        time = Time(since or (self.now if is_certain else self.rested_at), self.now, is_certain)
+        return self._arrivals.possibilities(items, time, is_single=not others)
 
     def _is_certain(self) -> bool:
         """Whether messages arrive in the order in which the model thinks of them."""
@@ -348,7 +289,7 @@ class Model:
 
     def after(self, item: Item, what: str, *, since: int | None = None) -> list[Possibility]:
         """What may become of a message: it is taken, expires, or is dead-lettered for one reason or the other."""
-        return self._possibilities(self._after(item, what), since)
+        return self._possibilities(self._after(item, what), source=item, since=since)
 
     def _after(self, item: Item, what: str) -> list[Item]:
         gone = replace(item, lock_until=0, number=None, doubts=item.doubts & {"taken"})
@@ -372,45 +313,45 @@ class Model:
 
     def happen(self, item: Item, what: str) -> None:
         """`after`, for good."""
-        worlds = self.after(item, what)
+        possibilities = self.after(item, what)
         self.remove(item)
-        self._put(worlds)
+        self._put(possibilities)
 
     def suppose(self, item: Item, what: str) -> list[Possibility]:
         """`after`, without any consequence; what may have expired since is in doubt."""
-        worlds = self.after(item, what, since=self.rested_at)
-        for world in worlds:
+        possibilities = self.after(item, what, since=self.rested_at)
+        for possibility in possibilities:
             # What is known to have happened only now may have happened at any time since the last quiet point.
-            for each in world.items:
+            for each in possibility.items:
                 if each.home == ACTIVE and each.ttl_ms is not None:
                     each.expires = (min(each.expires[0], self.rested_at + each.ttl_ms), each.expires[1])
                 if self._may_expire(each):
                     each.doubts.add("expired")
-        return worlds
+        return possibilities
 
     def follow(self, item: Item, is_it: Callable[[Item], bool], depth: int = 3) -> bool:
         """Whether doubts of a message, one after the other, lead to what `is_it` describes; if so, they were right."""
         for what in sorted(item.doubts - {"taken"}):
-            worlds = self.suppose(item, what)
-            found = next((world for world in worlds if self._leads(world, is_it, depth)), None)
+            possibilities = self.suppose(item, what)
+            found = next((possibility for possibility in possibilities if self._leads(possibility, is_it, depth)), None)
             if found is None:
                 continue
             self.confirm(item)
             self.remove(item)
-            worlds.sort(key=lambda each: each is not found)
-            self._put(worlds, since=self.rested_at)
+            possibilities.sort(key=lambda each: each is not found)
+            self._put(possibilities, since=self.rested_at)
             if not any(map(is_it, found.items)):
                 any(self.follow(each, is_it, depth - 1) for each in list(found.items))
             return True
         return False
 
-    def _leads(self, world: Possibility, is_it: Callable[[Item], bool], depth: int) -> bool:
+    def _leads(self, possibility: Possibility, is_it: Callable[[Item], bool], depth: int) -> bool:
         """Whether what `is_it` describes is there, or is if doubts are right, one after the other."""
-        if any(map(is_it, world.items)):
+        if any(map(is_it, possibility.items)):
             return True
         return depth > 0 and any(
             self._leads(supposed, is_it, depth - 1)
-            for each in world.items
+            for each in possibility.items
             for what in sorted(each.doubts - {"taken"})
             for supposed in self.suppose(each, what)
         )
@@ -420,11 +361,11 @@ class Model:
     def came_another_way(self, label: int, is_it: Callable[[Item], bool]) -> bool:
         """Whether what `is_it` describes is there if copies met in another order; if so, they did."""
         for event in self.events(label):
-            for world in event.worlds[1:]:
-                if self._leads(world, is_it, 2):
-                    self.switch(event, world)
-                    if not any(map(is_it, world.items)):
-                        any(self.follow(each, is_it, 1) for each in list(world.items))
+            for possibility in event.possibilities[1:]:
+                if self._leads(possibility, is_it, 2):
+                    self.switch(event, possibility)
+                    if not any(map(is_it, possibility.items)):
+                        any(self.follow(each, is_it, 1) for each in list(possibility.items))
                     return True
         return False
 
@@ -433,12 +374,12 @@ class Model:
         events = (item.event for item in self.items.get(label, ()))
         return list(dict.fromkeys(event for event in events if event is not None))
 
-    def switch(self, event: Event, world: Possibility) -> None:
+    def switch(self, event: Event, possibility: Possibility) -> None:
         """One of the possibilities takes the place of that in the model."""
-        for item in event.worlds[0].items:
+        for item in event.possibilities[0].items:
             self.remove(item)
-        event.worlds.sort(key=lambda each: each is not world)
-        for item in world.items:
+        event.possibilities.sort(key=lambda each: each is not possibility)
+        for item in possibility.items:
             self.items.setdefault(item.label, []).append(item)
 
     def confirm(self, item: Item) -> None:
@@ -449,16 +390,16 @@ class Model:
     def possible(self) -> list[Item]:
         """All messages, and those that are there if copies met in another order."""
         events = dict.fromkeys(item.event for item in self.all() if item.event is not None)
-        others = (item for event in events for world in event.worlds[1:] for item in world.items)
+        others = (item for event in events for possibility in event.possibilities[1:] for item in possibility.items)
         return list(dict.fromkeys(chain(self.all(), others)))
 
     def _may_expire(self, item: Item) -> bool:
         return item.home == ACTIVE and item.expires[0] <= self.now
 
-    def resolved(self, item: Item, worlds: list[Possibility], final: Iterable[Item]) -> None:
-        """A quiet point has shown what became of a message: one of `worlds`, and at last `final`."""
+    def resolved(self, item: Item, possibilities: list[Possibility], final: Iterable[Item]) -> None:
+        """A quiet point has shown what became of a message: one of `possibilities`, and at last `final`."""
         self.remove(item)
-        for identity, is_sure in self._identities(worlds):
+        for identity, is_sure in self._identities(possibilities):
             self._memory.add(identity, self.rested_at, self.now, is_sure=is_sure)
         self._put([Possibility(list(final))])
 
@@ -468,27 +409,27 @@ class Model:
         if not items:
             del self.items[item.label]
 
-    def _put(self, worlds: list[Possibility], *, since: int | None = None) -> None:
+    def _put(self, possibilities: list[Possibility], *, since: int | None = None) -> None:
         """Something has happened, now or at some time `since` then."""
-        for identity, is_sure in self._identities(worlds):
+        for identity, is_sure in self._identities(possibilities):
             if since is None and not self._is_certain():
                 self._memory.expect(identity, self.rested_at, is_sure=is_sure)
             else:
                 self._memory.add(identity, self.now if since is None else since, self.now, is_sure=is_sure)
-        event = Event(worlds) if len(worlds) > 1 else None
-        for item in chain.from_iterable(world.items for world in worlds):
+        event = Event(possibilities) if len(possibilities) > 1 else None
+        for item in chain.from_iterable(possibility.items for possibility in possibilities):
             item.event = event
-        for item in worlds[0].items:
+        for item in possibilities[0].items:
             items = self.items.setdefault(item.label, [])
             for other in items:
                 if (item.path, item.rule) == (other.path, other.rule):
                     item.rank = other.rank = 0  # it is open which of them came which way
             items.append(item)
 
-    def _identities(self, worlds: list[Possibility]) -> Iterable[tuple[Identity, bool]]:
+    def _identities(self, possibilities: list[Possibility]) -> Iterable[tuple[Identity, bool]]:
         """As what entities may remember a message, and whether they do in any case."""
-        for identity in sorted(set().union(*(world.identities for world in worlds)), key=repr):
-            yield identity, all(identity in world.identities for world in worlds)
+        for identity in sorted(set().union(*(possibility.identities for possibility in possibilities)), key=repr):
+            yield identity, all(identity in possibility.identities for possibility in possibilities)
 
     def rested(self) -> None:
         """A quiet point: all stores work, nothing is under way, and what is where was seen."""
@@ -596,7 +537,3 @@ class Model:
             if item.home == SCHEDULED and item.due_at <= now:
                 self.happen(item, "activated")
         self._many = False
-
-
-def _known(identities: Iterable[Identity | None]) -> set[Identity]:
-    return {identity for identity in identities if identity is not None}

@@ -282,7 +282,7 @@ def test_an_archive_of_any_form_but_plain_files_is_refused_before_it_is_unpacked
     for name, member in bad.items():
         refused = upload(control, "bad", plain + member + end)
         assert (refused.status, refused.json["error"]["code"]) == (400, "bad-request"), (name, refused.content)
-        assert refused.json["error"]["message"].startswith("The archive is no snapshot: "), name
+        assert refused.json["error"]["message"].startswith("The archive is not a snapshot: "), name
     assert [each["name"] for each in control.get("/snapshots")["snapshots"]] == ["s"]
     assert not (tmp_path / "escaped").exists()
     assert upload(control, "again", good).status == 201
@@ -389,7 +389,7 @@ def test_a_data_folder_that_is_taken_away_makes_the_server_unhealthy_until_it_is
                 data.rename(tmp_path / "away")
                 take_away()
                 assert health(server) == (503, "unhealthy")
-                with pytest.raises(ServiceBusServerBusyError, match=r"data\.mdb was (deleted|exchanged) while"):
+                with pytest.raises(ServiceBusServerBusyError, match=r"data\.mdb was (deleted|replaced) while"):
                     sender.send_messages(ServiceBusMessage("lost"))
                 shutil.rmtree(data, ignore_errors=True)
                 (tmp_path / "away").rename(data)

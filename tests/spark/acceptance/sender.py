@@ -11,11 +11,12 @@ import select
 import sys
 from collections import deque
 
+from emubus.codec.encode import encode
 from emubus.spark_connector.errors import ConnectorError
 from emubus.spark_connector.options import sink_options
 from emubus.spark_connector.timing import monotonic_s
 from emubus.spark_connector.wire.pool import pooled
-from emubus.spark_connector.wire.values import described, encode
+from emubus.spark_connector.wire.values import described
 
 PAUSE_S = 0.05
 BURST = 10

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from proton import Described, Message, byte, char, float32, int32, symbol, timestamp, ubyte, uint, ulong
 
+from emubus.codec.encode import encode
+from emubus.codec.types import Int, Long, MapItems, Symbol, Timestamp, Uint, Ulong
 from emubus.spark_connector.codec import ArrowRows, Column, head, source_columns, split_peek_reply
-from emubus.spark_connector.codec.values import Value, write
 from emubus.spark_connector.errors import Code, ConnectorError
 
 from .kit import ENQUEUED_AT_MS, NUMBER, column, peeked, row_of, service_annotations, with_sections
@@ -246,31 +247,31 @@ def test_dead_letter_reasons_are_text_in_either_format(properties_format: str) -
     assert (row["deadLetterReason"], row["deadLetterErrorDescription"]) == ("é\n", "5")
 
 
-def section(code: int, *items: Value, as_map: bool = False) -> bytes:
-    value = Value("map", list(zip(items[::2], items[1::2], strict=True))) if as_map else Value("list", list(items))
-    return bytes((0, 0x53, code)) + write(value)
+def section(code: int, *items: object, as_map: bool = False) -> bytes:
+    value = MapItems(list(zip(items[::2], items[1::2], strict=True))) if as_map else list(items)
+    return bytes((0, 0x53, code)) + encode(value)
 
 
 def test_fields_that_should_be_text_become_text_whatever_they_are() -> None:
     items = [
-        Value("long", 1),
-        Value("binary", b"u"),
-        Value("uuid", UUID),
-        Value("timestamp", 0),
-        Value("boolean", True),
+        Long(1),
+        b"u",
+        UUID,
+        Timestamp(0),
+        True,
     ]
-    row = row_of(with_sections(section(0x73, *items, Value("binary", b"\xff"), Value("list", []))))
+    row = row_of(with_sections(section(0x73, *items, b"\xff", [])))
     shown = {"messageId": "1", "to": str(UUID), "subject": "1970-01-01T00:00:00.000Z", "replyTo": "true"}
     assert row == NOTHING | shown | {"correlationId": "ff", "contentType": "[]"}
 
 
 def test_sections_may_come_in_any_order_and_with_any_descriptor() -> None:
-    annotations = section(0x72, Value("symbol", "x-opt-sequence-number"), Value("long", 3), as_map=True)
-    header = b"\x00\xa3\x10amqp:header:list" + write(Value("list", [Value("boolean", True)] * 2 + [Value("uint", 9)]))
-    properties = b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x73" + write(Value("list", [Value("string", "id")]))
+    annotations = section(0x72, Symbol("x-opt-sequence-number"), Long(3), as_map=True)
+    header = b"\x00\xa3\x10amqp:header:list" + encode([True] * 2 + [Uint(9)])
+    properties = b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x73" + encode(["id"])
     body = b"\x00\xb3\x00\x00\x00\x10amqp:data:binary\xa0\x01x"
-    delivery = section(0x71, Value("symbol", "x-opt-lock-token"), Value("uuid", UUID), as_map=True)
-    footer = section(0x78, Value("symbol", "sum"), Value("int", 1), as_map=True)
+    delivery = section(0x71, Symbol("x-opt-lock-token"), UUID, as_map=True)
+    footer = section(0x78, Symbol("sum"), Int(1), as_map=True)
     for message in (
         header + delivery + annotations + properties + body + footer,
         body + delivery + properties + header + footer + annotations,
@@ -294,13 +295,13 @@ def test_long_lists_and_maps_and_texts_are_read() -> None:
 
 
 def test_annotations_may_have_text_keys_and_any_integer() -> None:
-    items = [Value("string", "x-opt-sequence-number"), Value("ulong", 7), Value("symbol", "x-opt-enqueued-time")]
+    items = ["x-opt-sequence-number", Ulong(7), Symbol("x-opt-enqueued-time")]
     items += [
-        Value("long", 4),
-        Value("int", 5),
-        Value("list", []),
-        Value("symbol", "x-opt-message-state"),
-        Value("long", 1),
+        Long(4),
+        Int(5),
+        [],
+        Symbol("x-opt-message-state"),
+        Long(1),
     ]
     assert head(section(0x72, *items, as_map=True)) == (7, 1, 4)
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proton import Message, int32, symbol, timestamp
 
+from emubus.codec.encode import encode
+from emubus.codec.types import MapItems, Symbol
 from emubus.spark_connector.codec import ArrowRows, head, source_columns, split_peek_reply
-from emubus.spark_connector.codec.values import Value, write
 from emubus.spark_connector.errors import Code, ConnectorError
 
 from .kit import peeked, row_of, with_sections
@@ -107,12 +108,12 @@ def test_a_damaged_reply_is_split_or_refused(data: bytes) -> None:
 @settings(max_examples=150, deadline=None)
 @given(VALUES, VALUES, st.lists(st.tuples(VALUES, VALUES), max_size=3), st.lists(VALUES, max_size=13))
 def test_values_of_any_type_in_any_place_make_a_row_or_are_refused(
-    body: Value, note: Value, entries: list[tuple[Value, Value]], fields: list[Value]
+    body: object, note: object, entries: list[tuple[object, object]], fields: list[object]
 ) -> None:
-    properties = b"\x00\x53\x73" + write(Value("list", fields))
-    application = b"\x00\x53\x74" + write(Value("map", entries))
-    annotations = b"\x00\x53\x72" + write(Value("map", [(Value("symbol", "x-opt-message-state"), note)]))
-    taken(with_sections(b"\x00\x53\x77" + write(body)))
+    properties = b"\x00\x53\x73" + encode(fields)
+    application = b"\x00\x53\x74" + encode(MapItems(entries))
+    annotations = b"\x00\x53\x72" + encode(MapItems([(Symbol("x-opt-message-state"), note)]))
+    taken(with_sections(b"\x00\x53\x77" + encode(body)))
     taken(with_sections(properties, application))
     taken(annotations + with_sections())
 

@@ -15,8 +15,8 @@ from pyarrow import parquet
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from emubus.codec.encode import encode
 from emubus.spark_connector.codec import SINK_COLUMNS, ArrowRows, RowEncoder, columns_of, source_columns
-from emubus.spark_connector.codec.values import Value, write
 from emubus.spark_connector.schema import SOURCE_COLUMNS, source_schema
 
 from .kit import decoded, peeked, row_of
@@ -76,11 +76,8 @@ def test_what_clients_set_goes_through_spark_and_comes_back(messages: list[dict[
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.dictionaries(TEXTS, VALUES, max_size=4), min_size=1, max_size=4))
-def test_application_properties_as_json_keep_their_bytes(maps: list[dict[str, Value]]) -> None:
-    sections = [
-        b"\x00\x53\x74" + write(Value("map", [(Value("string", key), value) for key, value in each.items()]))
-        for each in maps
-    ]
+def test_application_properties_as_json_keep_their_bytes(maps: list[dict[str, object]]) -> None:
+    sections = [b"\x00\x53\x74" + encode(each) for each in maps]
     sent = [peeked()[:-4] + section + b"\x00\x53\x75\xa0\x00" for section in sections]
     for each, section, after in zip(maps, sections, again(sent, "json"), strict=True):
         assert after == (section if each else b"") + b"\x00\x53\x75\xa0\x00"

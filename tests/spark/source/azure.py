@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from emubus.codec.encode import encode
+from emubus.codec.types import Int, Symbol, Timestamp
 from emubus.spark_connector.conditions import wire_error
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.options import SourceOptions, source_options
-from emubus.spark_connector.source import asking
-from emubus.spark_connector.wire.values import Int, Symbol, Timestamp, described, encode
+from emubus.spark_connector.source import retries
+from emubus.spark_connector.wire.values import described
 
 CONNECTION_STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=azE="
 START_MS = 1_900_000_000_000
@@ -268,5 +270,5 @@ def serving(service: Azure) -> Iterator[Azure]:
         yield Connection(service)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asking, "pooled", pooled)
+        patch.setattr(retries, "pooled", pooled)
         yield service

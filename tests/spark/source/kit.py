@@ -14,11 +14,13 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from emubus.codec.encode import encode
+from emubus.codec.types import Symbol
 from emubus.spark_connector.options import SourceOptions, source_options
 from emubus.spark_connector.source.batch import BatchReader
 from emubus.spark_connector.source.stream import StreamReader
 from emubus.spark_connector.wire.pool import pooled
-from emubus.spark_connector.wire.values import Symbol, described, encode
+from emubus.spark_connector.wire.values import described
 from emubus.testing import EmubusServer
 
 NUMBERS = StructType([StructField("sequenceNumber", LongType())])

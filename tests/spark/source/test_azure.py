@@ -12,7 +12,7 @@ import pytest
 from emubus.spark_connector.codec import head
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.source.browse import discover, end_of, pages
-from emubus.spark_connector.source.drain import Receiving, Settler
+from emubus.spark_connector.source.drain import DeletionByReceiving, Settler
 
 from .azure import Azure, Connection, Management, Receiver, options_for, serving
 from .kit import KilledError, Spark, read_batch
@@ -160,7 +160,7 @@ def test_a_service_that_answers_backwards_is_not_read_forever(plain: Azure, monk
     plain.send(1, 2, 3)
     reply = Management(plain).peek(1, 1)
     monkeypatch.setattr(Management, "peek", lambda *_, **__: reply)
-    with pytest.raises(ConnectorError, match="answered a peek from sequence number 2 on with 1"):
+    with pytest.raises(ConnectorError, match="answered a peek from sequence number 2 with 1"):
         list(pages(Management(plain), 2, 4, 10))
 
 
@@ -223,7 +223,7 @@ def test_what_came_after_the_mark_is_given_back_by_drain(plain: Azure) -> None:
     query.run(available_now=False, batches_max=1)
     plain.send(*range(10))
     moved: list[int] = []
-    Receiving(Connection(plain), "q", {0: 11}, moved.append).run()
+    DeletionByReceiving(Connection(plain), "q", {0: 11}, moved.append).run()
     assert plain.numbers == list(range(11, 21))
     assert not any(each.is_locked for each in plain.messages)
     assert moved == [10]

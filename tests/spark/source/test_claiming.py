@@ -142,7 +142,9 @@ def test_another_querys_claims_and_other_deferred_messages_are_left_alone() -> N
 def test_message_sessions_can_not_be_claimed() -> None:
     with serving(Azure(requires_session=True)) as service:
         service.send(1, session_id="s")
-        with pytest.raises(ConnectorError, match="mode=claim can't be used where message sessions") as refused:
+        with pytest.raises(
+            ConnectorError, match="mode=claim can't be used on an entity with message sessions"
+        ) as refused:
             Spark(options_for(mode="claim", claimId="c")).run()
         assert refused.value.code is Code.MODE_UNSUPPORTED
 

@@ -265,7 +265,7 @@ def test_a_partition_that_vanished_is_data_loss(server: EmubusServer) -> None:
     server.delete("vanished")
     server.create(QueueDescription("vanished"))
     send_texts(server, "vanished", 5)
-    with pytest.raises(ConnectorError, match="in partition 1, which is not there any more"):
+    with pytest.raises(ConnectorError, match="in partition 1, which no longer exists"):
         query.run()
     query.options = options_of(server, "vanished", failOnDataLoss="false")
     query.run()
@@ -309,14 +309,14 @@ def test_drain_takes_the_last_batch_away_before_the_query_ends(server: EmubusSer
 
 
 def test_drain_reads_from_the_first_message_only(server: EmubusServer, queue: str) -> None:
-    with pytest.raises(ConnectorError, match="mode=drain deletes all that it has read past") as refused:
+    with pytest.raises(ConnectorError, match="mode=drain deletes everything before its position") as refused:
         StreamReader(options_of(server, queue, mode="drain", startingPosition="latest"), NUMBERS)
     assert refused.value.code is Code.MODE_UNSUPPORTED
     send_texts(server, queue, 5)
     query = Spark(options_of(server, queue, startingPosition=3))
     query.run()
     query.options = options_of(server, queue, mode="drain")
-    with pytest.raises(ConnectorError, match="would delete what it never read"):
+    with pytest.raises(ConnectorError, match="would delete messages that it never read"):
         query.run()
     assert stored(server, queue) == 5
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emubus.spark_connector.errors import Code, ConnectorError
-from emubus.spark_connector.source.admission import Pace, admitted, backlogs
+from emubus.spark_connector.source.admission import TriggerGate, admitted, backlogs
 from emubus.spark_connector.source.offsets import (
     ClaimOffset,
     Offset,
@@ -136,13 +136,13 @@ def test_admission_comes_to_an_end_step_by_step(between: tuple[dict[int, int], d
 
 
 def test_small_batches_are_held_back_for_a_time_but_not_the_first() -> None:
-    pace = Pace(10, 60.0)
-    assert pace.may_go(1, 1000.0)
-    pace.went(1000.0)
-    assert not pace.may_go(9, 1059.0)
-    assert pace.may_go(10, 1059.0)
-    assert pace.may_go(1, 1060.0)
-    assert Pace(None, 60.0).may_go(0, 0.0)
+    gate = TriggerGate(10, 60.0)
+    assert gate.may_go(1, 1000.0)
+    gate.went(1000.0)
+    assert not gate.may_go(9, 1059.0)
+    assert gate.may_go(10, 1059.0)
+    assert gate.may_go(1, 1060.0)
+    assert TriggerGate(None, 60.0).may_go(0, 0.0)
 
 
 # ---- plans

@@ -18,9 +18,11 @@ from typing import Any, Self
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, RejectConnection, Request
 
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode
 from emubus.spark_connector.dialing.endpoint import Endpoint
 from emubus.spark_connector.wire.requests import read_body, read_head
-from emubus.spark_connector.wire.values import decode, described, encode
+from emubus.spark_connector.wire.values import described, plain
 
 from ...broker.namespace import loop_turns
 
@@ -48,7 +50,7 @@ def body_of(data: bytes) -> bytes:
         code = data[at + 2]
         section, at = decode(data, at)
         if code == 0x75:
-            return bytes(section.value)
+            return bytes(plain(section).value)
     raise AssertionError("the message has no data section")
 
 

@@ -37,7 +37,7 @@ HOMES_OF: Final[Mapping[str, tuple[str, ...]]] = {
 }
 REFRESH_MS: Final = 500
 PEEK_WAIT_MS: Final = 1_500
-"""A slow store holds up whoever looks, too; the rest of the page is worth more than its messages."""
+"""How long a page waits for messages of a slow store; after that it is shown without them."""
 
 
 async def show(

@@ -25,7 +25,7 @@ AT_ONCE_BYTES: Final = 4 << 20
 FAILURES_SHOWN_MAX: Final = 20
 KEPT_MAX: Final = 100
 WAIT_S: Final = 1.0
-"""How long the answer to a form waits for the end: a few messages are done by then."""
+"""How long the answer to a form waits for the end: enough for a few messages."""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 Knows the three layouts. The text is that of Python's `Decimal`, exponent kept ("1.10", "1E+3", "Infinity", "NaN"), so
 `from_text` gives the very bits back; bits that are no canonical number come as "0x" and their hexadecimal digits.
-Does not know everything else. Pure functions.
+Pure functions.
 """
 
 from __future__ import annotations

@@ -22,7 +22,17 @@ from typing import Final
 
 import structlog
 
-from ...storage import (
+from .broker.admin.folder_view import (
+    CATALOG_FOLDER,
+    STAGING_FOLDER,
+    STORE_NAME,
+    DataFolderError,
+    FolderView,
+    part_names,
+    tables_of,
+)
+from .broker.ids import new_message_id
+from .storage import (
     DATA_FILE,
     LOCK_FILE,
     MANIFEST_FILE,
@@ -39,8 +49,6 @@ from ...storage import (
     sync_file,
     write_manifest,
 )
-from ..ids import new_message_id
-from .folder_view import CATALOG_FOLDER, STAGING_FOLDER, STORE_NAME, DataFolderError, FolderView, part_names, tables_of
 
 PART_FILES: Final = frozenset({DATA_FILE, LOCK_FILE, "lock.mdb"})
 
@@ -190,7 +198,7 @@ class DataFolder(FolderView):
         """Whether the files that were opened still are those of the folder; a change is logged once."""
         for file, place in self._watched.items():
             try:
-                what = None if _place(file) == place else "was exchanged"
+                what = None if _place(file) == place else "was replaced"
             except OSError:
                 what = "is missing"
             if what is not None:
