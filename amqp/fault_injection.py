@@ -46,7 +46,7 @@ class InjectionPoint:
 
     def next_fault(self, operation: FaultOperation) -> Fault | None:
         """The fault of an operation that happens now; a fault with a count is used up by it."""
-        return self.table.strike(self.address, operation)
+        return self.table.next_fault(self.address, operation)
 
     def may_receive(self) -> bool:
         """Whether a client that gives credit gets messages; credit can't be rejected: a busy server detaches."""

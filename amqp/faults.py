@@ -83,7 +83,7 @@ class Faults:
         """A client attaches; BrokerError if that is to fail."""
         if _is_exempt(request.address):
             return
-        fault = self.table.strike(request.address, FaultOperation.ATTACH)
+        fault = self.table.next_fault(request.address, FaultOperation.ATTACH)
         if fault is None:
             return
         if fault.kind is FaultKind.DROPPED_CONNECTION:
