@@ -241,7 +241,7 @@ def _ask(
 def _first_number(handle: PartitionHandle, counters: Counters) -> int | None:
     """The lowest sequence number of a partition. Raises StoreError."""
     firsts: list[int] = []
-    with handle.worker.look() as view:
+    with handle.worker.view() as view:
         for home in SHOWN_HOMES:
             if counters.messages[home]:
                 start, stop = message_key(handle.queue_id, home, 0), message_key(handle.queue_id, home + 1, 0)

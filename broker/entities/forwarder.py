@@ -18,7 +18,7 @@ from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from ..partition.enqueue import too_many_hops
 from ..partition.records import COUNTER_MASK, NO_ENQUEUED_NUMBER, SCHEDULED_ELSEWHERE, Home, Record
-from ..partition.requests import Delivered, Forwarded, ReadOutbox, Redirect, Undeliverable
+from ..partition.requests import DeleteForwarded, ReadOutbox, Redirect, StoreForwarded, Undeliverable
 from .entity import Entity, is_known_refusal
 from .entity_base import SEND_REFUSED, PartitionHandle
 
@@ -199,8 +199,8 @@ class Forwarder:
         if any(moves) and not all(moves):
             return await self._hand_over_singly(handle, target, group, refusing)
 
-        def ask(reply: Callable[[BrokerError | None], None]) -> Forwarded:
-            return Forwarded(handle.queue_id, handle.index, records, reply, same_entity=moves[0])
+        def ask(reply: Callable[[BrokerError | None], None]) -> StoreForwarded:
+            return StoreForwarded(handle.queue_id, handle.index, records, reply, same_entity=moves[0])
 
         tried = self._tried.setdefault(handle, set())
         anew = {number for _, number, _ in group} - tried
@@ -222,7 +222,7 @@ class Forwarder:
                 return error, group
             await self._give_up(handle, group, UNDELIVERABLE[error.condition], error.description)
         else:
-            await handle.request(partial(Delivered, [(home, number) for home, number, _ in group]))
+            await handle.request(partial(DeleteForwarded, [(home, number) for home, number, _ in group]))
             tried.difference_update(number for _, number, _ in group)
         return None
 
@@ -242,7 +242,7 @@ class Forwarder:
             return False
         if number & COUNTER_MASK < self._tried_below.get(handle, 0):
             return False
-        return not target.entity.partition_for_forwarded(parse_stored(row[2].stored), row[2].turn)[1]
+        return not target.entity.partition_for_forwarded(parse_stored(row[2].stored), row[2].target_index)[1]
 
     def _others(self, target: PartitionHandle, refusing: Refusing) -> list[int]:
         """The partitions that may take a message in the place of `target`, beginning with the one behind it."""
@@ -281,7 +281,7 @@ class Forwarder:
         if home == Home.DEAD_LETTER_OUTBOX and record.hops >= handle.bounds.forward_hops_max:
             return too_many_hops(handle.bounds.forward_hops_max)  # entities whose dead-letter queues lead to each other
         if home == Home.TRANSFER_OUTBOX and record.other_path == SCHEDULED_ELSEWHERE:
-            return handle.entity.partitions[record.turn]
+            return handle.entity.partitions[record.target_index]
         if home == Home.TRANSFER_OUTBOX:
             address: str | None = record.other_path
         elif isinstance(description, TopicDescription):
@@ -289,14 +289,15 @@ class Forwarder:
         else:
             address = description.forward_to if home == Home.OUTBOX else description.forward_dead_letters_to
         if address is None:
-            if home == Home.OUTBOX and isinstance(description, SubscriptionDescription) and record.turn != handle.index:
+            is_moved = record.target_index != handle.index
+            if is_moved and home == Home.OUTBOX and isinstance(description, SubscriptionDescription):
                 partitions = handle.entity.partitions  # a copy whose key a rule has changed
-                return partitions[record.turn % len(partitions)]
+                return partitions[record.target_index % len(partitions)]
             return None, ""  # the setting was taken back: the message stays
         entity = self._find(address)
         if entity.description.status in SEND_REFUSED:
             raise BrokerError(Condition.ENTITY_DISABLED, f"'{entity.path}' takes no messages now.")
-        return entity.partition_for_forwarded(parse_stored(record.stored), record.turn)[0]
+        return entity.partition_for_forwarded(parse_stored(record.stored), record.target_index)[0]
 
     async def _give_up(self, handle: PartitionHandle, group: list[Row], reason: str | None, description: str) -> None:
         for home, number, _ in group:

@@ -188,7 +188,7 @@ class Namespace:
         """The rows of a deleted entity's partition are gone."""
         handle = self._handles.pop((queue_id, store_index), None)
         if handle is not None:
-            handle.worker.forget(queue_id)
+            handle.worker.remove(queue_id)
 
     def partition_to_clear(self, queue_id: int, store_index: int) -> PartitionHandle:
         """The partition of a deleted entity, to remove its rows; made up if an earlier run deleted the entity."""

@@ -12,7 +12,7 @@ from functools import partial
 from .. import service_errors
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..message.message import Message
-from ..partition.requests import CancelScheduled, Commit, Examine, Operation, Reserve, Schedule, Transfer
+from ..partition.requests import CancelScheduled, CheckOperation, Commit, Operation, Reserve, Schedule, Transfer
 from .entity import Entity, is_known_refusal
 from .entity_base import PartitionHandle
 from .several_partitions import grouped, show_that_stores_commit
@@ -68,7 +68,7 @@ async def cancel(entity: Entity, numbers: Sequence[int]) -> None:
 async def _refuses(handle: PartitionHandle, numbers: Sequence[int]) -> bool:
     """Whether a partition lacks any of these scheduled messages. BrokerError if it can't be asked."""
     try:
-        await handle.request(partial(Examine, CancelScheduled(numbers, _ignore)))
+        await handle.request(partial(CheckOperation, CancelScheduled(numbers, _ignore)))
     except BrokerError as error:
         if error.condition is not Condition.MESSAGE_NOT_FOUND:
             raise
@@ -133,7 +133,7 @@ async def _commit_apart(
 
 async def _reserve(asked: Schedule, handle: PartitionHandle) -> list[int]:
     """Sequence numbers of a partition that has room for the messages."""
-    await handle.request(partial(Examine, asked))
+    await handle.request(partial(CheckOperation, asked))
     numbers: list[int] = await handle.request(partial(Reserve, len(asked.messages)))
     return numbers
 

@@ -15,7 +15,7 @@ from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import partition_index_of
 from ..outcomes import Complete, Outcome, Release
-from ..partition.requests import Commit, Examine, ReceiveDeferred, Renew, Reserve, Settle
+from ..partition.requests import CheckOperation, Commit, ReceiveDeferred, Renew, Reserve, Settle
 from ..partition.step import Delivery, ReceiveMode
 from .entity import Entity
 from .entity_base import PartitionHandle
@@ -34,7 +34,7 @@ async def settle(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes], o
     if len(groups) > 1:
         for handle, group in groups.items():
             for token in group:
-                await handle.request(partial(Examine, Settle(token, outcome, None, sub_queue)))
+                await handle.request(partial(CheckOperation, Settle(token, outcome, None, sub_queue)))
         await show_that_stores_commit(groups)
     settled_count = 0
     for handle, group in groups.items():

@@ -76,7 +76,7 @@ class TopicSubscriptions:
         for handle in subscription.partitions:
             partition = handle.worker.partition(handle.queue_id)
             if partition is not None:
-                partition.state.rows.leave_total()
+                partition.state.rows.leave_topic()
         for total in self._topic.totals:
             total.forget(subscription.queue_id)
         self._index.remove_subscription(key)
@@ -113,8 +113,8 @@ class TopicSubscriptions:
                 if description.dead_letter_on_filter_exceptions:
                     found.append(RoutedMessage(ref, message, (REASON_FILTER, str(match.error))))
             for each in match.copies:
-                goes_to = partition_index if each is message else self._place_of_changed(each, partition_index)
-                found.append(RoutedMessage(ref, each, goes_to=None if goes_to == partition_index else goes_to))
+                index = partition_index if each is message else self._place_of_changed(each, partition_index)
+                found.append(RoutedMessage(ref, each, target_index=None if index == partition_index else index))
         return found
 
     def _place_of_changed(self, copy: Message, partition_index: int) -> int:

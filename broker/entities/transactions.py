@@ -21,9 +21,9 @@ from ..message.message import Message, parse_sent, split_batch
 from ..outcomes import Abandon, Outcome
 from ..partition.requests import (
     CancelScheduled,
+    CheckOperation,
     Commit,
     Done,
-    Examine,
     Operation,
     Request,
     Reserve,
@@ -160,7 +160,7 @@ class Transactions:
             stored = [number for number in dict.fromkeys(numbers) if number not in own]
             if stored:
                 operation = CancelScheduled(stored, _ignore)
-                await handle.request(partial(Examine, operation))
+                await handle.request(partial(CheckOperation, operation))
                 transaction = self._find(ref)
                 if not transaction.cancelled.isdisjoint(numbers):  # by a request that came meanwhile
                     raise service_errors.scheduled_not_found(numbers)
@@ -173,7 +173,7 @@ class Transactions:
             handle = entity.partitions[entity.partition_index_of_session(session_id)]
             self._bind_reachable(transaction, handle)
             operation = SetSessionState(session_id, state, _ignore)
-            await handle.request(partial(Examine, operation))
+            await handle.request(partial(CheckOperation, operation))
             self._add(self._find(ref), handle, operation)
 
     def settle(

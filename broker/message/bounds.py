@@ -36,7 +36,7 @@ class MessageBounds:
     key_length_max: int = IDENTIFIER_CHARS_MAX
     forward_hops_max: int = 4
 
-    def need_a_look(self, data: bytes, at: list[int]) -> bool:
+    def may_be_exceeded(self, data: bytes, at: list[int]) -> bool:
         """Whether a message may exceed a bound; `at` comes from `sections.locate`. Cheap, and False for most."""
         length_max = self.key_length_max
         return (

@@ -239,7 +239,7 @@ def parse_message(data: bytes) -> Message:
     except DecodeError as error:
         raise decode_refusal(error) from None
     except IndexError:
-        raise _cut_off(data) from None
+        raise _truncated(data) from None
 
 
 def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
@@ -256,7 +256,7 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
         else:
             message = Message(*_with_message_id(usual, at, new_message_id()), len(data))
             message._message_id = None
-        if bounds.need_a_look(usual, at):
+        if bounds.may_be_exceeded(usual, at):
             keys = {
                 "x-opt-partition-key": message.partition_key,
                 "x-opt-via-partition-key": message.via_partition_key,
@@ -266,10 +266,10 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
     except DecodeError as error:
         raise decode_refusal(error) from None
     except IndexError:
-        raise _cut_off(data) from None
+        raise _truncated(data) from None
 
 
-def _cut_off(data: bytes) -> BrokerError:
+def _truncated(data: bytes) -> BrokerError:
     return decode_refusal(DecodeError(len(data), "the message is cut off"))
 
 

@@ -102,9 +102,9 @@ class EnqueueHandlers:
     ) -> list[int | None]:
         """Store messages that `refusal` had nothing against; their numbers in order, None for duplicates.
 
-        `seen_ids` as for `take_scheduled`.
+        `seen_ids` as for `store_scheduled`.
         """
-        self._state.used(now)
+        self._state.mark_used(now)
         seen_ids = set() if seen_ids is None else seen_ids
         numbers: list[int | None] = []
         for message in messages:
@@ -123,9 +123,9 @@ class EnqueueHandlers:
     def schedule(self, request: Schedule, now: int, view: Reader, step: Step) -> None:
         """Store messages until their times; their numbers are the answer."""
         error = self.refusal(request.messages, now, view)
-        step.effects.append((request.reply, error or self.take_scheduled(request.messages, now, view, step)))
+        step.effects.append((request.reply, error or self.store_scheduled(request.messages, now, view, step)))
 
-    def take_scheduled(
+    def store_scheduled(
         self,
         messages: Sequence[Message],
         now: int,
@@ -139,7 +139,7 @@ class EnqueueHandlers:
         `numbers` are theirs if they were reserved before; `seen_ids` has the identities that this command has stored so
         far, which the view does not show.
         """
-        self._state.used(now)
+        self._state.mark_used(now)
         seen_ids = set() if seen_ids is None else seen_ids
         taken = list(numbers) or [self._state.rows.new_number() for _ in messages]
         step.touched[self._state.queue_id] = self._state.counters
@@ -160,7 +160,7 @@ class EnqueueHandlers:
         del now
         error = self.cancel_refusal(request.numbers, view)
         if error is None:
-            self.take_off(request.numbers, view, step)
+            self.remove_scheduled(request.numbers, view, step)
         step.effects.append((request.reply, error))
 
     def cancel_refusal(self, numbers: Sequence[int], view: Reader) -> BrokerError | None:
@@ -168,7 +168,7 @@ class EnqueueHandlers:
         missing = [number for number in numbers if self._scheduled_row(number, view) is None]
         return service_errors.scheduled_not_found(missing) if missing else None
 
-    def take_off(self, numbers: Sequence[int], view: Reader, step: Step) -> None:
+    def remove_scheduled(self, numbers: Sequence[int], view: Reader, step: Step) -> None:
         """Remove scheduled messages that `cancel_refusal` had nothing against."""
         rows = self._state.rows
         for number in dict.fromkeys(numbers):
@@ -182,7 +182,7 @@ class EnqueueHandlers:
     def _scheduled_row(self, number: int, view: Reader) -> bytes | None:
         return view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
 
-    def fall_due(self, request: ProcessDue, now: int, view: Reader, step: Step) -> None:
+    def process_due(self, request: ProcessDue, now: int, view: Reader, step: Step) -> None:
         """Expire, activate and forget what these rows of `due` name."""
         for due_at, code, number in request.rows:
             what = Due(code)
@@ -199,7 +199,7 @@ class EnqueueHandlers:
                 if row is not None and INSTANT.unpack(row)[0] <= now:
                     step.changes.append((DUPLICATES, key, None))
         if self._sessions is not None:
-            self._sessions.tidy(view, step)
+            self._sessions.update_heads(view, step)
 
     # ---- placing
 
@@ -212,12 +212,12 @@ class EnqueueHandlers:
         step: Step,
         hops: int = 0,
         other_path: str = "",
-        goes_to: int | None = None,
+        target_index: int | None = None,
         ttl_max_ms: int | None = None,
     ) -> int:
         """A message becomes active in this entity: in its line, its session, its outbox, or its subscriptions.
 
-        With `goes_to` it is a copy for that other partition of the subscription; `ttl_max_ms` is its topic's. The
+        With `target_index` it is a copy for that other partition of the subscription; `ttl_max_ms` is its topic's. The
         answer is its sequence number here; for a topic the number that its copies show as their enqueued sequence
         number.
         """
@@ -232,17 +232,17 @@ class EnqueueHandlers:
         number = state.rows.new_number()
         stored = message.stored(now, None if ttl_ms is None else expires_at)
         record = Record(stored, now, expires_at, enqueued_number or number, 0, hops, other_path)
-        self.put(record, number, message, view, step, goes_to)
+        self.put(record, number, message, view, step, target_index)
         return number
 
     def put(
-        self, record: Record, number: int, message: Message, view: Reader, step: Step, goes_to: int | None = None
+        self, record: Record, number: int, message: Message, view: Reader, step: Step, target_index: int | None = None
     ) -> None:
         """Give the message of `record` a home here: in the outbox, a session or the line."""
         state = self._state
         description = state.receivable
-        if description.forward_to is not None or goes_to is not None:
-            record.update(turn=state.turn_of(message) if goes_to is None else goes_to)
+        if description.forward_to is not None or target_index is not None:
+            record.update(target_index=state.target_index_of(message) if target_index is None else target_index)
             if description.forward_to is not None and record.enqueued_number == NO_ENQUEUED_NUMBER:
                 record.update(enqueued_number=number)
             self._to_outbox(record, number, step, forwards=description.forward_to is not None)
@@ -255,8 +255,8 @@ class EnqueueHandlers:
                 state.put_active(record, number, step)
         else:
             row = state.put_active(record, number, step)
-            state.main.append(number, row)
-            state.announce_ready(state.main, step)
+            state.active_queue.append(number, row)
+            state.announce_ready(state.active_queue, step)
 
     def dead_letter_copy(
         self, message: Message, enqueued_number: int, reason: tuple[str, str], now: int, step: Step
@@ -268,16 +268,18 @@ class EnqueueHandlers:
     def transfer(self, operation: Transfer, now: int, step: Step) -> None:
         """Keep a message of a transaction in the outbox for another entity."""
         if operation.number is not None:
-            self._to_schedule_elsewhere(operation.message, operation.number, now, step)
+            self._transfer_scheduled(operation.message, operation.number, now, step)
             return
         ttl_ms = operation.message.ttl_ms
         stored = operation.message.stored(now, None if ttl_ms is None else now + ttl_ms)
         number = self._state.rows.new_number()
-        record = Record(stored, now, 0, number, 0, 0, operation.destination, self._state.turn_of(operation.message))
+        record = Record(
+            stored, now, 0, number, 0, 0, operation.destination, self._state.target_index_of(operation.message)
+        )
         self._state.rows.put(Home.TRANSFER_OUTBOX, number, record.pack(), step)
         step.effects.append((self._state.ref.announce_outbox, None))
 
-    def _to_schedule_elsewhere(self, message: Message, number: int, now: int, step: Step) -> None:
+    def _transfer_scheduled(self, message: Message, number: int, now: int, step: Step) -> None:
         at = now if message.scheduled_enqueue_at is None else message.scheduled_enqueue_at
         stored = message.stored(at, None if message.ttl_ms is None else at + message.ttl_ms)
         record = Record(stored, now, 0, number, 0, 0, SCHEDULED_ELSEWHERE, number >> PARTITION_SHIFT)
@@ -306,7 +308,7 @@ class EnqueueHandlers:
                 target.dead_letter_copy(copy.message, enqueued_number, copy.error, now, step)
                 continue
             target.activate(
-                copy.message, enqueued_number, now, view, step, hops, other_path, copy.goes_to, default_ttl_ms
+                copy.message, enqueued_number, now, view, step, hops, other_path, copy.target_index, default_ttl_ms
             )
         return enqueued_number
 
@@ -333,12 +335,12 @@ class EnqueueHandlers:
         elif number not in state.locks.by_number:  # a locked one may still be completed; the end of its lock decides
             session = 0
             if self._sessions is None:
-                state.main.remove(number)
+                state.active_queue.remove(number)
             else:
                 name = parse_stored(Record.unpack(row).stored).session_id
                 if name is not None:
                     session = self._sessions.number_of(name, view)
-                    self._sessions.left(name)
+                    self._sessions.message_removed(name)
             state.expire(number, row, session, step)
 
     def would_be_dropped(self, message: Message, now: int, view: Reader, seen_ids: set[int]) -> bool:

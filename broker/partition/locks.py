@@ -28,7 +28,7 @@ class LockSource(Protocol):
         """Whether the dispatcher has yet to hear that there are messages; it counts as announced then."""
         ...
 
-    def give_back(self, number: int) -> None:
+    def put_back(self, number: int) -> None:
         """The message is available again."""
         ...
 
@@ -42,7 +42,7 @@ class Holding(Protocol):
     """What a lock within a message session shares with the session: its end, and who is told of messages."""
 
     until_at: int
-    taken: dict[int, Lock]
+    locks: dict[int, Lock]
 
     @property
     def announce(self) -> Callable[[None], None]:
@@ -60,11 +60,11 @@ class Lock:
         "holding",
         "home",
         "number",
+        "rank",
         "ready_queue",
         "session",
         "size_bytes",
         "token",
-        "turn",
     )
 
     def __init__(
@@ -90,7 +90,7 @@ class Lock:
         self.size_bytes = size_bytes  # of the stored row: completing it needs no look at the store
         self.holding = holding
         self.session = session  # the session's number, 0 outside sessions
-        self.turn = 0  # locks that end at the same instant end in this order
+        self.rank = 0  # locks that end at the same instant end in this order
 
     @property
     def until_at(self) -> int:
@@ -109,13 +109,13 @@ class Locks:
     does not change.
     """
 
-    __slots__ = ("_changes", "_last_turn", "by_number", "by_token", "timed")
+    __slots__ = ("_changes", "_last_rank", "by_number", "by_token", "timed")
 
     def __init__(self) -> None:
         self.by_token: dict[bytes, Lock] = {}
         self.by_number: dict[int, Lock] = {}
         self.timed: OrderedDict[bytes, Lock] = OrderedDict()  # those that end by themselves
-        self._last_turn = 0
+        self._last_rank = 0
         # Of the batch under way: locks that were added or removed; and renewed ones, with the end and turn before.
         self._changes: list[Lock | tuple[Lock, int, int]] = []
 
@@ -125,12 +125,12 @@ class Locks:
     def add(self, lock: Lock) -> None:
         """A message was handed over."""
         self._changes.append(lock)
-        self._last_turn = lock.turn = self._last_turn + 1
+        self._last_rank = lock.rank = self._last_rank + 1
         self.by_token[lock.token] = self.by_number[lock.number] = lock
         if lock.holding is None:
             self.timed[lock.token] = lock
         else:
-            lock.holding.taken[lock.number] = lock
+            lock.holding.locks[lock.number] = lock
 
     def remove(self, lock: Lock) -> None:
         """The message is in nobody's hands any more."""
@@ -140,7 +140,7 @@ class Locks:
         if lock.holding is None:
             del self.timed[lock.token]
         else:
-            del lock.holding.taken[lock.number]
+            del lock.holding.locks[lock.number]
 
     def keep(self) -> None:
         """The batch is committed: its changes stay."""
@@ -151,14 +151,14 @@ class Locks:
         changes, self._changes = self._changes, []
         for change in reversed(changes):
             if isinstance(change, tuple):
-                lock, until_at, turn = change
-                lock.until_at, lock.turn = until_at, turn
+                lock, until_at, rank = change
+                lock.until_at, lock.rank = until_at, rank
             elif change.token in self.by_token:
                 self.remove(change)
             else:
-                turn = change.turn
+                rank = change.rank
                 self.add(change)
-                change.turn = turn
+                change.rank = rank
         self._changes.clear()
         self.sort()
 
@@ -169,8 +169,8 @@ class Locks:
 
     def renew(self, lock: Lock, until_at: int) -> None:
         """Move the end of a lock outside sessions."""
-        self._changes.append((lock, lock.until_at, lock.turn))
-        self._last_turn = lock.turn = self._last_turn + 1
+        self._changes.append((lock, lock.until_at, lock.rank))
+        self._last_rank = lock.rank = self._last_rank + 1
         lock.until_at = until_at
         self.timed.move_to_end(lock.token)
 
@@ -180,7 +180,7 @@ class Locks:
 
     def sort(self) -> None:
         """Restore the order of ends."""
-        self.timed = OrderedDict(sorted(self.timed.items(), key=lambda item: (item[1].until_at, item[1].turn)))
+        self.timed = OrderedDict(sorted(self.timed.items(), key=lambda item: (item[1].until_at, item[1].rank)))
 
     def check_invariants(self) -> None:
         """Assert the invariants of the class docstring."""
@@ -198,21 +198,21 @@ class HeldSession:
         self.number = number
         self.grant = grant
         self.until_at = until_at
-        self.turn = grant  # holdings that end at the same instant end in this order
+        self.rank = grant  # holdings that end at the same instant end in this order
         self.ready_queue = ready_queue
         self.head: int | None = None  # the number of its row in `session_heads`, if it had messages
-        self.taken: dict[int, Lock] = {}
+        self.locks: dict[int, Lock] = {}
         self.announce: Callable[[None], None] = request.announce
         self.lost = request.lost
 
-    def end_at(self, until_at: int, turn: int) -> None:
-        """The lock of the session ends at `until_at` (Unix ms); `turn` orders those that end together."""
-        self.until_at, self.turn = until_at, turn
+    def set_end(self, until_at: int, rank: int) -> None:
+        """The lock of the session ends at `until_at` (Unix ms); `rank` orders those that end together."""
+        self.until_at, self.rank = until_at, rank
 
     def set_head(self, number: int | None) -> None:
         """The session's row in `session_heads` has this sequence number, or there is none."""
         self.head = number
 
-    def sort_taken(self) -> None:
+    def sort_locks(self) -> None:
         """Bring the locks of the taken messages into the order in which they were given."""
-        self.taken = dict(sorted(self.taken.items(), key=lambda item: item[1].turn))
+        self.locks = dict(sorted(self.locks.items(), key=lambda item: item[1].rank))

@@ -22,10 +22,10 @@ from .records import (
     message_key,
 )
 from .requests import (
-    Delivered,
-    Forwarded,
+    DeleteForwarded,
     ReadOutbox,
     Redirect,
+    StoreForwarded,
     Undeliverable,
 )
 from .state import PartitionState
@@ -39,7 +39,7 @@ class OutboxHandlers:
         self._state = state
         self._enqueue = enqueue
 
-    def forwarded(self, request: Forwarded, now: int, view: Reader, step: Step) -> None:
+    def forwarded(self, request: StoreForwarded, now: int, view: Reader, step: Step) -> None:
         """Take messages from another entity's outbox; those that came before are dropped."""
         key = FORWARDED_KEY.pack(self._state.queue_id, request.source_id, request.source_index)
         known = view.get(FORWARDED, key)
@@ -54,9 +54,9 @@ class OutboxHandlers:
         for (number, record), message in zip(seen_ids, messages, strict=True):
             highest = number
             if record.other_path == SCHEDULED_ELSEWHERE:
-                self._enqueue.take_scheduled([message], now, view, step, [record.enqueued_number], seen)
+                self._enqueue.store_scheduled([message], now, view, step, [record.enqueued_number], seen)
             elif request.same_entity:
-                record.update(turn=0)
+                record.update(target_index=0)
                 self._enqueue.put(record, self._state.rows.new_number(), message, view, step)
             elif not self._enqueue.is_duplicate(message, now, view, step, seen):
                 self._enqueue.activate(
@@ -64,7 +64,7 @@ class OutboxHandlers:
                 )
         step.changes.append((FORWARDED, key, NUMBER.pack(highest)))
         step.touched[self._state.queue_id] = self._state.counters
-        self._state.used(now)
+        self._state.mark_used(now)
         step.effects.append((request.reply, None))
 
     def read(self, request: ReadOutbox, now: int, view: Reader, step: Step) -> None:
@@ -80,7 +80,7 @@ class OutboxHandlers:
         rows.sort(key=lambda row: row[1])
         step.effects.append((request.reply, rows[: request.count]))
 
-    def delivered(self, request: Delivered, now: int, view: Reader, step: Step) -> None:
+    def delivered(self, request: DeleteForwarded, now: int, view: Reader, step: Step) -> None:
         """What arrived elsewhere is forgotten here."""
         del now
         for home, number in request.rows:
@@ -93,11 +93,11 @@ class OutboxHandlers:
         """What was not stored in one partition of the target is for another, under a number that none has seen."""
         del now
         rows = self._state.rows
-        for home, number, turn in request.rows:
+        for home, number, target_index in request.rows:
             row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
             if row is not None:
                 record = Record.unpack(row)
-                record.update(turn=turn)
+                record.update(target_index=target_index)
                 rows.remove(Home(home), number, len(row), 0, step)
                 rows.put(Home(home), rows.new_number(), record.pack(), step)
         step.effects.append((request.reply, None))

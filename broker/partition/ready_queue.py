@@ -45,7 +45,7 @@ class WindowBudget:
 class ReadyQueue:
     """The available messages of one sub-queue of one partition, in sequence order.
 
-    `taken` are the numbers of the messages that receivers have; they are in the store, but not available.
+    `locked` are the numbers of the messages that receivers have; they are in the store, but not available.
 
     Invariants: the window is ascending and lies below `next_read`; every available message is in the window, among
     the returned ones, or in the store at or above `next_read` (then `more_in_store`).
@@ -54,9 +54,9 @@ class ReadyQueue:
     __slots__ = (
         "_announce",
         "_budget",
+        "_locked",
         "_queue_id",
         "_returned",
-        "_taken",
         "_window",
         "_window_bytes",
         "announced",
@@ -75,7 +75,7 @@ class ReadyQueue:
         queue_id: int,
         budget: WindowBudget,
         announce: Callable[[SubQueue], None],
-        taken: Container[int],
+        locked: Container[int],
         *,
         more_in_store: bool,
     ) -> None:
@@ -92,7 +92,7 @@ class ReadyQueue:
         self._window: deque[tuple[int, bytes]] = deque()
         self._window_bytes = 0
         self._returned: list[int] = []
-        self._taken = taken
+        self._locked = locked
 
     def announce(self, sub_queue: SubQueue) -> None:
         """Tell the dispatcher that there are messages."""
@@ -119,7 +119,7 @@ class ReadyQueue:
         self._budget.bytes_used += size
         self.next_read = number + 1
 
-    def give_back(self, number: int) -> None:
+    def put_back(self, number: int) -> None:
         """A message that was taken is available again, at its old place."""
         if number < self.next_read:  # else it is read from the store
             heapq.heappush(self._returned, number)
@@ -186,7 +186,7 @@ class ReadyQueue:
         assert self._window_bytes == sum(len(record) for _, record in self._window)
         assert all(number < self.next_read for number in self._returned)
         assert not set(self._returned) & set(numbers)
-        assert not any(number in self._taken for number in (*numbers, *self._returned))
+        assert not any(number in self._locked for number in (*numbers, *self._returned))
 
     def _fits(self, size: int) -> bool:
         return (
@@ -207,7 +207,7 @@ class ReadyQueue:
         for key, record in rows:
             number = int.from_bytes(key[-8:], "big")
             self.next_read = number + 1
-            if number not in self._taken:  # as one before `restart` may be
+            if number not in self._locked:  # as one before `restart` may be
                 self._window.append((number, record))
                 self._window_bytes += len(record)
                 self._budget.bytes_used += len(record)
@@ -240,7 +240,7 @@ class SessionQueue:
         self.announced = True
         return first
 
-    def grew(self) -> None:
+    def message_added(self) -> None:
         """The session has a new message, which is in the store."""
         self.more_in_store = True
 
@@ -249,7 +249,7 @@ class SessionQueue:
         del sub_queue
         self._announce(None)
 
-    def give_back(self, number: int) -> None:
+    def put_back(self, number: int) -> None:
         """A message that was taken is available again, at its old place."""
         if number < self._next_read:  # else it is read from the store
             heapq.heappush(self._returned, number)

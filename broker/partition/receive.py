@@ -24,7 +24,7 @@ from .sessions import MessageSessions
 from .state import PartitionState
 from .step import Delivery, Extent, Received, ReceiveMode, Step
 
-TAKE_BYTES_MAX = 4 << 20  # one answer to a receiver; more is asked for again
+RECEIVE_BYTES_MAX = 4 << 20  # one answer to a receiver; more is asked for again
 SCAN_ROWS_MAX = 500
 STATES = {
     Home.DEFERRED: 1,
@@ -57,12 +57,12 @@ class ReceiveHandlers:
         self._sessions = sessions
         self._of_subscription = isinstance(state.ref.description, SubscriptionDescription)
 
-    def take(self, request: Receive, now: int, view: Reader, step: Step) -> None:
+    def receive(self, request: Receive, now: int, view: Reader, step: Step) -> None:
         """Hand over what is available in a sub-queue."""
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
         deliveries: list[Delivery] = []
-        bytes_left = TAKE_BYTES_MAX
+        bytes_left = RECEIVE_BYTES_MAX
         average_bytes = state.average_bytes()
         while len(deliveries) < request.count and bytes_left > 0:
             found = ready_queue.next(view, average_bytes)
@@ -73,16 +73,16 @@ class ReceiveHandlers:
             if expires_at and expires_at <= now:
                 state.expire(number, row, 0, step)
                 continue
-            deliveries.append(self._hand_over(ready_queue, ready_queue.home, number, row, request.mode, now, step))
+            deliveries.append(self._deliver(ready_queue, ready_queue.home, number, row, request.mode, now, step))
             bytes_left -= len(row)
         more = ready_queue.has_more()
         if not more:
             ready_queue.announce_again()
         if deliveries:
-            state.used(now)
+            state.mark_used(now)
         step.effects.append((request.reply, Received(deliveries, more)))
 
-    def take_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
+    def receive_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
         """Hand over the next messages of a held session."""
         assert self._sessions is not None
         held = self._sessions.held(request.grant)
@@ -90,7 +90,7 @@ class ReceiveHandlers:
             step.effects.append((request.reply, Received([], False, service_errors.session_lock_lost())))
             return
         deliveries: list[Delivery] = []
-        bytes_left = TAKE_BYTES_MAX
+        bytes_left = RECEIVE_BYTES_MAX
         while len(deliveries) < request.count and bytes_left > 0:
             found = held.ready_queue.next(view)
             if found is None:
@@ -102,14 +102,12 @@ class ReceiveHandlers:
             if expires_at and expires_at <= now:
                 self._state.expire(number, row, held.number, step)
                 continue
-            deliveries.append(
-                self._hand_over(held.ready_queue, Home.ACTIVE, number, row, request.mode, now, step, held)
-            )
+            deliveries.append(self._deliver(held.ready_queue, Home.ACTIVE, number, row, request.mode, now, step, held))
             bytes_left -= len(row)
-        self._state.used(now)
+        self._state.mark_used(now)
         step.effects.append((request.reply, Received(deliveries, held.ready_queue.has_more())))
 
-    def take_deferred(self, request: ReceiveDeferred, now: int, view: Reader, step: Step) -> None:
+    def receive_deferred(self, request: ReceiveDeferred, now: int, view: Reader, step: Step) -> None:
         """Hand over deferred messages by number: all of them or none."""
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
@@ -130,7 +128,7 @@ class ReceiveHandlers:
                 return
             found.append((number, row))
         deliveries = [
-            self._hand_over(ready_queue, ready_queue.deferred_home, number, row, request.mode, now, step, held)
+            self._deliver(ready_queue, ready_queue.deferred_home, number, row, request.mode, now, step, held)
             for number, row in found
         ]
         step.effects.append((request.reply, deliveries))
@@ -138,7 +136,7 @@ class ReceiveHandlers:
     def peek(self, request: Peek, now: int, view: Reader, step: Step) -> None:
         """Show messages in the order of their numbers, whatever their home."""
         if request.is_use:
-            self._state.used(now)  # looking counts as use [wire 10.8]
+            self._state.mark_used(now)  # looking counts as use [wire 10.8]
         answer: list[tuple[int, bytes]] = []
         bytes_left = request.bytes_max
         for number, home, row in self._rows(request, view):
@@ -153,7 +151,7 @@ class ReceiveHandlers:
                 break
         step.effects.append((request.reply, answer))
 
-    def measure(self, request: GetExtent, now: int, view: Reader, step: Step) -> None:
+    def get_extent(self, request: GetExtent, now: int, view: Reader, step: Step) -> None:
         """Tell where a sub-queue begins and ends."""
         del now
         state = self._state
@@ -179,12 +177,12 @@ class ReceiveHandlers:
                 continue
             if request.session_id is not None and not _is_of(row, request.session_id):
                 continue
-            session = self._session_left(record, view) if ready_queue.home is Home.ACTIVE else 0
+            session = self._leave_session(record, view) if ready_queue.home is Home.ACTIVE else 0
             ready_queue.remove(number)
             state.remove(ready_queue.home, number, len(row), record.expires_at, session, step)
             deleted += 1
         if self._sessions is not None:
-            self._sessions.tidy(view, step)
+            self._sessions.update_heads(view, step)
         step.effects.append((request.reply, deleted))
 
     def dead_lettered(self, number: int, view: Reader) -> DeadLettered | BrokerError:
@@ -199,7 +197,7 @@ class ReceiveHandlers:
                 return DeadLettered(number, home, len(row), parse_stored(Record.unpack(row).stored))
         return service_errors.dead_letter_not_found(number)
 
-    def take_out(self, found: DeadLettered, step: Step) -> None:
+    def remove_dead_letter(self, found: DeadLettered, step: Step) -> None:
         """Remove what `dead_lettered` found."""
         ready_queue = self._state.ready_queues[SubQueue.DEAD_LETTER]
         if found.home is ready_queue.home:
@@ -215,7 +213,7 @@ class ReceiveHandlers:
                 return parse_stored(Record.unpack(row).stored).session_id
         return None
 
-    def _hand_over(
+    def _deliver(
         self,
         ready_queue: LockSource,
         home: Home,
@@ -307,7 +305,7 @@ class ReceiveHandlers:
         queue_id = self._state.queue_id
         stop = message_key(queue_id, home + 1, 0)
         # Large messages are read a few at a time: a page of them must not fill the memory.
-        limit = max(1, min(at_once, TAKE_BYTES_MAX // max(1, self._state.average_bytes())))
+        limit = max(1, min(at_once, RECEIVE_BYTES_MAX // max(1, self._state.average_bytes())))
         while True:
             rows = view.scan(MESSAGES, message_key(queue_id, home, first), stop, limit)
             for key, row in rows:
@@ -317,14 +315,14 @@ class ReceiveHandlers:
             if len(rows) < limit:
                 return
 
-    def _session_left(self, record: Record, view: Reader) -> int:
+    def _leave_session(self, record: Record, view: Reader) -> int:
         """The number of the session that a message leaves by being deleted, 0 without."""
         if self._sessions is None:
             return 0
         name = parse_stored(record.stored).session_id
         if name is None:
             return 0
-        self._sessions.left(name)
+        self._sessions.message_removed(name)
         return self._sessions.number_of(name, view)
 
 

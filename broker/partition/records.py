@@ -44,7 +44,7 @@ TABLES = (
 
 RECORD_VERSION = 1
 VERSION_BITS = 4  # of the first byte of a record
-TURNS = 16  # values of a record's turn: as many as an entity has partitions at most
+TARGETS_MAX = 16  # values of a record's turn: as many as an entity has partitions at most
 NO_ENQUEUED_NUMBER = -1
 SCHEDULED_ELSEWHERE = (
     "$scheduled"  # in the transfer outbox: to be scheduled in another partition under its enqueued number
@@ -140,7 +140,7 @@ class Record:
         "hops",
         "other_path",
         "stored",
-        "turn",
+        "target_index",
     )
 
     def __init__(
@@ -152,7 +152,7 @@ class Record:
         delivery_count: int = 0,
         hops: int = 0,
         other_path: str = "",
-        turn: int = 0,
+        target_index: int = 0,
     ) -> None:
         self.stored = stored
         self.enqueued_at = enqueued_at
@@ -161,7 +161,7 @@ class Record:
         self.delivery_count = delivery_count
         self.hops = hops
         self.other_path = other_path
-        self.turn = turn  # in an outbox: the partition that it is for if no key decides, 0 to 15
+        self.target_index = target_index  # in an outbox: the partition that it is for if no key decides, 0 to 15
 
     def update(
         self,
@@ -171,7 +171,7 @@ class Record:
         enqueued_number: int | None = None,
         delivery_count: int | None = None,
         other_path: str | None = None,
-        turn: int | None = None,
+        target_index: int | None = None,
     ) -> None:
         """Change the fields that are given; what is packed before stays as it is."""
         if stored is not None:
@@ -184,14 +184,14 @@ class Record:
             self.delivery_count = delivery_count
         if other_path is not None:
             self.other_path = other_path
-        if turn is not None:
-            self.turn = turn
+        if target_index is not None:
+            self.target_index = target_index
 
     def pack(self) -> bytes:
         """The row of the `messages` table."""
         other_path = self.other_path.encode()
         head = HEAD.pack(
-            RECORD_VERSION | self.turn << VERSION_BITS,
+            RECORD_VERSION | self.target_index << VERSION_BITS,
             self.hops,
             len(other_path),
             self.delivery_count,
@@ -209,8 +209,9 @@ class Record:
         )
         start = HEAD_BYTES + other_path_bytes
         other_path = row[HEAD_BYTES:start].decode() if other_path_bytes else ""
-        turn = version >> VERSION_BITS
-        return cls(row[start:], enqueued_at, expires_at, enqueued_number, delivery_count, hops, other_path, turn)
+        target_index = version >> VERSION_BITS
+        stored = row[start:]
+        return cls(stored, enqueued_at, expires_at, enqueued_number, delivery_count, hops, other_path, target_index)
 
 
 def record_version(row: bytes) -> int:
@@ -234,7 +235,7 @@ class Counters:
         self.next_counter = counter + 1
         return counter
 
-    def go_on_from(self, counter: int) -> None:
+    def advance_to(self, counter: int) -> None:
         """Give out no counter below `counter`."""
         self.next_counter = max(self.next_counter, counter)
 
@@ -273,7 +274,7 @@ class ByteTotal:
         if self.bytes_used is not None:
             self.bytes_used += count
 
-    def know(self, bytes_used: int | None) -> None:
+    def set_bytes(self, bytes_used: int | None) -> None:
         """The sum is `bytes_used`; None lets it be added up anew."""
         self.bytes_used = bytes_used
 

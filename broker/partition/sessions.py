@@ -65,7 +65,7 @@ class MessageSessions:
         self._more_idle = True
         self._next_idle = 0
         self._announced = True
-        self._thinned: set[str] = set()  # sessions that messages left by themselves, in the command under way
+        self._shrunk: set[str] = set()  # sessions that messages left by themselves, in the command under way
         self._undo: list[Callable[[], None]] = []  # the changes of the batch under way to holdings
 
     # ---- batches end
@@ -78,17 +78,17 @@ class MessageSessions:
         """The batch is not stored: sessions are held as before it, and the idle ones are read again."""
         while self._undo:
             self._undo.pop()()
-        self._held = OrderedDict(sorted(self._held.items(), key=lambda item: (item[1].until_at, item[1].turn)))
+        self._held = OrderedDict(sorted(self._held.items(), key=lambda item: (item[1].until_at, item[1].rank)))
         for held in self._held.values():
             held.ready_queue.restart()
-            held.sort_taken()
+            held.sort_locks()
         self._numbers.clear()
         self._idle.clear()
         self._idle_of.clear()
         self._more_idle = True
         self._next_idle = 0
         self._announced = True  # the worker announces them anew
-        self._thinned.clear()
+        self._shrunk.clear()
 
     def announce_held(self) -> None:
         """Have every holder ask for messages."""
@@ -104,7 +104,7 @@ class MessageSessions:
         key = session_message_key(self._state.queue_id, session, number)
         held = self._held.get(name)
         if held is not None:
-            held.ready_queue.grew()
+            held.ready_queue.message_added()
             if held.head is None:  # after a crash nobody holds it, and it must be found
                 self._undo.append(partial(held.set_head, None))
                 held.set_head(number)
@@ -119,13 +119,13 @@ class MessageSessions:
         """The number of a session that has (had) messages; 0 if it is unknown."""
         return self._number(name, view, None, create=False) or 0
 
-    def left(self, name: str) -> None:
-        """A message left the session `name` by itself, not through a receiver; `tidy` follows in the same command."""
-        self._thinned.add(name)
+    def message_removed(self, name: str) -> None:
+        """No receiver removed a message of session `name`; the same request calls `update_heads` afterwards."""
+        self._shrunk.add(name)
 
-    def tidy(self, view: Reader, step: Step) -> None:
+    def update_heads(self, view: Reader, step: Step) -> None:
         """Put right which message is the first of the idle sessions that messages left; forget those without any."""
-        names, self._thinned = self._thinned, set()
+        names, self._shrunk = self._shrunk, set()
         gone: dict[int, set[int]] = {}
         come: dict[int, int] = {}
         for table, key, value in step.changes if names else ():
@@ -175,7 +175,7 @@ class MessageSessions:
                 return
         grants: list[SessionGrant] = []
         if name is not None:
-            grants.append(self._hold(request, name, now, view, step))
+            grants.append(self._grant_session(request, name, now, view, step))
         more = bool(self._idle) or self._more_idle
         if not more:
             self._announced = False
@@ -194,8 +194,8 @@ class MessageSessions:
         if held is None:
             step.effects.append((request.reply, service_errors.session_lock_lost()))
             return
-        self._undo.append(partial(held.end_at, held.until_at, held.turn))
-        held.end_at(now + self._state.receivable.lock_duration_ms, next(_grants))
+        self._undo.append(partial(held.set_end, held.until_at, held.rank))
+        held.set_end(now + self._state.receivable.lock_duration_ms, next(_grants))
         self._held.move_to_end(held.name)
         step.effects.append((request.reply, held.until_at))
 
@@ -204,14 +204,14 @@ class MessageSessions:
         del view
         error = self.state_refusal(request.session_id, now)
         if error is None:
-            self.keep_state(request.session_id, request.state, now, step)
+            self.store_state(request.session_id, request.state, now, step)
         step.effects.append((request.reply, error))
 
     def state_refusal(self, session_id: str, now: int) -> BrokerError | None:
         """Why the state of a session can't be set now, or None."""
         return service_errors.session_lock_lost() if self.held_by_name(session_id, now) is None else None
 
-    def keep_state(self, session_id: str, state: bytes | None, now: int, step: Step) -> None:
+    def store_state(self, session_id: str, state: bytes | None, now: int, step: Step) -> None:
         """Keep a state that `state_refusal` had nothing against."""
         held = self._held[session_id]
         queue_id = self._state.queue_id
@@ -279,7 +279,7 @@ class MessageSessions:
 
     # ---- helpers
 
-    def _hold(self, request: AcceptSession, name: str, now: int, view: Reader, step: Step) -> SessionGrant:
+    def _grant_session(self, request: AcceptSession, name: str, now: int, view: Reader, step: Step) -> SessionGrant:
         session = session_number(name)  # its row is written with a message or a state, not before
         until_at = now + self._state.receivable.lock_duration_ms
         ready_queue = SessionQueue(self._state.queue_id, session, request.announce)
@@ -292,17 +292,17 @@ class MessageSessions:
             key = session_number_key(self._state.queue_id, held.head)
             if view.get(SESSION_HEADS, key) is None:
                 self._put_head(name, held.head, step)
-        self._undo.append(partial(self._take_back, held))
-        self._give(held)
-        self._state.used(now)
+        self._undo.append(partial(self._remove_held, held))
+        self._add_held(held)
+        self._state.mark_used(now)
         return SessionGrant(name, held.grant, self._state.index, until_at)
 
     def _end(self, held: HeldSession, now: int, view: Reader, step: Step, *, counted: bool) -> None:
         start = len(step.changes)
-        for lock in list(held.taken.values()):
+        for lock in list(held.locks.values()):
             self._settle.release(lock, now, view, step, counted=counted)
-        self._undo.append(partial(self._give, held))
-        self._take_back(held)
+        self._undo.append(partial(self._add_held, held))
+        self._remove_held(held)
         # Those that have just been dead-lettered or have expired are still in the view.
         gone = {int.from_bytes(key[-8:], "big") for table, key, _ in step.changes[start:] if table == SESSION_MESSAGES}
         first = self._first_message(held.number, view, gone)
@@ -313,11 +313,11 @@ class MessageSessions:
         else:
             self._forget_name(held.name, view, step)
 
-    def _give(self, held: HeldSession) -> None:
+    def _add_held(self, held: HeldSession) -> None:
         self._held[held.name] = held
         self._by_grant[held.grant] = held
 
-    def _take_back(self, held: HeldSession) -> None:
+    def _remove_held(self, held: HeldSession) -> None:
         del self._held[held.name]
         del self._by_grant[held.grant]
 

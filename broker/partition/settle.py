@@ -56,7 +56,7 @@ class SettleHandlers:
     def end(self, lock: Lock, outcome: Outcome, now: int, view: Reader, step: Step) -> None:
         """End a lock that `refusal` had nothing against."""
         state = self._state
-        state.used(now)
+        state.mark_used(now)
         state.locks.remove(lock)
         if isinstance(outcome, Complete):
             state.remove(lock.home, lock.number, lock.size_bytes, lock.expires_at, lock.session, step)
@@ -66,7 +66,7 @@ class SettleHandlers:
             return
         match outcome:
             case Release():
-                self._back_to_line(lock, row, now, step)
+                self._make_available(lock, row, now, step)
             case Abandon(properties):
                 self.attempt_failed(lock, _modified(row, properties), len(row), now, step)
             case Defer(properties):
@@ -91,7 +91,7 @@ class SettleHandlers:
             reason = {"DeadLetterReason": REASON_DELIVERY_COUNT, "DeadLetterErrorDescription": text}
             state.dead_letter(lock.home, lock.number, row, reason, step, lock.session)
         else:
-            self._back_to_line(lock, row, now, step)
+            self._make_available(lock, row, now, step)
 
     def release(self, lock: Lock, now: int, view: Reader, step: Step, *, counted: bool) -> None:
         """A lock ends by other means than a settlement: by time (`counted`), or with its session."""
@@ -102,7 +102,7 @@ class SettleHandlers:
         if counted:
             self.attempt_failed(lock, row, len(row), now, step)
         else:
-            self._back_to_line(lock, row, now, step)
+            self._make_available(lock, row, now, step)
 
     def renew(self, request: Renew, now: int, view: Reader, step: Step) -> None:
         """Start lock durations anew, of all tokens or of none."""
@@ -131,14 +131,14 @@ class SettleHandlers:
         """Whether receivers of a sub-queue lock message sessions; dead letters are locked one by one."""
         return self._sessions and sub_queue is SubQueue.ACTIVE
 
-    def _back_to_line(self, lock: Lock, row: bytes, now: int, step: Step) -> None:
+    def _make_available(self, lock: Lock, row: bytes, now: int, step: Step) -> None:
         if lock.home is not lock.ready_queue.home:
             return  # deferred messages stay deferred
         expires_at = Record.unpack(row).expires_at
         if expires_at and expires_at <= now:
             self._state.expire(lock.number, row, lock.session, step)
             return
-        lock.ready_queue.give_back(lock.number)
+        lock.ready_queue.put_back(lock.number)
         if lock.holding is None:
             self._state.announce_ready(lock.ready_queue, step)
         else:

@@ -22,7 +22,7 @@ from .records import (
     SESSION_MESSAGES,
     STATE,
     STATE_KEY,
-    TURNS,
+    TARGETS_MAX,
     ByteTotal,
     Counters,
     Due,
@@ -51,7 +51,7 @@ class PartitionState:
         self.rows = Rows(ref.queue_id, number_base, counters, ref.total)
         self.locks = Locks()
         self.last_activity_at = 0
-        self._next_turn = ref.index  # the partitions of a source begin with different ones of the target
+        self._next_target = ref.index  # the partitions of a source begin with different ones of the target
         self.ready_queues = {
             sub_queue: ReadyQueue(
                 sub_queue,
@@ -68,7 +68,7 @@ class PartitionState:
                 (SubQueue.TRANSFER_DEAD_LETTER, Home.TRANSFER_DEAD_LETTER),
             )
         }
-        self.main = self.ready_queues[SubQueue.ACTIVE]
+        self.active_queue = self.ready_queues[SubQueue.ACTIVE]
 
     @property
     def counters(self) -> Counters:
@@ -102,7 +102,7 @@ class PartitionState:
                 if counters is None:
                     counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(ref.queue_id)))
                 beside += counters.bytes_used
-            total.know(own + beside)
+            total.set_bytes(own + beside)
         return total.bytes_used or 0
 
     def announce_ready(self, ready_queue: LockSource, step: Step) -> None:
@@ -110,15 +110,15 @@ class PartitionState:
         if ready_queue.is_first_announcement():
             step.effects.append((ready_queue.announce, ready_queue.sub_queue))
 
-    def turn_of(self, message: Message) -> int:
+    def target_index_of(self, message: Message) -> int:
         """Which partition of another entity a message is for if it has no key there: each in turn."""
         if message.session_id is not None or message.partition_key is not None:
             return self.index
-        turn = self._next_turn % TURNS
-        self._next_turn = turn + 1
-        return turn
+        target_index = self._next_target % TARGETS_MAX
+        self._next_target = target_index + 1
+        return target_index
 
-    def used(self, now: int) -> None:
+    def mark_used(self, now: int) -> None:
         """The partition was used at the instant `now` (Unix ms)."""
         self.last_activity_at = now
 
@@ -160,7 +160,7 @@ class PartitionState:
         description = self.ref.description
         target = None if isinstance(description, TopicDescription) else description.forward_dead_letters_to
         if forward and target is not None and sub_queue is SubQueue.DEAD_LETTER:
-            record.update(other_path=self.ref.path, turn=self.turn_of(parse_stored(record.stored)))
+            record.update(other_path=self.ref.path, target_index=self.target_index_of(parse_stored(record.stored)))
             self.rows.put(Home.DEAD_LETTER_OUTBOX, number, record.pack(), step)
             step.effects.append((self.ref.announce_outbox, None))
             return
@@ -205,7 +205,7 @@ class Rows:
         if total is not None:
             total.open[queue_id] = counters
 
-    def leave_total(self) -> None:
+    def leave_topic(self) -> None:
         """Be no part of a topic any more."""
         if self.total is not None:
             self.total.forget(self.queue_id)
@@ -216,7 +216,7 @@ class Rows:
         self.counters = counters
         if self.total is not None:
             self.total.open[self.queue_id] = counters
-            self.total.know(None)
+            self.total.set_bytes(None)
 
     def new_number(self) -> int:
         """The next sequence number (P22)."""

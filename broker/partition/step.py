@@ -101,7 +101,7 @@ class RoutedMessage:
     ref: PartitionRef
     message: Message
     error: tuple[str, str] | None = None
-    goes_to: int | None = None  # the partition of the subscription that its new key names, if that is another one
+    target_index: int | None = None  # the partition of the subscription that its new key names, if that is another one
 
 
 class SubscriptionRouting(Protocol):

@@ -42,10 +42,10 @@ class CommitStats:
         self.sizes = Histogram(SIZE_BOUNDS)
         self.failures = 0
 
-    def committed(self, command_count: int, took_us: int) -> None:
+    def committed(self, request_count: int, took_us: int) -> None:
         """A batch is stored."""
         self.latency_us.add(took_us)
-        self.sizes.add(command_count)
+        self.sizes.add(request_count)
 
     def failed(self) -> None:
         """A commit failed."""

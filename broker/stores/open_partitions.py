@@ -30,7 +30,7 @@ class OpenPartitions:
         partition = self.by_queue_id.get(queue_id)
         if partition is None:
             partition = Partition(ref, view, self._budget, self.touch)
-            partition.state.used(self._activity.pop(queue_id, 0))
+            partition.state.mark_used(self._activity.pop(queue_id, 0))
             self.by_queue_id[queue_id] = partition
             self.refs[queue_id] = ref
         self.touched[queue_id] = partition

@@ -24,7 +24,7 @@ from ..errors import BrokerError, Condition
 from ..model.catalog import UnreadableRowError
 from ..partition.partition import Partition
 from ..partition.records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters
-from ..partition.requests import ExpireLocks, Request, Reserve, is_unanswered
+from ..partition.requests import ExpireLocks, Request, Reserve, must_be_retried
 from ..partition.step import PartitionRef, Step
 from .batch_weight import written_bytes_max
 from .commit_stats import CommitStats
@@ -32,7 +32,7 @@ from .open_partitions import OpenPartitions
 from .outage import Outage, OutageKind
 from .timers import FIRST_DUE, LAST_DUE, StoreTimers
 
-BATCH_COMMANDS_MAX = 1000  # bounds how long one batch keeps the loop from everything else
+BATCH_REQUESTS_MAX = 1000  # bounds how long one batch keeps the loop from everything else
 BATCH_BYTES_MAX = 1 << 20  # LMDB keeps the memory of the largest batch of each store for ever
 RETRY_AFTER_MS = 250  # after a failed commit, until consumers ask the store again
 STATES_MAX = 1 << 24  # one row per entity: all of them
@@ -65,13 +65,13 @@ class Worker:
         self._failpoint = failpoint
         self._open = OpenPartitions()
         self._inbox: list[tuple[PartitionRef, Request]] = []
-        self._unanswered: list[tuple[PartitionRef, Request]] = []  # to be tried again before what is in the inbox
+        self._to_retry: list[tuple[PartitionRef, Request]] = []  # to be tried again before what is in the inbox
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timers = StoreTimers(clock, self._locks_ended, self._wake.set)
         self._stopping = False
         self._outage_gate: asyncio.Future[None] | None = None  # what a commit waits for under an outage
-        self.turn = asyncio.Lock()  # whoever has it, no batch is under way
+        self.idle_lock = asyncio.Lock()  # whoever has it, no batch is under way
         self.commit_stats = CommitStats()
         self._committing = False  # from here on a failure leaves open what is stored
         self.outage: Outage | None = None
@@ -123,8 +123,8 @@ class Worker:
     def submit(self, ref: PartitionRef, request: Request) -> None:
         """Queue `request` for the next batch; while the store is down it fails instead, or waits if nobody asks."""
         if self.outage is not None and self.outage.is_down:
-            if is_unanswered(request):
-                self._unanswered.append((ref, request))
+            if must_be_retried(request):
+                self._to_retry.append((ref, request))
                 return
             error = service_errors.store_unavailable(self.index, "it is down")
             asyncio.get_running_loop().call_soon(request.fail, error)
@@ -156,10 +156,10 @@ class Worker:
         self._resume(self._open.refs.values())
 
     def copy_to(self, folder: Path) -> Callable[[], None]:
-        """Get ready to copy the store (see `storage.Store.copy_to`); the caller has the `turn`."""
+        """Get ready to copy the store (see `storage.Store.copy_to`); the caller has the `idle_lock`."""
         return self._store.copy_to(folder)
 
-    def look(self) -> View:
+    def view(self) -> View:
         """The committed rows, for now (see `storage.View`). Raises StoreError."""
         return self._store.view()
 
@@ -193,7 +193,7 @@ class Worker:
         if partition is not None:
             partition.description_changed()
 
-    def forget(self, queue_id: int) -> None:
+    def remove(self, queue_id: int) -> None:
         """Drop the memory of a partition whose queue is gone."""
         self._open.remove(queue_id)
 
@@ -207,12 +207,12 @@ class Worker:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            async with self.turn:
+            async with self.idle_lock:
                 await self._next_batch()
 
     async def _next_batch(self) -> None:
         inbox = self._inbox
-        requests, self._inbox = inbox[:BATCH_COMMANDS_MAX], inbox[BATCH_COMMANDS_MAX:]
+        requests, self._inbox = inbox[:BATCH_REQUESTS_MAX], inbox[BATCH_REQUESTS_MAX:]
         self._committing = False
         self._open.touched.clear()
         try:
@@ -222,9 +222,9 @@ class Worker:
         except StoreError as error:
             self._refuse(requests, error)
             return
-        await self._work_off(requests)
+        await self._run_batches(requests)
 
-    async def _work_off(self, requests: list[tuple[PartitionRef, Request]]) -> None:
+    async def _run_batches(self, requests: list[tuple[PartitionRef, Request]]) -> None:
         """Do `requests` in their order, in as many batches as they need.
 
         A batch that does not fit, or that fails before its commit, is tried again in halves, down to single commands:
@@ -235,20 +235,20 @@ class Worker:
             self._committing = False
             try:
                 count, expected_bytes = self._next_count(requests)
-                done_count = await self._process(requests[:count], expected_bytes)
+                done_count = await self._run_batch(requests[:count], expected_bytes)
             except StoreError as error:
                 if isinstance(error, StoreFull) and error.grows:
                     self._roll_back(requests[:count])
                     continue  # the store makes more room at its next batch
                 if isinstance(error, StoreFull) and count > 1:
-                    await self._work_off_halves(requests[:count], error)
+                    await self._retry_in_halves(requests[:count], error)
                 else:
                     self._refuse(requests[:count], error)
                     self._timers.orphans.clear()  # they are found again
                 done_count = count
             except Exception as error:
                 if count > 1 and not self._committing:
-                    await self._work_off_halves(requests[:count], error)
+                    await self._retry_in_halves(requests[:count], error)
                 else:
                     log.exception("batch failed", store=self.index, requests=count)
                     failure = BrokerError(Condition.INTERNAL_ERROR, "The broker failed; see its log.")
@@ -256,13 +256,13 @@ class Worker:
                 done_count = count
             requests = requests[done_count:]
 
-    async def _work_off_halves(self, requests: list[tuple[PartitionRef, Request]], error: Exception) -> None:
+    async def _retry_in_halves(self, requests: list[tuple[PartitionRef, Request]], error: Exception) -> None:
         log.warning("batch is tried again in halves", store=self.index, cause=str(error), requests=len(requests))
         refs = self._roll_back(requests)
         half = len(requests) // 2
-        await self._work_off(requests[:half])
-        await self._work_off(requests[half:])
-        self._offer(refs.values())
+        await self._run_batches(requests[:half])
+        await self._run_batches(requests[half:])
+        self._announce(refs.values())
 
     def _next_count(self, requests: Sequence[tuple[PartitionRef, Request]]) -> tuple[int, int]:
         """How many of `requests` come into the next batch, and how many bytes it writes at most."""
@@ -280,7 +280,7 @@ class Worker:
         # `_apply` stops behind the command that passes the limit.
         return count, min(expected_bytes, BATCH_BYTES_MAX + largest_bytes)
 
-    async def _process(self, requests: Sequence[tuple[PartitionRef, Request]], expected_bytes: int) -> int:
+    async def _run_batch(self, requests: Sequence[tuple[PartitionRef, Request]], expected_bytes: int) -> int:
         """Do the first of `requests` in one batch; how many it were."""
         step = Step()
         now = self._clock.now_ms()
@@ -311,7 +311,7 @@ class Worker:
             self._failpoint("effects-released")
         return done_count
 
-    async def _commit(self, batch: Batch, changed: bool, command_count: int) -> None:
+    async def _commit(self, batch: Batch, changed: bool, request_count: int) -> None:
         if not changed:
             batch.abort()
             return
@@ -329,7 +329,7 @@ class Worker:
         else:
             batch.commit()
         self.fault = None
-        self.commit_stats.committed(command_count, self._clock.stopwatch_us() - began_us)
+        self.commit_stats.committed(request_count, self._clock.stopwatch_us() - began_us)
 
     def _apply(
         self, requests: Sequence[tuple[PartitionRef, Request]], now: int, batch: Batch, step: Step
@@ -388,8 +388,8 @@ class Worker:
         """Report that these commands failed; those that nobody asks about are kept to be tried again."""
         for ref, request in requests:
             request.fail(error)
-            if is_unanswered(request) and error.condition is Condition.SERVER_BUSY:
-                self._unanswered.append((ref, request))
+            if must_be_retried(request) and error.condition is Condition.SERVER_BUSY:
+                self._to_retry.append((ref, request))
 
     def _roll_back(self, requests: Sequence[tuple[PartitionRef, Request]]) -> dict[int, PartitionRef]:
         """Undo what memory made of a batch of which nothing is stored; the partitions of the batch, by queue id.
@@ -416,14 +416,14 @@ class Worker:
         """Look at the store with fresh eyes: what is available, what has expired."""
         self._timers.read_again()
         if self.available:
-            again, self._unanswered = self._unanswered, []
+            again, self._to_retry = self._to_retry, []
             self._inbox[:0] = (each for each in again if self._resolve(each[0].queue_id) is not None)
         self._wake.set()
         self._timers.watch_locks(self._open.by_queue_id)  # of those that ended meanwhile the store has not heard
         self._timers.arm()
-        self._offer(refs)
+        self._announce(refs)
 
-    def _offer(self, refs: Iterable[PartitionRef]) -> None:
+    def _announce(self, refs: Iterable[PartitionRef]) -> None:
         """Announce that these partitions may have messages, sessions and what is to be forwarded."""
         for ref in refs:
             for sub_queue in SubQueue:

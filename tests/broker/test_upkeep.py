@@ -99,7 +99,7 @@ async def test_rows_of_what_was_emptied_leave_the_stores(tmp_path: Path) -> None
         await asyncio.get_running_loop().run_in_executor(None, int)
     rows: Counter[str] = Counter()
     for worker in broker.workers:
-        with worker.look() as view:
+        with worker.view() as view:
             rows.update({table: len(view.scan(table, b"", b"\xff" * 30, 1_000)) for table in TABLES})
     assert rows["messages"] == 0
     assert rows["state"] == 16
