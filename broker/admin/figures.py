@@ -116,7 +116,7 @@ def used_partitions(namespace: Namespace) -> Iterator[PartitionFigures]:
         if not worker.available:
             continue
         try:
-            with worker.look() as view:
+            with worker.read() as view:
                 rows = view.scan(STATE, b"", b"\xff" * (STATE_KEY.size + 1), ALL_STATES_MAX)
         except StoreError:
             continue

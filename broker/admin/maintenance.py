@@ -94,7 +94,7 @@ class Maintenance:
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as turns:
             for worker in namespace.workers:
-                await turns.enter_async_context(worker.turn)
+                await turns.enter_async_context(worker.idle_lock)
             if namespace.away is not None:
                 raise namespace.away
             entities = list(namespace.entities())

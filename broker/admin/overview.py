@@ -97,7 +97,7 @@ class Page:
     next_sequence_number: int | None
 
 
-class Inspection:
+class Overview:
     """What there is to see of `namespace`."""
 
     def __init__(self, namespace: Namespace) -> None:
@@ -241,7 +241,7 @@ def _ask(
 def _first_number(handle: PartitionHandle, counters: Counters) -> int | None:
     """The lowest sequence number of a partition. Raises StoreError."""
     firsts: list[int] = []
-    with handle.worker.look() as view:
+    with handle.worker.read() as view:
         for home in SHOWN_HOMES:
             if counters.messages[home]:
                 start, stop = message_key(handle.queue_id, home, 0), message_key(handle.queue_id, home + 1, 0)

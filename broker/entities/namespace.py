@@ -166,7 +166,7 @@ class Namespace:
         size_bytes_max = self._partition_bytes_max(description)
         for each in [
             entity,
-            *(self.subscriptions_of(entity.path).entities() if entity.fan_out is not None else ()),
+            *(self.subscriptions_of(entity.path).entities() if entity.routing is not None else ()),
         ]:
             for handle in each.partitions:
                 handle.resize(size_bytes_max)
@@ -188,7 +188,7 @@ class Namespace:
         """The rows of a deleted entity's partition are gone."""
         handle = self._handles.pop((queue_id, store_index), None)
         if handle is not None:
-            handle.worker.forget(queue_id)
+            handle.worker.drop(queue_id)
 
     def partition_to_clear(self, queue_id: int, store_index: int) -> PartitionHandle:
         """The partition of a deleted entity, to remove its rows; made up if an earlier run deleted the entity."""
@@ -201,9 +201,9 @@ class Namespace:
 
     def subscriptions_of(self, topic_name: str) -> TopicSubscriptions:
         """The subscriptions of a topic that exists."""
-        fan_out = self._entities[entity_key(topic_name)].fan_out
-        assert isinstance(fan_out, TopicSubscriptions)
-        return fan_out
+        routing = self._entities[entity_key(topic_name)].routing
+        assert isinstance(routing, TopicSubscriptions)
+        return routing
 
     def find_target(self, address: str) -> Entity:
         """The queue or topic that a ForwardTo or a transfer names; BrokerError if there is none."""

@@ -71,7 +71,7 @@ class Worker:
         self._timers = StoreTimers(clock, self._locks_ended, self._wake.set)
         self._stopping = False
         self._outage_gate: asyncio.Future[None] | None = None  # what a commit waits for under an outage
-        self.turn = asyncio.Lock()  # whoever has it, no batch is under way
+        self.idle_lock = asyncio.Lock()  # whoever has it, no batch is under way
         self.commit_stats = CommitStats()
         self._committing = False  # from here on a failure leaves open what is stored
         self.outage: Outage | None = None
@@ -156,10 +156,10 @@ class Worker:
         self._resume(self._open.refs.values())
 
     def copy_to(self, folder: Path) -> Callable[[], None]:
-        """Get ready to copy the store (see `storage.Store.copy_to`); the caller has the `turn`."""
+        """Get ready to copy the store (see `storage.Store.copy_to`); the caller has `idle_lock`."""
         return self._store.copy_to(folder)
 
-    def look(self) -> View:
+    def read(self) -> View:
         """The committed rows, for now (see `storage.View`). Raises StoreError."""
         return self._store.view()
 
@@ -193,7 +193,7 @@ class Worker:
         if partition is not None:
             partition.description_changed()
 
-    def forget(self, queue_id: int) -> None:
+    def drop(self, queue_id: int) -> None:
         """Drop the memory of a partition whose queue is gone."""
         self._open.remove(queue_id)
 
@@ -207,7 +207,7 @@ class Worker:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            async with self.turn:
+            async with self.idle_lock:
                 await self._next_batch()
 
     async def _next_batch(self) -> None:
