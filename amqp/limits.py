@@ -55,7 +55,7 @@ class Limits:
     """How long a connection handles input before the others get their turn (microseconds)."""
 
     chunk_bytes_max: int = 32 * KIB
-    """Input that is handled in one go; the time of a slice is looked at behind it."""
+    """Input that is handled in one go; the end of a slice is checked after each."""
 
     strangers_turn_us: int = 2_000
     """How long all strangers together handle input in one turn of the event loop (microseconds). A stranger is a client

@@ -112,7 +112,7 @@ def _to_send(request: AttachRequest) -> tuple[Need, ...]:
 
 
 def _to_manage(request: AttachRequest) -> tuple[Need, ...]:
-    """What each operation needs is looked at with the operation."""
+    """Either right; each operation checks the one that it needs."""
     return (Need(parse_address(request.address).path, (Right.SEND, Right.LISTEN)),)
 
 

@@ -100,7 +100,7 @@ class OutgoingLink(OutgoingDeliveries):
             return
         self.credit = credit
         if self._draining:
-            return  # looked at again when the drain is over
+            return  # `resume` or `_drained` goes on when the drain is over
         self._grant()
         if wants_reply:
             self._answer()

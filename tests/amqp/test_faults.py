@@ -120,7 +120,7 @@ async def test_connections_are_cut_where_they_have_a_link_to_the_entity(wire: Wi
 
 @pytest.fixture
 def table(wire: Wire) -> FaultTable:
-    """The faults of a face whose one connection is the wire."""
+    """The faults of a server whose one connection is the wire."""
     return wire.state.faults.table
 
 

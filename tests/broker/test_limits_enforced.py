@@ -38,7 +38,7 @@ from .namespace import WAIT_S, Receiver, loop_turns, send
 ROOT = Path(__file__).parent.parent.parent
 Work = Callable[[Broker], Awaitable[None]]
 NOT_LIMITS = {"profile", "defaults", "partitioning", "partition_count", "size_is_per_partition", "jms"}
-ELSEWHERE = {"connections_max": "tests/amqp/test_face.py"}
+ELSEWHERE = {"connections_max": "tests/amqp/test_server.py"}
 RULE = RuleDescription("r", SqlFilter("a = 1"), "SET a = 1; SET b = 2")
 BY_PROPERTY = CorrelationFilter(properties={"name": "value"})
 KEY = AuthorizationRule("name", (Right.LISTEN,), "primary")

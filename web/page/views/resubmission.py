@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +25,7 @@ AT_ONCE: Final = 50
 AT_ONCE_BYTES: Final = 4 << 20
 FAILURES_SHOWN_MAX: Final = 20
 KEPT_MAX: Final = 100
-WAIT_S: Final = 1.0
+WAIT_MS: Final = 1_000
 """How long the answer to a form waits for the end: enough for a few messages."""
 
 
@@ -78,7 +79,9 @@ class Resubmissions:
         task = asyncio.create_task(self._run(entity, target, numbers, ends, progress), name=f"resubmit {entity.path}")
         self._tasks[key] = task
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
-        await asyncio.wait([task], timeout=WAIT_S)
+        with suppress(TimeoutError):
+            async with self._broker.clock.time_limit(WAIT_MS):
+                await asyncio.wait([task])
         return progress
 
     def cancel(self, path: str) -> bool:
