@@ -1,4 +1,4 @@
-"""What is put between a link and the broker while faults are set: a send, a consumer and an answer that may fail.
+"""What is put between a link and the broker while faults are set: a send, a receiver and an answer that may fail.
 
 Knows how each kind of fault is done to an operation of a client, one table for all. Does not know which fault comes
 next: `broker.admin.fault_table` decides. Each object belongs to the link or node that it was put into.
@@ -21,7 +21,7 @@ from ..broker.errors import BrokerError, Condition
 from .link_context import LinkContext
 from .links.incoming import Send
 from .links.message_sessions import MessageSessionLink
-from .links.outgoing import ConsumerHandle, OutgoingLink
+from .links.outgoing import OutgoingLink, ReceiverHandle
 from .nodes.management import refusal
 from .nodes.operations import Body
 from .nodes.requests import Answer, Request, Response
@@ -153,7 +153,7 @@ class FaultySend:
 class FaultyConsumer:
     """A way out of an entity on which receiving and settling may fail."""
 
-    def __init__(self, inner: ConsumerHandle, point: InjectionPoint, link: OutgoingLink) -> None:
+    def __init__(self, inner: ReceiverHandle, point: InjectionPoint, link: OutgoingLink) -> None:
         self._inner = inner
         self.address = inner.address
         self._point = point

@@ -142,7 +142,7 @@ class Limits:
     """Bytes that the socket hasn't taken; above it we stop asking Proton for more and the broker for messages."""
 
     outgoing_bytes_max: int = 4 * MIB
-    """Bytes of one AMQP session that Proton keeps for want of window, and the size of a consumer's slice of credit."""
+    """Bytes of one AMQP session that Proton keeps for want of window, and the size of a receiver's slice of credit."""
 
     outgoing_slice_max: int = 1_000
     """Deliveries that the broker may hand to one link before it is asked again."""

@@ -112,7 +112,7 @@ class SubscriptionRouting(Protocol):
         """How many copies of one message there may be."""
         ...
 
-    def copies(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
+    def route(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
         """The copies of a message that a topic took."""
         ...
 
@@ -150,7 +150,7 @@ class PartitionRef(Protocol):
         ...
 
     @property
-    def fan_out(self) -> SubscriptionRouting | None:
+    def routing(self) -> SubscriptionRouting | None:
         """How a topic finds the subscriptions of a message; None for entities that keep their messages."""
         ...
 

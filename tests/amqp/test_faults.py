@@ -160,7 +160,7 @@ def handles(wire: Wire) -> list[object]:
     """What the links of messages hold of the broker, in the order of their attaches."""
     links = wire.server.links.values()
     return [
-        link._send if isinstance(link, IncomingLink) else link._consumer
+        link._send if isinstance(link, IncomingLink) else link._receiver
         for link in links
         if isinstance(link, IncomingLink | OutgoingLink)
     ]

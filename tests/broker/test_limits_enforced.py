@@ -167,7 +167,7 @@ async def test_more_receivers_than_may_wait_are_detached_as_busy_and_others_go_o
         broker.administration.create(SubscriptionDescription("t", name))
     heard: list[tuple[str, Condition]] = []
     consumers = {
-        name: broker.open_consumer(
+        name: broker.open_receiver(
             f"t/Subscriptions/{name}",
             mode=ReceiveMode.PEEK_LOCK,
             deliver=lambda _: None,

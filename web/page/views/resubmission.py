@@ -14,7 +14,7 @@ from typing import Final
 
 from ....broker.address import SubQueue
 from ....broker.admin import figures
-from ....broker.admin.overview import Inspection
+from ....broker.admin.overview import Overview
 from ....broker.api import Entity
 from ....broker.broker import Broker
 from ....broker.errors import BrokerError
@@ -102,7 +102,7 @@ class Resubmissions:
     def _target(self, entity: Entity) -> Entity:
         description = entity.description
         if isinstance(description, SubscriptionDescription):
-            return Inspection(self._broker).entity(description.topic_name)
+            return Overview(self._broker).entity(description.topic_name)
         return entity
 
     def _keep(self, key: str, progress: Progress) -> None:
@@ -133,11 +133,11 @@ class Resubmissions:
             progress.is_running = False
 
     async def _all(self, entity: Entity, target: Entity, ends: Sequence[int | None], progress: Progress) -> None:
-        inspection = Inspection(self._broker)
+        overview = Overview(self._broker)
         for index, end in enumerate(ends):
             first: int | None = figures.placement_in(entity, index).first_number
             while end is not None and first is not None and not progress.is_cancelled:
-                page = await inspection.messages(
+                page = await overview.messages(
                     entity,
                     SubQueue.DEAD_LETTER,
                     first=first,
