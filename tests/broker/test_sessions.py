@@ -217,7 +217,6 @@ async def test_a_holder_of_either_mode_keeps_its_session_until_the_lock_ends(
     clock.advance(LOCK_MS)
     await loop_turns(50)
     assert [error.condition for error in holder.lost] == [Condition.SESSION_LOCK_LOST]
-    await broker.stop()
 
 
 async def test_renewing_a_session_keeps_it_and_its_messages(clock: Clock, queue: QueueDescription) -> None:

@@ -107,7 +107,6 @@ async def test_rows_of_what_was_emptied_leave_the_stores(tmp_path: Path) -> None
     again = open_broker(folder=tmp_path)
     assert active(again, "parts") == 0
     await send(again, "parts", encoded("x"))
-    await again.stop()
 
 
 async def test_a_reset_deletes_what_came_later_and_describes_the_rest_anew() -> None:
