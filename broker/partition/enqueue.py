@@ -30,14 +30,7 @@ from .records import (
     message_key,
     session_number_key,
 )
-from .requests import (
-    CancelScheduled,
-    ProcessDue,
-    Reserve,
-    Schedule,
-    Send,
-    Transfer,
-)
+from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, Send, Transfer
 from .sessions import MessageSessions
 from .state import PartitionState
 from .step import PartitionRef, Step
@@ -141,13 +134,13 @@ class EnqueueHandlers:
         """
         self._state.mark_used(now)
         seen_ids = set() if seen_ids is None else seen_ids
-        taken = list(numbers) or [self._state.rows.new_number() for _ in messages]
+        assigned = list(numbers) or [self._state.rows.new_number() for _ in messages]
         step.touched[self._state.queue_id] = self._state.counters
-        for message, number in zip(messages, taken, strict=True):
+        for message, number in zip(messages, assigned, strict=True):
             if not self.is_duplicate(message, now, view, step, seen_ids):
                 at = message.scheduled_enqueue_at
                 self._schedule(message, number, now if at is None else at, now, step)
-        return taken
+        return assigned
 
     def reserve(self, request: Reserve, now: int, view: Reader, step: Step) -> None:
         """Reserve sequence numbers for messages that a transaction or another partition's commit will schedule."""

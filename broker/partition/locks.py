@@ -37,7 +37,7 @@ class LockSource(Protocol):
         ...
 
 
-class Holding(Protocol):
+class SessionLock(Protocol):
     """The session lock of a locked message: its end, the session's other locks, its announcement."""
 
     until_at: int
@@ -50,18 +50,18 @@ class Holding(Protocol):
 
 
 class Lock:
-    """The lock of one message; within a message session (`holding`) it ends with the session's lock."""
+    """The lock of one message; within a message session (`session_lock`) it ends with the session's lock."""
 
     __slots__ = (
         "_until_at",
         "delivery_count",
         "expires_at",
-        "holding",
         "home",
         "number",
         "rank",
         "ready_queue",
         "session",
+        "session_lock",
         "size_bytes",
         "token",
     )
@@ -76,7 +76,7 @@ class Lock:
         delivery_count: int,
         expires_at: int,
         size_bytes: int,
-        holding: Holding | None = None,
+        session_lock: SessionLock | None = None,
         session: int = 0,
     ) -> None:
         self.token = token
@@ -87,14 +87,14 @@ class Lock:
         self.delivery_count = delivery_count
         self.expires_at = expires_at  # Unix ms, 0: never
         self.size_bytes = size_bytes  # of the stored row: a complete does not read the store
-        self.holding = holding
+        self.session_lock = session_lock
         self.session = session  # the session's number or 0
         self.rank = 0  # order among locks with the same end
 
     @property
     def until_at(self) -> int:
         """The end of the lock (Unix ms)."""
-        return self._until_at if self.holding is None else self.holding.until_at
+        return self._until_at if self.session_lock is None else self.session_lock.until_at
 
     @until_at.setter
     def until_at(self, at: int) -> None:
@@ -126,20 +126,20 @@ class Locks:
         self._changes.append(lock)
         self._last_rank = lock.rank = self._last_rank + 1
         self.by_token[lock.token] = self.by_number[lock.number] = lock
-        if lock.holding is None:
+        if lock.session_lock is None:
             self.timed[lock.token] = lock
         else:
-            lock.holding.locks[lock.number] = lock
+            lock.session_lock.locks[lock.number] = lock
 
     def remove(self, lock: Lock) -> None:
         """Remove a lock."""
         self._changes.append(lock)
         del self.by_token[lock.token]
         del self.by_number[lock.number]
-        if lock.holding is None:
+        if lock.session_lock is None:
             del self.timed[lock.token]
         else:
-            del lock.holding.locks[lock.number]
+            del lock.session_lock.locks[lock.number]
 
     def keep(self) -> None:
         """Keep the changes of the committed batch."""
@@ -184,7 +184,7 @@ class Locks:
     def check_invariants(self) -> None:
         """Assert the class's invariants."""
         assert {lock.number: lock for lock in self.by_token.values()} == self.by_number
-        assert set(self.timed) == {token for token, lock in self.by_token.items() if lock.holding is None}
+        assert set(self.timed) == {token for token, lock in self.by_token.items() if lock.session_lock is None}
 
 
 class HeldSession:

@@ -21,13 +21,7 @@ from .records import (
     Record,
     message_key,
 )
-from .requests import (
-    DeleteForwarded,
-    ReadOutbox,
-    Redirect,
-    StoreForwarded,
-    Undeliverable,
-)
+from .requests import DeleteForwarded, ReadOutbox, Redirect, StoreForwarded, Undeliverable
 from .state import PartitionState
 from .step import Step
 

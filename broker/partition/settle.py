@@ -111,7 +111,7 @@ class SettleHandlers:
         locks = self._state.locks
         found = [locks.find(token, now) for token in request.tokens]
         valid = [lock for lock in found if lock is not None]
-        if self._locks_sessions(request.sub_queue) or any(lock.holding is not None for lock in valid):
+        if self._locks_sessions(request.sub_queue) or any(lock.session_lock is not None for lock in valid):
             step.effects.append((request.reply, service_errors.renew_in_session()))
             return
         if len(valid) != len(found):
@@ -140,10 +140,10 @@ class SettleHandlers:
             self._state.expire(lock.number, row, lock.session, step)
             return
         lock.ready_queue.put_back(lock.number)
-        if lock.holding is None:
+        if lock.session_lock is None:
             self._state.announce_ready(lock.ready_queue, step)
         else:
-            step.effects.append((lock.holding.announce, None))
+            step.effects.append((lock.session_lock.announce, None))
 
     def _defer(self, lock: Lock, row: bytes, old_bytes: int, step: Step) -> None:
         """Defer a message. This counts as a delivery but never dead-letters the message."""

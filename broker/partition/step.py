@@ -16,10 +16,7 @@ from ..errors import BrokerError
 from ..message.bounds import MessageBounds
 from ..message.message import Message
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from .records import (
-    ByteTotal,
-    Counters,
-)
+from .records import ByteTotal, Counters
 
 T = TypeVar("T")
 

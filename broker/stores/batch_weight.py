@@ -12,7 +12,7 @@ from ..partition.requests import Commit, Request, Resubmit, Schedule, Send, Stor
 from ..partition.step import PartitionRef
 
 REQUEST_BYTES: Final = 512  # allowance per request, and per copy, for rows besides the messages
-RESUBMITTED_BYTES: Final = 4096  # assumed size of a message of which only the number is known
+RESUBMITTED_BYTES: Final = 4096  # assumed size of a message in a request that has only its number
 
 
 def written_bytes_max(ref: PartitionRef, request: Request) -> tuple[int, int]:

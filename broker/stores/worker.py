@@ -1,8 +1,8 @@
 """The worker of one messaging store: take a batch from the inbox, execute it, commit once, call the effects (R3).
 
 Knows the order of these steps and the handling of their failures. Does not know what a request does (`partition`).
-While a commit runs on a thread, the inbox collects the next batch: a group commit without a timer. Owns the open partitions
-and timers of its store; runs on the event loop. Owned by the `Namespace`.
+While a commit runs on a thread, the inbox collects the next batch: a group commit without a timer. Owns the open
+partitions and timers of its store; runs on the event loop. Owned by the `Namespace`.
 """
 
 from __future__ import annotations
