@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .entities.entity import Entity
 from .entities.entity_base import Totals
-from .entities.links import Consumer, Sender, SessionConsumer, SessionWait
+from .entities.links import Receiver, Sender, SessionAccept, SessionReceiver
 from .entities.router import partition_for_key
 from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
@@ -22,7 +22,6 @@ __all__ = [
     "TABLES",
     "Abandon",
     "Complete",
-    "Consumer",
     "DeadLetter",
     "Defer",
     "Delivery",
@@ -33,10 +32,11 @@ __all__ = [
     "OutageKind",
     "Outcome",
     "ReceiveMode",
+    "Receiver",
     "Release",
     "Sender",
-    "SessionConsumer",
-    "SessionWait",
+    "SessionAccept",
+    "SessionReceiver",
     "Totals",
     "TransactionRef",
     "partition_for_key",

@@ -18,7 +18,7 @@ from .clock import Clock
 from .entities import scheduling, several_partitions
 from .entities.entity import Entity
 from .entities.entity_base import RECEIVE_REFUSED, SEND_REFUSED, PartitionHandle
-from .entities.links import Consumer, Deliver, Detached, Sender, SessionConsumer, SessionWait
+from .entities.links import Deliver, Detached, Receiver, Sender, SessionAccept, SessionReceiver
 from .entities.namespace import Namespace
 from .entities.transaction import TransactionRef
 from .errors import BrokerError, Condition
@@ -113,7 +113,7 @@ class Broker(Namespace):
         size_bytes_max = message_bytes_max(description, self.limits)
         return Sender(entity, size_bytes_max, max(size_bytes_max, self.limits.batch_bytes_max), detached)
 
-    def open_consumer(self, address: str, *, mode: ReceiveMode, deliver: Deliver, detached: Detached) -> Consumer:
+    def open_receiver(self, address: str, *, mode: ReceiveMode, deliver: Deliver, detached: Detached) -> Receiver:
         """A way to receive from `address`; `deliver` gets messages, `detached` the reason when the entity goes away.
 
         BrokerError: amqp:not-found, entity-disabled, amqp:not-allowed for an entity that wants message sessions, and
@@ -125,7 +125,7 @@ class Broker(Namespace):
             raise service_errors.forwards()
         if entity.requires_session and parsed.sub_queue is SubQueue.ACTIVE:
             raise service_errors.session_receiver_required()
-        return Consumer(entity, parsed.sub_queue, mode, self.clock, deliver, detached)
+        return Receiver(entity, parsed.sub_queue, mode, self.clock, deliver, detached)
 
     def accept_session(
         self,
@@ -134,19 +134,19 @@ class Broker(Namespace):
         *,
         mode: ReceiveMode,
         timeout_ms: int,
-        granted: Callable[[SessionConsumer], None],
+        granted: Callable[[SessionReceiver], None],
         refused: Callable[[BrokerError], None],
         detached: Detached,
-    ) -> SessionWait:
+    ) -> SessionAccept:
         """Wait for a message session: the named one, or with None the next that is idle, for up to `timeout_ms`.
 
         BrokerError at once: amqp:not-found, entity-disabled, amqp:not-allowed for an entity without sessions. Later
-        `granted(consumer)` or `refused(error)`: session-cannot-be-locked, com.microsoft:timeout.
+        `granted(receiver)` or `refused(error)`: session-cannot-be-locked, com.microsoft:timeout.
         """
         entity, parsed = self._receivable(address)
         if not entity.requires_session or parsed.sub_queue is not SubQueue.ACTIVE:
             raise service_errors.session_not_supported()
-        return SessionWait(entity, session_id, mode, timeout_ms, self.clock, granted, refused, detached)
+        return SessionAccept(entity, session_id, mode, timeout_ms, self.clock, granted, refused, detached)
 
     # ---- requests (`$management`)
 

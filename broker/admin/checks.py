@@ -80,7 +80,7 @@ class Checks:
     def rule_quotas(self, entity: Entity | None, description: SubscriptionDescription) -> None:
         """Refuse rules of a subscription (`entity` if it is there already) beyond what a topic may have."""
         limits = self._namespace.limits
-        fan_out = self._namespace.subscriptions_of(description.topic_name)
+        routing = self._namespace.subscriptions_of(description.topic_name)
         for kind, name, count_max in (
             (SqlFilter, "SqlFilter", limits.sql_filters_per_topic_max),
             (CorrelationFilter, "CorrelationFilter", limits.correlation_filters_per_topic_max),
@@ -88,7 +88,7 @@ class Checks:
             before = 0 if entity is None else count_filters(entity.description, kind)
             after = count_filters(description, kind)
             if after > before:
-                _refuse_above(fan_out.filter_count(kind) - before + after, count_max, name, limits.profile)
+                _refuse_above(routing.filter_count(kind) - before + after, count_max, name, limits.profile)
 
     def all_stores_work(self) -> None:
         """Create, update and delete, also of rules, must reach every partition (P17).

@@ -1,4 +1,4 @@
-"""Faults that are made on purpose: what kinds there are, what each can strike, and which one strikes now.
+"""Faults that are made on purpose: what kinds there are, which operations each can hit, and which one comes next.
 
 Knows one table of kinds, and the faults that are set: for an entity or all, for so many times or until cleared, always
 or with a probability. Does not know how a fault is done: faces do (`amqp/faults.py`). Owned by the composition root.
@@ -30,7 +30,7 @@ class FaultKind(StrEnum):
 
 
 class FaultOperation(StrEnum):
-    """What a client does that a fault can strike."""
+    """What a client does that a fault can hit."""
 
     ATTACH = "attach"
     SEND = "send"
@@ -50,7 +50,7 @@ STRIKES: Final[Mapping[FaultKind, tuple[FaultOperation, ...]]] = {
     FaultKind.DELAYED_CONFIRMATION: _CONFIRMED,
     FaultKind.MISSING_CONFIRMATION: _CONFIRMED,
 }
-"""The one table: what each kind can strike."""
+"""The one table: which operations each kind can hit."""
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class FaultTable:
         probability: float = 1.0,
         delay_ms: int = 0,
     ) -> Fault:
-        """Set a fault for `count` times, None until it is cleared; without `operations` for all that it can strike.
+        """Set a fault for `count` times, None until it is cleared; without `operations` for all that it can hit.
 
         BrokerError: argument-error for an operation that the kind can't apply to, resource-limit-exceeded.
         """
@@ -134,7 +134,7 @@ class FaultTable:
             self._changed()
         return count
 
-    def strike(self, address: str, operation: FaultOperation) -> Fault | None:
+    def next_fault(self, address: str, operation: FaultOperation) -> Fault | None:
         """The fault that strikes an operation on a link to `address`, if any does; it counts."""
         for fault in self._faults.values():
             if operation in fault.operations and fault.covers(address) and self._draw() < fault.probability:

@@ -93,9 +93,9 @@ class FolderView:
     def manifest(self) -> Manifest | None:
         """The manifest, None if there is none. DataFolderError: it is damaged, or of a newer format."""
         staged = self.path / STAGING_FOLDER
-        place = staged if self.is_restoring and (staged / MANIFEST_FILE).exists() else self.path
+        folder = staged if self.is_restoring and (staged / MANIFEST_FILE).exists() else self.path
         try:
-            return read_manifest(place)
+            return read_manifest(folder)
         except ValueError as error:
             raise DataFolderError(self.path, f"{MANIFEST_FILE} can't be used: {error}") from None
         except OSError as error:
@@ -113,8 +113,8 @@ class FolderView:
 
     def stores(self) -> list[str]:
         """The messaging stores that are there, by name."""
-        places = [self.path, self.path / STAGING_FOLDER] if self.is_restoring else [self.path]
-        return sorted({each.name for place in places for each in place.iterdir() if STORE_NAME.fullmatch(each.name)})
+        folders = [self.path, self.path / STAGING_FOLDER] if self.is_restoring else [self.path]
+        return sorted({each.name for folder in folders for each in folder.iterdir() if STORE_NAME.fullmatch(each.name)})
 
     def refuse_foreign(self) -> None:
         """DataFolderError if the folder has content, and none that emubus makes."""

@@ -97,7 +97,7 @@ class Page:
     next_sequence_number: int | None
 
 
-class Inspection:
+class Overview:
     """What there is to see of `namespace`."""
 
     def __init__(self, namespace: Namespace) -> None:

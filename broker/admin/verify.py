@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...storage import FolderLock, FolderState, Manifest, StoreError, StoreReader, check_store, read_into_memory
+from ..errors import BrokerError
 from ..message.stored import parse_stored
 from ..model.catalog import CATALOG_TABLES, Catalog, CatalogError, Description, Entry, path_of
 from ..partition.records import (
@@ -167,8 +168,8 @@ def _check_rows(view: FolderView, stores: list[str], report: FolderReport) -> No
                 report.problems.append(_unreadable(name, *rows.at, error))
 
 
-def _unreadable(place: str, table: str, key: bytes, error: Exception) -> str:
-    return f"{place}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: {error!s:.200})"
+def _unreadable(store_name: str, table: str, key: bytes, error: Exception) -> str:
+    return f"{store_name}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: {error!s:.200})"
 
 
 class _Rows:
@@ -193,7 +194,7 @@ class _Contents:
     highest: dict[int, int] = field(default_factory=dict[int, int])  # sequence number, without the partition
     active: set[Message] = field(default_factory=set[Message])
     due: set[bytes] = field(default_factory=set[bytes])  # the rows of `due` that there must be for messages
-    unreadable: list[Message] = field(default_factory=list[Message])
+    unreadable: dict[Message, str] = field(default_factory=dict[Message, str])  # why
 
     def saw(self, queue_id: int, number: int) -> None:
         """There is a row of this sequence number."""
@@ -205,9 +206,13 @@ def _contents(rows: _Rows) -> _Contents:
     for key, record in rows.of(MESSAGES):
         queue_id, home, number = KEY.unpack(key)
         if len(record) < HEAD_BYTES or record_version(record) != RECORD_VERSION:
-            contents.unreadable.append((queue_id, number))
+            contents.unreadable[queue_id, number] = "has an unknown record version"
             continue
-        stored = parse_stored(Record.unpack(record).stored)
+        try:
+            stored = parse_stored(Record.unpack(record).stored)
+        except BrokerError as error:
+            contents.unreadable[queue_id, number] = f"can't be read ({error.description:.200})"
+            continue
         contents.saw(queue_id, number)
         totals = contents.totals.setdefault(queue_id, QueueTotals())
         totals.messages[home] += 1
@@ -223,29 +228,30 @@ def _contents(rows: _Rows) -> _Contents:
     return contents
 
 
-def _check_partition_rows(place: str, rows: _Rows, entries: dict[int, Entry], report: FolderReport) -> None:
+def _check_partition_rows(store_name: str, rows: _Rows, entries: dict[int, Entry], report: FolderReport) -> None:
     contents = _contents(rows)
-    for queue_id, number in contents.unreadable:
-        report.problems.append(f"{place}: message {number} of queue id {queue_id} has an unknown record version")
+    for (queue_id, number), problem in contents.unreadable.items():
+        report.problems.append(f"{store_name}: message {number} of queue id {queue_id} {problem}")
     problems = [*_due_problems(rows, contents, entries), *_session_problems(rows, contents, entries)]
-    report.problems += (f"{place}: {count} {what}" for what, count in problems if count)
+    report.problems += (f"{store_name}: {count} {what}" for what, count in problems if count)
     states = {STATE_KEY.unpack(key)[0]: Counters.unpack(row) for key, row in rows.of(STATE)}
     for queue_id in sorted(states.keys() | contents.totals.keys() | contents.highest.keys()):
         name = path_of(entries[queue_id].description) if queue_id in entries else str(queue_id)
         totals = contents.totals.get(queue_id, QueueTotals())
         counters = states.get(queue_id)
         if counters is None:
-            report.problems.append(f"{place}: queue '{name}' has messages but no counters")
+            report.problems.append(f"{store_name}: queue '{name}' has messages but no counters")
             continue
         if (counters.messages, counters.bytes_used) != (totals.messages, totals.bytes_used):
             report.problems.append(
-                f"{place}: queue '{name}' counts {counters.messages} messages and "
+                f"{store_name}: queue '{name}' counts {counters.messages} messages and "
                 f"{counters.bytes_used} bytes but holds {totals.messages} and {totals.bytes_used}"
             )
         highest = contents.highest.get(queue_id, 0)
         if highest >= counters.next_counter:
             report.problems.append(
-                f"{place}: queue '{name}' has sequence number {highest} and would give out {counters.next_counter} next"
+                f"{store_name}: queue '{name}' has sequence number {highest} and would give out "
+                f"{counters.next_counter} next"
             )
         known = report.queues.get(name) if queue_id in entries else None
         if known is not None:

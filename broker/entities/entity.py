@@ -112,11 +112,11 @@ class Entity(EntityBase):
             return error
         used = 0
         for handle in self.partitions:
-            beside = () if self.fan_out is None else self.fan_out.subscriptions(handle.index)
+            beside = () if self.routing is None else self.routing.subscriptions(handle.index)
             with suppress(StoreError):
                 used += sum(handle.worker.counters(ref.queue_id).bytes_used for ref in (handle, *beside))
         size_bytes_max = sum(handle.size_bytes_max for handle in self.partitions)
-        kind = "Queue" if self.fan_out is None else "Topic"
+        kind = "Queue" if self.routing is None else "Topic"
         return service_errors.entity_full(kind, self.name_in_errors, used, size_bytes_max)
 
     # ---- receiving

@@ -80,9 +80,9 @@ class PartitionHandle:
         return self.entity.name_in_errors
 
     @property
-    def fan_out(self) -> SubscriptionRouting | None:
+    def routing(self) -> SubscriptionRouting | None:
         """How a topic finds the subscriptions of a message."""
-        return self.entity.fan_out
+        return self.entity.routing
 
     @property
     def total(self) -> ByteTotal | None:
@@ -138,7 +138,7 @@ class EntityBase:
     `partition_bytes_max` is how much one partition may hold; `on_outbox` is told of partitions whose outbox fills.
     """
 
-    fan_out: SubscriptionRouting | None = None
+    routing: SubscriptionRouting | None = None
     totals: Sequence[ByteTotal] = ()  # of a topic and its subscriptions, by partition
 
     def __init__(
@@ -252,9 +252,9 @@ class EntityBase:
         """A receiver asked for messages or sessions at the instant `now` (Unix ms)."""
         self.received_at = now
 
-    def use_subscriptions(self, fan_out: SubscriptionRouting) -> None:
+    def use_subscriptions(self, routing: SubscriptionRouting) -> None:
         """The entity is a topic, and these are its subscriptions."""
-        self.fan_out = fan_out
+        self.routing = routing
 
     def use_totals(self, totals: Sequence[ByteTotal]) -> None:
         """Count the bytes of each partition in these totals, too, which a topic and its subscriptions share."""

@@ -56,7 +56,7 @@ class Sender:
         self.entity.attached.discard(self._detached)
 
 
-class Consumer:
+class Receiver:
     """A link's way out of a sub-queue of a queue or subscription."""
 
     def __init__(
@@ -118,8 +118,8 @@ class Consumer:
         self.entity.attached.discard(self._detached)
 
 
-class SessionConsumer:
-    """A link's way out of one message session; made by `SessionWait` when the session is granted.
+class SessionReceiver:
+    """A link's way out of one message session; made by `SessionAccept` when the session is granted.
 
     `detached` is called with session-lock-lost when the holding ends by time, or when the entity goes away.
     """
@@ -135,7 +135,7 @@ class SessionConsumer:
         self._deliver: Deliver = _deliver_nothing
         self._mode = mode
         self._grant = grant
-        self._place = entity.partitions[grant.partition_index]
+        self._handle = entity.partitions[grant.partition_index]
         self._detached = detached
         self._wanted = 0
         self._asking = False
@@ -163,7 +163,7 @@ class SessionConsumer:
     def refuse(self, error: BrokerError) -> None:
         """Give the session back and have the link detached because of `error`, unless it has gone meanwhile."""
         if not self._closed:
-            self._place.submit(ReleaseSession(self._grant.grant))
+            self._handle.submit(ReleaseSession(self._grant.grant))
             self.lost(error)
 
     def drain(self, drained: Callable[[], None]) -> None:
@@ -181,7 +181,7 @@ class SessionConsumer:
             self._closed = True
             self.entity.receive_quota.leave(self)
             self.entity.attached.discard(self.refuse)
-            self._place.submit(ReleaseSession(self._grant.grant))
+            self._handle.submit(ReleaseSession(self._grant.grant))
 
     def announce(self, argument: None) -> None:
         """The session has messages (again)."""
@@ -204,7 +204,7 @@ class SessionConsumer:
             self._asking = True
             self._more = False
             count = min(self._wanted, SESSION_TAKE_MAX)
-            self._place.submit(ReceiveFromSession(self._grant.grant, count, self._mode, self._taken))
+            self._handle.submit(ReceiveFromSession(self._grant.grant, count, self._mode, self._taken))
         elif self._drained is not None:
             drained, self._drained = self._drained, None
             self._wanted = 0
@@ -219,10 +219,10 @@ class SessionConsumer:
         self._ask()
 
 
-class SessionWait:
+class SessionAccept:
     """A receiver that waits for a message session: a named one (at once or not at all), or the next that is idle.
 
-    Exactly one of `granted(SessionConsumer)` and `refused(BrokerError)` is called, unless `cancel` comes first.
+    Exactly one of `granted(SessionReceiver)` and `refused(BrokerError)` is called, unless `cancel` comes first.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class SessionWait:
         mode: ReceiveMode,
         timeout_ms: int,
         clock: Clock,
-        granted: Callable[[SessionConsumer], None],
+        granted: Callable[[SessionReceiver], None],
         refused: Callable[[BrokerError], None],
         detached: Detached,
     ) -> None:
@@ -242,7 +242,7 @@ class SessionWait:
         self._granted = granted
         self._refused = refused
         self._detached = detached
-        self._consumer: SessionConsumer | None = None
+        self._receiver: SessionReceiver | None = None
         self._over = False
         self._demand: Demand[SessionGrant] | None = None
         self._timer: Timer | None = None
@@ -274,8 +274,8 @@ class SessionWait:
 
     def _deliver(self, grants: Sequence[SessionGrant]) -> None:
         self._end()
-        self._consumer = SessionConsumer(self._entity, grants[0], self._mode, self._clock, self._detached)
-        self._granted(self._consumer)
+        self._receiver = SessionReceiver(self._entity, grants[0], self._mode, self._clock, self._detached)
+        self._granted(self._receiver)
 
     def _give_back(self, index: int, grants: Sequence[SessionGrant]) -> None:
         del index
@@ -304,25 +304,25 @@ class SessionWait:
             self._entity.session_dispatcher.close(self._demand)
 
     def _announce(self, argument: None) -> None:
-        if self._consumer is not None:
-            self._consumer.announce(argument)
+        if self._receiver is not None:
+            self._receiver.announce(argument)
 
     def _lost(self, error: BrokerError) -> None:
-        if self._consumer is not None:
-            self._consumer.lost(error)
+        if self._receiver is not None:
+            self._receiver.lost(error)
 
 
-def _may_receive(consumer: Consumer | SessionConsumer, count: int, clock: Clock) -> bool:
+def _may_receive(receiver: Receiver | SessionReceiver, count: int, clock: Clock) -> bool:
     """Account for new credit; False if too many receivers wait: the consumer hears of it in the next turn."""
-    entity = consumer.entity
+    entity = receiver.entity
     if not count:
-        entity.receive_quota.leave(consumer)
+        entity.receive_quota.leave(receiver)
         return True
     entity.asked_for_messages(clock.now_ms())
-    if entity.receive_quota.enter(consumer):
+    if entity.receive_quota.enter(receiver):
         return True
     error = service_errors.too_many_receives(entity.path, entity.receive_quota.count_max or 0)
-    asyncio.get_running_loop().call_soon(consumer.refuse, error)
+    asyncio.get_running_loop().call_soon(receiver.refuse, error)
     return False
 
 

@@ -166,7 +166,7 @@ class Namespace:
         size_bytes_max = self._partition_bytes_max(description)
         for each in [
             entity,
-            *(self.subscriptions_of(entity.path).entities() if entity.fan_out is not None else ()),
+            *(self.subscriptions_of(entity.path).entities() if entity.routing is not None else ()),
         ]:
             for handle in each.partitions:
                 handle.resize(size_bytes_max)
@@ -201,9 +201,9 @@ class Namespace:
 
     def subscriptions_of(self, topic_name: str) -> TopicSubscriptions:
         """The subscriptions of a topic that exists."""
-        fan_out = self._entities[entity_key(topic_name)].fan_out
-        assert isinstance(fan_out, TopicSubscriptions)
-        return fan_out
+        routing = self._entities[entity_key(topic_name)].routing
+        assert isinstance(routing, TopicSubscriptions)
+        return routing
 
     def find_target(self, address: str) -> Entity:
         """The queue or topic that a ForwardTo or a transfer names; BrokerError if there is none."""

@@ -100,7 +100,7 @@ class TopicSubscriptions:
 
     # ---- what partitions ask (`state.FanOut`)
 
-    def copies(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
+    def route(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
         """The copies of a message that the topic took."""
         context = MessageContext(message, enqueued_at=now)
         found: list[RoutedMessage] = []
@@ -113,11 +113,11 @@ class TopicSubscriptions:
                 if description.dead_letter_on_filter_exceptions:
                     found.append(RoutedMessage(ref, message, (REASON_FILTER, str(match.error))))
             for each in match.copies:
-                index = partition_index if each is message else self._place_of_changed(each, partition_index)
+                index = partition_index if each is message else self._partition_of_changed(each, partition_index)
                 found.append(RoutedMessage(ref, each, target_index=None if index == partition_index else index))
         return found
 
-    def _place_of_changed(self, copy: Message, partition_index: int) -> int:
+    def _partition_of_changed(self, copy: Message, partition_index: int) -> int:
         """The partition of a copy that an action made: that of the key that it has now; without one it stays."""
         topic = self._topic
         if not topic.partitioned:

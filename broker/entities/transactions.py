@@ -132,13 +132,13 @@ class Transactions:
                 for message in messages:
                     self._transfer(transaction, message, entity.path)
             else:
-                handle = self._place_for(transaction, entity, messages)
+                handle = self._partition_for(transaction, entity, messages)
                 self._add(transaction, handle, Send(messages, _ignore))
 
     async def schedule(self, ref: TransactionRef, entity: Entity, messages: Sequence[Message]) -> list[int]:
         """Add messages to be scheduled; the sequence numbers that they will have."""
         with self.working(ref) as transaction:
-            handle = self._place_for(transaction, entity, messages)
+            handle = self._partition_for(transaction, entity, messages)
             numbers: list[int] = await handle.request(partial(Reserve, len(messages)))
             self._add(self._find(ref), handle, Schedule(messages, _ignore, numbers))
         return numbers
@@ -306,7 +306,7 @@ class Transactions:
             handle = via.partitions[handle.index]
         self._add(transaction, handle, Transfer(message, destination))
 
-    def _place_for(self, transaction: Transaction, entity: Entity, messages: Sequence[Message]) -> PartitionHandle:
+    def _partition_for(self, transaction: Transaction, entity: Entity, messages: Sequence[Message]) -> PartitionHandle:
         """The partition that takes messages of a transaction (P26 to P28)."""
         if not entity.partitioned:
             handle = entity.partitions[0]
@@ -378,8 +378,8 @@ def _without_cancelled(operation: Operation, cancelled: set[int]) -> Operation:
 
 def _is_session_aware(entity: Entity) -> bool:
     """Whether a queue, or a subscription of a topic, requires message sessions (P28)."""
-    if isinstance(entity.fan_out, TopicSubscriptions):
-        return any(each.requires_session for each in entity.fan_out.entities())
+    if isinstance(entity.routing, TopicSubscriptions):
+        return any(each.requires_session for each in entity.routing.entities())
     return entity.requires_session
 
 

@@ -79,9 +79,10 @@ class CatalogError(Exception):
 class UnreadableRowError(CatalogError):
     """A row that a start needs can't be read: the text names the store's folder, the table and the row."""
 
-    def __init__(self, place: str, table: str, key: bytes, error: Exception) -> None:
+    def __init__(self, store_name: str, table: str, key: bytes, error: Exception) -> None:
         super().__init__(
-            f"{place}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: {error!s:.200}); "
+            f"{store_name}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: "
+            f"{error!s:.200}); "
             "put a copy of the whole data folder back, name another folder with --data, or start with --fresh, which "
             "deletes this folder's entities and messages (its snapshots stay and can be restored)"
         )
@@ -199,7 +200,7 @@ class Catalog:
         changes: dict[Row, bytes | None] = {
             (ENTITIES, _row_key(self._entries[entity_key(path)].description)): None for path in paths
         }
-        changes |= {_deleted_row(each): json.dumps({"stores": places}).encode() for each, places in stores.items()}
+        changes |= {_deleted_row(each): json.dumps({"stores": indexes}).encode() for each, indexes in stores.items()}
         try:
             self._write(changes, paths)
         except StoreError as error:
@@ -218,7 +219,7 @@ class Catalog:
         """
         before = {entity_key(path): self._entries[entity_key(path)] for path in gone}
         changes: dict[Row, bytes | None] = {(ENTITIES, _row_key(each.description)): None for each in before.values()}
-        changes |= {_deleted_row(each): json.dumps({"stores": places}).encode() for each, places in stores.items()}
+        changes |= {_deleted_row(each): json.dumps({"stores": indexes}).encode() for each, indexes in stores.items()}
         entries: dict[str, Entry] = {}
         for number, wanted in enumerate(made, self._next_id):
             path = entity_key(path_of(wanted))

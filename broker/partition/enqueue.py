@@ -87,7 +87,7 @@ class EnqueueHandlers:
         size_bytes_max = state.ref.size_bytes_max
         if used + size_bytes <= size_bytes_max:
             return None
-        kind = "Queue" if state.ref.fan_out is None else "Topic"
+        kind = "Queue" if state.ref.routing is None else "Topic"
         return service_errors.entity_full(kind, state.ref.name_in_errors, used, size_bytes_max)
 
     def store_all(
@@ -290,11 +290,11 @@ class EnqueueHandlers:
         other_path: str,
     ) -> int:
         state = self._state
-        fan_out = state.ref.fan_out
-        assert fan_out is not None
+        routing = state.ref.routing
+        assert routing is not None
         enqueued_number = enqueued_number if enqueued_number > 0 else state.rows.new_number()
         step.touched[state.queue_id] = state.counters
-        for copy in fan_out.copies(message, state.index, now):
+        for copy in routing.route(message, state.index, now):
             target = self._sibling(copy.ref, view)
             if copy.error is not None:
                 target.dead_letter_copy(copy.message, enqueued_number, copy.error, now, step)

@@ -213,7 +213,7 @@ class Partition:
             bytes_used += sum(len(row) for _, row in rows)
         assert bytes_used == self.counters.bytes_used
         total = state.rows.total
-        if state.ref.fan_out is not None and total is not None and total.bytes_used is not None:
+        if state.ref.routing is not None and total is not None and total.bytes_used is not None:
             known = total.bytes_used
             total.set_bytes(None)
             assert known == state.bytes_used(view)

@@ -92,12 +92,12 @@ class PartitionState:
 
     def bytes_used(self, view: Reader) -> int:
         """The bytes of the entity in this store; a topic's include its subscriptions'."""
-        own, fan_out, total = self.counters.bytes_used, self.ref.fan_out, self.rows.total
-        if fan_out is None or total is None:
+        own, routing, total = self.counters.bytes_used, self.ref.routing, self.rows.total
+        if routing is None or total is None:
             return own
         if total.bytes_used is None:
             beside = 0
-            for ref in fan_out.subscriptions(self.index):
+            for ref in routing.subscriptions(self.index):
                 counters = total.open.get(ref.queue_id)
                 if counters is None:
                     counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(ref.queue_id)))

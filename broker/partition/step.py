@@ -114,7 +114,7 @@ class SubscriptionRouting(Protocol):
         """The highest number of copies of one message."""
         ...
 
-    def copies(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
+    def route(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
         """The copies of a message for the subscriptions, at `now` (Unix ms)."""
         ...
 
@@ -152,7 +152,7 @@ class PartitionRef(Protocol):
         ...
 
     @property
-    def fan_out(self) -> SubscriptionRouting | None:
+    def routing(self) -> SubscriptionRouting | None:
         """The routing of a topic; None for queues and subscriptions."""
         ...
 

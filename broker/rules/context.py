@@ -17,7 +17,7 @@ from typing import Final
 from ..errors import BrokerError
 from ..message.message import Message
 from .errors import FilterException
-from .names import SYSTEM_PROPERTIES, Home
+from .names import SYSTEM_PROPERTIES, Section
 from .values import TICKS_PER_MS, Instant, Span, Value, normalise
 
 
@@ -170,7 +170,7 @@ _READERS: Final[Mapping[str, Callable[[MessageContext], Value]]] = {
     **{
         name: partial(_field, known.position)
         for name, known in SYSTEM_PROPERTIES.items()
-        if known.home is Home.PROPERTIES
+        if known.section is Section.PROPERTIES
     },
     "DeadLetterSource": lambda context: context.dead_letter_source,
     "DeliveryCount": lambda _: 0,  # nobody has received it

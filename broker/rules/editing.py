@@ -23,7 +23,7 @@ from ...codec.types import Symbol, Uint
 from ..errors import BrokerError
 from ..message.message import Message, parse_message
 from .errors import FilterException
-from .names import SYSTEM_PROPERTIES, Home, Kind, SystemProperty
+from .names import SYSTEM_PROPERTIES, Kind, Section, SystemProperty
 from .values import TICKS_PER_MS, Span, Value
 
 _TTL_MS_MAX: Final = 0xFFFF_FFFF  # 49 days: what the header can say
@@ -41,34 +41,34 @@ def changed_message(
     data, at = message.located()
     sections: dict[int, bytes] = {}
 
-    def section(rank: int, value: bytes) -> None:
+    def put(rank: int, value: bytes) -> None:
         sections[rank] = bytes((0, 0x53, _SECTION_CODE + rank)) + value
 
     def span(rank: int) -> tuple[int, int]:
         return (at[rank], at[rank + 7]) if at[rank + 7] else (0, 0)
 
     try:
-        for home, rank in ((Home.HEADER, HEADER), (Home.PROPERTIES, PROPERTIES)):
-            values = {known.position: _encoded(known, system[known.name]) for known in _of_home(home, system)}
+        for section, rank in ((Section.HEADER, HEADER), (Section.PROPERTIES, PROPERTIES)):
+            values = {known.position: _encoded(known, system[known.name]) for known in _of_section(section, system)}
             if values:
-                section(rank, list_with(data, *span(rank), values))
-        annotations = {known.annotation: system[known.name] for known in _of_home(Home.ANNOTATIONS, system)}
+                put(rank, list_with(data, *span(rank), values))
+        annotations = {known.annotation: system[known.name] for known in _of_section(Section.ANNOTATIONS, system)}
         if annotations:
             given = {key: value for key, value in annotations.items() if value is not None}
             gone = annotations.keys() - given.keys()
-            section(
+            put(
                 MESSAGE_ANNOTATIONS,
                 map_with_entries(data, *span(MESSAGE_ANNOTATIONS), given, gone, symbols=True),
             )
         if user or removed:
-            section(APPLICATION_PROPERTIES, map_with_entries(data, *span(APPLICATION_PROPERTIES), user, removed))
+            put(APPLICATION_PROPERTIES, map_with_entries(data, *span(APPLICATION_PROPERTIES), user, removed))
         return parse_message(with_sections(data, at, sections))
     except (BrokerError, ValueError) as error:
         raise FilterException(f"The action gives no valid message: {error}") from None
 
 
-def _of_home(home: Home, names: Mapping[str, Value]) -> list[SystemProperty]:
-    return [SYSTEM_PROPERTIES[name] for name in names if SYSTEM_PROPERTIES[name].home is home]
+def _of_section(section: Section, names: Mapping[str, Value]) -> list[SystemProperty]:
+    return [SYSTEM_PROPERTIES[name] for name in names if SYSTEM_PROPERTIES[name].section is section]
 
 
 def _encoded(known: SystemProperty, value: Value) -> bytes:

@@ -16,8 +16,8 @@ class FilterError(BrokerError):
     """
 
     def __init__(self, problem: str, *, line: int = 0, column: int = 0, token: str = "") -> None:
-        place = f" (line {line}, column {column})" if line else ""
-        super().__init__(Condition.ARGUMENT_ERROR, f"{problem}{place}")
+        position = f" (line {line}, column {column})" if line else ""
+        super().__init__(Condition.ARGUMENT_ERROR, f"{problem}{position}")
         self.problem = problem
         self.line = line
         self.column = column

@@ -26,7 +26,7 @@ from .filters import compile_filter
 from .sql.action import Action, compile_action
 from .values import equality_key
 
-_RULES_MAX: Final = 1 << 32  # of one subscription, over its whole life: the place of a rule is one integer
+_RULES_MAX: Final = 1 << 32  # of one subscription, over its whole life: the rank of a rule is one integer
 
 
 class Match:
@@ -48,9 +48,9 @@ class Match:
 
 
 class _Rule:
-    """One rule, compiled; `place` orders all rules of the topic."""
+    """One rule, compiled; `rank` orders all rules of the topic."""
 
-    __slots__ = ("action", "description", "equality", "filter", "name", "place", "rest", "subscription")
+    __slots__ = ("action", "description", "equality", "filter", "name", "rank", "rest", "subscription")
 
     def __init__(self, description: RuleDescription) -> None:
         self.description = description
@@ -60,7 +60,7 @@ class _Rule:
         if description.action is not None:
             self.action = compile_action(description.action, parameters=description.action_parameters)
         self.subscription = ""
-        self.place = 0
+        self.rank = 0
         self.equality: Equality | None = None
         self.rest: Test | None = self.filter.test
         """What is left to evaluate of a rule that the index has found; None if nothing is."""
@@ -69,16 +69,16 @@ class _Rule:
 class _Subscription:
     """The rules of a subscription by lower-case name, in order; `base` is the place of the subscription."""
 
-    __slots__ = ("base", "next_place", "rules")
+    __slots__ = ("base", "next_rank", "rules")
 
     def __init__(self, base: int) -> None:
         self.base = base
-        self.next_place = base
+        self.next_rank = base
         self.rules: dict[str, _Rule] = {}
 
 
 _Slots = dict[str, dict[object, dict[int, _Rule]]]  # property name -> key of the value -> rules by place
-_place = attrgetter("place")
+_rank = attrgetter("rank")
 
 
 class RuleIndex:
@@ -146,23 +146,23 @@ class RuleIndex:
     def _put(self, key: str, subscription: _Subscription, rule: _Rule) -> None:
         known = subscription.rules.get(rule.name.lower())
         if known is None:
-            rule.place = subscription.next_place
-            subscription.next_place += 1
+            rule.rank = subscription.next_rank
+            subscription.next_rank += 1
         else:
-            rule.place = known.place
+            rule.rank = known.rank
             self._take_out(known)
         rule.subscription = key
         subscription.rules[rule.name.lower()] = rule
         compiled = rule.filter
         if compiled.always is not None:
             if compiled.always:
-                self._always[rule.place] = rule
+                self._always[rule.rank] = rule
         elif not compiled.equalities:
-            self._evaluated[rule.place] = rule
+            self._evaluated[rule.rank] = rule
         else:
             rule.equality = equality = min(compiled.equalities, key=self._beside)
             rule.rest = compiled.rest(equality)
-            self._slots[equality.space].setdefault(equality.name, {}).setdefault(equality.key, {})[rule.place] = rule
+            self._slots[equality.space].setdefault(equality.name, {}).setdefault(equality.key, {})[rule.rank] = rule
             self._system_names.update(compiled.system_names)
             self._user_readers += compiled.reads_user
 
@@ -170,14 +170,14 @@ class RuleIndex:
         return len(self._slots[equality.space].get(equality.name, {}).get(equality.key, ()))
 
     def _take_out(self, rule: _Rule) -> None:
-        self._always.pop(rule.place, None)
-        self._evaluated.pop(rule.place, None)
+        self._always.pop(rule.rank, None)
+        self._evaluated.pop(rule.rank, None)
         equality = rule.equality
         if equality is None:
             return
         slots = self._slots[equality.space]
         by_key = slots[equality.name]
-        del by_key[equality.key][rule.place]
+        del by_key[equality.key][rule.rank]
         if not by_key[equality.key]:
             del by_key[equality.key]
             if not by_key:
@@ -206,7 +206,7 @@ class RuleIndex:
                     hits.append(rule)
             except FilterException as error:
                 errors.append((rule, error))
-        hits.sort(key=_place)
+        hits.sort(key=_rank)
         return _matches(hits, errors, context)
 
     def _candidates(self, context: MessageContext) -> Iterator[tuple[_Rule, Test | None]]:
@@ -246,12 +246,12 @@ class RuleIndex:
 def _matches(hits: list[_Rule], errors: list[tuple[_Rule, FilterException]], context: MessageContext) -> list[Match]:
     """Group the matching rules, which are in order, by subscription; run their actions."""
     matches: list[Match] = []
-    places: list[int] = []  # of the subscriptions in `matches`
+    ranks: list[int] = []  # of the subscriptions in `matches`
     message = context.message
     for rule in hits:
         if not matches or matches[-1].subscription != rule.subscription:
             matches.append(Match(rule.subscription, []))
-            places.append(rule.place)
+            ranks.append(rule.rank)
         match = matches[-1]
         if rule.action is None:
             if not match.copies or match.copies[0] is not message:
@@ -261,13 +261,13 @@ def _matches(hits: list[_Rule], errors: list[tuple[_Rule, FilterException]], con
             match.copies.append(rule.action.apply(context, rule.name))
         except FilterException as error:
             errors.append((rule, error))
-    return _with_errors(matches, errors, places) if errors else matches
+    return _with_errors(matches, errors, ranks) if errors else matches
 
 
-def _with_errors(matches: list[Match], errors: list[tuple[_Rule, FilterException]], places: list[int]) -> list[Match]:
-    by_key = dict(zip((match.subscription for match in matches), zip(places, matches, strict=True), strict=True))
-    for rule, error in sorted(errors, key=lambda each: each[0].place):
-        match = by_key.setdefault(rule.subscription, (rule.place, Match(rule.subscription, [])))[1]
+def _with_errors(matches: list[Match], errors: list[tuple[_Rule, FilterException]], ranks: list[int]) -> list[Match]:
+    by_key = dict(zip((match.subscription for match in matches), zip(ranks, matches, strict=True), strict=True))
+    for rule, error in sorted(errors, key=lambda each: each[0].rank):
+        match = by_key.setdefault(rule.subscription, (rule.rank, Match(rule.subscription, [])))[1]
         if match.error is None:
             match.error = error
     return [match for _, match in sorted(by_key.values(), key=lambda each: each[0])]

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Final
 
 
-class Home(Enum):
+class Section(Enum):
     """Where a system property lives."""
 
     PROPERTIES = auto()  # a field of the properties section
@@ -39,36 +39,36 @@ class SystemProperty:
     """One system property; `position` is its place in the list of its section, `annotation` its key."""
 
     name: str
-    home: Home
+    section: Section
     kind: Kind = Kind.NONE
     position: int = 0
     annotation: str = ""
 
 
 _TABLE: Final = (
-    SystemProperty("ContentType", Home.PROPERTIES, Kind.SYMBOL, 6),
-    SystemProperty("CorrelationId", Home.PROPERTIES, Kind.TEXT, 5),
-    SystemProperty("DeadLetterSource", Home.BROKER),
-    SystemProperty("DeliveryCount", Home.BROKER),
-    SystemProperty("EnqueuedSequenceNumber", Home.BROKER),
-    SystemProperty("EnqueuedTimeUtc", Home.BROKER),
-    SystemProperty("ExpiresAtUtc", Home.BROKER),
-    SystemProperty("ForcePersistence", Home.HEADER, Kind.BOOLEAN, 0),
-    SystemProperty("Label", Home.PROPERTIES, Kind.TEXT, 3),
-    SystemProperty("LockedUntilUtc", Home.BROKER),
-    SystemProperty("LockToken", Home.BROKER),
-    SystemProperty("MessageId", Home.PROPERTIES, Kind.TEXT, 0),
-    SystemProperty("PartitionKey", Home.ANNOTATIONS, Kind.TEXT, annotation="x-opt-partition-key"),
-    SystemProperty("ReplyTo", Home.PROPERTIES, Kind.TEXT, 4),
-    SystemProperty("ReplyToSessionId", Home.PROPERTIES, Kind.TEXT, 12),
-    SystemProperty("ScheduledEnqueueTimeUtc", Home.IGNORED),
-    SystemProperty("SequenceNumber", Home.BROKER),
-    SystemProperty("SessionId", Home.PROPERTIES, Kind.TEXT, 10),
-    SystemProperty("Size", Home.BROKER),
-    SystemProperty("State", Home.BROKER),
-    SystemProperty("TimeToLive", Home.HEADER, Kind.SPAN, 2),
-    SystemProperty("To", Home.PROPERTIES, Kind.TEXT, 2),
-    SystemProperty("ViaPartitionKey", Home.ANNOTATIONS, Kind.TEXT, annotation="x-opt-via-partition-key"),
+    SystemProperty("ContentType", Section.PROPERTIES, Kind.SYMBOL, 6),
+    SystemProperty("CorrelationId", Section.PROPERTIES, Kind.TEXT, 5),
+    SystemProperty("DeadLetterSource", Section.BROKER),
+    SystemProperty("DeliveryCount", Section.BROKER),
+    SystemProperty("EnqueuedSequenceNumber", Section.BROKER),
+    SystemProperty("EnqueuedTimeUtc", Section.BROKER),
+    SystemProperty("ExpiresAtUtc", Section.BROKER),
+    SystemProperty("ForcePersistence", Section.HEADER, Kind.BOOLEAN, 0),
+    SystemProperty("Label", Section.PROPERTIES, Kind.TEXT, 3),
+    SystemProperty("LockedUntilUtc", Section.BROKER),
+    SystemProperty("LockToken", Section.BROKER),
+    SystemProperty("MessageId", Section.PROPERTIES, Kind.TEXT, 0),
+    SystemProperty("PartitionKey", Section.ANNOTATIONS, Kind.TEXT, annotation="x-opt-partition-key"),
+    SystemProperty("ReplyTo", Section.PROPERTIES, Kind.TEXT, 4),
+    SystemProperty("ReplyToSessionId", Section.PROPERTIES, Kind.TEXT, 12),
+    SystemProperty("ScheduledEnqueueTimeUtc", Section.IGNORED),
+    SystemProperty("SequenceNumber", Section.BROKER),
+    SystemProperty("SessionId", Section.PROPERTIES, Kind.TEXT, 10),
+    SystemProperty("Size", Section.BROKER),
+    SystemProperty("State", Section.BROKER),
+    SystemProperty("TimeToLive", Section.HEADER, Kind.SPAN, 2),
+    SystemProperty("To", Section.PROPERTIES, Kind.TEXT, 2),
+    SystemProperty("ViaPartitionKey", Section.ANNOTATIONS, Kind.TEXT, annotation="x-opt-via-partition-key"),
 )
 SYSTEM_PROPERTIES: Final[Mapping[str, SystemProperty]] = {each.name: each for each in _TABLE}
 """By canonical name."""

@@ -34,10 +34,10 @@ def written_bytes_max(ref: PartitionRef, request: Request) -> tuple[int, int]:
     else:
         return REQUEST_BYTES, REQUEST_BYTES
     own_bytes = REQUEST_BYTES + size_bytes
-    fan_out = ref.fan_out
-    if fan_out is None:
+    routing = ref.routing
+    if routing is None:
         return own_bytes, own_bytes
-    return own_bytes, own_bytes + fan_out.copies_max * (size_bytes + REQUEST_BYTES * message_count)
+    return own_bytes, own_bytes + routing.copies_max * (size_bytes + REQUEST_BYTES * message_count)
 
 
 def _of_transaction(request: Commit) -> tuple[int, int]:

@@ -120,6 +120,6 @@ class StoreTimers:
             if ref is None:
                 self.orphans += (DUE_KEY.pack(at, queue_id, what, number) for at, what, number in due)
                 continue
-            at_once = DUE_ROWS_AT_ONCE if ref.fan_out is None else 1
+            at_once = DUE_ROWS_AT_ONCE if ref.routing is None else 1
             requests += ((ref, ProcessDue(due[start : start + at_once])) for start in range(0, len(due), at_once))
         return requests

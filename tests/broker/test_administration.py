@@ -32,7 +32,7 @@ from emubus.storage import Durability, MemoryStore, StoreFailed, open_store
 
 from .counting import calls_of
 from .driving import encoded
-from .namespace import Receiver, loop_turns, open_broker, send
+from .namespace import CheckedBroker, Receiver, loop_turns, open_broker, send
 from .test_torn_commits import Disk
 
 TOPIC = TopicDescription("t")
@@ -54,7 +54,7 @@ def small(**limits: Any) -> Limits:
 
 def broker_within(limits: Limits, clock: Clock) -> Broker:
     stores = [MemoryStore(TABLES) for _ in range(16)]
-    broker = Broker(Catalog(MemoryStore(CATALOG_TABLES)), stores, clock, limits)
+    broker = CheckedBroker(Catalog(MemoryStore(CATALOG_TABLES)), stores, clock, limits)
     broker.start(Topology())
     return broker
 
@@ -148,7 +148,6 @@ async def test_a_rule_that_is_added_is_compiled_and_encoded_alone(clock: Clock) 
     assert calls_of(RuleDescription.to_json, lambda: add("t/Subscriptions/s", newer)) == 1
     await send(broker, "t", encoded("1", properties={"b": 1}))
     assert await broker.peek("t/Subscriptions/s", 0, 10, 1 << 20) != []
-    await broker.stop()
 
 
 async def test_a_rule_above_the_limits_is_a_bad_argument(clock: Clock) -> None:
@@ -165,7 +164,6 @@ async def test_a_rule_above_the_limits_is_a_bad_argument(clock: Clock) -> None:
             change()
         assert refused.value.condition is Condition.ARGUMENT_ERROR
     assert [rule.name for rule in broker.administration.rules("t/Subscriptions/s")] == ["$Default"]
-    await broker.stop()
 
 
 # ---- what a change reaches
@@ -286,7 +284,7 @@ async def test_the_rules_of_the_configuration_are_as_old_as_their_first_start(cl
     topology = Topology(topics=(TOPIC,), subscriptions=(SubscriptionDescription("t", "s"),))
     for _ in range(2):
         catalog = Catalog(open_store(tmp_path, CATALOG_TABLES, Durability.PROCESS))
-        broker = Broker(catalog, [MemoryStore(TABLES) for _ in range(16)], clock, LIMITS[Profile.STANDARD])
+        broker = CheckedBroker(catalog, [MemoryStore(TABLES) for _ in range(16)], clock, LIMITS[Profile.STANDARD])
         broker.start(topology)
         assert [rule.created_at for rule in broker.administration.rules("t/Subscriptions/s")] == [NOW]
         await broker.stop()
@@ -354,7 +352,7 @@ def test_a_change_that_failed_is_undone_at_once_if_the_store_lets_it(step: str) 
 
 async def test_a_rule_that_can_not_be_kept_is_refused_and_matches_nothing(clock: Clock) -> None:
     namespace = Namespace()
-    broker = Broker(namespace.catalog, [MemoryStore(TABLES) for _ in range(16)], clock, LIMITS[Profile.STANDARD])
+    broker = CheckedBroker(namespace.catalog, [MemoryStore(TABLES) for _ in range(16)], clock, LIMITS[Profile.STANDARD])
     broker.start(Topology(topics=(TOPIC,), subscriptions=(SubscriptionDescription("t", "s", rules=()),)))
     namespace.step = "commit-started"
     with pytest.raises(BrokerError) as refused:

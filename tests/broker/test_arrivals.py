@@ -330,7 +330,6 @@ async def test_nothing_can_be_received_from_a_dead_letter_queue_that_is_forwarde
     assert refused.value.condition is Condition.NOT_ALLOWED
     assert refused.value.description == forwards().description
     await Receiver(broker, "q").drain()
-    await broker.stop()
 
 
 # ---- entities come and go
@@ -376,7 +375,6 @@ async def test_receiving_from_an_empty_queue_counts_as_use(clock: Clock, queue: 
         assert broker.administration.accessed_at(entity) == clock.now_ms()
     receiver.consumer.close()
     assert broker.entity("q") is entity
-    await broker.stop()
 
 
 async def test_asking_for_a_message_session_counts_as_use(clock: Clock) -> None:
@@ -387,7 +385,6 @@ async def test_asking_for_a_message_session_counts_as_use(clock: Clock) -> None:
     )
     assert broker.administration.accessed_at(broker.find_target("q")) == START + 1_000
     wait.cancel()
-    await broker.stop()
 
 
 async def test_looking_into_a_queue_keeps_it_from_being_idle(clock: Clock) -> None:

@@ -24,7 +24,7 @@ from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore
 
 from .driving import decoded, encoded
-from .namespace import Receiver, loop_turns, open_broker, send
+from .namespace import CheckedBroker, Receiver, loop_turns, open_broker, send
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def clock() -> Clock:
 def small_broker(folder: Path, clock: Clock, map_bytes_max: int) -> Broker:
     """One messaging store of `map_bytes_max` with a queue "q"."""
     store = LmdbStore(folder, TABLES, Durability.PROCESS, map_bytes_max=map_bytes_max)
-    broker = Broker(Catalog(MemoryStore(CATALOG_TABLES)), [store], clock, limits_for(Profile.STANDARD))
+    broker = CheckedBroker(Catalog(MemoryStore(CATALOG_TABLES)), [store], clock, limits_for(Profile.STANDARD))
     broker.start(Topology(queues=(QueueDescription("q"),)))
     return broker
 
@@ -76,7 +76,6 @@ async def test_a_topic_with_50_subscriptions_takes_what_is_in_flight_at_once_on_
     assert Counter(map(repr, answers)) == {"None": 900}
     stored = [broker.entity(f"t/Subscriptions/s{number:02}") for number in range(50)]
     assert [entity.message_counts()[0] for entity in stored if entity is not None] == [900] * 50
-    await broker.stop()
 
 
 async def test_of_a_batch_that_does_not_fit_only_the_message_without_room_is_refused(
@@ -87,7 +86,6 @@ async def test_of_a_batch_that_does_not_fit_only_the_message_without_room_is_ref
     await together(broker, [to_send(body, answers) for body in ("a1", "b1", "c" * 2_000_000, "d1", "e1")])
     assert answers == {"a1": None, "b1": None, "cc": Condition.SERVER_BUSY, "d1": None, "e1": None}
     assert bodies(await Receiver(broker, "q").drain()) == ["a1", "b1", "d1", "e1", "last"]
-    await broker.stop()
 
 
 async def test_a_message_larger_than_the_map_is_taken_as_long_as_the_map_may_grow(
@@ -100,7 +98,6 @@ async def test_a_message_larger_than_the_map_is_taken_as_long_as_the_map_may_gro
     answers: dict[str, Condition | None] = {}
     await together(broker, [to_send(body, answers) for body in ("a1", "c" * 9_000_000, "d1")])
     assert answers == {"a1": None, "cc": None, "d1": None}
-    await broker.stop()
 
 
 @dataclass(slots=True)
@@ -122,7 +119,6 @@ async def test_a_command_that_the_broker_fails_on_takes_no_other_with_it(tmp_pat
     assert answers == {"a1": None, "b1": None, "c1": None}
     assert bad.failures == [Condition.INTERNAL_ERROR]
     assert bodies(await Receiver(broker, "q").drain()) == ["a1", "b1", "c1", "last"]
-    await broker.stop()
 
 
 async def test_a_scheduled_message_comes_in_time_after_an_earlier_one_was_cancelled(clock: Clock) -> None:
@@ -139,4 +135,3 @@ async def test_a_scheduled_message_comes_in_time_after_an_earlier_one_was_cancel
     clock.advance(4_000)
     await loop_turns(5)
     assert bodies(await Receiver(broker, "q").drain()) == ["late"]
-    await broker.stop()

@@ -13,7 +13,7 @@ from proton import timestamp
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.entities.router import partition_for_key
 from emubus.broker.model.descriptions import (
     QueueDescription,
@@ -56,7 +56,7 @@ async def settled(clock: Clock) -> None:
 
 async def receive_session(broker: Broker, session_id: str, count: int) -> list[str]:
     """The bodies of up to `count` messages of a session, in order."""
-    granted: asyncio.Future[SessionConsumer] = asyncio.get_running_loop().create_future()
+    granted: asyncio.Future[SessionReceiver] = asyncio.get_running_loop().create_future()
     broker.accept_session(
         "t/Subscriptions/s",
         session_id,
@@ -96,7 +96,6 @@ async def test_messages_of_many_sessions_become_one_session_in_one_partition(clo
     await settled(clock)
     assert sorted(await receive_session(broker, "abc", 20)) == NAMES
     assert counts(broker, Home.OUTBOX) == 0
-    await broker.stop()
 
 
 async def test_copies_keep_their_order_on_the_way_to_another_partition(clock: Clock) -> None:
@@ -110,7 +109,6 @@ async def test_copies_keep_their_order_on_the_way_to_another_partition(clock: Cl
     broker.end_outage(ABC)
     await settled(clock)
     assert await receive_session(broker, "abc", 20) == NAMES
-    await broker.stop()
 
 
 async def test_a_copy_on_its_way_survives_a_restart_and_arrives_once(tmp_path: Path, clock: Clock) -> None:
@@ -125,7 +123,6 @@ async def test_a_copy_on_its_way_survives_a_restart_and_arrives_once(tmp_path: P
     deliveries = await Receiver(broker, "t/Subscriptions/s").drain()
     assert bodies(deliveries) == NAMES
     assert set(per_partition(deliveries)) == {ABC}
-    await broker.stop()
 
 
 async def test_a_copy_without_a_key_any_more_stays_and_one_with_a_message_id_goes_where_duplicates_are_found(
@@ -143,7 +140,6 @@ async def test_a_copy_without_a_key_any_more_stays_and_one_with_a_message_id_goe
     assert (sorted(bodies(moved)), set(per_partition(moved))) == (NAMES, {ABC})
     stayed = per_partition(await Receiver(broker, "t/Subscriptions/bare").drain())
     assert stayed == Counter(partition_for_key(name, 16) for name in NAMES)
-    await broker.stop()
 
 
 async def test_a_copy_keeps_its_time_to_live_and_its_enqueued_number_on_the_way(clock: Clock) -> None:
@@ -163,7 +159,6 @@ async def test_a_copy_keeps_its_time_to_live_and_its_enqueued_number_on_the_way(
     clock.advance(40_000)
     await loop_turns(60)
     assert bodies(await Receiver(broker, "t/Subscriptions/s/$DeadLetterQueue").drain()) == ["kept"]
-    await broker.stop()
 
 
 async def test_a_copy_whose_keys_differ_is_forwarded_by_its_session(clock: Clock) -> None:
@@ -175,7 +170,6 @@ async def test_a_copy_whose_keys_differ_is_forwarded_by_its_session(clock: Clock
     assert (bodies(deliveries), set(per_partition(deliveries))) == (["both"], {ABC})
     (message,) = decoded(deliveries)
     assert (message.group_id, message.annotations["x-opt-partition-key"]) == ("abc", "one")
-    await broker.stop()
 
 
 async def test_copies_of_scheduled_messages_go_where_their_new_key_is(clock: Clock) -> None:
@@ -188,7 +182,6 @@ async def test_copies_of_scheduled_messages_go_where_their_new_key_is(clock: Clo
     clock.advance(5_000)
     await settled(clock)
     assert sorted(await receive_session(broker, "abc", 20)) == NAMES
-    await broker.stop()
 
 
 async def test_with_a_deleted_subscription_its_copies_on_the_way_are_gone(clock: Clock) -> None:
@@ -206,7 +199,6 @@ async def test_with_a_deleted_subscription_its_copies_on_the_way_are_gone(clock:
     broker.administration.create(SubscriptionDescription("t", "s"))
     await settled(clock)
     assert await Receiver(broker, "t/Subscriptions/s").drain() == []
-    await broker.stop()
 
 
 async def test_of_a_full_topic_no_copy_is_lost_that_the_topic_has_taken(clock: Clock) -> None:
@@ -219,4 +211,3 @@ async def test_of_a_full_topic_no_copy_is_lost_that_the_topic_has_taken(clock: C
         await send(broker, "t", encoded(name, annotations={"x-opt-partition-key": "one"}))
     await settled(clock)
     assert bodies(await Receiver(broker, "t/Subscriptions/s").drain()) == NAMES
-    await broker.stop()

@@ -174,7 +174,6 @@ async def test_messages_without_a_key_are_spread_evenly_over_the_target(
         await send(broker, "from", data)
     await settled(clock)
     assert per_partition(await Receiver(broker, "to").drain()) == dict.fromkeys(range(16), 2)
-    await broker.stop()
 
 
 async def test_messages_with_a_key_between_them_do_not_disturb_the_turns_of_those_without(clock: Clock) -> None:
@@ -186,7 +185,6 @@ async def test_messages_with_a_key_between_them_do_not_disturb_the_turns_of_thos
     found = await Receiver(broker, "to").drain()
     spread = [each for each, body in zip(found, bodies(found), strict=True) if body != "keyed"]
     assert per_partition(spread) == dict.fromkeys(range(16), 2)
-    await broker.stop()
 
 
 @pytest.mark.parametrize("kind", [OutageKind.DOWN, OutageKind.FAILING, OutageKind.FULL])
@@ -204,7 +202,6 @@ async def test_messages_without_a_key_do_not_wait_for_stores_that_are_out(clock:
     found = await Receiver(broker, "to").drain()
     assert Counter(bodies(found)) == Counter(f"{number:02}" for number in range(200))
     assert set(per_partition(found)) == set(range(16)) - set(out)
-    await broker.stop()
 
 
 async def test_a_message_that_a_partition_may_have_stored_is_given_to_no_other(tmp_path: Path, clock: Clock) -> None:
@@ -237,7 +234,6 @@ async def test_a_message_that_a_partition_may_have_stored_is_given_to_no_other(t
     broker.end_outage(0)
     await settled(clock)
     assert Counter(bodies(await Receiver(broker, "to").drain())) == Counter(f"{number:02}" for number in range(32))
-    await broker.stop()
 
 
 async def test_a_full_partition_of_the_target_leaves_messages_without_a_key_to_the_others(clock: Clock) -> None:
@@ -250,7 +246,6 @@ async def test_a_full_partition_of_the_target_leaves_messages_without_a_key_to_t
     await settled(clock)
     found = per_partition(await Receiver(broker, "to").drain())
     assert (sum(found.values()), set(found)) == (64, set(range(16)) - {1, 5})
-    await broker.stop()
 
 
 async def test_a_dead_letter_that_is_forwarded_shows_where_it_comes_from_and_no_number_of_there(clock: Clock) -> None:
@@ -270,7 +265,6 @@ async def test_a_dead_letter_that_is_forwarded_shows_where_it_comes_from_and_no_
         for message in decoded(await Receiver(broker, "to").drain())
     }
     assert shown == {"dead": ("from", None), "forwarded": (None, 1)}
-    await broker.stop()
 
 
 async def test_a_message_that_was_sent_through_another_path_shows_no_dead_letter_source(clock: Clock) -> None:
@@ -283,7 +277,6 @@ async def test_a_message_that_was_sent_through_another_path_shows_no_dead_letter
     await settled(clock)
     (message,) = decoded(await Receiver(broker, "to").drain())
     assert "x-opt-deadletter-source" not in message.annotations
-    await broker.stop()
 
 
 async def test_a_dead_letter_that_is_forwarded_to_its_own_queue_counts_its_hops(clock: Clock) -> None:
@@ -300,4 +293,3 @@ async def test_a_dead_letter_that_is_forwarded_to_its_own_queue_counts_its_hops(
     entity = broker.entity("loop")
     assert entity is not None
     assert {home: count for home, count in enumerate(entity.message_counts()) if count} == {Home.DEAD_LETTER: 1}
-    await broker.stop()

@@ -33,12 +33,12 @@ from emubus.storage import MemoryStore
 
 from ..limits_page import PAGE, page
 from .driving import decoded, encoded
-from .namespace import WAIT_S, Receiver, loop_turns, send
+from .namespace import WAIT_S, CheckedBroker, Receiver, loop_turns, send
 
 ROOT = Path(__file__).parent.parent.parent
 Work = Callable[[Broker], Awaitable[None]]
 NOT_LIMITS = {"profile", "defaults", "partitioning", "partition_count", "size_is_per_partition", "jms"}
-ELSEWHERE = {"connections_max": "tests/amqp/test_face.py"}
+ELSEWHERE = {"connections_max": "tests/amqp/test_server.py"}
 RULE = RuleDescription("r", SqlFilter("a = 1"), "SET a = 1; SET b = 2")
 BY_PROPERTY = CorrelationFilter(properties={"name": "value"})
 KEY = AuthorizationRule("name", (Right.LISTEN,), "primary")
@@ -136,7 +136,7 @@ COUNTED = {"receives_per_entity_max", "messages_per_delete_max", "messages_per_r
 def broker_within(**changes: Any) -> Broker:
     limits = replace(LIMITS[Profile.STANDARD], **changes)
     stores = [MemoryStore(TABLES) for _ in range(16)]
-    broker = Broker(Catalog(MemoryStore(CATALOG_TABLES)), stores, Clock(), limits)
+    broker = CheckedBroker(Catalog(MemoryStore(CATALOG_TABLES)), stores, Clock(), limits)
     broker.start(Topology())
     return broker
 
@@ -153,11 +153,9 @@ async def test_what_exceeds_a_limit_is_refused_and_passes_without(name: str) -> 
     broker = broker_within(**changes)
     with pytest.raises(BrokerError):
         await work(broker)
-    await broker.stop()
     if name not in {"message_bytes_settable", "batch_bytes_max"}:
         broker = broker_within()
         await work(broker)
-        await broker.stop()
 
 
 async def test_more_receivers_than_may_wait_are_detached_as_busy_and_others_go_on() -> None:
@@ -167,7 +165,7 @@ async def test_more_receivers_than_may_wait_are_detached_as_busy_and_others_go_o
         broker.administration.create(SubscriptionDescription("t", name))
     heard: list[tuple[str, Condition]] = []
     consumers = {
-        name: broker.open_consumer(
+        name: broker.open_receiver(
             f"t/Subscriptions/{name}",
             mode=ReceiveMode.PEEK_LOCK,
             deliver=lambda _: None,
@@ -184,7 +182,6 @@ async def test_more_receivers_than_may_wait_are_detached_as_busy_and_others_go_o
     consumers["c"].set_credit(1)
     await loop_turns(3)
     assert len(heard) == 1
-    await broker.stop()
 
 
 async def test_a_request_deletes_no_more_messages_than_the_limit() -> None:
@@ -194,7 +191,6 @@ async def test_a_request_deletes_no_more_messages_than_the_limit() -> None:
         await send(broker, "q", encoded())
     assert await broker.delete_messages("q", 5, Clock().now_ms() + 1_000_000) == 2
     assert await broker.delete_before("q", 0, 1 << 40, 5) == 1
-    await broker.stop()
 
 
 async def test_a_message_that_was_forwarded_as_often_as_the_limit_is_dead_lettered() -> None:
@@ -209,7 +205,6 @@ async def test_a_message_that_was_forwarded_as_often_as_the_limit_is_dead_letter
     async with asyncio.timeout(WAIT_S):
         (dead,) = decoded(await Receiver(broker, "b/$DeadLetterQueue").receive(1))
     assert dead.properties["DeadLetterReason"] == "MaxTransferHopCountExceeded"
-    await broker.stop()
 
 
 def test_the_page_of_limits_agrees_with_the_table() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.message import parse_sent
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
@@ -25,7 +25,7 @@ from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore
 
 from .driving import decoded, encoded
-from .namespace import Receiver, loop_turns, open_broker, send
+from .namespace import CheckedBroker, Receiver, loop_turns, open_broker, send
 
 LOCK_MS = 60_000
 REFUSING = [OutageKind.FAILING, OutageKind.FULL]
@@ -44,7 +44,7 @@ class Holder:
     """A receiver that holds the session "s" of the queue "in sessions"."""
 
     def __init__(self, broker: Broker) -> None:
-        self.consumer: SessionConsumer | None = None
+        self.consumer: SessionReceiver | None = None
         self.errors: list[Condition] = []
         self.got: list[Delivery] = []
         broker.accept_session(
@@ -57,7 +57,7 @@ class Holder:
             detached=self._ended,
         )
 
-    def _granted(self, consumer: SessionConsumer) -> None:
+    def _granted(self, consumer: SessionReceiver) -> None:
         consumer.deliver_to(self.got.extend)
         self.consumer = consumer
         consumer.set_credit(10)
@@ -75,7 +75,7 @@ class Holder:
 def one_store_broker(folder: Path, clock: Clock) -> Broker:
     """One messaging store that has room for 1 MiB, with a plain queue and one in sessions."""
     store = LmdbStore(folder, TABLES, Durability.PROCESS, map_bytes_max=1 << 20)
-    broker = Broker(Catalog(MemoryStore(CATALOG_TABLES)), [store], clock, limits_for(Profile.STANDARD))
+    broker = CheckedBroker(Catalog(MemoryStore(CATALOG_TABLES)), [store], clock, limits_for(Profile.STANDARD))
     broker.start(Topology(queues=(QueueDescription("plain"), QueueDescription("in-sessions", requires_session=True))))
     return broker
 
@@ -123,7 +123,6 @@ async def test_a_message_without_room_costs_no_other_client_its_lock_or_session(
     await send(broker, "in-sessions", encoded("2", group_id="s"))
     await loop_turns(5)
     assert bodies(holder.got) == ["1", "2"]
-    await broker.stop()
 
 
 @pytest.mark.parametrize("kind", REFUSING)

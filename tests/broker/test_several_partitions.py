@@ -80,7 +80,6 @@ async def test_a_schedule_of_two_keys_stores_nothing_while_the_store_of_one_is_o
     numbers = await broker.schedule("p", both)
     assert [number >> 48 for number in numbers] == [FIRST, SECOND]
     assert await bodies_when_due(broker, clock) == ["a", "b"]
-    await broker.stop()
 
 
 async def test_messages_scheduled_together_can_be_cancelled_at_once(clock: Clock) -> None:
@@ -89,7 +88,6 @@ async def test_messages_scheduled_together_can_be_cancelled_at_once(clock: Clock
     assert [number >> 48 for number in numbers] == list(range(16))
     await broker.cancel_scheduled("p", numbers)
     assert scheduled(broker) == 0
-    await broker.stop()
 
 
 class Unconfirmed:
@@ -166,7 +164,6 @@ async def test_a_client_that_schedules_again_after_an_error_has_no_message_twice
     await settled(clock)
     assert scheduled(broker) == 2
     assert await bodies_when_due(broker, clock) == ["a", "b"]
-    await broker.stop()
 
 
 @pytest.mark.parametrize("kind", OUTAGES)
@@ -178,7 +175,6 @@ async def test_a_schedule_without_a_key_goes_elsewhere_as_a_send_does(clock: Clo
         await broker.schedule("p", [later(clock, f"{number:02}")])
     await broker.schedule("p", [later(clock, "x"), later(clock, "y", 4)])
     assert scheduled(broker) == 50
-    await broker.stop()
 
 
 async def test_a_cancellation_with_an_unknown_number_cancels_none(clock: Clock) -> None:
@@ -192,7 +188,6 @@ async def test_a_cancellation_with_an_unknown_number_cancels_none(clock: Clock) 
         assert scheduled(broker) == 2
     await broker.cancel_scheduled("p", known)
     assert scheduled(broker) == 0
-    await broker.stop()
 
 
 def shrink(broker: Broker, size_bytes_max: int, *indexes: int) -> None:
@@ -208,7 +203,6 @@ async def test_messages_without_a_key_go_past_a_full_partition(clock: Clock) -> 
     answers = await asyncio.gather(*(send(broker, "p", encoded("x")) for _ in range(48)), return_exceptions=True)
     assert answers == [None] * 48
     await broker.schedule("p", [later(clock, "x")])
-    await broker.stop()
 
 
 async def test_messages_scheduled_together_fit_if_each_has_room_where_it_belongs(clock: Clock) -> None:
@@ -244,7 +238,6 @@ async def test_the_error_of_a_full_entity_has_the_figures_of_the_whole_entity(cl
     with pytest.raises(BrokerError) as refused:
         await send(broker, "p", encoded("x" * 300, annotations={"x-opt-partition-key": key_for(5)}))
     assert refused.value.description == text
-    await broker.stop()
 
 
 @pytest.mark.parametrize("kind", OUTAGES)
@@ -263,7 +256,6 @@ async def test_a_cancellation_removes_nothing_while_the_store_of_one_message_is_
     assert scheduled(broker) == 2
     await broker.cancel_scheduled("p", numbers)
     assert scheduled(broker) == 0
-    await broker.stop()
 
 
 @pytest.mark.parametrize("keeps", [True, False])

@@ -65,7 +65,7 @@ class Place:
 
     queue_id: int
     description: Any
-    fan_out: Any = None
+    routing: Any = None
     total: ByteTotal | None = None
     index: int = 0
     partitioned: bool = False
@@ -93,7 +93,7 @@ class SubscriptionRouting:
     def __init__(self, places: list[Place]) -> None:
         self._handles = places
 
-    def copies(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
+    def route(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
         return [RoutedMessage(place, message) for place in self._handles]
 
     def subscriptions(self, partition_index: int) -> list[PartitionRef]:

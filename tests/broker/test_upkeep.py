@@ -12,7 +12,7 @@ import pytest
 
 from emubus.broker.admin.folder_view import CATALOG_FOLDER, STORE_FOLDER
 from emubus.broker.broker import Broker
-from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
@@ -107,7 +107,6 @@ async def test_rows_of_what_was_emptied_leave_the_stores(tmp_path: Path) -> None
     again = open_broker(folder=tmp_path)
     assert active(again, "parts") == 0
     await send(again, "parts", encoded("x"))
-    await again.stop()
 
 
 async def test_a_reset_deletes_what_came_later_and_describes_the_rest_anew() -> None:
@@ -230,14 +229,14 @@ async def test_links_hear_of_a_deletion_that_there_is_nothing_and_else_that_they
         return lambda error: heard.setdefault(who, []).append(error.condition)
 
     sender = broker.open_sender("t", detached=hear("sender"))
-    broker.open_consumer(
+    broker.open_receiver(
         "t/Subscriptions/plain", mode=ReceiveMode.PEEK_LOCK, deliver=print, detached=hear("consumer")
     ).set_credit(1)
-    broker.open_consumer(
+    broker.open_receiver(
         "t/Subscriptions/plain/$DeadLetterQueue", mode=ReceiveMode.PEEK_LOCK, deliver=print, detached=hear("dead")
     )
     await send(broker, "t", encoded("x", group_id="held"))
-    granted: asyncio.Future[SessionConsumer] = asyncio.get_running_loop().create_future()
+    granted: asyncio.Future[SessionReceiver] = asyncio.get_running_loop().create_future()
     for name, grant in (("held", granted.set_result), (None, print)):
         broker.accept_session(
             "t/Subscriptions/sessions",

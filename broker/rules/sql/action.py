@@ -20,7 +20,7 @@ from ..context import Draft, MessageContext
 from ..conversion import system_value, user_value
 from ..editing import changed_message
 from ..errors import FilterError, FilterException
-from ..names import SYSTEM_PROPERTIES, Home
+from ..names import SYSTEM_PROPERTIES, Section
 from . import syntax
 from .compiler import Compiler
 from .grammar import parse_action
@@ -81,7 +81,7 @@ def compile_action(
 
 def _step(statement: syntax.Statement, parameters: Mapping[str, PropertyValue]) -> _Step:
     name = statement.property
-    if isinstance(name, syntax.SystemName) and SYSTEM_PROPERTIES[name.name].home is Home.BROKER:
+    if isinstance(name, syntax.SystemName) and SYSTEM_PROPERTIES[name.name].section is Section.BROKER:
         raise FilterError(
             f"sys.{name.name} cannot be changed by an action", line=name.line, column=name.column, token=name.name
         )
@@ -109,7 +109,7 @@ def _set(statement: syntax.Set, parameters: Mapping[str, PropertyValue]) -> _Ste
         source = statement.expression.name if isinstance(statement.expression, syntax.UserName) else None
         return lambda draft: _set_user(draft, target.name, source, read(draft))
     known = SYSTEM_PROPERTIES[target.name]
-    if known.home is Home.IGNORED:
+    if known.section is Section.IGNORED:
         return lambda draft: read(draft) and None  # evaluated, for its errors
     if value.is_constant:
         try:

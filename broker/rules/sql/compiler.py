@@ -84,13 +84,13 @@ class Compiler:
         return Compiled(lambda _: value, True, True)
 
     def _parameter(self, node: syntax.Parameter) -> Compiled:
-        place: dict[str, Any] = {"line": node.line, "column": node.column, "token": f"@{node.name}"}
+        position: dict[str, Any] = {"line": node.line, "column": node.column, "token": f"@{node.name}"}
         if node.name.lower() not in self._parameters:
-            raise FilterError(f"the parameter @{node.name:.80} has no value", **place)
+            raise FilterError(f"the parameter @{node.name:.80} has no value", **position)
         try:
             value = from_description(self._parameters[node.name.lower()])
         except ValueError as error:
-            raise FilterError(f"the parameter @{node.name:.80}: {error}", **place) from None
+            raise FilterError(f"the parameter @{node.name:.80}: {error}", **position) from None
         return Compiled(lambda _: value, True, True)
 
     def _system_name(self, node: syntax.SystemName) -> Compiled:

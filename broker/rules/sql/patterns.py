@@ -46,11 +46,11 @@ class _Piece:
 
     def _find_by_bits(self, text: str, start: int, stop: int) -> int:
         """As `find`: bit i of `state` tells whether the last i + 1 characters are the first i + 1 of the piece."""
-        anywhere = sum(1 << place for place, each in enumerate(self._characters) if each is None)
+        anywhere = sum(1 << position for position, each in enumerate(self._characters) if each is None)
         masks: dict[str, int] = {}
-        for place, each in enumerate(self._characters):
+        for position, each in enumerate(self._characters):
             if each is not None:
-                masks[each] = masks.get(each, anywhere) | 1 << place
+                masks[each] = masks.get(each, anywhere) | 1 << position
         state, last = 0, 1 << self.length - 1
         for position in range(start, stop):
             state = (state << 1 | 1) & masks.get(text[position], anywhere)
