@@ -289,6 +289,7 @@ class EnqueueHandlers:
         hops: int,
         other_path: str,
     ) -> int:
+        """Store the copies for the subscriptions; return their enqueued sequence number."""
         state = self._state
         routing = state.ref.routing
         assert routing is not None
@@ -324,7 +325,7 @@ class EnqueueHandlers:
         if row is None:
             step.changes.append((DUE, due_key(due_at, state.queue_id, Due.EXPIRE, number), None))
             step.touched[state.queue_id] = state.counters
-        elif number not in state.locks.by_number:  # a locked one expires when its lock ends
+        elif number not in state.locks.by_number:  # a locked one may still be completed
             session = 0
             if self._sessions is None:
                 state.active_queue.remove(number)
@@ -384,8 +385,6 @@ class EnqueueHandlers:
     def _dead_letter(self, record: Record, reason: tuple[str, str], step: Step) -> None:
         properties = {"DeadLetterReason": reason[0], "DeadLetterErrorDescription": reason[1]}
         self._state.dead_letter_record(record, properties, step)
-
-    # ---- the outboxes
 
     def _to_outbox(self, record: Record, number: int, step: Step, *, forwards: bool) -> None:
         hops_max = self._state.ref.bounds.forward_hops_max

@@ -225,6 +225,7 @@ class ReceiveHandlers:
         step: Step,
         held: HeldSession | None = None,
     ) -> Delivery:
+        """Lock or remove the message of `row`, and build its delivery; `held` is its session."""
         state = self._state
         record = Record.unpack(row)
         token = new_lock_token(self._state.index)
