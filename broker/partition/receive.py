@@ -1,6 +1,7 @@
-"""How messages leave a partition towards receivers: taken, taken from a session, taken by number, peeked, deleted.
+"""The handlers that deliver messages: receive, receive from a session, receive deferred, peek, delete.
 
-Knows locks in the making and what a delivery looks like. Works on the state of one partition.
+Knows how to lock a message and to build its delivery. Does not know what ends a lock (`settle`). Owned by a
+`Partition`; works on its state.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .sessions import MessageSessions
 from .state import PartitionState
 from .step import Delivery, Extent, Received, ReceiveMode, Step
 
-RECEIVE_BYTES_MAX = 4 << 20  # one answer to a receiver; more is asked for again
+RECEIVE_BYTES_MAX = 4 << 20  # per answer to a receiver, which then asks again
 SCAN_ROWS_MAX = 500
 STATES = {
     Home.DEFERRED: 1,
@@ -41,7 +42,7 @@ PEEK_HOMES = {
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """A dead-lettered message that nobody has locked; `size_bytes` is that of its row."""
+    """An unlocked message of the dead-letter queue; `size_bytes` is the size of its row."""
 
     number: int
     home: Home
@@ -50,7 +51,7 @@ class DeadLettered:
 
 
 class ReceiveHandlers:
-    """Take, peek, delete."""
+    """Handlers of receive, peek and delete requests."""
 
     def __init__(self, state: PartitionState, sessions: MessageSessions | None) -> None:
         self._state = state
@@ -58,7 +59,7 @@ class ReceiveHandlers:
         self._of_subscription = isinstance(state.ref.description, SubscriptionDescription)
 
     def receive(self, request: Receive, now: int, view: Reader, step: Step) -> None:
-        """Hand over what is available in a sub-queue."""
+        """Deliver available messages of a sub-queue."""
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
         deliveries: list[Delivery] = []
@@ -83,7 +84,7 @@ class ReceiveHandlers:
         step.effects.append((request.reply, Received(deliveries, more)))
 
     def receive_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
-        """Hand over the next messages of a held session."""
+        """Deliver the next messages of a held session."""
         assert self._sessions is not None
         held = self._sessions.held(request.grant)
         if held is None or held.until_at <= now:
@@ -97,7 +98,7 @@ class ReceiveHandlers:
                 break
             number, row = found
             if number in self._state.locks.by_number:
-                continue  # it is in this receiver's hands already
+                continue  # the receiver has it already
             expires_at = unpack_head(row)[5]
             if expires_at and expires_at <= now:
                 self._state.expire(number, row, held.number, step)
@@ -108,20 +109,20 @@ class ReceiveHandlers:
         step.effects.append((request.reply, Received(deliveries, held.ready_queue.has_more())))
 
     def receive_deferred(self, request: ReceiveDeferred, now: int, view: Reader, step: Step) -> None:
-        """Hand over deferred messages by number: all of them or none."""
+        """Deliver deferred messages by number, all or none."""
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
         held: HeldSession | None = None
         if self._sessions is not None and request.sub_queue is SubQueue.ACTIVE:
             name = request.session_id
-            if name is None:  # Go doesn't tell: it is the session of the messages
+            if name is None:  # Go's SDK sends none: use the session of the messages
                 name = self._session_of_deferred(request.sequence_numbers, view)
             held = None if name is None else self._sessions.held_by_name(name, now)
             if held is None:
                 step.effects.append((request.reply, service_errors.session_lock_lost()))
                 return
         found: list[tuple[int, bytes]] = []
-        for number in dict.fromkeys(request.sequence_numbers):  # a message that is asked for twice is locked once
+        for number in dict.fromkeys(request.sequence_numbers):  # a repeated number is locked once
             row = view.get(MESSAGES, message_key(state.queue_id, ready_queue.deferred_home, number))
             if row is None or number in state.locks.by_number or (held is not None and not _is_of(row, held.name)):
                 step.effects.append((request.reply, service_errors.deferred_not_found()))
@@ -134,9 +135,9 @@ class ReceiveHandlers:
         step.effects.append((request.reply, deliveries))
 
     def peek(self, request: Peek, now: int, view: Reader, step: Step) -> None:
-        """Show messages in the order of their numbers, whatever their home."""
+        """Answer with messages of all homes of a sub-queue, in order of their numbers."""
         if request.is_use:
-            self._state.mark_used(now)  # looking counts as use [wire 10.8]
+            self._state.mark_used(now)  # a peek counts as use [wire 10.8]
         answer: list[tuple[int, bytes]] = []
         bytes_left = request.bytes_max
         for number, home, row in self._rows(request, view):
@@ -152,7 +153,7 @@ class ReceiveHandlers:
         step.effects.append((request.reply, answer))
 
     def get_extent(self, request: GetExtent, now: int, view: Reader, step: Step) -> None:
-        """Tell where a sub-queue begins and ends."""
+        """Answer with the extent of a sub-queue."""
         del now
         state = self._state
         homes = [home for home in PEEK_HOMES[request.sub_queue] if state.counters.messages[home]]
@@ -164,7 +165,7 @@ class ReceiveHandlers:
         step.effects.append((request.reply, extent))
 
     def delete(self, request: DeleteMessages, now: int, view: Reader, step: Step) -> None:
-        """Delete the oldest available messages that were enqueued before an instant."""
+        """Delete the oldest available messages that match the request."""
         del now
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
@@ -186,7 +187,7 @@ class ReceiveHandlers:
         step.effects.append((request.reply, deleted))
 
     def dead_lettered(self, number: int, view: Reader) -> DeadLettered | BrokerError:
-        """The message of that number in the dead-letter queue, unless a receiver has it."""
+        """The message `number` of the dead-letter queue, or the error if it is locked or missing."""
         state = self._state
         ready_queue = state.ready_queues[SubQueue.DEAD_LETTER]
         for home in (ready_queue.home, ready_queue.deferred_home):
@@ -198,7 +199,7 @@ class ReceiveHandlers:
         return service_errors.dead_letter_not_found(number)
 
     def remove_dead_letter(self, found: DeadLettered, step: Step) -> None:
-        """Remove what `dead_lettered` found."""
+        """Remove the message that `dead_lettered` returned."""
         ready_queue = self._state.ready_queues[SubQueue.DEAD_LETTER]
         if found.home is ready_queue.home:
             ready_queue.remove(found.number)
@@ -224,6 +225,7 @@ class ReceiveHandlers:
         step: Step,
         held: HeldSession | None = None,
     ) -> Delivery:
+        """Lock or remove the message of `row`, and build its delivery; `held` is its session."""
         state = self._state
         record = Record.unpack(row)
         token = new_lock_token(self._state.index)
@@ -264,8 +266,9 @@ class ReceiveHandlers:
         *,
         deleted: bool = False,
     ) -> bytes:
+        """Return the encoded message for a client; `state` is 0 active, 1 deferred, 2 scheduled, None for none."""
         source = record.other_path or None
-        came = record.hops or self._of_subscription  # from a queue or topic, where it had another number
+        has_origin = record.hops or self._of_subscription  # it had another number in its source
         return delivery_bytes(
             record.stored,
             sequence_number=number,
@@ -274,14 +277,14 @@ class ReceiveHandlers:
             locked_until_at=until_at,
             state=state,
             partition_id=self._state.partition_id,
-            enqueue_sequence_number=record.enqueued_number if came and record.enqueued_number >= 0 else None,
+            enqueue_sequence_number=record.enqueued_number if has_origin and record.enqueued_number >= 0 else None,
             dead_letter_source=source if home is not Home.TRANSFER_OUTBOX else None,
             lock_token=lock_token,
             deleted=deleted,
         )
 
     def _rows(self, request: Peek, view: Reader) -> Iterator[tuple[int, Home, bytes]]:
-        """The rows of all homes of a sub-queue in the order of their numbers."""
+        """Yield (number, home, row) of all homes of a sub-queue, in order of the numbers."""
         first = max(0, request.from_sequence_number)
         sources = {
             home: self._home_rows(home, first, view, min(SCAN_ROWS_MAX, request.count))
@@ -304,7 +307,7 @@ class ReceiveHandlers:
     ) -> Iterator[tuple[int, bytes]]:
         queue_id = self._state.queue_id
         stop = message_key(queue_id, home + 1, 0)
-        # Large messages are read a few at a time: a page of them must not fill the memory.
+        # A page of large messages must not fill the memory: read only a few at once.
         limit = max(1, min(at_once, RECEIVE_BYTES_MAX // max(1, self._state.average_bytes())))
         while True:
             rows = view.scan(MESSAGES, message_key(queue_id, home, first), stop, limit)
@@ -316,7 +319,7 @@ class ReceiveHandlers:
                 return
 
     def _leave_session(self, record: Record, view: Reader) -> int:
-        """The number of the session that a message leaves by being deleted, 0 without."""
+        """Note that a message leaves its session; return the session's number, 0 without session."""
         if self._sessions is None:
             return 0
         name = parse_stored(record.stored).session_id

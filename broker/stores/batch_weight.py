@@ -1,7 +1,7 @@
-"""How much a command may write: what the worker of a messaging store goes by to make room and to end a batch.
+"""Estimates the bytes that a request writes; the worker needs them to reserve space and to limit a batch.
 
-Knows which commands bring messages, and that a topic makes a copy for every subscription. Does not know what a
-command means (`partition.py`).
+Knows which requests have messages, and that a topic copies a message for each subscription. Does not know how a
+partition executes a request (`partition`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final
 from ..partition.requests import Commit, Request, Resubmit, Schedule, Send, StoreForwarded, Transfer
 from ..partition.step import PartitionRef
 
-REQUEST_BYTES: Final = 512  # allowance for what a command writes beside the messages that it brings, and per copy
-RESUBMITTED_BYTES: Final = 4096  # assumed for a message that is known by its number only
+REQUEST_BYTES: Final = 512  # allowance per request, and per copy, for rows besides the messages
+RESUBMITTED_BYTES: Final = 4096  # assumed size of a message in a request that has only its number
 
 
 def written_bytes_max(ref: PartitionRef, request: Request) -> tuple[int, int]:
-    """Bytes that `request` to the partition `ref` writes: if no message is copied, and with every copy."""
+    """The most bytes that `request` to partition `ref` writes: without copies, and with all copies."""
     kind = type(request)
     if kind is Send or kind is Schedule:
         message_count, size_bytes = len(request.messages), 0  # type: ignore[union-attr]
