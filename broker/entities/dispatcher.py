@@ -23,13 +23,13 @@ Ask = Callable[[int, Request], None]
 
 
 class Demand(Generic[T]):
-    """The demand of one receiver: it wants `wanted` items, `asked` of them are already requested.
+    """The demand of one receiver: it wants `wanted` items, `requested` of them are already requested.
 
     `make(count, reply)` builds the request to a partition, `deliver(items)` takes its answer, and `give_back(partition
     index, items)` returns an answer that comes after `close`.
     """
 
-    __slots__ = ("asked", "closed", "deliver", "drained", "give_back", "make", "turn", "waiting", "wanted")
+    __slots__ = ("closed", "deliver", "drained", "give_back", "make", "requested", "turn", "waiting", "wanted")
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Demand(Generic[T]):
         self.deliver = deliver
         self.give_back = give_back
         self.wanted = 0
-        self.asked = 0
+        self.requested = 0
         self.waiting = False
         self.turn = 0
         self.closed = False
@@ -106,7 +106,7 @@ class Dispatcher(Generic[T]):
 
     def _enlist(self, demand: Demand[T], turn: int | None = None) -> None:
         """Queue `demand`: at the end, or at its old position `turn` if it got nothing."""
-        if demand.closed or demand.wanted <= demand.asked or (demand.waiting and turn is None):
+        if demand.closed or demand.wanted <= demand.requested or (demand.waiting and turn is None):
             return
         if turn is None:
             self._last_turn += 1
@@ -132,7 +132,7 @@ class Dispatcher(Generic[T]):
             demand = self._next_waiting()
             if demand is None:
                 return
-            open_count = demand.wanted - demand.asked
+            open_count = demand.wanted - demand.requested
             if open_count <= 0:
                 continue
             index = ready.popleft()
@@ -140,7 +140,7 @@ class Dispatcher(Generic[T]):
             self._asking[index] = True
             share = -(-open_count // (len(ready) + 1))  # so that all stores work in parallel
             count = min(share, TAKE_MESSAGES_MAX)
-            demand.asked += count
+            demand.requested += count
             answer = partial(self._taken, index, demand, count, demand.turn)
             self._enlist(demand)
             self._ask(index, demand.make(count, answer))
@@ -152,7 +152,7 @@ class Dispatcher(Generic[T]):
         if more:
             self._is_ready[index] = True
             self._ready.append(index)
-        demand.asked -= count
+        demand.requested -= count
         if taken.deliveries:
             if demand.closed:
                 demand.give_back(index, taken.deliveries)
@@ -166,7 +166,7 @@ class Dispatcher(Generic[T]):
 
     def _finish_drains(self) -> None:
         for demand in list(self._draining):
-            if demand.asked == 0 and (demand.wanted == 0 or not (self._ready or any(self._asking))):
+            if demand.requested == 0 and (demand.wanted == 0 or not (self._ready or any(self._asking))):
                 self._draining.remove(demand)
                 drained, demand.drained = demand.drained, None
                 demand.wanted = 0

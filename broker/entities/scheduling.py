@@ -87,8 +87,8 @@ async def _schedule_apart(
     """Schedule in several partitions: each reserves numbers, one commits all and forwards the others' messages."""
     numbers: dict[int, int] = {}
     for index, positions in groups.items():
-        asked = Schedule([messages[position] for position in positions], _ignore)
-        given = await _first_that_takes(entity, index, partial(_reserve, asked))
+        request = Schedule([messages[position] for position in positions], _ignore)
+        given = await _first_that_takes(entity, index, partial(_reserve, request))
         numbers.update(zip(positions, given, strict=True))
     for left in range(len(entity.partitions) - 1, -1, -1):
         try:
@@ -98,8 +98,8 @@ async def _schedule_apart(
             if not left or 0 not in free or not is_known_refusal(error):
                 raise
             # The store failed after it reserved numbers for keyless messages: another partition takes them (P13).
-            asked = Schedule([messages[position] for position in free], _ignore)
-            given = await _first_that_takes(entity, None, partial(_reserve, asked))
+            request = Schedule([messages[position] for position in free], _ignore)
+            given = await _first_that_takes(entity, None, partial(_reserve, request))
             numbers.update(zip(free, given, strict=True))
     raise AssertionError("an entity has a partition")
 
@@ -131,10 +131,10 @@ async def _commit_apart(
     return in_order, home
 
 
-async def _reserve(asked: Schedule, handle: PartitionHandle) -> list[int]:
+async def _reserve(request: Schedule, handle: PartitionHandle) -> list[int]:
     """Reserve sequence numbers in a partition, if it has room for the messages."""
-    await handle.request(partial(Examine, asked))
-    numbers: list[int] = await handle.request(partial(Reserve, len(asked.messages)))
+    await handle.request(partial(Examine, request))
+    numbers: list[int] = await handle.request(partial(Reserve, len(request.messages)))
     return numbers
 
 
