@@ -1,7 +1,7 @@
-"""What adapters see of the broker: the names that `Broker`'s verbs take and give, under one roof.
+"""The public names of the broker: the types that the verbs of `Broker` take and return.
 
 Adapters (`amqp/`, `web/`, the test kit) import from here, from the broker's ground floor and from its rooms `admin`,
-`model`, `message` and `rules`. `partition/`, `stores/` and `entities/` are the broker's own business.
+`model`, `message` and `rules`. `partition/`, `stores/` and `entities/` are private to the broker.
 """
 
 from __future__ import annotations

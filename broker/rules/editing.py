@@ -1,7 +1,6 @@
-"""A copy of a message with some properties changed, all other bytes as they came (R8).
+"""Copies a message with changed properties; all other bytes stay (R8).
 
-Knows in which section each system property lives and how its value is encoded there. Does not know why anything
-changes. Pure.
+Knows the section and the encoding of each system property. Does not know rules. Pure.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from .errors import FilterException
 from .names import SYSTEM_PROPERTIES, Kind, Section, SystemProperty
 from .values import TICKS_PER_MS, Span, Value
 
-_TTL_MS_MAX: Final = 0xFFFF_FFFF  # 49 days: what the header can say
-_SECTION_CODE: Final = 0x70  # of the header; the others follow in the order of their ranks
+_TTL_MS_MAX: Final = 0xFFFF_FFFF  # 49 days: the maximum of the header field
+_SECTION_CODE: Final = 0x70  # of the header; the others follow by rank
 
 
 def changed_message(
     message: Message, system: Mapping[str, Value], user: Mapping[str, object], removed: list[str]
 ) -> Message:
-    """A message like the given one, but for some properties.
+    """Return a copy of the message with changed properties.
 
-    `system` has values by canonical names, None to clear; `user` has AMQP values by exact names; `removed` has exact
-    names of application properties. Raises FilterException when the outcome is no valid message.
+    `system` has values by canonical name, None to clear; `user` has AMQP values by exact name; `removed` has exact
+    names of application properties. Raises FilterException if the copy is no valid message.
     """
     data, at = message.located()
     sections: dict[int, bytes] = {}
@@ -72,7 +71,7 @@ def _of_section(section: Section, names: Mapping[str, Value]) -> list[SystemProp
 
 
 def _encoded(known: SystemProperty, value: Value) -> bytes:
-    """The bytes of a field of the header or the properties."""
+    """Encode a field of the header or the properties."""
     if isinstance(value, Span):
         return encode(Uint(min(max(value // TICKS_PER_MS, 1), _TTL_MS_MAX)))
     if known.kind is Kind.SYMBOL and isinstance(value, str):

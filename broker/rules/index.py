@@ -1,11 +1,10 @@
-"""The rules of all subscriptions of one topic, and which copies of a message they make [wire 10.9].
+"""The index of all rules of one topic: it finds the matching rules and makes the copies of a message [wire 10.9].
 
-Knows the rules that it was given, compiled, and how to find those that match without evaluating all: a filter that
-demands one value of some property (a correlation filter, or SQL with `property = constant` in an AND) lies in a dict
-under that property and value, and is looked at only for messages that have it. Of several such demands the one with
-the fewest rules beside it is taken. Filters that are always true need no evaluation, those that are always false are
-not kept at hand, all others are evaluated for every message. The outcome is the same as if all were evaluated in order.
-Does not know what becomes of the copies.
+A filter that requires one value of a property (a correlation filter, or SQL with `property = constant` in an AND) is in
+a dict under that property and value, and only messages with that value evaluate the rest of it. Of several required
+values the index takes the one with the fewest rules. Filters that are always TRUE are not evaluated, filters that are
+always FALSE are not indexed, all others are evaluated for every message. The outcome equals an evaluation of all rules
+in order.
 
 Owned by its topic; used on the event-loop thread only.
 """
@@ -26,14 +25,14 @@ from .filters import compile_filter
 from .sql.action import Action, compile_action
 from .values import equality_key
 
-_RULES_MAX: Final = 1 << 32  # of one subscription, over its whole life: the rank of a rule is one integer
+_RULES_MAX: Final = 1 << 32  # per subscription, ever: ranks of rules are integers in its range
 
 
 class Match:
-    """What a message means for one subscription: the copies that it gets, and the first error, if any rule failed.
+    """The result for one subscription: its copies, and the first error of its rules.
 
-    The message itself stands first in `copies` if a rule without action matched; one changed copy for each rule with
-    an action follows. With an error, `copies` has what the other rules made; it may be empty.
+    `copies` begins with the message itself if a rule without action matched, then has one changed copy per rule with an
+    action. After an error it has the copies of the other rules and may be empty.
     """
 
     __slots__ = ("copies", "error", "subscription")
@@ -63,11 +62,11 @@ class _Rule:
         self.rank = 0
         self.equality: Equality | None = None
         self.rest: Test | None = self.filter.test
-        """What is left to evaluate of a rule that the index has found; None if nothing is."""
+        """The test that remains after an index hit; None if none remains."""
 
 
 class _Subscription:
-    """The rules of a subscription by lower-case name, in order; `base` is the place of the subscription."""
+    """The rules of a subscription by lower-case name, in order; `base` is the rank of the subscription."""
 
     __slots__ = ("base", "next_rank", "rules")
 
@@ -77,15 +76,15 @@ class _Subscription:
         self.rules: dict[str, _Rule] = {}
 
 
-_Slots = dict[str, dict[object, dict[int, _Rule]]]  # property name -> key of the value -> rules by place
+_Slots = dict[str, dict[object, dict[int, _Rule]]]  # property name -> key of the value -> rules by rank
 _rank = attrgetter("rank")
 
 
 class RuleIndex:
     """The rules of a topic's subscriptions.
 
-    Subscriptions are told apart by the keys that the topic gives them; names of rules differ in more than case.
-    Matches come in the order in which the subscriptions were added; replacing one keeps its place.
+    The topic gives each subscription a key; names of rules are case-insensitive. Matches come in the order in which the
+    subscriptions were added; a replaced one keeps its rank.
     """
 
     def __init__(self) -> None:
@@ -94,14 +93,14 @@ class RuleIndex:
         self._always: dict[int, _Rule] = {}
         self._evaluated: dict[int, _Rule] = {}
         self._slots: dict[Space, _Slots] = {space: {} for space in Space}
-        # What indexed rules read, by how many: a message that lacks nothing but readability is matched without index.
+        # Number of indexed rules per property read: an unreadable message is matched without the index.
         self._system_names: Counter[str] = Counter()
         self._user_readers = 0
 
-    # ------------------------------------------------------------ what there is
+    # ------------------------------------------------------------ changes
 
     def put_subscription(self, key: str, rules: Sequence[RuleDescription]) -> None:
-        """Add a subscription or replace its rules. FilterError for a rule that cannot be used: nothing changes then."""
+        """Add a subscription or replace its rules. Raises FilterError, without a change, for an invalid rule."""
         compiled = [_Rule(rule) for rule in rules]
         subscription = self._subscriptions.get(key)
         if subscription is None:
@@ -114,9 +113,9 @@ class RuleIndex:
             self._put(key, subscription, rule)
 
     def change_subscription(self, key: str, rules: Sequence[RuleDescription]) -> None:
-        """Change the rules of a subscription. Only rules that are other objects than before are compiled.
+        """Change the rules of a subscription; compile only those that are new objects.
 
-        KeyError if there is no such subscription; FilterError for a rule that cannot be used: nothing changes then.
+        Raises KeyError for an unknown subscription, and FilterError, without a change, for an invalid rule.
         """
         subscription = self._subscriptions[key]
         known = subscription.rules
@@ -129,7 +128,7 @@ class RuleIndex:
         ]
         kept = (name for name in known if name in wanted)
         new = (name for name in wanted if name not in known)
-        if [*kept, *new] != list(wanted):  # places follow the order in which rules are added
+        if [*kept, *new] != list(wanted):  # ranks follow the order of addition
             self.put_subscription(key, rules)
             return
         compiled = [_Rule(rule) for rule in changed]
@@ -139,7 +138,7 @@ class RuleIndex:
             self._put(key, subscription, rule)
 
     def remove_subscription(self, key: str) -> None:
-        """Forget a subscription and its rules. KeyError if it is not there."""
+        """Remove a subscription and its rules. Raises KeyError."""
         for rule in self._subscriptions.pop(key).rules.values():
             self._take_out(rule)
 
@@ -191,7 +190,7 @@ class RuleIndex:
     # ------------------------------------------------------------ matching
 
     def matches(self, context: MessageContext) -> list[Match]:
-        """What the message means for each subscription that gets it or whose rules fail; never raises."""
+        """Return the result for each subscription that gets the message or whose rules fail; never raises."""
         hits: list[_Rule] = list(self._always.values())
         errors: list[tuple[_Rule, FilterException]] = []
         for rule, test in self._candidates(context):
@@ -210,10 +209,10 @@ class RuleIndex:
         return _matches(hits, errors, context)
 
     def _candidates(self, context: MessageContext) -> Iterator[tuple[_Rule, Test | None]]:
-        """The indexed rules that may match, and what is left to evaluate of each."""
+        """Return the indexed rules that may match, each with its remaining test."""
         try:
             found = list(self._found(context))
-        except FilterException:  # as if there were no index: each rule decides whether it needs what is unreadable
+        except FilterException:  # evaluate all: each rule fails only if it needs the unreadable part
             for slots in self._slots.values():
                 for by_key in slots.values():
                     for rules in by_key.values():
@@ -244,7 +243,7 @@ class RuleIndex:
 
 
 def _matches(hits: list[_Rule], errors: list[tuple[_Rule, FilterException]], context: MessageContext) -> list[Match]:
-    """Group the matching rules, which are in order, by subscription; run their actions."""
+    """Group the matching rules (in order) by subscription and run their actions."""
     matches: list[Match] = []
     ranks: list[int] = []  # of the subscriptions in `matches`
     message = context.message

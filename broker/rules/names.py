@@ -1,8 +1,7 @@
-"""The system properties that rules know (`sys.Label`, …): one table [wire 10.9].
+"""The table of system properties in rules (`sys.Label`, …) [wire 10.9].
 
-Knows each property's name, where in an encoded message it lives and of which kind its values are. Does not know how
-a message is read (`context`) or changed (`editing`). Names are compared without regard to case; the table's spelling
-is the canonical one. Immutable.
+Knows each property's name, its section in an encoded message and the kind of its values. Does not read (`context`) or
+change (`editing`) messages. Names are case-insensitive; the table has the canonical spelling. Immutable.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from typing import Final
 
 
 class Section(Enum):
-    """Where a system property lives."""
+    """The section of a system property."""
 
     PROPERTIES = auto()  # a field of the properties section
     HEADER = auto()  # a field of the header section
     ANNOTATIONS = auto()  # a message annotation of the sender
-    BROKER = auto()  # decided by the broker: an action cannot change it
+    BROKER = auto()  # set by the broker: an action cannot change it
     IGNORED = auto()  # an action may change it, without effect [wire 10.9]
 
 
 class Kind(Enum):
-    """What values a settable property takes."""
+    """The kinds of values of a settable property."""
 
     TEXT = auto()
     SYMBOL = auto()
@@ -36,7 +35,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SystemProperty:
-    """One system property; `position` is its place in the list of its section, `annotation` its key."""
+    """One system property; `position` is its index in the list of its section, `annotation` its key."""
 
     name: str
     section: Section
@@ -80,12 +79,12 @@ _BY_KEY: Final[Mapping[str, SystemProperty]] = {
 
 
 def system_property(name: str) -> SystemProperty | None:
-    """The system property of that name in any case, None if there is none."""
+    """Return the system property of a name, in any case, or None."""
     return _BY_KEY.get(name.lower())
 
 
 def unknown_system_property(name: str) -> str:
-    """What to tell about a name that is no system property: with the nearest one, if any is near."""
+    """Return the error text for an unknown system property, with a similar name if there is one."""
     near = difflib.get_close_matches(name.lower(), _BY_KEY, 1)
     hint = f"; did you mean sys.{_BY_KEY[near[0]].name if near[0] != 'subject' else 'Subject'}?" if near else ""
     return f"there is no system property {name!r:.80}{hint}"

@@ -1,11 +1,10 @@
 """SQL filters and SQL actions as text: the grammar, and the parsers that turn text into `syntax` [wire 10.9].
 
-Knows the whole language that Service Bus documents and the words for what is wrong with a text. Does not know what
-a filter means, and which parameters it is given. Every fault of a text is a `FilterError` with line and column; text
-of any length is parsed without recursion, in time linear in its length.
+Knows the documented language and the texts of syntax errors. Does not know the meaning of a filter and its parameters.
+A syntax error is a `FilterError` with line and column; parsing needs no recursion and takes linear time.
 
-The parser generator is imported, and its tables are built, when the first text is parsed: that takes about as long as
-the rest of the server takes to start, and a namespace without SQL rules never needs it. The parsers are shared by all.
+The first text imports the parser generator and builds its tables. That takes about as long as the rest of the start,
+and a namespace without SQL rules never needs it. The parsers are shared.
 """
 
 from __future__ import annotations
@@ -94,14 +93,14 @@ PARAMETER: /@[^\W\d]\w*/
 
 @lru_cache(_TEXTS_CACHED_MAX)
 def parse_filter(text: str) -> syntax.Predicate:
-    """The predicate that the text of a SQL filter stands for. FilterError."""
+    """Parse a SQL filter. Raises FilterError."""
     predicate: syntax.Predicate = _parse("filter", "SQL filter", text)
     return predicate
 
 
 @lru_cache(_TEXTS_CACHED_MAX)
 def parse_action(text: str) -> tuple[syntax.Statement, ...]:
-    """The statements of a SQL action, one or more, in order. FilterError."""
+    """Parse a SQL action to one or more statements, in order. Raises FilterError."""
     statements: tuple[syntax.Statement, ...] = _parse("action", "SQL action", text)
     return statements
 
@@ -123,11 +122,11 @@ def _parse(start: str, what: str, text: str) -> Any:
 def _parser(start: str) -> Lark:
     from lark import Lark
 
-    # Keywords are reserved wherever they stand: the contextual lexer would take `a = in` for a property.
+    # Keywords are reserved everywhere: the contextual lexer would take `a = in` for a property.
     return Lark(GRAMMAR, start=start, parser="lalr", lexer="basic", transformer=_Builder())
 
 
-# ---------------------------------------------------------------- what is wrong, in words
+# ---------------------------------------------------------------- error texts
 
 _EXPECTED: Final[Mapping[str, str]] = {
     "RPAR": "')'",
@@ -198,7 +197,7 @@ def _position(token: Token) -> dict[str, Any]:
 
 
 class _Builder:
-    """What the parser calls when it has found a rule: one method each, children in, syntax out."""
+    """The parser's callbacks: one method per grammar rule, children in, syntax out."""
 
     def filter(self, children: list[Any]) -> Any:
         return children[0]
@@ -322,7 +321,7 @@ class _Builder:
 
 
 def _integer(token: Token) -> int:
-    """The value of an integer, up to 2^63: only a sign in front tells whether that is too much."""
+    """Return an integer up to 2^63; only a minus in front makes 2^63 valid."""
     digits = token.lstrip("0") or "0"
     value = int(digits) if len(digits) <= _INTEGER_DIGITS_MAX else 2**64
     if value > 2**63:
