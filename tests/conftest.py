@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +36,8 @@ settings.register_profile("emubus", deadline=None)  # no verdict depends on the 
 settings.load_profile("emubus")
 TOGETHER: Final = {"spark": re.compile(r"\bspark: SparkSession\b"), "browser": re.compile(r"\btab: Tab\b")}
 """What is started once for all tests that need it, and the parameter by which their files are known."""
+LOOP_CPU_S: Final = 0.08
+"""What `loop_cpu_s` is on the machine on which the tests' limits of processor time were set."""
 
 
 @functools.cache
@@ -78,6 +82,33 @@ def servers_are_checked() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EmubusServer, "close", checked_close)
         yield
+
+
+def loop_cpu_s() -> float:
+    """The processor time of a loop of a million turns."""
+    began_s, total = time.process_time(), 0
+    for number in range(1_000_000):
+        total = (total * 31 + number) & 0xFFFF
+    return time.process_time() - began_s
+
+
+@pytest.fixture(scope="session")
+def slowness() -> float:
+    """How many times more processor time this machine takes than the one on which limits were set; at least 1."""
+    return max(1.0, min(loop_cpu_s() for _ in range(3)) / LOOP_CPU_S)
+
+
+@pytest.fixture
+def cpu_limit(slowness: float) -> Callable[[float], AbstractContextManager[None]]:
+    """`with cpu_limit(seconds)`: what is inside takes less processor time than that, times `slowness`."""
+
+    @contextmanager
+    def limit(seconds: float) -> Iterator[None]:
+        began_s = time.process_time()
+        yield
+        assert time.process_time() - began_s < seconds * slowness
+
+    return limit
 
 
 def build_of(item: pytest.Item) -> str | None:

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,23 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 MAKEFILE_LINES_MAX = 40
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|NotImplemented" + r"Error)\b")
+SLEEP_OR_SKIP = re.compile(
+    r"\b(time|asyncio)\.sleep\(|pytest\.skip|mark\.skip|mark\.xfail|importorskip"
+    r"|\.call_later\(.*set_result|\bselect\(.*PAUSE_S|Event\(\)\.wait\("
+    r"|\bwait_for\(.*, 0?\.\d|\.wait\((timeout=)?0?\.\d"
+)
+STOPWATCH = re.compile(r"\b(time\.time|monotonic(_ns)?|perf_counter(_ns)?|process_time(_ns)?|monotonic_s)\(")
+MEASURES = (
+    "tests/attack/",  # delay is what is tested; see the head of test_strangers.py
+    "tests/broker/namespace_simulation/__main__.py",  # tells how fast it was
+    "tests/conftest.py",  # has the limits of processor time
+    "tests/crash/namespace_load.py",  # schedules messages at instants
+    "tests/spark/acceptance/",  # waits for other processes up to a time limit
+)
 PACKAGES = ("emubus", "amqp", "broker", "codec", "storage", "spark_connector", "web")
 
 
+@cache
 def tracked() -> list[Path]:
     """Every file of the project: known to git, or new and not ignored."""
     listed = subprocess.run(
@@ -35,15 +50,21 @@ def python_files() -> list[Path]:
     return [path for path in tracked() if path.suffix == ".py"]
 
 
+@cache
+def text_of(path: Path) -> str:
+    """A file, read once for all tests."""
+    return path.read_text()
+
+
 def test_a_file_has_at_most_600_lines() -> None:
-    sizes = {path: len(path.read_text().splitlines()) for path in python_files()}
+    sizes = {path: len(text_of(path).splitlines()) for path in python_files()}
     assert {str(path.relative_to(ROOT)): size for path, size in sizes.items() if size > FILE_LINES_MAX} == {}
 
 
 def test_a_function_has_at_most_60_lines() -> None:
     long = []
     for path in python_files():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(text_of(path))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 size = (node.end_lineno or node.lineno) - node.lineno + 1
                 if size > FUNCTION_LINES_MAX:
@@ -55,7 +76,7 @@ def test_nothing_is_left_unfinished() -> None:
     marks = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in python_files()
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for number, line in enumerate(text_of(path).splitlines(), 1)
         if UNFINISHED.search(line)
     ]
     assert marks == []
@@ -83,7 +104,7 @@ def test_every_package_is_listed_for_the_wheel() -> None:
 def test_no_module_is_dead() -> None:
     """Every module is imported by another one, or is an entry point."""
     entries = {"__init__", "__main__", "testing", "pytest_plugin", "container"}
-    text = {path: path.read_text() for path in python_files() if path.relative_to(ROOT).parts[0] in PACKAGES}
+    text = {path: text_of(path) for path in python_files() if path.relative_to(ROOT).parts[0] in PACKAGES}
     dead = [
         str(path.relative_to(ROOT))
         for path in text
@@ -100,16 +121,40 @@ def test_no_module_is_dead() -> None:
     assert dead == []
 
 
-def test_tests_do_not_sleep_or_skip() -> None:
-    pattern = re.compile(r"\b(time|asyncio)\.sleep\(|pytest\.skip|mark\.skip|mark\.xfail|importorskip")
-    found = [
-        f"{path.relative_to(ROOT)}:{number}"
-        for path in python_files()
-        if path.relative_to(ROOT).parts[0] == "tests" and path != Path(__file__).resolve()
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+def lines_of_tests(pattern: re.Pattern[str], *but: str) -> list[str]:
+    """Where a line of the tests matches, except in this file and in those whose paths begin with one of `but`."""
+    names = {path.relative_to(ROOT).as_posix(): path for path in python_files()}
+    return [
+        f"{name}:{number}"
+        for name, path in names.items()
+        if name.startswith("tests/") and not name.startswith(("tests/test_tidy.py", *but))
+        for number, line in enumerate(text_of(path).splitlines(), 1)
         if pattern.search(line)
     ]
-    assert found == []
+
+
+def test_tests_do_not_sleep_or_skip() -> None:
+    assert lines_of_tests(SLEEP_OR_SKIP) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "await asyncio.sleep(1)",
+        "loop.call_later(0.03, future.set_result, None)",
+        "select.select([peer], [], [], PAUSE_S)",
+        "threading.Event().wait(0.2)",
+        "await asyncio.wait_for(answer, 0.5)",
+        "arrived.wait(timeout=0.2)",
+    ],
+)
+def test_a_sleep_is_known_in_disguise(line: str) -> None:
+    assert SLEEP_OR_SKIP.search(line)
+
+
+def test_tests_measure_no_time() -> None:
+    """They count, or move the clock; where a bound is the point, `cpu_limit` of conftest.py has it."""
+    assert lines_of_tests(STOPWATCH, *MEASURES) == []
 
 
 @pytest.mark.parametrize("table", ["COMPATIBILITY.md", "DEVIATIONS.md"])

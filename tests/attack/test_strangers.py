@@ -1,8 +1,8 @@
 """While a client without a key does its worst, another client's sends stay quick and the server's memory small.
 
-The one place where elapsed time is asserted, because delay is what is tested. The machine may be busy: the time for
-which the server or the watcher could run and the kernel let others run is not the server's doing, and is taken off.
-What the server's event loop computed during a send counts in any case.
+The one place where elapsed time is asserted, because delay is what is tested. The machine may be slow: then the limit
+is higher (`slowness`). It may be busy: the time for which the server or the watcher could run and the kernel let others
+run is not the server's doing, and is taken off. What the server's event loop computed during a send counts in any case.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guarded]:
 @pytest.mark.slow
 @pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stranger_delays_nobody_and_fills_no_memory(server: Guarded, kind: str) -> None:
+def test_a_stranger_delays_nobody_and_fills_no_memory(server: Guarded, kind: str, slowness: float) -> None:
     watcher = start("watcher.py", server.port, server.process.pid, SECONDS + 1)
     ready(watcher)
     attacker = start("attacker.py", kind, server.port, SECONDS)
@@ -110,5 +110,5 @@ def test_a_stranger_delays_nobody_and_fills_no_memory(server: Guarded, kind: str
     figures = {"slowest_ms": round(slowest_ms(sends)), "memory_mib": server.memory_mib, "elapsed_ms": elapsed_ms}
     sys.stdout.write(json.dumps({"kind": kind, **figures, "sends": len(sends), **done}) + "\n")
     assert done["connects"] > 0
-    assert figures["slowest_ms"] < SLOWEST_MS_MAX, figures
+    assert figures["slowest_ms"] < SLOWEST_MS_MAX * slowness, figures
     assert figures["memory_mib"] < MEMORY_MIB_MAX, figures

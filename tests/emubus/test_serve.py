@@ -1,4 +1,4 @@
-"""The program as a process: ready when it says so, not before; stopped cleanly when told."""
+"""The program as a process: ready when it says so, not before; stops cleanly on a signal."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def process(tmp_path: Path) -> Iterator[Process]:
         process.process.stdout.close()
 
 
-def test_it_is_ready_soon_and_both_ports_answer(process: Process) -> None:
-    assert process.ready() < START_CPU_S_MAX
+def test_it_is_ready_soon_and_both_ports_answer(process: Process, slowness: float) -> None:
+    assert process.ready() < START_CPU_S_MAX * slowness
     with urllib.request.urlopen(f"http://127.0.0.1:{process.port('http_port')}/health", timeout=60) as answer:
         assert answer.status == 200
         assert json.load(answer) == {"status": "healthy", "message": "Service is healthy."}

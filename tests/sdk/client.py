@@ -122,6 +122,7 @@ class Receiver:
     def __init__(self, driver: DriverProcess, receiver_id: str) -> None:
         self._driver = driver
         self.id = receiver_id
+        self.settle_s_max = REQUEST_SECONDS_MAX
 
     def receive(self, count_max: int = 1, wait_ms: int = ARRIVAL_WAIT_MS, **options: Any) -> list[Message]:
         """What one receive call of the SDK gives."""
@@ -208,7 +209,7 @@ class Receiver:
         self._request("receiver_close")
 
     def _settle(self, message: Message, action: str, **options: Any) -> None:
-        self._request("settle", message=message.handle, action=action, **_present(options))
+        self._request("settle", self.settle_s_max, message=message.handle, action=action, **_present(options))
 
     def _messages(self, op: str, **arguments: Any) -> list[Message]:
         answer = self._request(op, **_present(arguments))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from .client import FIRST_EMPTY_WAIT_MS, Sdk
@@ -34,16 +32,11 @@ def test_receiving_from_a_missing_queue_fails_at_once(sdk: Sdk) -> None:
 @partitioned_only
 def test_a_connected_client_hears_at_once_that_there_is_no_such_queue(sdk: Sdk, queue: str) -> None:
     sdk.send(queue, {"body": "x"})
-    began = time.monotonic()
     with pytest.raises(SdkError) as sending:
-        sdk.send(MISSING, {"body": "x"})
-    sent = time.monotonic()
+        sdk.send(MISSING, {"body": "x"}, timeout_s=AT_ONCE_S)
     with pytest.raises(SdkError) as receiving:
-        sdk.receiver(MISSING).receive()
-    received = time.monotonic()
+        sdk.receiver(MISSING).receive(timeout_s=AT_ONCE_S)
     assert [error.value.kind for error in (sending, receiving)] == ["not-found", "not-found"]
-    assert sent - began < AT_ONCE_S
-    assert received - sent < AT_ONCE_S
 
 
 def test_a_message_above_the_size_limit_is_refused(sdk: Sdk, queue: str) -> None:

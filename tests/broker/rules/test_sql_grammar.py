@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 from hypothesis import example, given, settings
@@ -160,10 +161,11 @@ TOO_DEEP = [
 
 
 @pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))
-def test_length_and_parentheses_that_mean_nothing_are_no_obstacle(text: str) -> None:
-    started = time.process_time()
-    truth(text, {"a": 1})
-    assert time.process_time() - started < 10
+def test_length_and_parentheses_that_mean_nothing_are_no_obstacle(
+    text: str, cpu_limit: Callable[[float], AbstractContextManager[None]]
+) -> None:
+    with cpu_limit(10):
+        truth(text, {"a": 1})
 
 
 @pytest.mark.parametrize("text", TOO_DEEP, ids=range(len(TOO_DEEP)))

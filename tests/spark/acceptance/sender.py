@@ -18,7 +18,7 @@ from emubus.spark_connector.timing import monotonic_s
 from emubus.spark_connector.wire.pool import pooled
 from emubus.spark_connector.wire.values import described
 
-PAUSE_S = 0.05
+INTERVAL_S = 0.05  # between bursts, so that the load is steady
 BURST = 10
 TROUBLE_S_MAX = 600.0
 
@@ -97,8 +97,8 @@ class Sending:
             sender.close()
 
     def _listen(self) -> None:
-        """Pause for a moment, unless somebody asks."""
-        if self._is_finishing or not select.select([sys.stdin], [], [], PAUSE_S)[0]:
+        """Answer a question that comes before the next burst is due."""
+        if self._is_finishing or not select.select([sys.stdin], [], [], INTERVAL_S)[0]:
             return
         line = sys.stdin.readline()
         if not line:

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.stores.outage import OutageKind
 from emubus.spark_connector.errors import Code, ConnectorError
+from emubus.spark_connector.source import follow
 from emubus.spark_connector.source.stream import StreamReader
-from emubus.spark_connector.timing import monotonic_s
 from emubus.testing import EmubusServer
 
 from ..conftest import MakeQueue
@@ -116,17 +116,23 @@ def test_latest_means_the_same_after_the_first_batch_was_lost(server: EmubusServ
 
 
 def test_idle_queries_are_made_to_wait_and_asked_offsets_are_returned_as_they_are(
-    server: EmubusServer, queue: str
+    server: EmubusServer, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    monkeypatch.setattr(follow, "monotonic_s", lambda: now_s)
+    monkeypatch.setattr(follow, "sleep", sleep)
     send_texts(server, queue, 1)
     reader = StreamReader(options_of(server, queue, pollInterval="1500ms"), NUMBERS)
     start = json_again(reader.latestOffset(json_again(reader.initialOffset()), ReadAllAvailable()))
-    before_s = monotonic_s()
     assert reader.latestOffset(start, ReadAllAvailable()) is start
-    assert monotonic_s() - before_s >= 1.5
-    before_s = monotonic_s()
+    assert now_s == 1.5
     assert reader.reportLatestOffset() == start
-    assert monotonic_s() - before_s < 1.5
+    assert now_s == 1.5
 
 
 def test_limits_are_those_of_the_options(server: EmubusServer, queue: str) -> None:
