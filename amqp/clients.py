@@ -1,7 +1,7 @@
 """What SDKs of certain versions need, known by the `open` of their connections.
 
 Knows product names and versions. Does not know how a need is met: the connection does. Every need has its reason
-here, since nobody can guess it from the frames.
+here, since the frames do not show it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def wants_pause(properties: Mapping[str, object]) -> bool:
 
 
 def _is_before(properties: Mapping[str, object], product: str, version: tuple[int, int, int]) -> bool:
-    """Whether a client is of a product and older than a version; what has no version counts as a new one."""
+    """Whether a client is of a product and older than a version; one without a version counts as new."""
     found = _VERSION.match(str(properties.get("version")))
     if properties.get("product") != product or found is None:
         return False

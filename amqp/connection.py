@@ -21,7 +21,7 @@ from .clients import wants_padding, wants_pause
 from .heartbeat import Heartbeat
 from .link_context import LinkContext
 from .links.amqp_layer import AmqpLayer
-from .quotas import Kept
+from .quotas import MemoryUse
 from .server_state import ServerState
 from .wire.engine import AttachRequest, Pointer, lib
 from .wire.sasl import SaslServer, Stage
@@ -31,10 +31,10 @@ JMS_PROPERTY: Final = "com.microsoft:is-client-provider"
 
 
 class Connection(LinkContext, asyncio.Protocol):
-    """See the module. `number` distinguishes connections in the log."""
+    """See the module. `number` identifies it in the log."""
 
     def __init__(self, server: ServerState, number: int) -> None:
-        super().__init__(server.broker, server.access, server.clock, server.limits, server.kept, number)
+        super().__init__(server.broker, server.access, server.clock, server.limits, server.memory, number)
         self._server = server
         self._loop = asyncio.get_running_loop()
         # from the socket on
@@ -146,7 +146,7 @@ class Connection(LinkContext, asyncio.Protocol):
         if layer is not None:
             layer.free()
         self.outcomes.clear()
-        self.kept.close()
+        self.memory.close()
         self.log.debug("connection closed")
         self._server.freed(self)
 
@@ -196,7 +196,7 @@ class Connection(LinkContext, asyncio.Protocol):
         if self._flush_scheduled:  # write pending transfers first: a flow in `data` may lower the credit that they had
             self._flush()
         self._layer.feed(data)
-        self.kept.put(Kept.PARTIAL, self.flow.partial_bytes)
+        self.memory.put(MemoryUse.PARTIAL, self.flow.partial_bytes)
 
     # ---- from outcomes to bytes
 

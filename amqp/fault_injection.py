@@ -1,4 +1,4 @@
-"""What is put between a link and the broker while faults are set: a send, a consumer and an answer that may fail.
+"""What is put between a link and the broker while faults are set: a send, a receiver and an answer that may fail.
 
 Knows how each kind of fault is done to an operation of a client, one table for all. Does not know which fault comes
 next: `broker.admin.fault_table` decides. Each object belongs to the link or node that it was put into.
@@ -21,7 +21,7 @@ from ..broker.errors import BrokerError, Condition
 from .link_context import LinkContext
 from .links.incoming import Send
 from .links.message_sessions import MessageSessionLink
-from .links.outgoing import ConsumerHandle, OutgoingLink
+from .links.outgoing import OutgoingLink, ReceiverHandle
 from .nodes.management import refusal
 from .nodes.operations import Body
 from .nodes.requests import Answer, Request, Response
@@ -46,7 +46,7 @@ class InjectionPoint:
 
     def next_fault(self, operation: FaultOperation) -> Fault | None:
         """The fault of an operation that happens now; a fault with a count is used up by it."""
-        return self.table.strike(self.address, operation)
+        return self.table.next_fault(self.address, operation)
 
     def may_receive(self) -> bool:
         """Whether a client that gives credit gets messages; credit can't be rejected: a busy server detaches."""
@@ -56,21 +56,21 @@ class InjectionPoint:
         if fault.kind is FaultKind.DROPPED_CONNECTION:
             self.cut()
         else:
-            self.detach(Condition.SERVER_BUSY if fault.kind is FaultKind.SERVER_BUSY else Condition.DETACH_FORCED)
+            self.detach(fault.kind)
         return False
 
-    def detach(self, condition: Condition = Condition.DETACH_FORCED) -> None:
+    def detach(self, kind: FaultKind) -> None:
         """Detach the link, or those of the node, once the operation under way has returned."""
-        asyncio.get_running_loop().call_soon(self._detach, condition)
+        asyncio.get_running_loop().call_soon(self._detach, kind)
 
-    def busy(self) -> BrokerError:
-        """The refusal of a server that is busy."""
-        return service_errors.throttled(self.connection.broker.namespace)
+    def refusal_of(self, kind: FaultKind) -> BrokerError:
+        """The error with which a fault of that kind refuses an operation."""
+        return REFUSALS[kind](self.connection.broker.namespace)
 
-    def _detach(self, condition: Condition) -> None:
+    def _detach(self, kind: FaultKind) -> None:
         pointers = [self.pointer] if self.pointer is not None else self._links_of_node()
         for pointer in pointers:
-            self.connection.detach(pointer, loss_of(self.connection, read_attach(pointer), condition))
+            self.connection.detach(pointer, reason_to_detach(self.connection, read_attach(pointer), kind))
 
     def _links_of_node(self) -> list[Pointer]:
         key = parse_address(self.address).key
@@ -94,14 +94,14 @@ class InjectionPoint:
 Work = Callable[[Done], None]
 
 
-def _busy(point: InjectionPoint, fault: Fault, work: Work, done: Done) -> None:
-    del fault, work
-    done(point.busy())
+def _refused(point: InjectionPoint, fault: Fault, work: Work, done: Done) -> None:
+    del work
+    done(point.refusal_of(fault.kind))
 
 
 def _dropped_link(point: InjectionPoint, fault: Fault, work: Work, done: Done) -> None:
-    del fault, work, done
-    point.detach()
+    del work, done
+    point.detach(fault.kind)
 
 
 def _dropped_connection(point: InjectionPoint, fault: Fault, work: Work, done: Done) -> None:
@@ -118,8 +118,13 @@ def _missing(point: InjectionPoint, fault: Fault, work: Work, done: Done) -> Non
     work(_ignore_outcome)
 
 
+REFUSALS: Final[Mapping[FaultKind, Callable[[str], BrokerError]]] = {
+    FaultKind.SERVER_BUSY: service_errors.throttled,
+}
+"""The faults that refuse an operation and do nothing else: the error, made from the namespace's name."""
+
 EFFECTS: Final[Mapping[FaultKind, Callable[[InjectionPoint, Fault, Work, Done], None]]] = {
-    FaultKind.SERVER_BUSY: _busy,
+    **dict.fromkeys(REFUSALS, _refused),
     FaultKind.DROPPED_LINK: _dropped_link,
     FaultKind.DROPPED_CONNECTION: _dropped_connection,
     FaultKind.DELAYED_CONFIRMATION: _delayed,
@@ -148,7 +153,7 @@ class FaultySend:
 class FaultyConsumer:
     """A way out of an entity on which receiving and settling may fail."""
 
-    def __init__(self, inner: ConsumerHandle, point: InjectionPoint, link: OutgoingLink) -> None:
+    def __init__(self, inner: ReceiverHandle, point: InjectionPoint, link: OutgoingLink) -> None:
         self._inner = inner
         self.address = inner.address
         self._point = point
@@ -203,12 +208,12 @@ class FaultyAnswer:
         point = self._point
         fault = point.next_fault(operation)
         match None if fault is None else fault.kind:
-            case FaultKind.SERVER_BUSY:
-                return refusal(request, self._tracked(point.busy()))
+            case FaultKind() as kind if kind in REFUSALS:
+                return refusal(request, self._tracked(point.refusal_of(kind)))
             case FaultKind.LOST_LOCK:
                 return refusal(request, self._tracked(await self._lose(request)))
             case FaultKind.DROPPED_LINK:
-                point.detach()
+                point.detach(FaultKind.DROPPED_LINK)
                 return None
             case FaultKind.DROPPED_CONNECTION:
                 point.cut()
@@ -232,6 +237,13 @@ class FaultyAnswer:
                 self._point.address, Body(request.body).lock_tokens(), Abandon({})
             )
         return service_errors.lock_lost()
+
+
+def reason_to_detach(connection: LinkContext, request: AttachRequest, kind: FaultKind) -> BrokerError:
+    """Why a fault detaches a link, in the service's words: the error of a refusal, otherwise a forced detach."""
+    if kind in REFUSALS:
+        return REFUSALS[kind](connection.broker.namespace)
+    return loss_of(connection, request, Condition.DETACH_FORCED)
 
 
 def loss_of(connection: LinkContext, request: AttachRequest, condition: Condition) -> BrokerError:

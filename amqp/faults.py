@@ -16,7 +16,7 @@ from functools import partial
 from ..broker.address import parse_address
 from ..broker.admin.fault_table import FaultKind, FaultOperation, FaultTable
 from ..broker.errors import Condition
-from .fault_injection import FaultyAnswer, FaultyConsumer, FaultySend, InjectionPoint, loss_of
+from .fault_injection import FaultyAnswer, FaultyConsumer, FaultySend, InjectionPoint, loss_of, reason_to_detach
 from .link_context import LinkContext
 from .links.browsing import BrowsingLink
 from .links.incoming import IncomingLink
@@ -83,13 +83,12 @@ class Faults:
         """A client attaches; BrokerError if that is to fail."""
         if _is_exempt(request.address):
             return
-        fault = self.table.strike(request.address, FaultOperation.ATTACH)
+        fault = self.table.next_fault(request.address, FaultOperation.ATTACH)
         if fault is None:
             return
         if fault.kind is FaultKind.DROPPED_CONNECTION:
             asyncio.get_running_loop().call_soon(connection.abort)
-        condition = Condition.SERVER_BUSY if fault.kind is FaultKind.SERVER_BUSY else Condition.DETACH_FORCED
-        raise loss_of(connection, request, condition)
+        raise reason_to_detach(connection, request, fault.kind)
 
     def attached(self, connection: LinkContext) -> None:
         """Wrap the links of a connection: there are new ones among them."""

@@ -55,7 +55,7 @@ class Limits:
     """How long a connection handles input before the others get their turn (microseconds)."""
 
     chunk_bytes_max: int = 32 * KIB
-    """Input that is handled in one go; the time of a slice is looked at behind it."""
+    """Input that is handled in one go; the end of a slice is checked after each."""
 
     strangers_turn_us: int = 2_000
     """How long all strangers together handle input in one turn of the event loop (microseconds). A stranger is a client
@@ -142,7 +142,7 @@ class Limits:
     """Bytes that the socket hasn't taken; above it we stop asking Proton for more and the broker for messages."""
 
     outgoing_bytes_max: int = 4 * MIB
-    """Bytes of one AMQP session that Proton keeps for want of window, and the size of a consumer's slice of credit."""
+    """Bytes of one AMQP session that Proton keeps for want of window, and the size of a receiver's slice of credit."""
 
     outgoing_slice_max: int = 1_000
     """Deliveries that the broker may hand to one link before it is asked again."""

@@ -18,17 +18,23 @@ from ..broker.clock import Clock
 from ..broker.errors import BrokerError
 from .limits import Limits
 from .nodes.claims import Claims
-from .quotas import Held, Kept
+from .quotas import MemoryAccount, MemoryUse
 from .tracking import Tracker
 from .wire.engine import AttachRequest, Pointer
 from .wire.link import ConnectionState
 
 
 class LinkContext(ConnectionState):
-    """A connection as its links and nodes see it; `number` tells connections apart in the log."""
+    """A connection as its links and nodes see it; `number` identifies it in the log."""
 
     def __init__(
-        self, broker: Broker, access: Access, clock: Clock, limits: Limits, kept_in_all: Counter[Kept], number: int
+        self,
+        broker: Broker,
+        access: Access,
+        clock: Clock,
+        limits: Limits,
+        memory_in_all: Counter[MemoryUse],
+        number: int,
     ) -> None:
         super().__init__(limits.pending_bytes_max, structlog.get_logger().bind(connection=number))
         self.broker = broker
@@ -36,7 +42,7 @@ class LinkContext(ConnectionState):
         self.limits = limits
         self.tracker = Tracker(broker, clock, number)
         self.claims = Claims(access, clock, limits.claims_max, self.claims_expired)
-        self.kept = Held(limits, kept_in_all, lambda: self.is_stranger)
+        self.memory = MemoryAccount(limits, memory_in_all, lambda: self.is_stranger)
 
     @property
     def is_stranger(self) -> bool:

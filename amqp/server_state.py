@@ -20,7 +20,7 @@ from ..broker.turns import Turns
 from .faults import Faults
 from .limits import Limits
 from .link_context import LinkContext
-from .quotas import Kept
+from .quotas import MemoryUse
 
 CUTS_LOGGED_EVERY_MS = 1_000
 
@@ -52,8 +52,8 @@ class ServerState:
         self.jms_refusal = jms_refusal
         self.connections: set[LinkContext] = set()
         self.faults = Faults(self.connections)
-        self.kept: Counter[Kept] = Counter()
-        """What is kept for all connections."""
+        self.memory: Counter[MemoryUse] = Counter()
+        """What all connections use."""
         self.turns = Turns(limits.slice_us, limits.strangers_turn_us, clock.stopwatch_us)
         self._connections_max = connections_max
         self._opened: set[LinkContext] = set()  # a socket that has not said its `open` counts for no quota

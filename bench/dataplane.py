@@ -23,7 +23,7 @@ from proton import Message, timestamp
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import (
@@ -126,7 +126,7 @@ async def live_sessions(sessions: int, durability: Durability) -> None:
             if received == sessions:
                 all_done.set()
 
-        def granted(consumer: SessionConsumer) -> None:
+        def granted(consumer: SessionReceiver) -> None:
             consumer.deliver_to(lambda found: [consumer.settle(each.token, Complete(), settled) for each in found])  # type: ignore[assignment, return-value, func-returns-value]
             consumer.set_credit(1)
 
@@ -174,7 +174,7 @@ async def scheduled(messages: int, durability: Durability) -> None:
                 if received == messages:
                     all_there.set()
 
-            consumer = broker.open_consumer(
+            consumer = broker.open_receiver(
                 "q", mode=ReceiveMode.RECEIVE_AND_DELETE, deliver=deliver, detached=lambda _: None
             )
             consumer.set_credit(WINDOW)

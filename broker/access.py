@@ -1,8 +1,8 @@
-"""Who may do what: shared keys, the tokens signed with them, and the claims that a connection holds.
+"""Access control: shared keys, the tokens signed with them, and the claims of a connection.
 
 Knows the SAS token [wire 2.3], authorisation rules with their rights, and the longest-prefix rule [wire 2.2].
-Does not know connections and clocks: the caller keeps the claims that it is given and says what time it is.
-Without verification every token and every key is taken, as Microsoft's emulator does.
+Does not know connections and clocks: the caller keeps its claims and passes the time.
+Without verification it accepts every token and key, like Microsoft's emulator.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ DEFAULT_SHARED_KEY: Final = SharedKey(DEFAULT_KEY_NAME, DEFAULT_KEY)
 class Claim:
     """Rights on a path and everything below it; path "" is the namespace. `expires_at` None is never.
 
-    `is_of_entity`: a key of the entity at that path gave it. It opens the entity with its subscriptions, and no other
-    entity whose name begins with the path.
+    `is_of_entity`: the claim comes from a key of the entity at that path. It opens the entity and its subscriptions,
+    but no other entity whose name begins with the path.
     """
 
     path: str
@@ -46,13 +46,13 @@ class Claim:
     is_of_entity: bool = False
 
     def covers(self, path: str) -> bool:
-        """Whether this claim holds for a compared entity path."""
+        """Whether this claim applies to an entity path in compared form."""
         return _belongs_to(self.path, path) if self.is_of_entity else _is_prefix(self.path, path)
 
 
 @dataclass(frozen=True, slots=True)
 class SasToken:
-    """The four parts of a token: `resource` and `expiry` exactly as received, since they are what is signed."""
+    """The four parts of a token: `resource` and `expiry` exactly as received, because they are signed."""
 
     resource: str
     signature: str
@@ -66,7 +66,7 @@ class SasToken:
 
 
 def parse_token(text: str) -> SasToken:
-    """Take a shared access signature apart, its parameters in any order; BrokerError if it is none."""
+    """Parse a shared access signature, parameters in any order. Raises BrokerError (unauthorized-access)."""
     if text[: len(_SAS_PREFIX)].lower() != _SAS_PREFIX:
         raise _refusal("MalformedToken: The token is not a shared access signature.")
     parts: dict[str, str] = {}
@@ -79,12 +79,12 @@ def parse_token(text: str) -> SasToken:
     expiry = parts["se"]
     if not (expiry.isascii() and expiry.isdecimal() and len(expiry) <= 15):
         raise _refusal("MalformedToken: The token's expiry (se) is not a time in Unix seconds.")
-    # unquote and not unquote_plus: a '+' in a signature that was not encoded is a '+'.
+    # unquote, not unquote_plus: an unencoded '+' in a signature is a '+'.
     return SasToken(parts["sr"], unquote(parts["sig"]), expiry, unquote(parts["skn"]))
 
 
 def sign(resource: str, expiry: str, key: str) -> str:
-    """The base64 signature over an (encoded) resource and an expiry; the key is its text, not decoded."""
+    """Return the base64 signature of an (encoded) resource and an expiry; the key is used as text, not decoded."""
     digest = hmac.new(key.encode(), f"{resource}\n{expiry}".encode(errors="surrogatepass"), hashlib.sha256).digest()
     return base64.b64encode(digest).decode("ascii")
 
@@ -95,10 +95,10 @@ def _no_keys(path: str | None) -> Iterable[SharedKey]:
 
 
 class Access:
-    """The keys of a namespace and what they open.
+    """The keys of a namespace and the claims that they give.
 
-    `keys` stay as they are; `entity_keys(path)` gives those of the entities at or above a path, and with None those of
-    all entities: they may be others at each call.
+    `keys` are fixed. `entity_keys(path)` returns the current keys of the entities at or above a path, with None
+    those of all entities.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class Access:
         return self._fixed
 
     def put_token(self, token: str, audience: str, now: int, *, asked: str | None = None) -> Claim:
-        """The claim that a token gives on an audience (any scheme and authority); BrokerError if it gives none.
+        """Return the claim of a token on an audience (any scheme and authority). Raises BrokerError if it gives none.
 
-        `now` in Unix milliseconds. Not only `$cbs` tokens: the HTTP face passes its Authorization header, and as
-        `asked` the address of the request, which the signed one must lie at or above; without it that is the audience.
+        `now` is in Unix milliseconds. `$cbs` passes its tokens, `web/` its Authorization header with the address of the
+        request as `asked`. The signed resource must be at or above `asked`, by default the audience.
         """
         path = _compared(audience)
         if not self.verify:
@@ -143,7 +143,7 @@ class Access:
         raise _refusal(f"InvalidAudience: The token is not valid for '{self._resource(path)}'.")
 
     def claim_of_key(self, name: str, key: str) -> Claim:
-        """What a key opens that is presented itself (SASL PLAIN); BrokerError if it is not one of ours."""
+        """Return the claim of a plain key (SASL PLAIN). Raises BrokerError for an unknown key."""
         if not self.verify:
             return Claim("", ALL_RIGHTS)
         for known in self._named(name, None):
@@ -167,12 +167,12 @@ class Access:
         )
 
     def require(self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None) -> None:
-        """As `claims_allow`, with the service's sentence as a BrokerError in place of False."""
+        """Raise BrokerError with the service's text unless `claims_allow`."""
         if not self.claims_allow(claims, address, right, now):
             raise service_errors.claim_missing(right.value, self._resource(parse_address(address).entity))
 
     def _named(self, name: str, path: str | None) -> Iterator[SharedKey]:
-        """The keys of a name; of those of entities, the ones at or above a path."""
+        """Return the keys of a name: those of the namespace and of the entities at or above a path."""
         return (key for key in chain(self._fixed, self._entity_keys(path)) if key.name == name)
 
     def _resource(self, path: str) -> str:
@@ -184,18 +184,18 @@ def _refusal(description: str) -> BrokerError:
 
 
 def _compared(address: str) -> str:
-    """The path that rights hang on: rights on an entity are rights on its sub-queues and its `$management`.
+    """Return the path that rights refer to: the entity, also for its sub-queues and its `$management`.
 
-    A query, which some clients sign with the address of a request, is no part of it.
+    Some clients sign the query of a request, too; it is dropped.
     """
     return parse_address(address.partition("?")[0]).key
 
 
 def _readings(resource: str) -> Iterator[str]:
-    """A signed address, and if it has no scheme and begins with a host, also what stands behind that.
+    """Yield a signed address and, if it begins with a host but no scheme, the part after the host.
 
-    The Go SDK signs the host alone for a connection string with a SharedAccessSignature, JavaScript host and port.
-    An entity's name may have dots, too: only what no entity is called counts as a host.
+    With a SharedAccessSignature in the connection string the Go SDK signs the host alone, JavaScript host and port.
+    An entity's name may contain dots: only the forms of `_HOST` count as a host.
     """
     yield resource
     if "://" not in resource:
@@ -215,7 +215,7 @@ def _is_prefix(path: str, of: str) -> bool:
 
 
 def _belongs_to(entity: str, path: str) -> bool:
-    """Whether a compared path is that of an entity or of one of its subscriptions."""
+    """Whether a compared path is the entity or one of its subscriptions."""
     return path == entity or path.startswith(f"{entity}/subscriptions/")
 
 
@@ -228,5 +228,5 @@ def _has_signed(key: SharedKey, token: SasToken) -> bool:
 
 
 def _equal(left: str, right: str) -> bool:
-    # surrogatepass: HTTP headers may hold what is no UTF-8, and that compares as different, not as an error.
+    # surrogatepass: HTTP headers may contain invalid UTF-8, which must compare as different and not raise.
     return hmac.compare_digest(left.encode(errors="surrogatepass"), right.encode(errors="surrogatepass"))

@@ -1,4 +1,4 @@
-"""Entity addresses as clients write them, and the one form in which the broker compares them.
+"""Entity addresses: what clients write, and the normal form that the broker compares.
 
 Knows scheme and authority (dropped), leading slashes, percent-encoding, upper and lower case, the sub-queues and the
 `$management` node [wire 4.1, 5.1]. Does not know which entities exist.
@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 
 class SubQueue(StrEnum):
-    """The three queues inside a queue or subscription."""
+    """The three message queues of a queue or subscription."""
 
     ACTIVE = ""
     DEAD_LETTER = "$DeadLetterQueue"
@@ -30,7 +30,7 @@ class Address:
 
     @property
     def key(self) -> str:
-        """The entity path in the form that is compared."""
+        """The entity path for comparisons."""
         return self.entity.lower()
 
     @property
@@ -46,7 +46,7 @@ _SUFFIXES: tuple[tuple[tuple[str, ...], SubQueue], ...] = (
 
 
 _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/]*").match
-"""Scheme and authority of a URL [RFC 3986]; what has other characters in front of `://` is a path."""
+"""Scheme and authority of a URL [RFC 3986]; other characters before `://` make it a path."""
 
 
 def strip_authority(text: str) -> str:
@@ -58,7 +58,7 @@ def strip_authority(text: str) -> str:
 
 
 def parse_address(text: str) -> Address:
-    """Split an address into entity, sub-queue and `$management`; any text gives an `Address` (perhaps of no entity)."""
+    """Split an address into entity, sub-queue and `$management`; any text gives an `Address`."""
     parts = strip_authority(text).split("/")
     management = len(parts) > 1 and parts[-1].lower() == "$management"
     if management:

@@ -1,14 +1,14 @@
-"""What adapters see of the broker: the names that `Broker`'s verbs take and give, under one roof.
+"""The public names of the broker: the types that the verbs of `Broker` take and return.
 
 Adapters (`amqp/`, `web/`, the test kit) import from here, from the broker's ground floor and from its rooms `admin`,
-`model`, `message` and `rules`. `partition/`, `stores/` and `entities/` are the broker's own business.
+`model`, `message` and `rules`. `partition/`, `stores/` and `entities/` are private to the broker.
 """
 
 from __future__ import annotations
 
 from .entities.entity import Entity
 from .entities.entity_base import Totals
-from .entities.links import Consumer, Sender, SessionConsumer, SessionWait
+from .entities.links import Receiver, Sender, SessionAccept, SessionReceiver
 from .entities.router import partition_for_key
 from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
@@ -22,7 +22,6 @@ __all__ = [
     "TABLES",
     "Abandon",
     "Complete",
-    "Consumer",
     "DeadLetter",
     "Defer",
     "Delivery",
@@ -33,10 +32,11 @@ __all__ = [
     "OutageKind",
     "Outcome",
     "ReceiveMode",
+    "Receiver",
     "Release",
     "Sender",
-    "SessionConsumer",
-    "SessionWait",
+    "SessionAccept",
+    "SessionReceiver",
     "Totals",
     "TransactionRef",
     "partition_for_key",

@@ -1,4 +1,4 @@
-"""The broker: a namespace with the verbs that adapters call. Addresses go in; senders, receivers and answers come out.
+"""The facade: a namespace with the verbs that adapters call. Addresses go in; senders, receivers and answers come out.
 
 Does not decide about messages (`partition/`), does not create entities (`admin/`), and speaks no protocol. Owned by
 the composition root; everything here runs on the event loop.
@@ -18,7 +18,7 @@ from .clock import Clock
 from .entities import scheduling, several_partitions
 from .entities.entity import Entity
 from .entities.entity_base import RECEIVE_REFUSED, SEND_REFUSED, PartitionHandle
-from .entities.links import Consumer, Deliver, Detached, Sender, SessionConsumer, SessionWait
+from .entities.links import Deliver, Detached, Receiver, Sender, SessionAccept, SessionReceiver
 from .entities.namespace import Namespace
 from .entities.transaction import TransactionRef
 from .errors import BrokerError, Condition
@@ -49,9 +49,9 @@ class Broker(Namespace):
     # ---- life
 
     def start(self, topology: Topology, *, only_if_new: bool = False) -> None:
-        """Merge `topology` into the catalog and begin to work; CatalogError if they contradict each other.
+        """Merge `topology` into the catalog and start working. Raises CatalogError if they contradict each other.
 
-        With `only_if_new` the topology is for a namespace that never started before: what was deleted stays deleted.
+        With `only_if_new` the topology is merged at the first start only, so that deleted entities stay deleted.
         """
         is_new = self.catalog.store_count is None
         self.topology = topology
@@ -61,15 +61,15 @@ class Broker(Namespace):
         self._work()
 
     async def stop(self) -> None:
-        """Finish what was accepted for work, then close the stores."""
+        """Finish the accepted requests, then close the stores."""
         if self.away is None:
             await self._close_stores()
         self.pool.shutdown()
 
     async def give_up_stores(self, detached: BrokerError, away: BrokerError) -> None:
-        """Detach all links, finish what was accepted for work and close the stores.
+        """Detach all links with `detached`, finish the accepted requests and close the stores.
 
-        Until `go_on_with` whoever asks for an entity hears `away`.
+        Until `go_on_with`, every look-up of an entity raises `away`.
         """
         self.away = away
         for entity in self.entities():
@@ -79,7 +79,7 @@ class Broker(Namespace):
         self._forget_entities()
 
     def go_on_with(self, catalog: Catalog, stores: Sequence[Store]) -> None:
-        """Work with these stores, after `give_up_stores`; CatalogError if it is another number than before."""
+        """Continue with these stores after `give_up_stores`. Raises CatalogError if their number has changed."""
         catalog.fix_store_count(len(stores), self.clock.now_ms())
         self._use_stores(catalog, stores)
         self._work()
@@ -98,9 +98,9 @@ class Broker(Namespace):
     # ---- links
 
     def open_sender(self, address: str, *, detached: Detached) -> Sender:
-        """A way to send to `address` (as the client wrote it); `detached` hears when the entity goes away.
+        """Open a sender to `address` (as the client wrote it). The entity calls `detached(error)` to close the link.
 
-        BrokerError: amqp:not-found, entity-disabled, or amqp:not-allowed for what takes no messages from senders.
+        Raises BrokerError: not-found, entity-disabled, not-allowed (a sub-queue or a subscription).
         """
         entity, parsed = self.find(address)
         description = entity.description
@@ -113,11 +113,11 @@ class Broker(Namespace):
         size_bytes_max = message_bytes_max(description, self.limits)
         return Sender(entity, size_bytes_max, max(size_bytes_max, self.limits.batch_bytes_max), detached)
 
-    def open_consumer(self, address: str, *, mode: ReceiveMode, deliver: Deliver, detached: Detached) -> Consumer:
-        """A way to receive from `address`; `deliver` gets messages, `detached` the reason when the entity goes away.
+    def open_receiver(self, address: str, *, mode: ReceiveMode, deliver: Deliver, detached: Detached) -> Receiver:
+        """Open a receiver on `address`. `deliver(deliveries)` gets messages, `detached(error)` the reason for a detach.
 
-        BrokerError: amqp:not-found, entity-disabled, amqp:not-allowed for an entity that wants message sessions, and
-        for one that forwards what would be received.
+        Raises BrokerError: not-found, entity-disabled, not-allowed (the entity requires message sessions, or forwards
+        its messages).
         """
         entity, parsed = self._receivable(address)
         target = getattr(entity.description, "forward_dead_letters_to", None)
@@ -125,7 +125,7 @@ class Broker(Namespace):
             raise service_errors.forwards()
         if entity.requires_session and parsed.sub_queue is SubQueue.ACTIVE:
             raise service_errors.session_receiver_required()
-        return Consumer(entity, parsed.sub_queue, mode, self.clock, deliver, detached)
+        return Receiver(entity, parsed.sub_queue, mode, self.clock, deliver, detached)
 
     def accept_session(
         self,
@@ -134,19 +134,19 @@ class Broker(Namespace):
         *,
         mode: ReceiveMode,
         timeout_ms: int,
-        granted: Callable[[SessionConsumer], None],
+        granted: Callable[[SessionReceiver], None],
         refused: Callable[[BrokerError], None],
         detached: Detached,
-    ) -> SessionWait:
-        """Wait for a message session: the named one, or with None the next that is idle, for up to `timeout_ms`.
+    ) -> SessionAccept:
+        """Accept a message session: the named one, or with None the next idle one, waiting up to `timeout_ms`.
 
-        BrokerError at once: amqp:not-found, entity-disabled, amqp:not-allowed for an entity without sessions. Later
-        `granted(consumer)` or `refused(error)`: session-cannot-be-locked, com.microsoft:timeout.
+        Calls `granted(receiver)` or `refused(error)` later: session-cannot-be-locked, com.microsoft:timeout. Raises
+        BrokerError at once: not-found, entity-disabled, not-allowed (an entity without sessions).
         """
         entity, parsed = self._receivable(address)
         if not entity.requires_session or parsed.sub_queue is not SubQueue.ACTIVE:
             raise service_errors.session_not_supported()
-        return SessionWait(entity, session_id, mode, timeout_ms, self.clock, granted, refused, detached)
+        return SessionAccept(entity, session_id, mode, timeout_ms, self.clock, granted, refused, detached)
 
     # ---- requests (`$management`)
 
@@ -159,9 +159,9 @@ class Broker(Namespace):
         session_id: str | None = None,
         partition_id: int | None = None,
     ) -> list[bytes]:
-        """Up to `count` encoded messages, of about `bytes_max` bytes in all, from `from_sequence_number` on (P23).
+        """Return up to `count` encoded messages, about `bytes_max` bytes in all, from `from_sequence_number` on (P23).
 
-        With `partition_id` only that partition is asked; BrokerError while its store is out.
+        `partition_id` limits the peek to one partition. Raises BrokerError while its store is out.
         """
         entity, parsed = self.find(address)
         if partition_id is not None:
@@ -171,24 +171,24 @@ class Broker(Namespace):
         return await entity.peek(parsed.sub_queue, from_sequence_number, count, bytes_max, session_id)
 
     async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
-        """Renew locks: their new ends (Unix ms) in order; BrokerError (message-lock-lost) if any is over."""
+        """Renew locks; return their new ends (Unix ms) in order. Raises BrokerError (message-lock-lost)."""
         entity, parsed = self.find(address)
         return await several_partitions.renew(entity, parsed.sub_queue, tokens)
 
     async def settle(self, address: str, tokens: Sequence[bytes], outcome: Outcome) -> None:
-        """Settle by lock token, without the link that received; BrokerError (message-lock-lost) if any is over."""
+        """Settle by lock token, without the receiving link. Raises BrokerError (message-lock-lost)."""
         entity, parsed = self.find(address)
         await several_partitions.settle(entity, parsed.sub_queue, tokens, outcome)
 
     async def receive_by_sequence_number(
         self, address: str, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None = None
     ) -> list[Delivery]:
-        """The deferred messages with these sequence numbers; BrokerError (message-not-found) if any is missing."""
+        """Receive deferred messages by sequence number. Raises BrokerError (message-not-found) if one is missing."""
         entity, parsed = self.find(address)
         return await several_partitions.take_deferred(entity, parsed.sub_queue, numbers, mode, session_id)
 
     async def schedule(self, address: str, encoded: Sequence[bytes]) -> list[int]:
-        """Store encoded messages until the times in them; their sequence numbers, in order."""
+        """Schedule encoded messages for the times in them; return their sequence numbers in order."""
         entity, messages = self._to_schedule(address, encoded)
         numbers, handle = await scheduling.schedule(entity, messages)
         if handle is not None:
@@ -196,43 +196,43 @@ class Broker(Namespace):
         return numbers
 
     async def cancel_scheduled(self, address: str, numbers: Sequence[int]) -> None:
-        """Remove scheduled messages, all or none; BrokerError (message-not-found) names those that aren't there."""
+        """Remove scheduled messages, all or none. Raises BrokerError (message-not-found) with the missing numbers."""
         await scheduling.cancel(self.find(address)[0], numbers)
 
     async def delete_messages(self, address: str, count: int, before_at: int, session_id: str | None = None) -> int:
-        """Delete up to `count` available messages enqueued before `before_at` (Unix ms); how many it were."""
+        """Delete up to `count` available messages enqueued before `before_at` (Unix ms); return how many."""
         entity, parsed = self.find(address)
         return await entity.delete_messages(
             parsed.sub_queue, min(count, self.limits.messages_per_delete_max), before_at, session_id
         )
 
     async def extents(self, address: str) -> list[Extent | None]:
-        """Where each partition of an entity or sub-queue begins and ends; None for one that can't be reached now."""
+        """Return first and next sequence number and count per partition; None for an unreachable partition."""
         entity, parsed = self._receivable(address)
         return await entity.extents(parsed.sub_queue)
 
     async def delete_before(self, address: str, partition_id: int, number: int, count: int) -> int:
-        """Delete available messages of a partition below a sequence number, at most `count`; how many it were."""
+        """Delete up to `count` available messages of a partition below sequence number `number`; return how many."""
         entity, parsed = self._receivable(address)
         count = min(count, self.limits.messages_per_range_delete_max)
         return await entity.delete_before(parsed.sub_queue, partition_id, number, count)
 
     async def renew_session(self, address: str, session_id: str) -> int:
-        """Start a session's lock duration anew: its new end (Unix ms); BrokerError (session-lock-lost)."""
+        """Renew the lock of a session; return its new end (Unix ms). Raises BrokerError (session-lock-lost)."""
         return int(await self._session_partition(address, session_id).request(partial(RenewSession, session_id)))
 
     async def set_session_state(self, address: str, session_id: str, state: bytes | None) -> None:
-        """Keep `state` for a held session, None clears it; BrokerError (session-lock-lost, message-size-exceeded)."""
+        """Store the state of a held session, None clears it. BrokerError: session-lock-lost, message-size-exceeded."""
         self._check_state(address, state)
         await self._session_partition(address, session_id).request(partial(SetSessionState, session_id, state))
 
     async def session_state(self, address: str, session_id: str) -> bytes | None:
-        """The state of a held session; BrokerError (session-lock-lost)."""
+        """Return the state of a held session. Raises BrokerError (session-lock-lost)."""
         answer = await self._session_partition(address, session_id).request(partial(GetSessionState, session_id))
         return answer if isinstance(answer, bytes) else None
 
     async def message_sessions(self, address: str, updated_after: int | None) -> list[str]:
-        """Names of sessions: with active messages or state, or with a state changed after an instant (Unix ms)."""
+        """List the sessions with active messages or state, or those whose state changed after an instant (Unix ms)."""
         entity, _ = self.find(address)
         if not entity.requires_session:
             raise service_errors.session_not_supported()
@@ -241,7 +241,7 @@ class Broker(Namespace):
     # ---- transactions
 
     def transactional_send(self, ref: TransactionRef, sender: Sender, data: bytes, *, batch: bool) -> None:
-        """Add a delivery to a transaction; BrokerError if it can't be part of it."""
+        """Add a delivery to a transaction. Raises BrokerError if the transaction can't contain it."""
         with self.transactions.working(ref):
             error = sender.size_refusal(data, batch=batch)
             if error is not None:
@@ -249,21 +249,21 @@ class Broker(Namespace):
         self.transactions.send(ref, sender.entity, data, batch=batch)
 
     async def transactional_schedule(self, ref: TransactionRef, address: str, encoded: Sequence[bytes]) -> list[int]:
-        """Add messages to be scheduled to a transaction; the sequence numbers that they will have."""
+        """Add scheduled messages to a transaction; return the sequence numbers reserved for them."""
         entity, messages = self._to_schedule(address, encoded)
         return await self.transactions.schedule(ref, entity, messages)
 
     async def transactional_cancel(self, ref: TransactionRef, address: str, numbers: Sequence[int]) -> None:
-        """Add the removal of scheduled messages to a transaction; BrokerError (message-not-found)."""
+        """Add a cancellation of scheduled messages to a transaction. Raises BrokerError (message-not-found)."""
         await self.transactions.cancel(ref, self.find(address)[0], numbers)
 
     async def transactional_set_state(
         self, ref: TransactionRef, address: str, session_id: str, state: bytes | None
     ) -> None:
-        """Add a new state of a held session to a transaction; BrokerError as for `set_session_state`."""
+        """Add a new state of a held session to a transaction. Raises BrokerError like `set_session_state`."""
         with self.transactions.working(ref):
             self._check_state(address, state)
-            self._session_partition(address, session_id)  # raises for an entity without sessions
+            self._session_partition(address, session_id)  # refuses an entity without sessions
         entity, _ = self.find(address)
         await self.transactions.set_state(ref, entity, session_id, state)
 
@@ -277,9 +277,9 @@ class Broker(Namespace):
         settled: bool = False,
         on_commit: Callable[[], None] | None = None,
     ) -> None:
-        """Add a settlement to a transaction; BrokerError if the lock is lost or it can't be part of it.
+        """Add a settlement to a transaction. Raises BrokerError if the lock is lost or doesn't fit.
 
-        With `settled` the receiver has let go of the message: a rollback abandons it. A commit calls `on_commit()`.
+        `settled`: the receiver has settled the delivery, so a rollback abandons it. A commit calls `on_commit()`.
         """
         entity, parsed = self.find(address)
         of = parsed.sub_queue
@@ -299,7 +299,7 @@ class Broker(Namespace):
         return entity, parsed
 
     def _to_schedule(self, address: str, encoded: Sequence[bytes]) -> tuple[Entity, list[Message]]:
-        """Messages to be scheduled, which are refused for all the reasons for which a sender is."""
+        """Parse the messages to schedule. Raises the same errors as `open_sender` and `Sender.send`."""
         sender = self.open_sender(address, detached=lambda _: None)
         sender.close()
         messages: list[Message] = []
@@ -311,7 +311,7 @@ class Broker(Namespace):
         return sender.entity, messages
 
     def _check_state(self, address: str, state: bytes | None) -> None:
-        """BrokerError (message-size-exceeded) for a state that is larger than a message may be."""
+        """Raise BrokerError (message-size-exceeded) for a state above the limit of a message."""
         description = self.find(address)[0].description
         limit = (
             message_bytes_max(description, self.limits)

@@ -1,10 +1,9 @@
-"""The one clock: every instant and every timer of the server comes from here.
+"""The clock: the only source of instants and timers.
 
-Knows two time lines. Instants (Unix milliseconds: locks, time to live, schedules) can be moved forward and frozen by
-users, over the control API. Elapsed time (heartbeats, stalls, time-outs of clients) is real time, whatever users do
-with the instants: else moving the clock would cut connections that clients keep. Only `advance` moves both, for tests
-of these limits. Timers that fall due by a move are called at once. Does not know what a timer is for. Owned by the
-composition root; used on the event-loop thread only.
+Knows two time lines. Instants (Unix milliseconds: locks, time to live, schedules) can be moved forward and frozen over
+the control API. Elapsed time (heartbeats, stalls, client time-outs) stays real time, so that a moved clock cuts no
+connections. Only `advance` moves both, for tests of these limits. A move calls the timers that fall due at once. Does
+not know the purpose of a timer. Owned by the composition root; used on the event-loop thread only.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 
-TIMER_SLACK_MS = 1  # asyncio may fire a hair early; waiting one millisecond more beats a second wake-up
-TIMER_WAIT_S_MAX = 1.0  # the wall clock can be set, and the machine can sleep: look again at least once a second
-CANCELLED_MAX = 1024  # cancelled timers that are kept before they are removed
+TIMER_SLACK_MS = 1  # asyncio may fire slightly early; one millisecond more avoids a second wake-up
+TIMER_WAIT_S_MAX = 1.0  # the wall clock may jump and the machine may sleep: check once a second
+CANCELLED_MAX = 1024  # cancelled timers in the heap before a clean-up
 
 
 class Timer:
-    """One call at one instant; `cancel()` may be called at any time and as often as one likes."""
+    """One call at one instant; `cancel()` may be called at any time, repeatedly."""
 
     __slots__ = ("_cancelled", "callback")
 
@@ -31,22 +30,22 @@ class Timer:
         self._cancelled = cancelled
 
     def cancel(self) -> None:
-        """Make sure that the call doesn't happen (any more)."""
+        """Prevent the call."""
         if self.callback is not None:
             self.callback = None
             self._cancelled()
 
 
 class _TimeLine:
-    """The timers of one time line: a heap by due millisecond, then by the order in which they were made."""
+    """The timers of one time line: a heap ordered by due millisecond, then by creation."""
 
     def __init__(self) -> None:
         self.timers: list[tuple[int, int, Timer]] = []
         self._numbers = count()
-        self._cancelled_count = 0  # since cancelled timers were last removed: most are cancelled before their time
+        self._cancelled_count = 0  # since the last clean-up
 
     def add(self, at_ms: int, callback: Callable[[], None]) -> Timer:
-        """A new timer."""
+        """Add a timer."""
         timer = Timer(callback, self._on_cancel)
         heapq.heappush(self.timers, (at_ms, next(self._numbers), timer))
         return timer
@@ -62,7 +61,7 @@ class _TimeLine:
         return self.timers[0][0] if self.timers else None
 
     def call_due(self, now_ms: int) -> None:
-        """Call all that are due, in order."""
+        """Call all due timers in order."""
         while self.timers and self.timers[0][0] <= now_ms:
             timer = heapq.heappop(self.timers)[2]
             callback, timer.callback = timer.callback, None
@@ -74,7 +73,7 @@ class _TimeLine:
         self.timers = [(at_ms + by_ms, number, timer) for at_ms, number, timer in self.timers]  # still a heap
 
     def _on_cancel(self) -> None:
-        """A timer was cancelled; remove the cancelled ones once they are most of the heap."""
+        """Count a cancelled timer; clean up once cancelled timers are most of the heap."""
         self._cancelled_count += 1
         if self._cancelled_count > CANCELLED_MAX and self._cancelled_count > len(self.timers) // 2:
             self.timers = [entry for entry in self.timers if entry[2].callback is not None]
@@ -86,7 +85,7 @@ class Clock:
     """Wall-clock time in Unix milliseconds plus an offset; optionally frozen.
 
     `start_at` (Unix ms) sets the time shown at creation; without it the clock shows the machine's time. A `manual`
-    clock is frozen, and its elapsed time moves by `advance` only, too: for tests that are their own clients.
+    clock is frozen and its elapsed time also moves only by `advance`, for tests that drive the client side themselves.
     """
 
     def __init__(self, *, start_at: int | None = None, frozen: bool = False, manual: bool = False) -> None:
@@ -112,17 +111,17 @@ class Clock:
 
     @staticmethod
     def stopwatch_us() -> int:
-        """Microseconds for measuring how long something takes; nobody can move them."""
+        """Microseconds for measuring durations; `advance` doesn't move them."""
         return time.perf_counter_ns() // 1000
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the time stands still."""
+        """Whether the clock is frozen."""
         return self._frozen_at is not None
 
     @property
     def offset_ms(self) -> int:
-        """How far it is ahead of the machine's clock."""
+        """Milliseconds ahead of the machine's clock."""
         return self.now_ms() - self._machine_ms()
 
     def freeze(self) -> None:
@@ -130,7 +129,7 @@ class Clock:
         self._frozen_at = self.now_ms()
 
     def thaw(self) -> None:
-        """Let the time go on from where it stands."""
+        """Continue from the frozen instant."""
         if self._frozen_at is not None:
             self._offset_ms = self._frozen_at - self._machine_ms()
             self._frozen_at = None
@@ -153,9 +152,9 @@ class Clock:
         self._run_due()
 
     def reset(self) -> None:
-        """Show the machine's time again, and go on; timers are called no later than they would have been.
+        """Return to the machine's time and unfreeze; timers are called no later than before.
 
-        The time may jump back: for what was written with later instants, that is as if it came from the future.
+        The time may jump back: rows with later instants then lie in the future.
         """
         back_ms = self.offset_ms
         self._offset_ms, self._frozen_at = 0, None
@@ -191,7 +190,7 @@ class Clock:
             self._wake = None
 
     def _elapsed_ms(self) -> int:
-        """Milliseconds that have elapsed, on the machine or by `advance`; only differences mean anything."""
+        """Elapsed milliseconds, by the machine or by `advance`; only differences are meaningful."""
         return self._advanced_ms if self._is_manual else time.monotonic_ns() // 1_000_000 + self._advanced_ms
 
     def _add(self, line: _TimeLine, at_ms: int, callback: Callable[[], None]) -> Timer:
@@ -201,7 +200,7 @@ class Clock:
         return timer
 
     def _arm(self) -> None:
-        """Have the event loop call when the next timer of either time line is due."""
+        """Schedule the event loop for the next due timer of either time line."""
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None

@@ -1,8 +1,7 @@
-"""Every way in which the broker says no: one exception, one table of conditions.
+"""Refusals of the broker: one exception, one table of conditions.
 
-Knows the condition symbols that Service Bus SDKs map to their own exceptions [wire 9.1] and the sentences that some
-of them match by text [wire 9.3]. Knows nothing of frames: `amqp/` turns a `BrokerError` into an AMQP error, the HTTP
-face into a status.
+Knows the condition symbols that Service Bus SDKs map to their own exceptions [wire 9.1]. Does not know frames:
+`amqp/` turns a `BrokerError` into an AMQP error, `web/` into an HTTP status.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from ..codec.errors import DecodeError
 
 
 class Condition(StrEnum):
-    """AMQP error conditions as SDKs know them; the value is the symbol on the wire."""
+    """AMQP error conditions; the value is the symbol on the wire."""
 
     ARGUMENT_ERROR = "com.microsoft:argument-error"
     ARGUMENT_OUT_OF_RANGE = "com.microsoft:argument-out-of-range"
@@ -48,7 +47,7 @@ class Condition(StrEnum):
 
 
 class BrokerError(Exception):
-    """A refusal: `condition` for programs, `description` for people (names the thing, the value and the limit)."""
+    """A refusal: `condition` for programs, `description` for people (subject, value, limit)."""
 
     def __init__(self, condition: Condition, description: str, info: Mapping[str, object] | None = None) -> None:
         super().__init__(f"{condition.value}: {description}")
@@ -58,16 +57,16 @@ class BrokerError(Exception):
 
 
 class KeysDifferError(BrokerError):
-    """A delivery is refused for its keys, which contradict each other: SessionId and PartitionKey, or those of a batch.
+    """The keys of a delivery contradict each other: SessionId and PartitionKey, or the keys of a batch.
 
-    REST messaging answers it as a bad request, other operations that an entity does not allow with 405 (P9).
+    REST messaging answers 400 instead of the 405 of other not-allowed operations (P9).
     """
 
 
 class UnknownOutcomeError(BrokerError):
-    """The refusal of work that may have been stored all the same, as a whole: its commit was not confirmed (R3)."""
+    """The commit was not confirmed: all of the work is stored, or none of it (R3)."""
 
 
 def decode_refusal(error: DecodeError) -> BrokerError:
-    """Return the refusal of bytes that are no AMQP: what `codec` raises, as clients get it."""
+    """Return the client's error for a decoding error of `codec`."""
     return BrokerError(Condition.DECODE_ERROR, str(error))

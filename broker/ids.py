@@ -1,10 +1,10 @@
 """The one source of randomness: lock tokens, transaction, message and tracking ids, and keys.
 
-All of it comes from the operating system's generator: who has seen any number of ids can't compute the next.
+All randomness comes from the operating system's generator, so ids can't be predicted from earlier ones.
 
 A lock token is 16 bytes in .NET GUID byte order, as the delivery-tag carries it [wire 5.3]. Its last two bytes hold
-the index of the partition inside its entity, so that a token that comes back over `$management` finds its lock
-without a search; the other 14 are random.
+the index of the partition in its entity: a token that comes back over `$management` finds its lock without a search.
+The other 14 are random.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import random
 import uuid
 
 _POOL_BYTES = 16 * 1024
-"""Read at a time: one call of the system for each lock token would cost as much as everything else about the token."""
+"""Bytes read at once: a system call per lock token would double the cost of a token."""
 _chance = random.SystemRandom().random
 
 TOKEN_BYTES = 16
@@ -24,7 +24,7 @@ _RANDOM_BYTES = TOKEN_BYTES - _INDEX_BYTES
 
 
 class _Pool:
-    """Random bytes that were read ahead. No byte is given out twice, not in a forked process either."""
+    """Random bytes read ahead. No byte is used twice, not in a forked process either."""
 
     __slots__ = ("_at", "_bytes")
 
@@ -34,7 +34,7 @@ class _Pool:
         os.register_at_fork(after_in_child=self.clear)
 
     def take(self, count: int) -> bytes:
-        """The next `count` bytes."""
+        """Return the next `count` bytes."""
         start = self._at
         end = self._at = start + count
         if end > len(self._bytes):
@@ -44,7 +44,7 @@ class _Pool:
         return self._bytes[start:end]
 
     def clear(self) -> None:
-        """Read anew with the next `take`."""
+        """Drop the bytes; the next `take` reads new ones."""
         self._bytes, self._at = b"", 0
 
 
@@ -62,7 +62,7 @@ def new_transaction_id() -> bytes:
 
 
 def partition_index_of(token: bytes) -> int:
-    """The partition index inside a token made by `new_lock_token`; any number for tokens made by others."""
+    """Return the partition index in a lock token; any number for a foreign token."""
     return (token[14] << 8) | token[15] if len(token) == TOKEN_BYTES else 0
 
 
@@ -82,15 +82,15 @@ def new_tracking_id() -> str:
 
 
 def new_message_id() -> str:
-    """A message id for a message that came without one: 32 hexadecimal digits, as the service gives them."""
+    """A message id for a message without one: 32 hexadecimal digits, as in the service."""
     return _take(16).hex()
 
 
 def new_shared_key() -> str:
-    """A key for an authorisation rule whose creator gave none: 32 bytes in base64."""
+    """A key for an authorisation rule created without one: 32 bytes in base64."""
     return base64.b64encode(os.urandom(32)).decode("ascii")
 
 
 def chance() -> float:
-    """A number from 0 up to, not including, 1: for what is to happen with a probability."""
+    """A random number, 0 ≤ n < 1."""
     return _chance()

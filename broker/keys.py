@@ -1,4 +1,4 @@
-"""Shared keys and the rights that they give: values without behaviour."""
+"""Shared keys and their rights, as values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Right(StrEnum):
-    """What a key allows; Manage includes the other two."""
+    """A right of a key; Manage includes the other two."""
 
     SEND = "Send"
     LISTEN = "Listen"
@@ -20,7 +20,7 @@ ALL_RIGHTS: Final = frozenset(Right)
 
 @dataclass(frozen=True, slots=True)
 class SharedKey:
-    """An authorisation rule; `scope` is the path of the entity that it belongs to, None is the namespace."""
+    """An authorisation rule; `scope` is the path of its entity, None is the namespace."""
 
     name: str
     key: str

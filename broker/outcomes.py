@@ -1,6 +1,6 @@
-"""How a receiver may settle a locked message, in the broker's words.
+"""The outcomes of a delivery: how a receiver settles a locked message.
 
-Knows the five outcomes and what each carries; refuses to know how they look on the wire (`amqp/` has that table).
+Knows the five outcomes and their fields. Does not know their wire form (`amqp/` has that table).
 Property changes are application properties to add or replace [wire 5.7].
 """
 
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The message is done with and leaves the entity."""
+    """The message leaves the entity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The lock ends and the message is available again; not counted as a delivery attempt."""
+    """The lock ends and the message is available again; the delivery count stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """The message stays, to be received by its sequence number only."""
+    """The message stays; receivers get it only by its sequence number."""
 
     properties: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """The message moves to the dead-letter queue; `None` leaves the reason or description absent."""
+    """The message moves to the dead-letter queue; None omits the reason or description."""
 
     reason: str | None = None
     description: str | None = None

@@ -1,8 +1,8 @@
-"""The texts of refusals, in the service's words: one function each.
+"""The errors of the service with their exact texts: one function each.
 
-Knows the exact sentences that SDKs and frameworks look for [wire 4.5, 5.7, 9.3] and that users find when they search
-for an error. `tests/broker/test_sentences.py` holds every text with its source. The adapters append the tracking part
-(`tracking.py`). A text that the service ends with a blank ends with one here.
+Knows the sentences that SDKs and frameworks match [wire 4.5, 5.7, 9.3] and that users search for.
+`tests/broker/test_service_errors.py` has every text with its source. The adapters append the tracking part
+(`tracking.py`). Trailing blanks are the service's.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def address_of(namespace: str, path: str) -> str:
 
 
 def name_of(namespace: str, path: str, *, topic: bool = False) -> str:
-    """The name by which the service's brokers call an entity or a rule: `ns:Queue:q`, `ns:Topic:t|s`, `ns:Topic:t|s|r`.
+    """The service's internal name of an entity or rule: `ns:Queue:q`, `ns:Topic:t`, `ns:Topic:t|s`, `ns:Topic:t|s|r`.
 
-    `topic` says of a path without subscription that it is one of a topic.
+    `topic`: a path without subscription is the path of a topic.
     """
     lowered = path.lower()
     at = lowered.find(SUBSCRIPTIONS)
@@ -43,9 +43,9 @@ def name_of(namespace: str, path: str, *, topic: bool = False) -> str:
 
 
 def not_found(namespace: str, path: str) -> BrokerError:
-    """The entity does not exist. JavaScript and Java match this sentence to tell it from a passing fault.
+    """The entity does not exist. The JavaScript and Java SDKs match this text.
 
-    The service's gateway, which knows queues and topics, names an address; a broker, which knows the rest, a name.
+    The service's gateway knows queues and topics and names an address; its brokers know the rest and use a name.
     """
     below = SUBSCRIPTIONS in path.lower()
     name = name_of(namespace, path) if below else address_of(namespace, path)
@@ -53,19 +53,19 @@ def not_found(namespace: str, path: str) -> BrokerError:
 
 
 def already_exists(namespace: str, path: str) -> BrokerError:
-    """An entity or a rule of that name is there."""
+    """An entity or rule of that name exists."""
     return BrokerError(
         Condition.ENTITY_ALREADY_EXISTS, f"The messaging entity '{name_of(namespace, path)}' already exists."
     )
 
 
 def forward_target_missing(what: str, target: str) -> BrokerError:
-    """An entity is to forward to what is not there; `what` is `auto forwarding` or `dead letter forwarding`."""
+    """The forwarding target does not exist; `what` is `auto forwarding` or `dead letter forwarding`."""
     return BrokerError(Condition.ARGUMENT_ERROR, f"The {what} destination entity '{target}' does not exist.")
 
 
 def fixed_at_creation(name: str, kind: str) -> BrokerError:
-    """An update would change what is chosen at creation (P1), in the service's words."""
+    """An update would change a property that is fixed at creation (P1)."""
     if name == "EnablePartitioning":
         return BrokerError(Condition.NOT_ALLOWED, f"Partitioning cannot be changed for {kind.title()}. ")
     return BrokerError(
@@ -74,7 +74,7 @@ def fixed_at_creation(name: str, kind: str) -> BrokerError:
 
 
 def lock_lost() -> BrokerError:
-    """The lock token is unknown here or its time is over."""
+    """The lock token is unknown or expired."""
     return BrokerError(
         Condition.MESSAGE_LOCK_LOST,
         "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the "
@@ -83,7 +83,7 @@ def lock_lost() -> BrokerError:
 
 
 def session_lock_lost() -> BrokerError:
-    """The message session is not (or no longer) held by the one who asks."""
+    """The receiver does not hold the message session (any more)."""
     return BrokerError(
         Condition.SESSION_LOCK_LOST,
         "The session lock has expired on the MessageSession. Accept a new MessageSession.",
@@ -91,7 +91,7 @@ def session_lock_lost() -> BrokerError:
 
 
 def session_cannot_be_locked(session_id: str) -> BrokerError:
-    """Another receiver holds the session that was asked for."""
+    """Another receiver holds the requested session."""
     return BrokerError(
         Condition.SESSION_CANNOT_BE_LOCKED,
         f"The requested session '{session_id}' cannot be accepted. It may be locked by another receiver.",
@@ -99,7 +99,7 @@ def session_cannot_be_locked(session_id: str) -> BrokerError:
 
 
 def session_not_supported() -> BrokerError:
-    """A message session is asked for on an entity that has none."""
+    """The entity does not use message sessions."""
     return BrokerError(
         Condition.NOT_ALLOWED,
         "A sessionful message receiver cannot be created on an entity that does not require sessions. Ensure "
@@ -108,7 +108,7 @@ def session_not_supported() -> BrokerError:
 
 
 def renew_in_session() -> BrokerError:
-    """Message locks of a session are renewed with the session."""
+    """A session renews its message locks itself."""
     return BrokerError(
         Condition.NOT_ALLOWED,
         "Message locks can't be renewed on an entity that requires sessions; renew the lock of the session.",
@@ -116,7 +116,7 @@ def renew_in_session() -> BrokerError:
 
 
 def dead_letter_of_dead_letter() -> BrokerError:
-    """A dead-lettered message is the end of the line."""
+    """A message of a dead-letter queue can't be dead-lettered."""
     return BrokerError(
         Condition.NOT_ALLOWED,
         "A message in a dead-letter queue can't be dead-lettered again; complete it instead.",
@@ -124,20 +124,20 @@ def dead_letter_of_dead_letter() -> BrokerError:
 
 
 def scheduled_not_found(numbers: Sequence[int]) -> BrokerError:
-    """No scheduled messages of these numbers. The service prints their low 48 bits, sign-extended [wire 7.2]."""
+    """No scheduled messages have these numbers. The service prints their low 48 bits, sign-extended [wire 7.2]."""
     shown = ", ".join(str(((number & LOW_48_BITS) ^ SIGN_OF_48) - SIGN_OF_48) for number in numbers)
     return BrokerError(Condition.MESSAGE_NOT_FOUND, f"Messages not found. Missing sequence numbers: {shown}")
 
 
 def forwards() -> BrokerError:
-    """Nothing can be received from an entity that forwards everything."""
+    """An entity with ForwardTo has no receivers."""
     return BrokerError(
         Condition.NOT_ALLOWED, "Cannot create a message receiver on an entity with auto-forwarding enabled."
     )
 
 
 def deferred_not_found() -> BrokerError:
-    """At least one of the sequence numbers is not that of a deferred, unlocked message."""
+    """At least one sequence number does not name a deferred, unlocked message."""
     return BrokerError(
         Condition.MESSAGE_NOT_FOUND,
         "Failed to lock one or more specified messages. The message does not exist.",
@@ -145,21 +145,21 @@ def deferred_not_found() -> BrokerError:
 
 
 def dead_letter_not_found(number: int) -> BrokerError:
-    """There is no dead-lettered message of that number (any more)."""
+    """The dead-letter queue does not contain the number (any more)."""
     return BrokerError(
         Condition.MESSAGE_NOT_FOUND, f"There is no message {number} in the dead-letter queue (any more)."
     )
 
 
 def dead_letter_locked(number: int) -> BrokerError:
-    """A receiver of the dead-letter queue has it."""
+    """A receiver of the dead-letter queue holds the lock."""
     return BrokerError(
         Condition.MESSAGE_LOCK_LOST, f"Message {number} is locked by a receiver of the dead-letter queue."
     )
 
 
 def would_be_dropped(number: int, message_id: str) -> BrokerError:
-    """Sent anew it would be lost: its message id is still remembered."""
+    """Duplicate detection would drop the resubmitted message."""
     return BrokerError(
         Condition.NOT_ALLOWED,
         f"Message {number} would be dropped as a duplicate: its MessageId '{message_id}' is still within the window "
@@ -168,7 +168,7 @@ def would_be_dropped(number: int, message_id: str) -> BrokerError:
 
 
 def entity_full(kind: str, name: str, size_bytes: int, size_bytes_max: int) -> BrokerError:
-    """The entity (or this partition of it) has reached its size; `name` as from `name_of`."""
+    """The entity or its partition is full; `name` as from `name_of`."""
     return BrokerError(
         Condition.RESOURCE_LIMIT_EXCEEDED,
         f"The maximum entity size has been reached or exceeded for {kind}: '{name}'. "
@@ -178,9 +178,9 @@ def entity_full(kind: str, name: str, size_bytes: int, size_bytes_max: int) -> B
 
 
 def properties_too_large(name: str, size_bytes: int, size_bytes_max: int) -> BrokerError:
-    """A property, or all of them together, take more than the profile allows: `name` says which.
+    """One property, or all of them, exceed the profile's size: `name` says which.
 
-    The service knows no better condition and no other words than the first two sentences; SDKs try again.
+    The service has no better condition and only the first two sentences; SDKs retry.
     """
     return BrokerError(
         Condition.INTERNAL_ERROR,
@@ -191,7 +191,7 @@ def properties_too_large(name: str, size_bytes: int, size_bytes_max: int) -> Bro
 
 
 def too_large(size_bytes: int, size_bytes_max: int) -> BrokerError:
-    """A delivery is bigger than the link allows."""
+    """A delivery exceeds the limit of the link."""
     return BrokerError(
         Condition.MESSAGE_SIZE_EXCEEDED,
         f"The received message (size:{size_bytes} bytes) exceeds the limit ({size_bytes_max} bytes) currently "
@@ -200,7 +200,7 @@ def too_large(size_bytes: int, size_bytes_max: int) -> BrokerError:
 
 
 def too_many_receives(path: str, count_max: int) -> BrokerError:
-    """As many receive requests as are allowed wait on the entity, or on all subscriptions of its topic."""
+    """The entity, or the topic with its subscriptions, has the maximum of waiting receivers."""
     return BrokerError(
         Condition.SERVER_BUSY,
         f"The request was terminated because the entity '{path}' is being throttled: {count_max} receive requests wait "
@@ -209,7 +209,7 @@ def too_many_receives(path: str, count_max: int) -> BrokerError:
 
 
 def disabled(namespace: str, path: str, status: str, *, topic: bool = False) -> BrokerError:
-    """The entity exists but doesn't take (or give) messages now."""
+    """The status of the entity forbids the operation."""
     if status == SEND_DISABLED:
         name = name_of(namespace, path, topic=topic)
         text = f"Messaging entity '{name}' is currently disabled for Send operations. "
@@ -254,7 +254,7 @@ def session_receiver_required() -> BrokerError:
 
 
 def store_unavailable(store_index: int, cause: str) -> BrokerError:
-    """The messaging store could not commit; nothing was stored and the client may try again."""
+    """The messaging store could not commit; nothing was stored and the client may retry."""
     return BrokerError(
         Condition.SERVER_BUSY,
         f"Messaging store {store_index} could not complete the operation: {cause}. Nothing of it was stored; "
@@ -263,14 +263,14 @@ def store_unavailable(store_index: int, cause: str) -> BrokerError:
 
 
 def namespace_unavailable(cause: str) -> BrokerError:
-    """The store of the namespace could not commit a change of its entities."""
+    """The catalog could not commit a change."""
     return BrokerError(
         Condition.SERVER_BUSY, f"The store of the namespace could not keep the change: {cause}. Please retry."
     )
 
 
 def outcome_unknown(store_index: int, cause: str) -> UnknownOutcomeError:
-    """The disk failed in the middle of a commit; a client that tries again may do the work a second time."""
+    """The disk failed during a commit; a retry may do the work twice."""
     return UnknownOutcomeError(
         Condition.SERVER_BUSY,
         f"Messaging store {store_index} could not confirm the operation: {cause}. All of it is stored or nothing; "
@@ -279,12 +279,12 @@ def outcome_unknown(store_index: int, cause: str) -> UnknownOutcomeError:
 
 
 def connections_quota_exceeded(namespace: str) -> BrokerError:
-    """As many clients as the profile allows are connected."""
+    """The namespace has the maximum of connections."""
     return BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, f"ConnectionsQuotaExceeded for namespace {namespace}.")
 
 
 def handles_exceeded(handles_max: int) -> BrokerError:
-    """An AMQP session has as many links as it may have; the service ends it with all of them."""
+    """An AMQP session has the maximum of links; the service ends the session."""
     return BrokerError(
         Condition.RESOURCE_LIMIT_EXCEEDED,
         "Cannot allocate more handles to the current session or connection. The maximum number of handles allowed is "
@@ -301,7 +301,7 @@ def jms_not_supported(*, partitioned: bool) -> BrokerError:
 
 
 def tokens_exceeded(tokens_max: int) -> BrokerError:
-    """A connection has put as many tokens as it may."""
+    """A connection has the maximum of tokens."""
     return BrokerError(
         Condition.RESOURCE_LIMIT_EXCEEDED,
         f"The maximum number of '{tokens_max}' tokens per connection has been reached.",
@@ -309,7 +309,7 @@ def tokens_exceeded(tokens_max: int) -> BrokerError:
 
 
 def resources_exceeded(what: str, count: int, count_max: int, profile: str) -> BrokerError:
-    """A namespace or topic has as many entities, subscriptions or rules as the profile allows."""
+    """A namespace or topic has the maximum of entities, subscriptions or rules."""
     return BrokerError(
         Condition.RESOURCE_LIMIT_EXCEEDED,
         f"The maximum number of resources of type '{what}' has been reached or exceeded: there are {count}; allowed is "
@@ -318,7 +318,7 @@ def resources_exceeded(what: str, count: int, count_max: int, profile: str) -> B
 
 
 def transaction_too_large(messages_max: int) -> BrokerError:
-    """A transaction holds as many messages as it may."""
+    """A transaction has the maximum of messages."""
     return BrokerError(
         Condition.RESOURCE_LIMIT_EXCEEDED, f"Can't send more than {messages_max} messages in a single transaction"
     )
@@ -337,7 +337,7 @@ def transaction_spans_partitions() -> BrokerError:
 
 
 def transaction_over(transaction_id: bytes, timeout_s: int) -> BrokerError:
-    """The transaction has ended, took too long, or never was."""
+    """The transaction has ended or never existed."""
     minutes, seconds = divmod(timeout_s, 60)
     return BrokerError(
         Condition.TRANSACTION_UNKNOWN_ID,
@@ -348,7 +348,7 @@ def transaction_over(transaction_id: bytes, timeout_s: int) -> BrokerError:
 
 
 def claim_missing(right: str, resource: str) -> BrokerError:
-    """The client has shown no token that opens an entity for this."""
+    """The connection has no claim with the needed right."""
     return BrokerError(
         Condition.UNAUTHORIZED_ACCESS,
         f"Unauthorized access. '{right}' claim(s) are required to perform this operation. Resource: '{resource}'.",
@@ -356,14 +356,14 @@ def claim_missing(right: str, resource: str) -> BrokerError:
 
 
 def claim_expired(link: str, missing: str) -> BrokerError:
-    """The token of a link is over; `missing` is the text of `claim_missing`. The service writes two full stops."""
+    """The token of a link has expired; `missing` is the text of `claim_missing`. The service writes two full stops."""
     return BrokerError(
         Condition.DETACH_FORCED, f"The link '{link}' is force detached. Code: RenewToken. Details: {missing}."
     )
 
 
 def throttled(namespace: str) -> BrokerError:
-    """The namespace is busy; clients try again."""
+    """The namespace is throttled; clients retry."""
     return BrokerError(
         Condition.SERVER_BUSY,
         f"The request was terminated because the namespace {namespace} is being throttled. Error code : 50009. Please "
@@ -372,7 +372,7 @@ def throttled(namespace: str) -> BrokerError:
 
 
 def link_closed(link: str, condition: Condition = Condition.DETACH_FORCED, *, sends: bool = False) -> BrokerError:
-    """The broker has closed what stands behind a link, as after a change of its entity."""
+    """The broker has closed the link, for example after a change of its entity."""
     code, what = ("publisher", "InnerMessageSender") if sends else ("consumer", "InnerMessageReceiver")
     return BrokerError(
         condition, f"The link '{link}' is force detached. Code: {code}(link1). Details: {what} was closed."
@@ -380,5 +380,5 @@ def link_closed(link: str, condition: Condition = Condition.DETACH_FORCED, *, se
 
 
 def connection_closed(container: str) -> BrokerError:
-    """The server goes away."""
+    """The server stops."""
     return BrokerError(Condition.CONNECTION_FORCED, f"The connection was closed by container '{container}'.")

@@ -1,8 +1,8 @@
-"""The tail that the service appends to the texts of its errors, in the forms in which it is found in reports.
+"""The tracking part that the service appends to its error texts, in the forms that users report.
 
-Knows who names himself in which form: a gateway, a broker, both; with a reference for an operation that was refused.
-Support tools parse the parts; no SDK needs them [wire 9.2]. Does not know texts (`sentences.py`) and where they go.
-The numbers of gateways and brokers name machines: here they follow from the connection and from the entity.
+Knows which form names the gateway, the broker or both, and when it has a reference to the refused operation. Support
+tools parse the parts; no SDK needs them [wire 9.2]. Does not know error texts (`service_errors.py`). The service's
+gateway and broker numbers name machines; here they are derived from the connection and the entity.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ BROKERS = 32
 
 
 class Form(Enum):
-    """Who answers."""
+    """The component that answers."""
 
-    GATEWAY = auto()  # closed connections, claims, attaches that are refused early
-    BROKER = auto()  # links that are detached
-    BOTH = auto()  # attaches that a broker refuses behind the gateway
+    GATEWAY = auto()  # closed connections, claims, early refusals of an attach
+    BROKER = auto()  # detached links
+    BOTH = auto()  # an attach that the broker refuses
     OPERATION = auto()  # refused work on a link: a reference and the broker
     REQUEST = auto()  # refused requests to `$management`: a reference and the broker without gateway
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The parts of a tail. `system` is what the one who answers names: the entity, or the host with a path."""
+    """The parts of a tail. `system` names the subject: the entity, or the host with a path."""
 
     form: Form
     system: str
     gateway: int = 0
 
     def text(self, now_ms: int) -> str:
-        """The tail, with new ids."""
+        """Return the tail with new ids."""
         stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         gateway = f"_G{self.gateway % GATEWAYS}"
         broker = f"_B{zlib.crc32(self.system.lower().encode()) % BROKERS}"
@@ -57,7 +57,7 @@ class Tail:
 
 
 def http_tail(system: str, now_ms: int) -> str:
-    """The tail of an error over HTTP, behind the text."""
+    """Return the tail that follows an error text over HTTP."""
     stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     gateway = zlib.crc32(system.lower().encode()) % GATEWAYS
     return f"TrackingId:{new_tracking_id()}_G{gateway}, SystemTracker:{system}, Timestamp:{stamp}"

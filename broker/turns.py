@@ -1,9 +1,8 @@
-"""How the connections share the event loop: each works off its input in slices, strangers after everybody else (R6).
+"""Fair use of the event loop: connections process input in slices, strangers last (R6).
 
-Knows which connections have input left and how long they have worked in this turn of the loop. Does not know what
-the input is. Clients that have shown a valid token or key come first; those that have not yet shown any (strangers) get
-a part of each turn, all together, however many they are; what they use beyond it they lack in the turns after that.
-Owned by a face.
+Knows which connections have input left and how long they have worked in this turn of the loop. Does not know the
+input. Clients with a valid token or key come first. Strangers, clients without one yet, share one fixed part of each
+turn; time beyond it is deducted from their next turns. Owned by a server.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from typing import Protocol
 
 
 class Worker(Protocol):
-    """A connection that has input."""
+    """A connection with input."""
 
     @property
     def is_stranger(self) -> bool:
-        """Whether its client has yet to show a valid token or key."""
+        """Whether its client has shown no valid token or key yet."""
         ...
 
     def work_off(self, until_us: int) -> bool:
-        """Handle input until that instant of the stopwatch, at least a little; whether there is more."""
+        """Process input until that instant of the stopwatch, at least one step; return whether input is left."""
         ...
 
 
 class Turns:
-    """A slice is how long a connection works at a time, `strangers_us` how long strangers work in a turn altogether.
+    """Gives slices of time to connections. All times are microseconds of `stopwatch_us`.
 
-    `stopwatch_us` gives microseconds.
+    A connection works for one slice at a time; all strangers together work for `strangers_us` per turn.
     """
 
     def __init__(self, slice_us: int, strangers_us: int, stopwatch_us: Callable[[], int]) -> None:
@@ -39,11 +38,11 @@ class Turns:
         self._stopwatch_us = stopwatch_us
         self._known: deque[Worker] = deque()
         self._strangers: deque[Worker] = deque()
-        self._strangers_us = 0  # that strangers have worked for in this turn, or too much in those before
+        self._strangers_us = 0  # used by strangers in this turn, plus their excess of earlier turns
         self._is_scheduled = False
 
     def take(self, worker: Worker) -> bool:
-        """Let a connection that waits for nothing work, now or in a later turn; whether it has input left."""
+        """Let a connection work, now or in a later turn; return whether it has input left."""
         if worker.is_stranger and (self._strangers or self._strangers_us >= self._strangers_us_max):
             self._strangers.append(worker)
         elif not self._work(worker):
@@ -52,16 +51,16 @@ class Turns:
         return True
 
     def charge(self, used_us: int) -> None:
-        """Count time that the loop has spent on a stranger outside `take`."""
+        """Add time that the loop spent on a stranger outside `take`."""
         self._strangers_us += used_us
         self._schedule()
 
     async def charged(self, work: Awaitable[None]) -> None:
-        """Do a stranger's work, and count the time of each of its steps."""
+        """Run a stranger's coroutine and add the time of each step."""
         await _Charged(work, self._stopwatch_us, self.charge)
 
     def _work(self, worker: Worker) -> bool:
-        """One slice; a connection that has input left goes to the end of the line."""
+        """Run one slice; a connection with input left goes to the end of the queue."""
         is_stranger = worker.is_stranger
         started_us = self._stopwatch_us()
         more = worker.work_off(started_us + self._slice_us)
@@ -77,7 +76,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        """The next turn of the loop: one slice for every known connection that waits, then strangers' part."""
+        """The next turn of the loop: one slice for every waiting known connection, then the strangers' part."""
         self._is_scheduled = False
         self._strangers_us = max(0, self._strangers_us - self._strangers_us_max)
         for _ in range(len(self._known)):

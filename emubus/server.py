@@ -290,7 +290,7 @@ async def _serve(config: Config) -> None:
     await stopping.wait()
     log.info("stopping")
     try:
-        async with asyncio.timeout(STOP_TIMEOUT_S):
+        async with asyncio.timeout(STOP_TIMEOUT_S):  # not on the clock, which the stop closes
             await server.stop()
     except TimeoutError:
         log.warning("stop timed out", waited_s=STOP_TIMEOUT_S)

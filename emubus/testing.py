@@ -23,7 +23,7 @@ import uvloop
 
 from .amqp import Target
 from .broker.admin.fault_table import Fault, FaultKind, FaultOperation
-from .broker.admin.overview import Inspection, Route
+from .broker.admin.overview import Overview, Route
 from .broker.api import Outage, OutageKind
 from .broker.clock import Clock
 from .broker.errors import BrokerError, Condition
@@ -229,12 +229,12 @@ class EmubusServer:
         return self.run(self._peek(path, sub_queue))
 
     async def _peek(self, path: str, sub_queue: str) -> list[PeekedMessage]:
-        inspection = Inspection(self._server.broker)
-        entity = inspection.entity(path)
+        overview = Overview(self._server.broker)
+        entity = overview.entity(path)
         found: list[PeekedMessage] = []
         first: int | None = 0
         while first is not None:
-            page = await inspection.messages(
+            page = await overview.messages(
                 entity, SUB_QUEUES[sub_queue], first=first, count=MESSAGES_MAX, bytes_max=MESSAGES_BYTES_MAX
             )
             found += (PeekedMessage(**message_json(each)) for each in page.messages)
@@ -243,14 +243,14 @@ class EmubusServer:
 
     def message_counts(self, path: str) -> dict[str, int]:
         """Messages of an entity by state: `active`, `scheduled`, `dead-letter`, …"""
-        inspection = Inspection(self._server.broker)
-        return self.call(lambda: dict(inspection.report(inspection.entity(path)).messages))
+        overview = Overview(self._server.broker)
+        return self.call(lambda: dict(overview.report(overview.entity(path)).messages))
 
     def route(self, path: str, key: str | None = None) -> Route:
         """Where a message with a key (SessionId or PartitionKey) would go: its partition and store."""
-        inspection = Inspection(self._server.broker)
+        overview = Overview(self._server.broker)
         nothing: dict[str, None] = {"session_id": None, "partition_key": None}
-        return self.call(lambda: inspection.route(inspection.entity(path), **nothing, key=key))
+        return self.call(lambda: overview.route(overview.entity(path), **nothing, key=key))
 
     def snapshot(self, name: str) -> Snapshot:
         """Take a snapshot of all entities and messages; BrokerError if the name is taken."""

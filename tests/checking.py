@@ -14,7 +14,7 @@ async def check_partitions(broker: Broker) -> None:
     if broker.away is not None:
         return
     for worker in broker.workers:
-        async with worker.turn:
-            with worker.look() as view:
+        async with worker.idle_lock:
+            with worker.view() as view:
                 for queue_id in list(worker._open.by_queue_id):
                     worker._open.by_queue_id[queue_id].check_invariants(view)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from hypothesis import settings
 
 from emubus.testing import EmubusServer
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parents[1]
+settings.register_profile("emubus", deadline=None)  # no verdict depends on the machine's speed
+settings.load_profile("emubus")
 TOGETHER: Final = {"spark": re.compile(r"\bspark: SparkSession\b"), "browser": re.compile(r"\btab: Tab\b")}
 """What is started once for all tests that need it, and the parameter by which their files are known."""
 LOOP_CPU_S: Final = 0.08

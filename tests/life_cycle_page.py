@@ -32,11 +32,10 @@ from emubus.broker.partition.requests import (
     AcceptSession,
     CancelScheduled,
     Commit,
+    DeleteForwarded,
     DeleteMessages,
     DeleteRows,
-    Delivered,
     ExpireLocks,
-    Forwarded,
     ProcessDue,
     Receive,
     ReceiveDeferred,
@@ -47,6 +46,7 @@ from emubus.broker.partition.requests import (
     Resubmit,
     Schedule,
     Settle,
+    StoreForwarded,
     Transfer,
     Undeliverable,
 )
@@ -158,7 +158,7 @@ def label_of(command: Request) -> str:
             detail = type(command.operations[0][1]).__name__
         case Undeliverable():
             detail = "with a reason" if command.reason else "without a reason"
-        case Forwarded(records=[(_, record)]) if record.other_path == SCHEDULED_ELSEWHERE:
+        case StoreForwarded(records=[(_, record)]) if record.other_path == SCHEDULED_ELSEWHERE:
             detail = "scheduled here"
     name = type(command).__name__
     return name if detail is None else f"{name} ({detail})"
@@ -242,7 +242,7 @@ def _outboxes() -> Iterator[Observer]:
     for home, start in starts.items():
         observer = start()
         observer.ask(Redirect, [(home, observer.number(), 1)])
-        observer.ask(Delivered, [(home, observer.number())])
+        observer.ask(DeleteForwarded, [(home, observer.number())])
         yield observer
         observer = start()
         observer.ask(Undeliverable, home, observer.number(), "MessagingEntityNotFound", "")
@@ -273,7 +273,7 @@ def _arriving() -> Iterator[Observer]:
         (scheduled, QUEUE),
     ):
         observer = Observer(description)
-        observer.ask(Forwarded, 5, 0, [(1, record)])
+        observer.ask(StoreForwarded, 5, 0, [(1, record)])
         yield observer
 
 

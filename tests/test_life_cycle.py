@@ -6,7 +6,7 @@ from emubus.broker.partition.records import HOMES
 from emubus.broker.partition.requests import (
     AcceptSession,
     AdoptSequence,
-    Examine,
+    CheckOperation,
     GetExtent,
     GetSessionState,
     ListSessions,
@@ -23,7 +23,7 @@ from .life_cycle_page import PAGE, diagram, moves, name_of, page, requests
 MOVE_NOTHING = {
     AcceptSession,
     AdoptSequence,
-    Examine,
+    CheckOperation,
     GetSessionState,
     ListSessions,
     GetExtent,

@@ -112,7 +112,7 @@ def _to_send(request: AttachRequest) -> tuple[Need, ...]:
 
 
 def _to_manage(request: AttachRequest) -> tuple[Need, ...]:
-    """What each operation needs is looked at with the operation."""
+    """Either right; each operation checks the one that it needs."""
     return (Need(parse_address(request.address).path, (Right.SEND, Right.LISTEN)),)
 
 
@@ -257,14 +257,14 @@ def _message_session(factory: LinkFactory, pointer: Pointer, request: AttachRequ
 def _browser(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     context = factory.context
     link = BrowsingLink(context, pointer, request.address, presettled=request.settled_by_sender)
-    consumer = context.broker.open_consumer(  # which never gets credit: it is refused and detached like others
+    receiver = context.broker.open_receiver(  # which never gets credit: it is refused and detached like others
         request.address,
         mode=ReceiveMode.PEEK_LOCK,
         deliver=lambda _: None,
         detached=partial(context.detach, pointer),
     )
     accept_link(pointer, request.message_bytes_max)
-    link.start(consumer)
+    link.start(receiver)
     return link
 
 
@@ -272,7 +272,7 @@ def _receiver(factory: LinkFactory, pointer: Pointer, request: AttachRequest) ->
     context, scope = factory.context, factory.scope(pointer)
     scope.check(request.address)
     link = OutgoingLink(context, pointer, presettled=request.settled_by_sender)
-    consumer = context.broker.open_consumer(
+    receiver = context.broker.open_receiver(
         request.address,
         mode=ReceiveMode.RECEIVE_AND_DELETE if request.settled_by_sender else ReceiveMode.PEEK_LOCK,
         deliver=link.deliver,
@@ -280,7 +280,7 @@ def _receiver(factory: LinkFactory, pointer: Pointer, request: AttachRequest) ->
     )
     scope.enter(request.address)
     accept_link(pointer, request.message_bytes_max)
-    link.start(consumer)
+    link.start(receiver)
     return link
 
 

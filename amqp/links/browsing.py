@@ -2,7 +2,7 @@
 
 JMS browsers attach like that; as receivers they would lock messages that their clients only want to see. Knows the
 client's credit and how far the client has browsed. Locks nothing: a link peeks, and sends active messages only, since
-browsers know no others. Messages that arrive later are sent with the next flow. A link owns a consumer that never gets
+browsers know no others. Messages that arrive later are sent with the next flow. A link owns a receiver that never gets
 credit: its `detached` says when the entity goes away.
 """
 
@@ -20,7 +20,7 @@ from ..link_context import LinkContext
 from ..wire.engine import Pointer, lib, session_of
 from ..wire.link import Done, link_credit
 from ..wire.outgoing_deliveries import OutgoingDeliveries
-from .outgoing import ConsumerHandle
+from .outgoing import ReceiverHandle
 
 _MESSAGE_ANNOTATIONS: Final = 0x72
 _ACTIVE: Final = 0
@@ -29,24 +29,24 @@ _SLICE_BYTES: Final = 1024 * 1024
 
 
 class BrowsingLink(OutgoingDeliveries):
-    """A client's browser. `start` gives it its consumer, right after the attach was accepted."""
+    """A client's browser. `start` gives it its broker receiver, right after the attach was accepted."""
 
-    __slots__ = ("_address", "_busy", "_consumer", "_context", "_gate", "_next", "_number", "_owes_answer")
+    __slots__ = ("_address", "_busy", "_context", "_gate", "_next", "_number", "_owes_answer", "_receiver")
 
     def __init__(self, context: LinkContext, pointer: Pointer, address: str, *, presettled: bool) -> None:
         super().__init__(context, pointer, presettled=presettled)
         self._context = context
         self._address = address
-        self._consumer: ConsumerHandle | None = None
+        self._receiver: ReceiverHandle | None = None
         self._next = 0  # the sequence number from which on the client has seen nothing
         self._number = 0  # of the last delivery
         self._busy = False
         self._owes_answer = False
         self._gate: Callable[[], bool] = _is_open
 
-    def start(self, consumer: ConsumerHandle) -> None:
+    def start(self, receiver: ReceiverHandle) -> None:
         """From now on the client may browse."""
-        self._consumer = consumer
+        self._receiver = receiver
 
     def gate(self, may_receive: Callable[[], bool]) -> None:
         """Ask `may_receive` before each peek (`faults`); False while the link or its connection is ended."""
@@ -67,7 +67,7 @@ class BrowsingLink(OutgoingDeliveries):
 
     def resume(self) -> None:
         """Go on, unless a peek is under way or there is no room; then the flow that asked is answered."""
-        if self._busy or self._consumer is None:
+        if self._busy or self._receiver is None:
             return
         self._busy = True
         self._context.run(self._browse())
@@ -81,7 +81,7 @@ class BrowsingLink(OutgoingDeliveries):
     async def _peek_on(self) -> None:
         """Send messages from where the last peek ended, as far as credit and room go."""
         context, flow = self._context, self.state.flow
-        while self._consumer is not None and self.credit > 0:
+        while self._receiver is not None and self.credit > 0:
             unsent_bytes = lib.pn_session_outgoing_bytes(session_of(self.pointer))
             if flow.is_blocked or unsent_bytes > context.limits.outgoing_bytes_max:
                 flow.hold(self.resume)
@@ -89,11 +89,11 @@ class BrowsingLink(OutgoingDeliveries):
                 return
             count = min(self.credit, _SLICE_COUNT)
             messages = await context.broker.peek(self._address, self._next, count, _SLICE_BYTES)
-            if not messages or self._consumer is None:
+            if not messages or self._receiver is None:
                 break
             self._send(messages)
         self._busy = False
-        if self._consumer is not None:
+        if self._receiver is not None:
             self._answer()
 
     def _send(self, messages: list[bytes]) -> None:
@@ -126,9 +126,9 @@ class BrowsingLink(OutgoingDeliveries):
         """The client browses no more."""
         super().gone()
         self.state.flow.release(self.resume)
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.close()
 
 
 def _is_open() -> bool:

@@ -18,7 +18,7 @@ from ...broker.errors import BrokerError, Condition
 from ..faults import Faults
 from ..link_context import LinkContext
 from ..nodes.claims import Need
-from ..quotas import Kept
+from ..quotas import MemoryUse
 from ..wire import engine as proton
 from ..wire.engine import AttachRequest, Engine, Pointer, lib
 from ..wire.flow_rewriter import FlowRewriter
@@ -179,11 +179,11 @@ class Endpoints:
             if size > limits.stranger_attach_bytes_max:
                 raise _too_many("bytes of an attach", limits.stranger_attach_bytes_max)
         self._bytes_of[pointer] = size
-        context.kept.change(Kept.ATTACHES, size)
+        context.memory.change(MemoryUse.ATTACHES, size)
 
     def _release(self, pointer: Pointer) -> None:
         """A link is closed on both sides."""
-        self._context.kept.change(Kept.ATTACHES, -self._bytes_of.pop(pointer, 0))
+        self._context.memory.change(MemoryUse.ATTACHES, -self._bytes_of.pop(pointer, 0))
 
     def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
         """An attach that was held has been answered; the answer is still to be written."""
@@ -259,7 +259,7 @@ class Endpoints:
         proton.close_link(pointer, error)
         self._context.schedule_flush()
 
-    # ---- what is settled after its link has gone
+    # ---- deliveries that are settled after their link
 
     def _leave(self, pointer: Pointer, link: Link) -> None:
         """A link is over; it lingers while deliveries of it are unsettled."""

@@ -56,7 +56,7 @@ class IncomingLink(IncomingDeliveries):
             self._transfer(None, self._destination, data, batch, done)
 
     def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
-        """Add a delivery to a transaction: the client hears at once that it is in it."""
+        """Add a delivery to a transaction: the client is answered at once."""
         ref = TransactionRef(self.state, transaction)
         if self._destination is not None:
             self._transfer(ref, self._destination, data, batch, done)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ...broker.api import ReceiveMode, SessionConsumer, SessionWait
+from ...broker.api import ReceiveMode, SessionAccept, SessionReceiver
 from ...broker.errors import BrokerError, Condition
 from ...codec.encode import encode_map
 from ...codec.types import Described, Long, Symbol
@@ -56,7 +56,7 @@ class MessageSessionLink(OutgoingLink):
     def __init__(self, context: LinkContext, pointer: Pointer, request: AttachRequest) -> None:
         super().__init__(context, pointer, presettled=request.settled_by_sender)
         self._request = request
-        self._wait: SessionWait | None = None
+        self._wait: SessionAccept | None = None
         self._refusal: BrokerError | None = None
         self._loss: BrokerError | None = None
         self._ended = False
@@ -78,24 +78,24 @@ class MessageSessionLink(OutgoingLink):
         )
         if self._refusal is not None:
             raise self._refusal
-        if self._consumer is None:
+        if self._receiver is None:
             self._wait = wait
 
-    def _granted_session(self, consumer: SessionConsumer) -> None:
+    def _granted_session(self, receiver: SessionReceiver) -> None:
         self._wait = None
         if self._ended:
-            consumer.close()
+            receiver.close()
             return
         try:
             request = self._request
-            consumer.deliver_to(self.deliver)
+            receiver.deliver_to(self.deliver)
             accept_link(
                 self.pointer,
                 request.message_bytes_max,
-                encode_map({Symbol(LOCKED_UNTIL_PROPERTY): Long(dotnet_ticks(consumer.locked_until_at))}),
-                granted_filter(request.filter, consumer.session_id),
+                encode_map({Symbol(LOCKED_UNTIL_PROPERTY): Long(dotnet_ticks(receiver.locked_until_at))}),
+                granted_filter(request.filter, receiver.session_id),
             )
-            self.start(consumer)
+            self.start(receiver)
             self._context.accepted_late(self.pointer, request)
         except Exception as error:
             self._context.crash(error)

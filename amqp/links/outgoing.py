@@ -1,6 +1,6 @@
 """Links on which clients receive messages of an entity: credit and drain in, messages out, settlements back.
 
-Knows the consumer handle of the broker, the client's credit and how much of it the broker may use at a time: the
+Knows the receiver handle of the broker, the client's credit and how much of it the broker may use at a time: the
 credit is passed on in slices, and not at all while the socket or the AMQP session's window is full (R6). Does not know
 which message comes next and what an outcome does. A link owns its handle and closes it.
 """
@@ -24,8 +24,8 @@ _FIRST_GUESS_BYTES = 16 * 1024  # size of a message before any was seen
 _MESSAGE_BYTES_MIN = 256  # counted for a small message
 
 
-class ConsumerHandle(Protocol):
-    """A way out of an entity: the broker's `Consumer` or `SessionConsumer`, or one that may fail on purpose."""
+class ReceiverHandle(Protocol):
+    """A way out of an entity: the broker's `Receiver` or `SessionReceiver`, or one that may fail on purpose."""
 
     address: str
 
@@ -47,16 +47,16 @@ class ConsumerHandle(Protocol):
 
 
 class OutgoingLink(OutgoingDeliveries):
-    """A client's receiver link. `start` gives it its consumer, right after the attach was accepted."""
+    """A client's receiver link. `start` gives it its broker receiver, right after the attach was accepted."""
 
     __slots__ = (
-        "_consumer",
         "_context",
         "_draining",
         "_granted",
         "_lingering",
         "_message_bytes",
-        "_own_consumer",
+        "_own_receiver",
+        "_receiver",
         "_session",
     )
 
@@ -64,31 +64,31 @@ class OutgoingLink(OutgoingDeliveries):
         super().__init__(context, pointer, presettled=presettled)
         self._context = context
         self._session = session_of(pointer)
-        self._own_consumer: ConsumerHandle | None = None
+        self._own_receiver: ReceiverHandle | None = None
         """The broker's."""
-        self._consumer: ConsumerHandle | None = None
+        self._receiver: ReceiverHandle | None = None
         """The broker's, or what is put around it."""
-        self._lingering: ConsumerHandle | None = None
-        """The closed consumer of a link that has gone."""
+        self._lingering: ReceiverHandle | None = None
+        """The closed receiver of a link that has gone."""
         self._granted = 0
-        """How much of the credit the consumer has at the moment."""
+        """How much of the credit the receiver has at the moment."""
         self._message_bytes = _FIRST_GUESS_BYTES
         self._draining = False
 
-    def start(self, consumer: ConsumerHandle) -> None:
+    def start(self, receiver: ReceiverHandle) -> None:
         """From now on messages may come."""
-        self._own_consumer = self._consumer = consumer
+        self._own_receiver = self._receiver = receiver
         if self.credit:
             self._grant()
 
-    def wrap(self, around: Callable[[ConsumerHandle], ConsumerHandle]) -> None:
+    def wrap(self, around: Callable[[ReceiverHandle], ReceiverHandle]) -> None:
         """Put something between the link and the broker (`faults`)."""
-        if self._own_consumer is not None:
-            self._consumer = around(self._own_consumer)
+        if self._own_receiver is not None:
+            self._receiver = around(self._own_receiver)
 
     def unwrap(self) -> None:
         """Put nothing between them."""
-        self._consumer = self._own_consumer
+        self._receiver = self._own_receiver
 
     # ---- credit
 
@@ -100,26 +100,26 @@ class OutgoingLink(OutgoingDeliveries):
             return
         self.credit = credit
         if self._draining:
-            return  # looked at again when the drain is over
+            return  # `resume` or `_drained` goes on when the drain is over
         self._grant()
         if wants_reply:
             self._answer()
 
     def _answer(self) -> None:
         """Drain, or answer a flow that wants nothing but an answer."""
-        consumer = self._consumer
+        receiver = self._receiver
         if not self.wants_drain():
             self.show_state()
-        elif consumer is not None and self.credit:
+        elif receiver is not None and self.credit:
             self._draining = True
-            consumer.drain(self._drained)
+            receiver.drain(self._drained)
         else:
             self.give_back()
 
     def _grant(self) -> None:
-        """Let the consumer have the next slice of the credit."""
-        consumer, flow = self._consumer, self.state.flow
-        if consumer is None:
+        """Let the receiver have the next slice of the credit."""
+        receiver, flow = self._receiver, self.state.flow
+        if receiver is None:
             return
         bytes_max = self._context.limits.outgoing_bytes_max
         if self.credit and (flow.is_blocked or lib.pn_session_outgoing_bytes(self._session) > bytes_max):
@@ -128,7 +128,7 @@ class OutgoingLink(OutgoingDeliveries):
         else:
             granted = min(self.credit, self._slice())
         self._granted = granted
-        consumer.set_credit(granted)
+        receiver.set_credit(granted)
 
     def _slice(self) -> int:
         """How many deliveries the broker may hand over at a time."""
@@ -137,14 +137,14 @@ class OutgoingLink(OutgoingDeliveries):
 
     def hold(self) -> None:
         """The socket takes no more: neither do we."""
-        if self._consumer is not None and self._granted > 0:
+        if self._receiver is not None and self._granted > 0:
             self.state.flow.hold(self.resume)
             self._granted = 0
-            self._consumer.set_credit(0)
+            self._receiver.set_credit(0)
 
     def resume(self) -> None:
         """Output has gone: there may be room again."""
-        if self._consumer is None:
+        if self._receiver is None:
             return
         if self._draining:
             self._draining = False
@@ -154,8 +154,8 @@ class OutgoingLink(OutgoingDeliveries):
             self._grant()
 
     def _drained(self) -> None:
-        """The consumer has given all it has; its credit is 0 now."""
-        if self._consumer is None:
+        """The receiver has given all it has; its credit is 0 now."""
+        if self._receiver is None:
             return
         used_up = self._granted <= 0
         self._granted = 0
@@ -175,7 +175,7 @@ class OutgoingLink(OutgoingDeliveries):
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         """The broker's messages; what exceeds the credit that the client has left meanwhile goes back."""
         try:
-            if self._consumer is None:
+            if self._receiver is None:
                 return  # the broker knows that we closed; what it had under way is its to return
             over = len(deliveries) - self.credit
             if over > 0 and not self.presettled:
@@ -187,7 +187,7 @@ class OutgoingLink(OutgoingDeliveries):
             self._context.crash(error)
 
     def _after(self, deliveries: Sequence[Delivery]) -> None:
-        """Account for what was sent and top the consumer up at half of its slice."""
+        """Account for what was sent and top the receiver up at half of its slice."""
         size = len(deliveries[-1].payload)
         self._message_bytes = max(_MESSAGE_BYTES_MIN, size, (self._message_bytes + size) // 2)
         self._granted -= len(deliveries)
@@ -197,26 +197,26 @@ class OutgoingLink(OutgoingDeliveries):
 
     def _without_last(self, deliveries: Sequence[Delivery], count: int) -> Sequence[Delivery]:
         """Give the last `count` deliveries back: credit was withdrawn while they were on their way to us."""
-        consumer = self._consumer
+        receiver = self._receiver
         keep = max(0, len(deliveries) - count)
-        if consumer is not None:
+        if receiver is not None:
             for each in deliveries[keep:]:
-                consumer.settle(each.token, RELEASE, None)
+                receiver.settle(each.token, RELEASE, None)
         return deliveries[:keep]
 
     # ---- settlements
 
     def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
         """The client settles: through the table of outcomes to the broker."""
-        consumer = self._consumer or self._lingering
-        if consumer is None:
+        receiver = self._receiver or self._lingering
+        if receiver is None:
             return
         if state == TRANSACTIONAL:
-            self._settle_in_transaction(consumer.address, token, delivery, done)
+            self._settle_in_transaction(receiver.address, token, delivery, done)
             return
         outcome = outcome_of(state, delivery) if state else None
         if outcome is not None:
-            consumer.settle(token, outcome, done)
+            receiver.settle(token, outcome, done)
         elif done is not None:
             done(BrokerError(Condition.NOT_IMPLEMENTED, f"Delivery state 0x{state:02x} is not supported here."))
 
@@ -252,10 +252,10 @@ class OutgoingLink(OutgoingDeliveries):
     def linger(self, when_settled: Callable[[], None]) -> bool:
         """No more messages; what was delivered can be settled as long as its lock holds [AMQP 2.7.6]."""
         super().linger(when_settled)
-        consumer = self._consumer
+        receiver = self._receiver
         self._release()
-        self._lingering = consumer
-        return consumer is not None
+        self._lingering = receiver
+        return receiver is not None
 
     def gone(self) -> None:
         """No more messages and no more confirmations; locks stay until they expire [wire 5.8]."""
@@ -264,8 +264,8 @@ class OutgoingLink(OutgoingDeliveries):
         self._lingering = None
 
     def _release(self) -> None:
-        """Give the consumer up."""
+        """Give the receiver up."""
         self.state.flow.release(self.resume)
-        consumer, self._consumer, self._own_consumer = self._consumer, None, None
-        if consumer is not None:
-            consumer.close()
+        receiver, self._receiver, self._own_receiver = self._receiver, None, None
+        if receiver is not None:
+            receiver.close()

@@ -1,7 +1,7 @@
 """What one connection may do: the claims that it has, and what happens when they expire.
 
 Knows the claims that came by tokens or a key, how many a connection may have, and which expires next [wire 1.7, 2].
-Does not know what a token is (`broker.access` does) and how a link ends: it tells its owner to look. Owned by its
+Does not know what a token is (`broker.access` does) and how a link ends: it calls its owner. Owned by its
 connection, which calls `close`.
 """
 

@@ -22,7 +22,7 @@ _REPLY_OVERHEAD_BYTES: Final = 1024
 _PEEK_BYTES_MAX: Final = 256 * 1024  # one message may be larger (P23)
 _PEEK_COUNT_MAX: Final = 5_000
 PEEK_PARTITION: Final = "emubus:partition-id"
-"""Ours: look at this partition only, and end where it ends."""
+"""Ours: peek in this partition only, and end where it ends."""
 _END_OF_TIME: Final = 253_402_300_799_999
 
 

@@ -19,7 +19,7 @@ from ...codec.encode import encode, encode_map, list_from_items
 from ...codec.errors import DecodeError
 from ...codec.types import Described, Uint
 from ..link_context import LinkContext
-from ..quotas import Kept
+from ..quotas import MemoryUse
 from ..wire.engine import Pointer, session_of
 from ..wire.incoming_deliveries import IncomingDeliveries
 from ..wire.link import Done, link_credit
@@ -37,7 +37,7 @@ _SECTION_BY_SYMBOL: Final = {
 _PROPERTIES, _APPLICATION_PROPERTIES, _DATA, _VALUE = 0x73, 0x74, 0x75, 0x77
 _MESSAGE_ID, _REPLY_TO, _CORRELATION_ID = 0, 4, 5
 
-# A header with an explicit delivery-count: .NET and Java look at it unasked [wire 0, rule 7].
+# A header with an explicit delivery-count: .NET and Java read it without a check [wire 0, rule 7].
 _HEADER: Final = b"\x00\x53\x70" + list_from_items(5, b"\x40\x40\x40\x40" + encode(Uint(0)))
 
 
@@ -261,7 +261,7 @@ class ReplyLink(OutgoingDeliveries):
         """Count the bytes that wait towards the connection's limit; BrokerError if they are too many."""
         counted, self._counted_bytes = self._counted_bytes, self._waiting_bytes
         if counted != self._waiting_bytes:
-            self._context.kept.change(Kept.REPLIES, self._waiting_bytes - counted)
+            self._context.memory.change(MemoryUse.REPLIES, self._waiting_bytes - counted)
 
     def on_flow(self) -> None:
         """Credit: send what waits, and answer a flow that asks."""

@@ -2,7 +2,7 @@
 
 Knows which low-level calls make a connection, its sessions and its links, and how their termini, properties and
 conditions are read and written. Values cross as encoded bytes, so that their AMQP types stay exact. Does not know
-what an attach is answered with and what a delivery means (`attach`, `fastpath`).
+how an attach is answered and what a delivery means (`links`).
 
 Links and sessions are Proton's pointers here; a pointer is valid until `free_link`, `free_session` or `free`. Only the
 connection that owns the engine calls these, when nobody else keeps the pointer. The low-level functions of the wheel
@@ -36,7 +36,7 @@ _traced_by_wrapper: Any = cproton.pn_pytracer
 
 @ffi.def_extern(name="pn_pytracer")  # type: ignore[untyped-decorator]
 def _on_trace(transport: Pointer, message: Pointer) -> None:
-    """What Proton would print to stderr: nothing that the peer isn't told, except that it has given up."""
+    """Proton's trace output. Ignored, but 'process error' means that the transport has failed."""
     engine = _engines.get(transport)
     if engine is None:
         _traced_by_wrapper(transport, message)
@@ -53,7 +53,7 @@ COORDINATOR: Final = int(lib.PN_COORDINATOR)
 
 @dataclass(frozen=True, slots=True)
 class AttachRequest:
-    """A client's attach, as far as we look at it. `sends`: the client is the sender. Addresses are None when null.
+    """What matters here of a client's attach. `sends`: the client is the sender. Addresses are None when null.
 
     `is_dynamic`: it wants a node to be made. `copies`: what it receives is to stay where it is (a durable source is a
     JMS subscription, of which each has copies of its own to take).
@@ -201,7 +201,7 @@ def open_session(session: Pointer) -> None:
 
 
 def session_of_next(engine: Engine) -> Pointer | None:
-    """The session of the next event if that is a begin of the peer's: told apart because its frame was pushed alone."""
+    """The session of the next event if that is a begin of the peer; to be called when its frame was pushed alone."""
     event = lib.pn_collector_peek(engine.collector)
     while event and lib.pn_event_type(event) == lib.PN_SESSION_INIT:
         lib.pn_collector_pop(engine.collector)

@@ -3,7 +3,7 @@
 Knows the frame header and the outer shape of performatives [AMQP 2.3, 2.7]. Does not know links, deliveries and
 what any field means, except for the few fields below that Proton doesn't show or doesn't write:
 
-* the message-format of a transfer, which alone tells a batch from a message [wire 4.4];
+* the message-format of a transfer, the only difference between a batch and a message [wire 4.4];
 * `drain` and `echo` of a flow, both of which want an answer [wire 1.4, 5.6];
 * trailing nulls, which Proton leaves out and old Python clients can't do without [wire 0, rule 1];
 * the product of an `open`, for those two and for delivery-ids that Python's threads mix up (`delivery_ids`);

@@ -1,7 +1,7 @@
 """Which handles a client has attached, so that frames on other handles get the answer of the standard [AMQP 2.6, 2.7].
 
 Proton closes the whole connection for a frame on a handle that is not attached and for a link name that is attached
-already, and takes a second attach on a handle without a word. So this is decided before Proton sees the frame:
+already, and accepts a second attach on a handle. So this is decided before Proton sees the frame:
 
 * a handle that was never attached ends the AMQP session with `amqp:session:unattached-handle`;
 * frames behind the client's own detach are dropped, as the service does: they were on their way, or detach again;

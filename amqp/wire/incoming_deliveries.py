@@ -159,7 +159,7 @@ class IncomingDeliveries(Link):
     def finish(self, key: int, error: BrokerError | None) -> None:
         """Answer with accepted or rejected, and give the credit back.
 
-        A refusal of a delivery that the client has settled closes the link: the client must hear of the loss.
+        A refusal of a delivery that the client has settled closes the link: the client must learn of the loss.
         """
         entry = self._open.pop(key, None)
         if entry is None:

@@ -90,7 +90,7 @@ class OutcomeQueue:
                 finisher.finish(key, error)
 
     def clear(self) -> None:
-        """The connection is over: nobody waits for them."""
+        """The connection is over: drop them."""
         self._entries.clear()
 
 
@@ -218,7 +218,7 @@ def run_events(
 
 
 def link_of_next(engine: Engine, kind: int, links: dict[Pointer, Link]) -> Link | None:
-    """The link of the next event if that is of `kind`: told apart because its frame was pushed alone."""
+    """The link of the next event if that is of `kind`; to be called when its frame was pushed alone."""
     event = _peek(engine.collector)
     if not event or _type(event) != kind:
         return None

@@ -95,7 +95,7 @@ class OutgoingDeliveries(Link):
     # ---- dispositions
 
     def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
-        """The client wants `state` for the delivery; without `done` it has settled and hears no more of it."""
+        """The client wants `state` for the delivery; `done` is None if it has settled: no answer follows."""
         raise AssertionError(token, state, delivery, done)
 
     def on_delivery(self, delivery: Pointer) -> None:
@@ -156,8 +156,8 @@ class OutgoingDeliveries(Link):
 class Enrolled:
     """A delivery whose outcome is part of a transaction [AMQP 4.4.2]: an entry of `_open` that takes dispositions.
 
-    The client hears that the outcome is in the transaction, unsettled. A commit settles the delivery. After a rollback
-    it is as it was before: the client settles it anew.
+    An unsettled disposition says that the outcome is in the transaction. A commit settles the delivery. A rollback
+    leaves it as it was before: the client settles it anew.
     """
 
     __slots__ = ("answer", "delivery", "link", "serial", "token")

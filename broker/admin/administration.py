@@ -1,7 +1,7 @@
-"""Changing what entities there are: create, update, delete; rules; deletion of what is idle.
+"""Creates, updates and deletes entities and rules.
 
-Knows what must be checked before the catalog changes, and that a change reaches all partitions or none (P17). Refuses
-to know how clients ask for it. Owned by the `Broker`.
+Knows the checks before a change of the catalog, and that a change reaches all partitions or none (P17). Does not know
+the protocols that ask for changes. Owned by the `Broker`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .idle import IdleWatch
 
 
 class Administration:
-    """Creates, updates and deletes entities of `namespace`."""
+    """Creates, updates and deletes the entities and rules of `namespace`."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
@@ -38,24 +38,25 @@ class Administration:
         namespace.on_entity_added(self.idle.watch)
 
     def start(self) -> None:
-        """Go on with deletions that an earlier run did not finish."""
+        """Continue the unfinished deletions of an earlier run."""
         self._cleanup.start()
 
     async def stop(self) -> None:
-        """Stop watching and cleaning up; it goes on after the next start."""
+        """Stop the idle watch and the clean-up; the next start continues them."""
         self.idle.stop()
         await self._cleanup.stop()
 
     def accessed_at(self, entity: Entity) -> int | None:
-        """When an entity was last used (Unix ms); None if it never was."""
+        """Return the last use of an entity (Unix ms); None if it was never used."""
         return self.idle.accessed_at(entity)
 
     # ---- entities
 
     def create(self, description: Description, *, targets_exist: bool = False) -> Entity:
-        """Create an entity; with `targets_exist` only if there is what it forwards to, as the service wants it.
+        """Create an entity; with `targets_exist` its forwarding targets must exist.
 
-        BrokerError: entity-already-exists, argument-out-of-range, not-found, resource-limit-exceeded, server-busy.
+        Raises BrokerError: entity-already-exists, argument-out-of-range, not-found, resource-limit-exceeded,
+        server-busy.
         """
         self._checks.description(description)
         if targets_exist:
@@ -70,12 +71,12 @@ class Administration:
         return self._namespace.add(self._namespace.catalog.create(description, self._namespace.clock.now_ms()))
 
     def update(self, description: Description) -> Entity:
-        """Change an entity's properties; BrokerError (not-allowed) for what is chosen at creation (P1)."""
+        """Change an entity's properties. Raises BrokerError (not-allowed) for those fixed at creation (P1)."""
         path = path_of(description)
         entity = self._namespace.entity(path)
         if entity is None:
             if isinstance(description, SubscriptionDescription):
-                self._checks.description(description)  # the service looks at what it is given first here [http 4]
+                self._checks.description(description)  # the service validates first here [http 4]
             raise service_errors.not_found(self._namespace.namespace, path)
         before = entity.description
         if type(before) is not type(description):
@@ -95,7 +96,7 @@ class Administration:
         return entity
 
     def delete(self, path: str) -> None:
-        """Delete an entity, a topic with its subscriptions; BrokerError: not-found, server-busy."""
+        """Delete an entity, a topic with its subscriptions. Raises BrokerError: not-found, server-busy."""
         entity = self._namespace.entity(path)
         if entity is None:
             raise service_errors.not_found(self._namespace.namespace, path)
@@ -110,9 +111,10 @@ class Administration:
     def exchange(
         self, doomed: Sequence[Entity], made: Sequence[Description], detached: BrokerError
     ) -> list[tuple[Entity, Entity | None]]:
-        """Delete entities (topics before their subscriptions) and create others, as one change of the namespace.
+        """Delete entities (topics before their subscriptions) and create others, in one change of the catalog.
 
-        Their links hear `detached`. The new entities, each with the one that had its path. BrokerError (server-busy).
+        Detaches the links of deleted entities with `detached`. Returns each new entity with the old one of its path, if
+        any. Raises BrokerError (server-busy).
         """
         self._checks.all_stores_work()
         stores = stores_of(doomed)
@@ -126,19 +128,19 @@ class Administration:
     def clear(
         self, doomed: Sequence[Entity], stores: Mapping[int, list[int]], detached: BrokerError | None = None
     ) -> None:
-        """Take entities out of the running namespace that the catalog has no more, and their rows out of the stores."""
+        """Remove entities that the catalog has deleted from the namespace, and begin to remove their rows."""
         for each in reversed(doomed):
             self.idle.forget(each)
             self._namespace.remove(each, detached)
-        for queue_id, handles in stores.items():
-            self._cleanup.remove_rows(queue_id, handles)
+        for queue_id, indexes in stores.items():
+            self._cleanup.remove_rows(queue_id, indexes)
 
     # ---- rules
 
     def add_rule(self, path: str, rule: RuleDescription) -> None:
         """Add a rule to a subscription.
 
-        BrokerError: entity-already-exists, argument-error for a bad filter, server-busy.
+        Raises BrokerError: entity-already-exists, argument-error for a bad filter, server-busy.
         """
         entity, description = self._subscription(path)
         for violation in validate_rule(rule, self._namespace.limits):
@@ -149,19 +151,19 @@ class Administration:
         self._set_rules(entity, description, (*description.rules, rule))
 
     def replace_rule(self, path: str, rule: RuleDescription) -> None:
-        """Change a rule of a subscription, which keeps its place and the spelling of its name; BrokerError as above."""
+        """Replace a rule of a subscription; its rank and the spelling of its name stay. Raises like `add_rule`."""
         entity, description = self._subscription(path)
         check_rule(rule, self._namespace.limits)
         names = [entity_key(known.name) for known in description.rules]
         if entity_key(rule.name) not in names:
             raise service_errors.not_found(self._namespace.namespace, f"{path}/Rules/{rule.name}")
         rules = list(description.rules)
-        handle = names.index(entity_key(rule.name))
-        rules[handle] = replace(rule, name=rules[handle].name)
+        position = names.index(entity_key(rule.name))
+        rules[position] = replace(rule, name=rules[position].name)
         self._set_rules(entity, description, rules)
 
     def remove_rule(self, path: str, name: str) -> None:
-        """Remove a rule of a subscription; BrokerError: amqp:not-found, server-busy."""
+        """Remove a rule of a subscription. Raises BrokerError: not-found, server-busy."""
         entity, description = self._subscription(path)
         left = tuple(rule for rule in description.rules if entity_key(rule.name) != entity_key(name))
         if len(left) == len(description.rules):
@@ -169,7 +171,7 @@ class Administration:
         self._set_rules(entity, description, left)
 
     def rules(self, path: str) -> tuple[RuleDescription, ...]:
-        """The rules of a subscription, in the order in which they were added."""
+        """Return the rules of a subscription in the order of their creation."""
         return self._subscription(path)[1].rules
 
     def _subscription(self, path: str) -> tuple[Entity, SubscriptionDescription]:
@@ -192,5 +194,5 @@ class Administration:
 
 
 def stores_of(entities: Iterable[Entity]) -> dict[int, list[int]]:
-    """The messaging stores of entities, by queue id."""
+    """Return the store indexes of entities by queue id."""
     return {each.queue_id: [handle.worker.index for handle in each.partitions] for each in entities}

@@ -1,4 +1,4 @@
-"""What must hold before the catalog changes: limits of the profile, quotas, forwarding targets, reachable stores."""
+"""Checks before a change of the catalog: limits of the profile, quotas, forwarding targets, available stores."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..rules import check_rule
 
 
 class Checks:
-    """Refuses changes of `namespace` that its profile, its quotas or its state do not allow."""
+    """Refuses changes of `namespace` that its profile, quotas or stores forbid."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 
     def description(self, description: Description, *, is_new: bool = True) -> None:
-        """BrokerError for a description that the profile forbids, or whose topic or rules can't be used."""
+        """Raise BrokerError if the profile forbids the description, its topic is missing or a rule is invalid."""
         for violation in self._violations(description, is_new):
             raise BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, str(violation))
         if isinstance(description, SubscriptionDescription):
@@ -38,7 +38,7 @@ class Checks:
                 check_rule(rule, self._namespace.limits)
 
     def targets(self, description: Description) -> None:
-        """BrokerError unless the entities exist to which the description forwards."""
+        """Raise BrokerError unless the forwarding targets exist."""
         if isinstance(description, TopicDescription):
             return
         for name, target in (
@@ -62,7 +62,7 @@ class Checks:
         return validate_subscription(description, limits)
 
     def quotas(self, description: Description) -> None:
-        """Refuse an entity beyond what a namespace or a topic may have (P5)."""
+        """Raise BrokerError for an entity above the quotas of the namespace or topic (P5)."""
         limits = self._namespace.limits
         if isinstance(description, SubscriptionDescription):
             count = len(self._namespace.subscriptions_of(description.topic_name).entities())
@@ -74,13 +74,13 @@ class Checks:
         _refuse_above(len(tops) + 1, limits.entities_max, "Queue or Topic", limits.profile)
         if description.enable_partitioning:
             count = sum(each.partitioned for each in tops)
-            # The service names the property so.
+            # The service's spelling.
             _refuse_above(count + 1, limits.partitioned_entities_max, "EnablePartioning == true", limits.profile)
 
     def rule_quotas(self, entity: Entity | None, description: SubscriptionDescription) -> None:
-        """Refuse rules of a subscription (`entity` if it is there already) beyond what a topic may have."""
+        """Raise BrokerError for rules above the topic's quotas; `entity` is the existing subscription."""
         limits = self._namespace.limits
-        fan_out = self._namespace.subscriptions_of(description.topic_name)
+        routing = self._namespace.subscriptions_of(description.topic_name)
         for kind, name, count_max in (
             (SqlFilter, "SqlFilter", limits.sql_filters_per_topic_max),
             (CorrelationFilter, "CorrelationFilter", limits.correlation_filters_per_topic_max),
@@ -88,12 +88,12 @@ class Checks:
             before = 0 if entity is None else count_filters(entity.description, kind)
             after = count_filters(description, kind)
             if after > before:
-                _refuse_above(fan_out.filter_count(kind) - before + after, count_max, name, limits.profile)
+                _refuse_above(routing.filter_count(kind) - before + after, count_max, name, limits.profile)
 
     def all_stores_work(self) -> None:
-        """Create, update and delete, also of rules, must reach every partition (P17).
+        """Raise BrokerError unless all stores work: a change must reach every partition (P17).
 
-        A store whose newest commit failed is asked for another one, so that a later try succeeds once it works again.
+        After a failed commit the store gets a probe, so that a later attempt succeeds once it works again.
         """
         if self._namespace.away is not None:
             raise self._namespace.away
@@ -106,6 +106,6 @@ class Checks:
 
 
 def _refuse_above(count: int, count_max: int | None, what: str, profile: Profile) -> None:
-    """BrokerError if there would be more of a kind of resource than allowed."""
+    """Raise BrokerError if a count exceeds its maximum."""
     if count_max is not None and count > count_max:
         raise service_errors.resources_exceeded(what, count - 1, count_max, profile.value)

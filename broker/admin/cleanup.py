@@ -1,6 +1,6 @@
-"""The rows of deleted entities: removed in the background, a few at a time, until none is left.
+"""Removes the rows of deleted entities in the background, a few at a time.
 
-The catalog remembers what is deleted until its rows are gone, so a restart goes on where the last run stopped.
+The catalog lists a deleted entity until its rows are removed, so a restart continues the work.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ log = structlog.get_logger(__name__)
 
 
 class Cleanup:
-    """Removes the rows of entities that `namespace` had."""
+    """Removes the rows of deleted entities of `namespace`."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Go on with deletions that an earlier run did not finish."""
+        """Continue the unfinished deletions of an earlier run."""
         for queue_id, stores in list(self._namespace.catalog.deleted.items()):
             self.remove_rows(queue_id, stores)
 
     async def stop(self) -> None:
-        """Stop; the next start goes on."""
+        """Stop; the next start continues."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def remove_rows(self, queue_id: int, stores: Sequence[int]) -> None:
-        """Begin to remove the rows of a deleted queue from these messaging stores."""
+        """Begin to remove the rows of a queue id from these stores."""
         task = asyncio.create_task(self._clear(queue_id, list(stores)), name=f"clear {queue_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -53,14 +53,14 @@ class Cleanup:
                     if not await handle.request(partial(DeleteRows, CLEAR_ROWS)):
                         break
                 except BrokerError as error:
-                    log.info("clearing waits", queue_id=queue_id, store=store_index, cause=error.description)
+                    log.info("removal of rows delayed", queue_id=queue_id, store=store_index, cause=error.description)
                     await self._pause()
             self._namespace.drop_partition(queue_id, store_index)
         while True:
             try:
                 return self._namespace.catalog.forget_deleted(queue_id)
             except BrokerError as error:
-                log.info("clearing waits", queue_id=queue_id, cause=error.description)
+                log.info("removal of rows delayed", queue_id=queue_id, cause=error.description)
                 await self._pause()
 
     async def _pause(self) -> None:

@@ -1,7 +1,7 @@
-"""Faults that are made on purpose: what kinds there are, what each can strike, and which one strikes now.
+"""Injected faults: their kinds, the operations that each can hit, and the choice of the next one.
 
-Knows one table of kinds, and the faults that are set: for an entity or all, for so many times or until cleared, always
-or with a probability. Does not know how a fault is done: faces do (`amqp/faults.py`). Owned by the composition root.
+Knows the table of kinds and the faults that are set: for one entity or all, a number of times or until cleared, always
+or with a probability. Does not know how to execute a fault (`amqp/faults.py` does). Owned by the composition root.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ FAULTS_MAX: Final = 1_000
 
 
 class FaultKind(StrEnum):
-    """What goes wrong."""
+    """The kinds of faults."""
 
-    SERVER_BUSY = "server-busy"  # refused with a condition that clients try again on; nothing is done
+    SERVER_BUSY = "server-busy"  # refused with a condition that clients retry; nothing is done
     DROPPED_LINK = "dropped-link"  # the link is detached; nothing is done
-    DROPPED_CONNECTION = "dropped-connection"  # the connection is cut without a word; nothing is done
-    LOST_LOCK = "lost-lock"  # the lock is over, as if its time were: the message is available again
-    DELAYED_CONFIRMATION = "delayed-confirmation"  # it is done at once, and told after a while
-    MISSING_CONFIRMATION = "missing-confirmation"  # it is done, and never told
+    DROPPED_CONNECTION = "dropped-connection"  # the connection is cut without a close; nothing is done
+    LOST_LOCK = "lost-lock"  # the lock ends as if expired: the message is available again
+    DELAYED_CONFIRMATION = "delayed-confirmation"  # done at once, confirmed later
+    MISSING_CONFIRMATION = "missing-confirmation"  # done, never confirmed
 
 
 class FaultOperation(StrEnum):
-    """What a client does that a fault can strike."""
+    """The client operations that a fault can hit."""
 
     ATTACH = "attach"
     SEND = "send"
     RECEIVE = "receive"  # giving credit for messages
     SETTLE = "settle"
     RENEW = "renew"  # a lock of a message or of a message session
-    REQUEST = "request"  # any other to the management node: peek, schedule, session state, rules, …
+    REQUEST = "request"  # any other request to the management node: peek, schedule, session state, rules, …
 
 
 _ALL: Final = tuple(FaultOperation)
@@ -50,7 +50,7 @@ STRIKES: Final[Mapping[FaultKind, tuple[FaultOperation, ...]]] = {
     FaultKind.DELAYED_CONFIRMATION: _CONFIRMED,
     FaultKind.MISSING_CONFIRMATION: _CONFIRMED,
 }
-"""The one table: what each kind can strike."""
+"""The operations that each kind can hit."""
 
 
 @dataclass(slots=True)
@@ -67,12 +67,12 @@ class Fault:
     hit_count: int = 0
 
     def covers(self, address: str) -> bool:
-        """Whether a link to `address` is meant: to the entity, its sub-queues or its management node."""
+        """Whether the fault applies to a link to `address`: the entity, its sub-queues or its management node."""
         return self.entity is None or parse_address(address).key == parse_address(self.entity).key
 
 
 class FaultTable:
-    """The faults that are set. `changed()` hears when the first is set and when the last has gone."""
+    """The faults that are set. It calls `changed()` when the first is set and when the last is cleared."""
 
     def __init__(self, changed: Callable[[], None], draw: Callable[[], float] = chance) -> None:
         self._changed = changed
@@ -99,9 +99,9 @@ class FaultTable:
         probability: float = 1.0,
         delay_ms: int = 0,
     ) -> Fault:
-        """Set a fault for `count` times, None until it is cleared; without `operations` for all that it can strike.
+        """Set a fault for `count` times, None until it is cleared; without `operations` for all that it can hit.
 
-        BrokerError: argument-error for an operation that the kind can't apply to, resource-limit-exceeded.
+        Raises BrokerError: argument-error for an operation that the kind can't hit, resource-limit-exceeded.
         """
         impossible = [each.value for each in operations if each not in STRIKES[kind]]
         if impossible:
@@ -119,7 +119,7 @@ class FaultTable:
         return fault
 
     def remove(self, number: int) -> bool:
-        """Clear a fault; False if there is none of that number."""
+        """Clear a fault; return False for an unknown number."""
         if self._faults.pop(number, None) is None:
             return False
         if not self._faults:
@@ -127,15 +127,15 @@ class FaultTable:
         return True
 
     def clear(self) -> int:
-        """Clear all faults; how many it were."""
+        """Clear all faults; return their number."""
         count = len(self._faults)
         self._faults.clear()
         if count:
             self._changed()
         return count
 
-    def strike(self, address: str, operation: FaultOperation) -> Fault | None:
-        """The fault that strikes an operation on a link to `address`, if any does; it counts."""
+    def next_fault(self, address: str, operation: FaultOperation) -> Fault | None:
+        """Return the fault that hits an operation on a link to `address`, or None, and count it."""
         for fault in self._faults.values():
             if operation in fault.operations and fault.covers(address) and self._draw() < fault.probability:
                 fault.hit_count += 1

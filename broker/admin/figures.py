@@ -1,7 +1,7 @@
-"""Figures of a running namespace for metrics, the control API and the page: stores, partitions, where a message is.
+"""Figures of a running namespace for metrics, the control API and the page: stores, partitions, placement.
 
-Knows which counters the messaging stores and partitions keep. Changes nothing, counts nothing of its own. Each report
-is a copy: it does not change after it was made.
+Reads the counters of messaging stores and partitions. Changes nothing and counts nothing itself. Each report is an
+immutable copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALL_STATES_MAX = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A histogram: `counts[i]` values were at most `bounds[i]` and above the bound before; one more count is for
+    """A histogram: `counts[i]` values were at most `bounds[i]` and above the bound before; the last count is for
     larger values. `total` is the sum of all values."""
 
     bounds: Sequence[int]
@@ -34,8 +34,8 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class MessagingStoreReport:
-    """A messaging store: its outage, if one is set; commits since the start, their durations (microseconds) and how
-    many commands each one had."""
+    """A messaging store: its current outage, its commits since the start with their durations (microseconds) and their
+    numbers of requests."""
 
     store: int
     outage: Outage | None
@@ -46,19 +46,19 @@ class MessagingStoreReport:
 
     @property
     def health(self) -> str:
-        """ "available", or the kind of the outage."""
+        """Return "available" or the kind of the outage."""
         return HEALTHY if self.outage is None else self.outage.kind.value
 
     @property
     def commit_count(self) -> int:
-        """Commits since the start."""
+        """Number of commits since the start."""
         return sum(self.commands.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFigures:
-    """What a partition counts. `numbers_given` is how many sequence numbers it has assigned, one more than the last
-    one's counter; `last_activity_at` (Unix ms) is None if it was not used since the start."""
+    """Counters of a partition. `numbers_given` is the number of assigned sequence numbers; `last_activity_at` (Unix ms)
+    is None if the partition was not used since the start."""
 
     path: str
     partition_id: int
@@ -72,7 +72,7 @@ class PartitionFigures:
 
 @dataclass(frozen=True, slots=True)
 class ArrivalFigures:
-    """What an entity's reachable partitions count: sequence numbers assigned, dead letters, messages of any state."""
+    """Sums over an entity's reachable partitions: assigned sequence numbers, dead letters, all messages."""
 
     numbers_given: int
     dead_letter_count: int
@@ -81,8 +81,8 @@ class ArrivalFigures:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a message with a sequence number is: `first_number` is the lowest that its partition can assign, and
-    `next_number` the next that it will; None if its store can't be reached."""
+    """The partition and store of a sequence number. `first_number` is the lowest number of the partition, `next_number`
+    the next one it assigns, None while its store is unreachable."""
 
     partition_id: int
     store: int
@@ -91,12 +91,12 @@ class Placement:
 
 
 def stores(namespace: Namespace) -> list[MessagingStoreReport]:
-    """Every messaging store, in the order of their numbers."""
+    """Return all messaging stores by index."""
     return [store(namespace, worker.index) for worker in namespace.workers]
 
 
 def store(namespace: Namespace, index: int) -> MessagingStoreReport:
-    """One messaging store."""
+    """Return one messaging store."""
     worker = namespace.workers[index]
     commit_stats = worker.commit_stats
     return MessagingStoreReport(
@@ -110,13 +110,13 @@ def store(namespace: Namespace, index: int) -> MessagingStoreReport:
 
 
 def used_partitions(namespace: Namespace) -> Iterator[PartitionFigures]:
-    """The partitions that ever held a message, store by store; those of stores that can't be reached are left out."""
+    """Return the partitions that ever held a message, by store; unreachable stores are omitted."""
     entities = {entity.queue_id: entity for entity in namespace.entities()}
     for worker in namespace.workers:
         if not worker.available:
             continue
         try:
-            with worker.look() as view:
+            with worker.view() as view:
                 rows = view.scan(STATE, b"", b"\xff" * (STATE_KEY.size + 1), ALL_STATES_MAX)
         except StoreError:
             continue
@@ -128,7 +128,7 @@ def used_partitions(namespace: Namespace) -> Iterator[PartitionFigures]:
 
 
 def arrivals(entity: Entity) -> ArrivalFigures:
-    """What the partitions of an entity have counted; those that can't be reached are left out."""
+    """Return the sums over the reachable partitions of an entity."""
     given = dead = there = 0
     for handle in entity.partitions:
         counters = _counters(handle)
@@ -140,12 +140,12 @@ def arrivals(entity: Entity) -> ArrivalFigures:
 
 
 def placement(entity: Entity, number: int) -> Placement:
-    """The partition and store of the message with that sequence number."""
+    """Return the partition and store of a sequence number."""
     return placement_in(entity, number >> PARTITION_SHIFT if entity.partitioned else 0)
 
 
 def placement_in(entity: Entity, partition_id: int) -> Placement:
-    """One partition of an entity and its store."""
+    """Return the placement of one partition of an entity."""
     handle = entity.partitions[partition_id]
     first = partition_id << PARTITION_SHIFT if entity.partitioned else 0
     counters = _counters(handle)
@@ -173,7 +173,7 @@ def _partition_in(entity: Entity, worker: Worker) -> PartitionHandle | None:
 
 
 def _counters(handle: PartitionHandle) -> Counters | None:
-    """The counters of a partition; None while its store can't be reached."""
+    """Return the counters of a partition; None while its store is unreachable."""
     try:
         return handle.worker.counters(handle.queue_id) if handle.worker.available else None
     except StoreError:

@@ -1,4 +1,4 @@
-"""A data folder that is only read: its parts, and what is wrong with them."""
+"""A read-only view of a data folder: its parts and their problems."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ STORE_NAME: Final = re.compile(r"store-\d{2}", re.ASCII)
 NO_CONTENT: Final = frozenset(
     {LOCK_FILE, NEW_MANIFEST_FILE, TLS_FOLDER, "lost+found", ".gitkeep", ".gitignore", ".DS_Store"}
 )
-"""What an empty data folder may have: a lock, a development CA, and what disks and tools put into empty folders."""
+"""Names that count as empty: a lock, a development CA, and the files that disks and tools create."""
 WALK_BYTES_MAX: Final = 16 << 20
-"""Up to this size of all parts together a start after a kill walks their pages: 0.2 s. `emubus check` walks all."""
+"""A start after a kill walks the pages of parts up to this total size (0.2 s); `emubus check` walks all."""
 REMEDIES: Final = (
     "put the missing or right part back from a copy of the whole folder, name another folder with --data, or start "
     "with --fresh, which deletes this folder's entities and messages (its snapshots stay and can be restored)"
@@ -47,7 +47,7 @@ REMEDIES: Final = (
 
 
 class DataFolderError(StoreError):
-    """A data folder can't be used as it is; the text is one line that names the file and the remedies."""
+    """A data folder is unusable; the text is one line with the file and the remedies."""
 
     def __init__(self, folder: Path, reason: str, remedies: str | None = REMEDIES) -> None:
         super().__init__(folder, reason)
@@ -55,47 +55,47 @@ class DataFolderError(StoreError):
 
 
 def part_names(store_count: int) -> list[str]:
-    """The folders of a namespace with so many messaging stores: the catalog's first."""
+    """Return the part folders of a namespace with `store_count` messaging stores, the catalog's first."""
     return [CATALOG_FOLDER, *(STORE_FOLDER.format(index) for index in range(store_count))]
 
 
 def tables_of(name: str) -> tuple[str, ...]:
-    """The tables of a part."""
+    """Return the tables of a part."""
     return CATALOG_TABLES if name == CATALOG_FOLDER else TABLES
 
 
 @dataclass(slots=True)
 class VerifyBudget:
-    """How many bytes may still be read to verify parts."""
+    """The number of bytes that verification may still read."""
 
     walk_bytes: int = WALK_BYTES_MAX
     walked: set[str] = field(default_factory=set[str])
 
 
 class FolderView:
-    """A data folder that is only looked at: which parts it has, and what is wrong with them. Writes nothing."""
+    """The parts of a data folder and their problems. Writes nothing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    # ---- where things are
+    # ---- parts
 
     @property
     def is_restoring(self) -> bool:
-        """Whether a kill has cut short a restore whose new parts are all there: they are the namespace then."""
+        """Whether a kill interrupted a restore after all its new parts were complete: they are the namespace."""
         return (self.path / STAGING_FOLDER / COMPLETE_FILE).is_file()
 
     def part_path(self, name: str) -> Path:
-        """The folder of a part; during a restore that has not come to its end, where the new part is."""
+        """Return the folder of a part; in an interrupted restore, the folder of the new part."""
         staged = self.path / STAGING_FOLDER / name
         return staged if self.is_restoring and staged.exists() else self.path / name
 
     def manifest(self) -> Manifest | None:
-        """The manifest, None if there is none. DataFolderError: it is damaged, or of a newer format."""
+        """Return the manifest, or None. Raises DataFolderError if it is damaged or of a newer format."""
         staged = self.path / STAGING_FOLDER
-        place = staged if self.is_restoring and (staged / MANIFEST_FILE).exists() else self.path
+        folder = staged if self.is_restoring and (staged / MANIFEST_FILE).exists() else self.path
         try:
-            return read_manifest(place)
+            return read_manifest(folder)
         except ValueError as error:
             raise DataFolderError(self.path, f"{MANIFEST_FILE} can't be used: {error}") from None
         except OSError as error:
@@ -103,7 +103,7 @@ class FolderView:
             raise DataFolderError(self.path, f"{MANIFEST_FILE} can't be read: {reason}", None) from error
 
     def entries(self) -> set[str]:
-        """The names in the folder that count: none in an empty one, or where there is no folder."""
+        """Return the relevant names in the folder; none if the folder is empty or missing."""
         try:
             return {each.name for each in self.path.iterdir()} - NO_CONTENT
         except FileNotFoundError:
@@ -112,12 +112,12 @@ class FolderView:
             raise DataFolderError(self.path, f"can't be read: {reason_of(error, self.path)}", None) from error
 
     def stores(self) -> list[str]:
-        """The messaging stores that are there, by name."""
-        places = [self.path, self.path / STAGING_FOLDER] if self.is_restoring else [self.path]
-        return sorted({each.name for place in places for each in place.iterdir() if STORE_NAME.fullmatch(each.name)})
+        """Return the sorted names of the messaging stores in the folder."""
+        folders = [self.path, self.path / STAGING_FOLDER] if self.is_restoring else [self.path]
+        return sorted({each.name for folder in folders for each in folder.iterdir() if STORE_NAME.fullmatch(each.name)})
 
     def refuse_foreign(self) -> None:
-        """DataFolderError if the folder has content, and none that emubus makes."""
+        """Raise DataFolderError if the folder has only foreign content."""
         names = self.entries()
         if not names or MANIFEST_FILE in names or CATALOG_FOLDER in names or STAGING_FOLDER in names:
             return
@@ -133,7 +133,7 @@ class FolderView:
     # ---- verifying
 
     def verify(self, manifest: Manifest | None) -> Iterator[str]:
-        """What is wrong with the parts, a sentence each; none if a server can work with them."""
+        """Return the problems of the parts, a sentence each; none if a server can use them."""
         if manifest is None:
             yield from self._verify_unmarked()
             return
@@ -155,7 +155,7 @@ class FolderView:
                 yield f"{name} doesn't belong to this data folder, which has {len(manifest.parts) - 1} messaging stores"
 
     def _verify_part(self, name: str, manifest: Manifest, budget: VerifyBudget) -> None:
-        """ValueError, StoreError: what is wrong with one part."""
+        """Raise ValueError or StoreError for a problem of a part."""
         path, part = self.part_path(name), manifest.parts[name]
         data_file = path / DATA_FILE
         if not data_file.is_file():
@@ -189,7 +189,7 @@ class FolderView:
                 raise ValueError(f"it is damaged: {problem}")
 
     def _verify_unmarked(self) -> Iterator[str]:
-        """A folder without a manifest that is not empty: of release 0.1.0, or its manifest is missing."""
+        """Verify a folder without a manifest: it is of release 0.1.0, or its manifest is missing."""
         found = [name for name in (CATALOG_FOLDER, *self.stores()) if self.part_path(name).exists()]
         if not found:
             yield f"it is not empty, and {MANIFEST_FILE} and all stores are missing"
@@ -230,12 +230,12 @@ class FolderView:
             yield f"{name} doesn't belong to this data folder, which has {count} messaging stores"
 
     def unmarked_store_count(self) -> int | None:
-        """How many messaging stores the catalog counts; None if the first start was cut short. ValueError."""
+        """Return the catalog's number of messaging stores; None after an interrupted first start. Raises ValueError."""
         with StoreReader(self.part_path(CATALOG_FOLDER)) as reader:
             return stored_store_count(reader.rows)
 
     def _has_rows(self, name: str) -> bool:
-        """Whether a part has any; not if it is missing, or if its making was cut short."""
+        """Whether a part has rows; False if it is missing or incomplete."""
         path = self.part_path(name)
         try:
             if file_problems(path):
@@ -247,7 +247,7 @@ class FolderView:
 
 
 def problem_with(name: str, error: Exception) -> str:
-    """A sentence about the part `name` for an error that reading it raised."""
+    """Return a sentence for an error from reading the part `name`."""
     if isinstance(error, FileNotFoundError):
         return f"{name}/{DATA_FILE} is missing"
     if isinstance(error, StoreError):

@@ -1,4 +1,4 @@
-"""When entities were last used, and the deletion of those that are idle for longer than AutoDeleteOnIdle."""
+"""The last use of entities, and the deletion of entities that are idle for AutoDeleteOnIdle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class IdleWatch:
-    """Knows the last use of the entities of `namespace`; calls `delete(path)` for one that is idle for too long."""
+    """Tracks the last use of the entities of `namespace`; calls `delete(path)` for an idle one."""
 
     def __init__(self, namespace: Namespace, delete: Callable[[str], None]) -> None:
         self._namespace = namespace
@@ -29,36 +29,36 @@ class IdleWatch:
         self._used_at: dict[int, int] = {}
 
     def stop(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         self._used_at.clear()
 
     def accessed_at(self, entity: Entity) -> int | None:
-        """When an entity was last used (Unix ms); None if it never was."""
+        """Return the last use of an entity (Unix ms); None if it was never used."""
         entry = self._namespace.catalog.entry(entity.path)
         known = None if entry is None else entry.accessed_at
         return max(known or 0, _last_activity(entity)) or None
 
     def remember_access(self) -> None:
-        """Keep in the catalog when each entity was last used; a fault of its store is logged only."""
+        """Store the last use of each entity in the catalog; a fault of the store is only logged."""
         instants = {entity.path: self.accessed_at(entity) for entity in self._namespace.entities()}
         try:
             catalog = self._namespace.catalog
             known = {path: entry.accessed_at for path in instants if (entry := catalog.entry(path)) is not None}
             catalog.remember_access({path: at for path, at in instants.items() if at and at != known.get(path)})
         except StoreError as error:
-            log.warning("when entities were used is not kept", cause=str(error))
+            log.warning("last use of entities not stored", cause=str(error))
 
     def used(self, entity: Entity) -> None:
-        """Something was done with an entity that counts as use."""
+        """Record a use of an entity."""
         self._used_at[entity.queue_id] = self._namespace.clock.now_ms()
 
     def watch(self, entity: Entity) -> None:
-        """Delete the entity once it has been idle for as long as its description says.
+        """Delete the entity once it has been idle for its AutoDeleteOnIdle.
 
-        One that forwards its messages, from which nobody can receive, is never idle [wire 10.7].
+        An entity with ForwardTo has no receivers and is never idle [wire 10.7].
         """
         self.forget(entity)
         description = entity.description
@@ -68,7 +68,7 @@ class IdleWatch:
             self._arm(entity, self._namespace.clock.now_ms() + idle_ms)
 
     def forget(self, entity: Entity) -> None:
-        """The entity is deleted, or its idle time changes."""
+        """Stop watching an entity that is deleted or changes its idle time."""
         timer = self._timers.pop(entity.queue_id, None)
         if timer is not None:
             timer.cancel()
@@ -88,7 +88,7 @@ class IdleWatch:
         if now < last + idle_ms:
             self._arm(entity, last + idle_ms)
             return
-        log.info("deleted: idle", entity=entity.path, idle_ms=now - last)
+        log.info("deleted idle entity", entity=entity.path, idle_ms=now - last)
         try:
             self._delete(entity.path)
         except BrokerError:
@@ -96,7 +96,7 @@ class IdleWatch:
 
 
 def _last_activity(entity: Entity) -> int:
-    """When something was sent to, asked of or done with an entity last (Unix ms), 0 if never since the start."""
+    """Return the last send, receive or change of an entity (Unix ms), 0 if there was none since the start."""
     return max(entity.received_at, *(handle.worker.last_activity_at(handle.queue_id) for handle in entity.partitions))
 
 
@@ -104,4 +104,4 @@ def _scheduled(handle: PartitionHandle) -> bool:
     try:
         return handle.worker.counters(handle.queue_id).messages[Home.SCHEDULED] > 0
     except StoreError:
-        return True  # it can't be known now
+        return True  # unknown while the store is unreachable

@@ -1,8 +1,8 @@
-"""What is done to a namespace as a whole, or to an entity with all that is in it: empty it, begin anew, copy it.
+"""Namespace maintenance: purge messages, reset to the start-up configuration, copy the data folder.
 
-An entity is emptied by giving its description a new queue id, in one change of the catalog: what was there is gone at
-one moment in all partitions, also what was under way to and from it, and its rows are cleared like those of a deleted
-entity. Sequence numbers go on where they were. Does not know who asks for it. Owned by the `Broker`.
+A purge gives the description of an entity a new queue id, in one change of the catalog: its messages disappear from all
+partitions and outboxes at one moment, and `Cleanup` removes the old rows like those of a deleted entity. Sequence
+numbers continue. Owned by the `Broker`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .folder_view import CATALOG_FOLDER, STORE_FOLDER
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was copied, and when (Unix ms)."""
+    """The contents of a copy and its instant (Unix ms)."""
 
     taken_at: int
     entity_count: int
@@ -42,9 +42,9 @@ class Maintenance:
         self._administration = administration
 
     def purge(self, path: str | None) -> int:
-        """Remove all messages and session states of an entity, of a topic's subscriptions, too; with None of all.
+        """Remove all messages and session states of an entity and its subscriptions, with None of all entities.
 
-        How many messages it were. BrokerError: not-found, server-busy (P17).
+        Returns the number of messages. Raises BrokerError: not-found, server-busy (P17).
         """
         namespace = self._namespace
         if path is None:
@@ -56,13 +56,13 @@ class Maintenance:
         for entity, before in self._administration.exchange(doomed, made, _detached("was emptied")):
             if before is not None:
                 for new, old in zip(entity.partitions, before.partitions, strict=True):
-                    new.submit(AdoptSequence(old))  # behind all that was submitted before
+                    new.submit(AdoptSequence(old))  # after all earlier requests
         return message_count
 
     def reset(self) -> int:
-        """Have the entities that the broker was started with, as they were described, without messages.
+        """Restore the entities and descriptions of the start-up configuration, without messages.
 
-        How many messages were removed. BrokerError: server-busy (P17).
+        Returns the number of removed messages. Raises BrokerError (server-busy, P17).
         """
         topology = self._namespace.topology
         made: list[Description] = [*topology.queues, *topology.topics, *topology.subscriptions]
@@ -72,9 +72,9 @@ class Maintenance:
         return message_count
 
     def start_over(self) -> int:
-        """As `reset`, and no messaging store is out any more, and the clock shows the machine's time.
+        """End all outages, set the clock to the machine's time, then `reset`.
 
-        Time comes back before the new entities are made, which therefore know no instant that is still to come.
+        The clock changes first, so that the new entities have no instant in the future.
         """
         for worker in self._namespace.workers:
             self._namespace.end_outage(worker.index)
@@ -82,10 +82,10 @@ class Maintenance:
         return self.reset()
 
     async def copy_to(self, folder: Path) -> Copied:
-        """Copy the namespace into a folder, as the stores of a data folder, as it is between two batches; what it is.
+        """Copy the namespace into a folder, as the stores of a data folder; return the contents.
 
-        Commands that come meanwhile wait, so that each transaction and each fan-out is whole. Locks are not part of it.
-        BrokerError: server-busy if a store is out or can't be copied.
+        No batch runs during the copy, so each transaction and each message to a topic is complete. Locks are not
+        copied. Raises BrokerError (server-busy) if a store is out or can't be copied.
         """
         namespace = self._namespace
         for worker in namespace.workers:
@@ -94,17 +94,17 @@ class Maintenance:
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as turns:
             for worker in namespace.workers:
-                await turns.enter_async_context(worker.turn)
+                await turns.enter_async_context(worker.idle_lock)
             if namespace.away is not None:
                 raise namespace.away
             entities = list(namespace.entities())
             message_count = sum(sum(entity.message_counts()) for entity in entities)
             copied = Copied(namespace.clock.now_ms(), len(entities), message_count)
             try:
-                namespace.catalog.copy_to(folder / CATALOG_FOLDER)()  # here: nobody changes it meanwhile
+                namespace.catalog.copy_to(folder / CATALOG_FOLDER)()  # on the loop, so that it can't change
                 copies = [worker.copy_to(folder / STORE_FOLDER.format(worker.index)) for worker in namespace.workers]
                 done = [loop.run_in_executor(namespace.pool, copy) for copy in copies]
-                results = await asyncio.gather(*done, return_exceptions=True)  # no turn ends before its copy
+                results = await asyncio.gather(*done, return_exceptions=True)  # release each idle_lock after its copy
                 for result in results:
                     if isinstance(result, BaseException):
                         raise result

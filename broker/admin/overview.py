@@ -1,7 +1,7 @@
-"""Looking at a namespace without touching it: entities, their partitions (P31), messages, and where one would go (P32).
+"""Read-only overview of a namespace: entities, their partitions (P31), messages, and the route of a message (P32).
 
-Knows what is counted where, and how messages are read without a lock and without counting as use. Refuses to change
-anything, and to know how it is shown. A view over a `Broker`, made when it is asked for.
+Knows where the counters are, and reads messages without locks and without counting as use. Changes nothing and does not
+know the presentation. Made per request, over a `Namespace`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ SHOWN_HOMES = tuple(home for home in HOMES if home not in OUTBOXES)
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """One partition: what it holds, and how its messaging store is ("available", or the kind of its outage).
+    """One partition: its counters, and the health of its messaging store ("available", or the kind of its outage).
 
-    The figures are None while the store can't be reached. `first_sequence_number` is the lowest that is there (None:
-    empty), `next_sequence_number` the next that will be given. Instants are Unix ms; None: not used since the start.
+    The figures are None while the store is unreachable. `first_sequence_number` is the lowest one stored (None: empty),
+    `next_sequence_number` the next one assigned. Instants are Unix ms; None: not used since the start.
     """
 
     partition_id: int
@@ -47,7 +47,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class EntityReport:
-    """An entity at a glance; `is_limited` says that some partition can't be reached and is not in the figures."""
+    """Summary of an entity; `is_limited`: the figures lack an unreachable partition."""
 
     path: str
     kind: str
@@ -66,9 +66,9 @@ class EntityReport:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a message would go: `key` is the one in force and `key_source` what it is, both None without a key.
+    """The route of a message: `key` is the effective key and `key_source` its property, both None without a key.
 
-    Without a key `partition_id` is None: the partitions take turns.
+    `partition_id` is None without a key, because the partitions take turns.
     """
 
     key: str | None
@@ -81,7 +81,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message that was looked at: `encoded` as a client gets it; `locked_until_at` (Unix ms) if it is locked."""
+    """A peeked message: `encoded` as a client gets it; `locked_until_at` (Unix ms) if it is locked."""
 
     partition_id: int
     sequence_number: int
@@ -91,25 +91,25 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Messages; the next page begins at `next_sequence_number` (None: that was the last)."""
+    """A page of messages; the next page begins at `next_sequence_number` (None: last page)."""
 
     messages: list[Seen]
     next_sequence_number: int | None
 
 
-class Inspection:
-    """What there is to see of `namespace`."""
+class Overview:
+    """Reports on `namespace`."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 
     def entity(self, path: str) -> Entity:
-        """The entity of a path; BrokerError (not-found)."""
+        """Return the entity of a path. Raises BrokerError (not-found)."""
         found = self._namespace.entity(path)
         return self._namespace.find(path)[0] if found is None else found
 
     def report(self, entity: Entity) -> EntityReport:
-        """An entity at a glance."""
+        """Return the summary of an entity."""
         totals = entity.totals_now()
         partitions = [handle.worker.partition(entity.queue_id) for handle in entity.partitions]
         used = [each for each in partitions if each is not None]
@@ -131,7 +131,7 @@ class Inspection:
         )
 
     def partitions(self, entity: Entity) -> list[PartitionReport]:
-        """Every partition of an entity (P31)."""
+        """Return all partitions of an entity (P31)."""
         return [self._partition(handle) for handle in entity.partitions]
 
     def _partition(self, handle: PartitionHandle) -> PartitionReport:
@@ -160,9 +160,9 @@ class Inspection:
         )
 
     def route(self, entity: Entity, *, session_id: str | None, partition_key: str | None, **more: str | None) -> Route:
-        """Where a message would go (P32) with these properties, or with `message_id`, or with a `key`.
+        """Return the route of a message (P32) with these properties, or with `message_id`, or with a `key`.
 
-        BrokerError: not-allowed where session id and partition key differ (P9), or nothing is sent to the entity.
+        Raises BrokerError (not-allowed) if session id and partition key differ (P9), or for a subscription.
         """
         description = entity.description
         if isinstance(description, SubscriptionDescription):
@@ -193,9 +193,9 @@ class Inspection:
         session_id: str | None = None,
         partition_id: int | None = None,
     ) -> Page:
-        """Up to `count` messages of about `bytes_max` bytes from sequence number `first` on, partition by partition.
+        """Return up to `count` messages, about `bytes_max` bytes in all, from sequence number `first` on, by partition.
 
-        Partitions that can't be reached are passed over. BrokerError: not-found for a `partition_id`.
+        Skips unreachable partitions. Raises BrokerError (not-found) for an unknown `partition_id`.
         """
         if partition_id is not None and partition_id >= len(entity.partitions):
             raise BrokerError(
@@ -209,7 +209,7 @@ class Inspection:
             if entity.partitioned and first >> PARTITION_SHIFT > handle.index:
                 continue
             start = first
-            while True:  # an answer may be short for want of bytes: only an empty one is the end
+            while True:  # bytes_max may shorten an answer: only an empty one is the end
                 ask = partial(_ask, sub_queue, start, count - len(found), bytes_max, session_id)
                 rows: list[tuple[int, bytes]] = await handle.request(ask)
                 if not rows:
@@ -239,9 +239,9 @@ def _ask(
 
 
 def _first_number(handle: PartitionHandle, counters: Counters) -> int | None:
-    """The lowest sequence number of a partition. Raises StoreError."""
+    """Return the lowest sequence number of a partition. Raises StoreError."""
     firsts: list[int] = []
-    with handle.worker.look() as view:
+    with handle.worker.view() as view:
         for home in SHOWN_HOMES:
             if counters.messages[home]:
                 start, stop = message_key(handle.queue_id, home, 0), message_key(handle.queue_id, home + 1, 0)

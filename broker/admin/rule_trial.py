@@ -1,7 +1,7 @@
-"""What the rules of a subscription would make of a message, told rule by rule.
+"""Tests the rules of a subscription on a message, rule by rule.
 
-Knows that each rule is judged for itself, and what an action would change. Nothing is stored and nothing is counted;
-the outcome is that of `RuleIndex`, which joins the copies of all rules. Pure.
+Evaluates each rule separately and applies its action. Stores and counts nothing; the outcome equals that of
+`RuleIndex`, which joins the copies of all rules. Pure.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..rules.sql.action import compile_action
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One rule and a message: whether it matches, None where it fails on it; `error` says why.
+    """The result of one rule: whether it matches, None if it fails with `error`.
 
-    `copy` is the message as the action of a matching rule would make it; without action the message itself.
+    `copy` is the copy that a matching rule makes; without action the message itself.
     """
 
     rule: RuleDescription
@@ -31,7 +31,7 @@ class Verdict:
 
 
 def try_rules(rules: Iterable[RuleDescription], message: Message, now: int) -> list[Verdict]:
-    """The verdict of each rule, in order; `now` (Unix ms) is when the message would be enqueued."""
+    """Return the verdict of each rule, in order; `now` (Unix ms) is the assumed enqueued time."""
     context = MessageContext(message, enqueued_at=now)
     return [_try(rule, context) for rule in rules]
 

@@ -1,8 +1,8 @@
-"""The check of a data folder: are the stores sound, and do the rows in them agree with each other?
+"""Checks a data folder: the soundness of the stores, and the consistency of their rows.
 
-Knows how the tables of a messaging store relate: a batch is stored whole or not at all, so each row implies others.
-Finds everything for which a server refuses the folder (`FolderView.verify`); leaves the stores' own structure to
-`storage`. Reads everything, writes nothing, and needs the folder to itself.
+Knows how the tables of a messaging store relate: batches are atomic, so each row implies others. Finds every reason for
+which a server refuses the folder (`FolderView.verify`); `storage` checks the structure of a store. Reads everything,
+writes nothing, and needs exclusive access to the folder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...storage import FolderLock, FolderState, Manifest, StoreError, StoreReader, check_store, read_into_memory
+from ..errors import BrokerError
 from ..message.stored import parse_stored
 from ..model.catalog import CATALOG_TABLES, Catalog, CatalogError, Description, Entry, path_of
 from ..partition.records import (
@@ -51,7 +52,7 @@ Message = tuple[int, int]
 
 @dataclass(slots=True)
 class QueueTotals:
-    """What a queue holds over all stores: messages per home, bytes, and how many partitions have rows."""
+    """Totals of a queue over all stores: messages per home, bytes, partitions with rows."""
 
     messages: list[int] = field(default_factory=lambda: [0] * len(HOMES))
     bytes_used: int = 0
@@ -60,7 +61,7 @@ class QueueTotals:
 
 @dataclass(slots=True)
 class FolderReport:
-    """The result: `problems` in words (empty: sound), totals per queue name, how many stores there are."""
+    """The result: `problems` in words (empty: sound), totals per queue name, number of stores."""
 
     folder: Path
     store_count: int = 0
@@ -70,11 +71,11 @@ class FolderReport:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
     def lines(self) -> Iterator[str]:
-        """The report for people, line by line."""
+        """Yield the report as lines of text."""
         yield f"{self.folder}: {self.store_count} messaging stores, {len(self.queues)} entities"
         for name, totals in sorted(self.queues.items()):
             counts = ", ".join(
@@ -92,7 +93,7 @@ class FolderReport:
 
 
 def check_data_folder(folder: Path) -> FolderReport:
-    """Check every store of a data folder and the counters of every queue. StoreError: a server has it open."""
+    """Check all stores of a data folder and the counters of all queues. Raises StoreError if a server has it open."""
     lock = FolderLock(folder, reading=True)
     try:
         report = FolderReport(folder)
@@ -127,7 +128,7 @@ def _check(view: FolderView, report: FolderReport) -> None:
 
 
 def problems_of_parts(folder: Path, store_count: int) -> list[str]:
-    """What is wrong with the stores of a snapshot: their files, and the rows in them, a sentence each."""
+    """Return the problems of the stores of a snapshot, files and rows, a sentence each."""
     report = FolderReport(folder)
     names = part_names(store_count)
     try:
@@ -143,13 +144,13 @@ def problems_of_parts(folder: Path, store_count: int) -> list[str]:
 
 
 def _notes(view: FolderView, manifest: Manifest | None) -> Iterator[str]:
-    """What the next start will do before it uses the folder."""
+    """Yield the steps that the next start takes before it uses the folder."""
     if view.is_restoring:
-        yield "a restore was cut short when all of it was there: the next start finishes it, this is what it will find"
+        yield "a restore was interrupted with complete data: the next start finishes it; this report shows its data"
     if manifest is None or manifest.state is FolderState.UPGRADING:
         yield "an older release of emubus made it: the next start upgrades it"
     elif manifest.state in (FolderState.MAKING, FolderState.EMPTYING):
-        yield "its making was cut short, and it holds nothing: the next start makes it anew"
+        yield "its creation was interrupted and it is empty: the next start creates it again"
 
 
 def _check_rows(view: FolderView, stores: list[str], report: FolderReport) -> None:
@@ -167,19 +168,19 @@ def _check_rows(view: FolderView, stores: list[str], report: FolderReport) -> No
                 report.problems.append(_unreadable(name, *rows.at, error))
 
 
-def _unreadable(place: str, table: str, key: bytes, error: Exception) -> str:
-    return f"{place}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: {error!s:.200})"
+def _unreadable(store_name: str, table: str, key: bytes, error: Exception) -> str:
+    return f"{store_name}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: {error!s:.200})"
 
 
 class _Rows:
-    """The rows of a store; `at` is the one that was looked at last, by table and key."""
+    """The rows of a store; `at` is table and key of the row read last."""
 
     def __init__(self, reader: StoreReader) -> None:
         self._reader = reader
         self.at = ("", b"")
 
     def of(self, table: str) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of a table in key order."""
+        """Yield the rows of a table in key order."""
         for row in self._reader.rows(table):
             self.at = (table, row[0])
             yield row
@@ -187,16 +188,16 @@ class _Rows:
 
 @dataclass(slots=True)
 class _Contents:
-    """What one messaging store has; a message is named by its queue id and sequence number."""
+    """The contents of one messaging store; a message is its queue id and sequence number."""
 
     totals: dict[int, QueueTotals] = field(default_factory=dict[int, QueueTotals])
     highest: dict[int, int] = field(default_factory=dict[int, int])  # sequence number, without the partition
     active: set[Message] = field(default_factory=set[Message])
-    due: set[bytes] = field(default_factory=set[bytes])  # the rows of `due` that there must be for messages
-    unreadable: list[Message] = field(default_factory=list[Message])
+    due: set[bytes] = field(default_factory=set[bytes])  # the rows of `due` that the messages require
+    unreadable: dict[Message, str] = field(default_factory=dict[Message, str])  # why
 
     def saw(self, queue_id: int, number: int) -> None:
-        """There is a row of this sequence number."""
+        """Record a row with this sequence number."""
         self.highest[queue_id] = max(number & COUNTER_MASK, self.highest.get(queue_id, 0))
 
 
@@ -205,9 +206,13 @@ def _contents(rows: _Rows) -> _Contents:
     for key, record in rows.of(MESSAGES):
         queue_id, home, number = KEY.unpack(key)
         if len(record) < HEAD_BYTES or record_version(record) != RECORD_VERSION:
-            contents.unreadable.append((queue_id, number))
+            contents.unreadable[queue_id, number] = "has an unknown record version"
             continue
-        stored = parse_stored(Record.unpack(record).stored)
+        try:
+            stored = parse_stored(Record.unpack(record).stored)
+        except BrokerError as error:
+            contents.unreadable[queue_id, number] = f"can't be read ({error.description:.200})"
+            continue
         contents.saw(queue_id, number)
         totals = contents.totals.setdefault(queue_id, QueueTotals())
         totals.messages[home] += 1
@@ -223,29 +228,30 @@ def _contents(rows: _Rows) -> _Contents:
     return contents
 
 
-def _check_partition_rows(place: str, rows: _Rows, entries: dict[int, Entry], report: FolderReport) -> None:
+def _check_partition_rows(store_name: str, rows: _Rows, entries: dict[int, Entry], report: FolderReport) -> None:
     contents = _contents(rows)
-    for queue_id, number in contents.unreadable:
-        report.problems.append(f"{place}: message {number} of queue id {queue_id} has an unknown record version")
+    for (queue_id, number), problem in contents.unreadable.items():
+        report.problems.append(f"{store_name}: message {number} of queue id {queue_id} {problem}")
     problems = [*_due_problems(rows, contents, entries), *_session_problems(rows, contents, entries)]
-    report.problems += (f"{place}: {count} {what}" for what, count in problems if count)
+    report.problems += (f"{store_name}: {count} {what}" for what, count in problems if count)
     states = {STATE_KEY.unpack(key)[0]: Counters.unpack(row) for key, row in rows.of(STATE)}
     for queue_id in sorted(states.keys() | contents.totals.keys() | contents.highest.keys()):
         name = path_of(entries[queue_id].description) if queue_id in entries else str(queue_id)
         totals = contents.totals.get(queue_id, QueueTotals())
         counters = states.get(queue_id)
         if counters is None:
-            report.problems.append(f"{place}: queue '{name}' has messages but no counters")
+            report.problems.append(f"{store_name}: queue '{name}' has messages but no counters")
             continue
         if (counters.messages, counters.bytes_used) != (totals.messages, totals.bytes_used):
             report.problems.append(
-                f"{place}: queue '{name}' counts {counters.messages} messages and "
+                f"{store_name}: queue '{name}' counts {counters.messages} messages and "
                 f"{counters.bytes_used} bytes but holds {totals.messages} and {totals.bytes_used}"
             )
         highest = contents.highest.get(queue_id, 0)
         if highest >= counters.next_counter:
             report.problems.append(
-                f"{place}: queue '{name}' has sequence number {highest} and would give out {counters.next_counter} next"
+                f"{store_name}: queue '{name}' has sequence number {highest} and would give out "
+                f"{counters.next_counter} next"
             )
         known = report.queues.get(name) if queue_id in entries else None
         if known is not None:
@@ -255,12 +261,12 @@ def _check_partition_rows(place: str, rows: _Rows, entries: dict[int, Entry], re
 
 
 def _due_problems(rows: _Rows, contents: _Contents, entries: dict[int, Entry]) -> Iterator[tuple[str, int]]:
-    """What does not agree between `due`, the messages and the remembered message ids, and how often."""
+    """Yield contradictions between `due`, messages and remembered message ids, with their counts."""
     due = [key for key, _ in rows.of(DUE)]
     of_messages = {key for key in due if DUE_KEY.unpack(key)[2] != Due.FORGET}
     forgets = {key for key in due if DUE_KEY.unpack(key)[2] == Due.FORGET}
     yield f"messages with a time have no row in '{DUE}'", len(contents.due - of_messages)
-    stray = [key for key in of_messages - contents.due if DUE_KEY.unpack(key)[1] in entries]  # the others go in time
+    stray = [key for key in of_messages - contents.due if DUE_KEY.unpack(key)[1] in entries]  # else clean-up
     yield f"rows of '{DUE}' belong to no message", len(stray)
     remembered = {
         due_key(INSTANT.unpack(row)[0], queue_id, Due.FORGET, number)
@@ -271,7 +277,7 @@ def _due_problems(rows: _Rows, contents: _Contents, entries: dict[int, Entry]) -
 
 
 def _session_problems(rows: _Rows, contents: _Contents, entries: dict[int, Entry]) -> Iterator[tuple[str, int]]:
-    """What does not agree between message sessions and their messages, and how often."""
+    """Yield contradictions between message sessions and their messages, with their counts."""
     with_sessions = {queue_id for queue_id, each in entries.items() if _requires_session(each.description)}
     firsts: dict[Message, int] = {}  # by queue id and session number
     members: set[Message] = set()

@@ -1,7 +1,7 @@
-"""Hands what an entity's partitions have to those who wait for it (P19, P20): messages, or idle message sessions.
+"""Shares the messages, or idle message sessions, of an entity's partitions among its receivers (P19, P20).
 
-Knows which partitions may have something and who wants how many; asks partitions in turn, consumers first come, first
-served, one question per partition at a time. Does not know messages, locks and links. Owned by an `Entity`.
+Knows the ready partitions and the demand of each receiver. Asks partitions in turn, serves receivers first come, first
+served, with one request per partition at a time. Does not know messages, locks and links. Owned by an `Entity`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Generic, Protocol, TypeVar
 from ..partition.requests import Request
 from ..partition.step import Received
 
-TAKE_MESSAGES_MAX = 256  # asked of one partition at once, so that other consumers get their turn
-LEFT_MAX = 64  # entries of consumers that left, before the line is tidied
+TAKE_MESSAGES_MAX = 256  # per request to a partition, so that other receivers get their turn
+LEFT_MAX = 64  # stale heap entries before a clean-up
 
 T = TypeVar("T")
 Ask = Callable[[int, Request], None]
 
 
 class Demand(Generic[T]):
-    """What one consumer still wants: `wanted` things, of which `asked` are already asked for.
+    """The demand of one receiver: it wants `wanted` items, `requested` of them are already requested.
 
-    `make(count, reply)` is the question to a partition, `deliver` gets what it answered, and `give_back(partition,
-    things)` what it answered after `close`.
+    `make(count, reply)` builds the request to a partition, `deliver(items)` takes its answer, and `give_back(partition
+    index, items)` returns an answer that comes after `close`.
     """
 
-    __slots__ = ("asked", "closed", "deliver", "drained", "give_back", "make", "turn", "waiting", "wanted")
+    __slots__ = ("closed", "deliver", "drained", "give_back", "make", "requested", "turn", "waiting", "wanted")
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Demand(Generic[T]):
         self.deliver = deliver
         self.give_back = give_back
         self.wanted = 0
-        self.asked = 0
+        self.requested = 0
         self.waiting = False
         self.turn = 0
         self.closed = False
@@ -49,32 +49,32 @@ class Demand(Generic[T]):
 
 
 class Dispatcher(Generic[T]):
-    """Those who wait, and the ready partitions; `ask(partition, request)` reaches a partition."""
+    """The waiting demands and the ready partitions; `ask(partition index, request)` submits a request."""
 
     def __init__(self, partition_count: int, ask: Ask) -> None:
         self._ask = ask
-        self._ready: deque[int] = deque(range(partition_count))  # whether they really have messages shows when asked
+        self._ready: deque[int] = deque(range(partition_count))  # may turn out empty
         self._is_ready = [True] * partition_count
         self._asking = [False] * partition_count
         self._announced_meanwhile = [False] * partition_count
-        self._waiting: list[tuple[int, int, Demand[T]]] = []  # a heap by turn; entries of who left are passed over
+        self._waiting: list[tuple[int, int, Demand[T]]] = []  # heap by turn, may hold stale entries
         self._last_turn = 0
-        self._left_count = 0  # at least so many entries are of consumers that left
+        self._left_count = 0  # lower bound of stale heap entries
         self._draining: list[Demand[T]] = []
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether anybody waits."""
+        """Whether a demand waits."""
         return any(demand.waiting for _, _, demand in self._waiting)
 
     def set_demand(self, demand: Demand[T], wanted: int) -> None:
-        """`demand` wants `wanted` more messages from now on, whatever it wanted before."""
+        """Set the number of items that `demand` wants from now on (absolute)."""
         demand.wanted = wanted
         self._enlist(demand)
         self._pump()
 
     def drain(self, demand: Demand[T], drained: Callable[[], None]) -> None:
-        """Give `demand` all that is available now, then call `drained()` and leave it wanting nothing."""
+        """Give `demand` everything available, then set its wanted number to 0 and call `drained()`."""
         demand.drained = drained
         self._draining.append(demand)
         self._enlist(demand)
@@ -82,7 +82,7 @@ class Dispatcher(Generic[T]):
         self._finish_drains()
 
     def close(self, demand: Demand[T]) -> None:
-        """`demand` takes no more; what is already under way to it goes back uncounted."""
+        """Close `demand`; items on their way to it go back uncounted."""
         demand.closed = True
         demand.wanted = 0
         if demand in self._draining:
@@ -105,8 +105,8 @@ class Dispatcher(Generic[T]):
             self._pump()
 
     def _enlist(self, demand: Demand[T], turn: int | None = None) -> None:
-        """Let `demand` wait: at the end, or where it was when it had its turn and got nothing (`turn`)."""
-        if demand.closed or demand.wanted <= demand.asked or (demand.waiting and turn is None):
+        """Queue `demand`: at the end, or at its old position `turn` if it got nothing."""
+        if demand.closed or demand.wanted <= demand.requested or (demand.waiting and turn is None):
             return
         if turn is None:
             self._last_turn += 1
@@ -118,10 +118,10 @@ class Dispatcher(Generic[T]):
         heapq.heappush(self._waiting, (turn, id(demand), demand))
 
     def _next_waiting(self) -> Demand[T] | None:
-        """Who has waited longest; taken off the line."""
+        """Remove and return the demand that has waited longest."""
         while self._waiting:
             turn, _, demand = heapq.heappop(self._waiting)
-            if demand.waiting and demand.turn == turn:  # else it left, or waits elsewhere in the line
+            if demand.waiting and demand.turn == turn:  # else the entry is stale
                 demand.waiting = False
                 return demand
         return None
@@ -132,15 +132,15 @@ class Dispatcher(Generic[T]):
             demand = self._next_waiting()
             if demand is None:
                 return
-            open_count = demand.wanted - demand.asked
+            open_count = demand.wanted - demand.requested
             if open_count <= 0:
                 continue
             index = ready.popleft()
             self._is_ready[index] = False
             self._asking[index] = True
-            share = -(-open_count // (len(ready) + 1))  # spread over what is ready, so that all stores work at once
+            share = -(-open_count // (len(ready) + 1))  # so that all stores work in parallel
             count = min(share, TAKE_MESSAGES_MAX)
-            demand.asked += count
+            demand.requested += count
             answer = partial(self._taken, index, demand, count, demand.turn)
             self._enlist(demand)
             self._ask(index, demand.make(count, answer))
@@ -152,7 +152,7 @@ class Dispatcher(Generic[T]):
         if more:
             self._is_ready[index] = True
             self._ready.append(index)
-        demand.asked -= count
+        demand.requested -= count
         if taken.deliveries:
             if demand.closed:
                 demand.give_back(index, taken.deliveries)
@@ -166,7 +166,7 @@ class Dispatcher(Generic[T]):
 
     def _finish_drains(self) -> None:
         for demand in list(self._draining):
-            if demand.asked == 0 and (demand.wanted == 0 or not (self._ready or any(self._asking))):
+            if demand.requested == 0 and (demand.wanted == 0 or not (self._ready or any(self._asking))):
                 self._draining.remove(demand)
                 drained, demand.drained = demand.drained, None
                 demand.wanted = 0
@@ -176,23 +176,23 @@ class Dispatcher(Generic[T]):
 
 
 class Waiting(Protocol):
-    """A receiver."""
+    """A receiver, as the quota knows it."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it wants messages that it has not got."""
+        """Whether it wants more messages."""
         ...
 
 
 class ReceiveQuota:
-    """The receivers with credit; at most `count_max` of them wait at a time."""
+    """The receivers with credit; at most `count_max` may wait at a time."""
 
     def __init__(self, count_max: int | None = None) -> None:
         self.count_max = count_max
         self._receivers: set[Waiting] = set()
 
     def enter(self, receiver: Waiting) -> bool:
-        """Note that a receiver has credit; False if too many others wait."""
+        """Add a receiver with credit; return False if too many others wait."""
         receivers = self._receivers
         receivers.add(receiver)
         if self.count_max is None or len(receivers) <= self.count_max:
@@ -204,5 +204,5 @@ class ReceiveQuota:
         return False
 
     def leave(self, receiver: Waiting) -> None:
-        """A receiver has no credit any more."""
+        """Remove a receiver without credit."""
         self._receivers.discard(receiver)

@@ -1,6 +1,6 @@
-"""The requests that reach an entity: send, settle, peek, delete, resubmit.
+"""The verbs of an entity: send, settle, peek, delete, resubmit.
 
-Routes each of them to a partition, or asks partition after partition. Does not decide about messages (`partition/`)
+Routes each request to a partition, or asks one partition after the other. Does not decide about messages (`partition/`)
 and does not find entities by address (`namespace.py`).
 """
 
@@ -36,18 +36,18 @@ from .entity_base import SEND_REFUSED, EntityBase, PartitionHandle
 
 T = TypeVar("T")
 
-BATCH_MESSAGES_MAX = 4500  # in one envelope; what the service allows per batch
+BATCH_MESSAGES_MAX = 4500  # per batch envelope, as in the service
 
 
 def is_known_refusal(error: BrokerError) -> bool:
-    """Whether an error says that a partition has stored nothing, and another one may: it is out, or full."""
-    if isinstance(error, UnknownOutcomeError):  # what may be stored here must not be stored there, too
+    """Whether a partition has certainly stored nothing, so that another may: its store is out, or it is full."""
+    if isinstance(error, UnknownOutcomeError):  # another partition could store the message twice
         return False
     return error.condition in (Condition.SERVER_BUSY, Condition.RESOURCE_LIMIT_EXCEEDED)
 
 
 class Entity(EntityBase):
-    """An entity with the requests that reach it."""
+    """A running queue, topic or subscription."""
 
     # ---- sending
 
@@ -66,7 +66,7 @@ class Entity(EntityBase):
             handle.submit(Send(messages, done, self._elsewhere(messages, done, index, numbered), numbered))
 
     def parse(self, data: bytes, *, batch: bool) -> list[Message]:
-        """The messages in a delivery; BrokerError if the entity doesn't take them as they are."""
+        """Parse the messages of a delivery. Raises BrokerError if the entity refuses them."""
         description = self.description
         if description.status in SEND_REFUSED:
             raise self.disabled()
@@ -89,7 +89,7 @@ class Entity(EntityBase):
     def _elsewhere(
         self, messages: Sequence[Message], done: Done, tried: int, numbered: Numbered | None
     ) -> Callable[[BrokerError], None]:
-        """What to do when a partition does not take a message without a key: the next one takes it (P13)."""
+        """Return a `done` that offers a keyless message to the next partition after a refusal (P13)."""
         left = len(self.partitions) - 1
 
         def again(error: BrokerError) -> None:
@@ -107,22 +107,22 @@ class Entity(EntityBase):
         done(self.reported(error))
 
     def reported(self, error: BrokerError) -> BrokerError:
-        """What a sender hears of a partition's error: of a full one the figures of the whole entity."""
+        """Return the sender's error for a partition's error: a full partition reports the figures of the entity."""
         if error.condition is not Condition.RESOURCE_LIMIT_EXCEEDED:
             return error
         used = 0
         for handle in self.partitions:
-            beside = () if self.fan_out is None else self.fan_out.subscriptions(handle.index)
+            beside = () if self.routing is None else self.routing.subscriptions(handle.index)
             with suppress(StoreError):
                 used += sum(handle.worker.counters(ref.queue_id).bytes_used for ref in (handle, *beside))
         size_bytes_max = sum(handle.size_bytes_max for handle in self.partitions)
-        kind = "Queue" if self.fan_out is None else "Topic"
+        kind = "Queue" if self.routing is None else "Topic"
         return service_errors.entity_full(kind, self.name_in_errors, used, size_bytes_max)
 
     # ---- receiving
 
     def settle(self, token: bytes, outcome: Outcome, done: Done | None, sub_queue: SubQueue = SubQueue.ACTIVE) -> None:
-        """End the lock `token`; a token that was never given out here is answered as a lost lock."""
+        """End the lock `token` with `outcome`; a foreign token is a lost lock."""
         index = partition_index_of(token)
         if index < len(self.partitions):
             self.partitions[index].submit(Settle(token, outcome, done, sub_queue))
@@ -132,15 +132,13 @@ class Entity(EntityBase):
     async def peek(
         self, sub_queue: SubQueue, first: int, count: int, bytes_max: int, session_id: str | None
     ) -> list[bytes]:
-        """Encoded messages from sequence number `first` on, partition after partition (P23).
+        """Return encoded messages from sequence number `first` on, partition after partition, ascending (P23).
 
-        A client goes on behind the last number that it was shown. So an answer ends before a partition that can't be
-        reached: what is in there is shown after the outage. BrokerError (server-busy) if it is the first.
+        `bytes_max` limits the sum of encoded sizes. The client continues after the last number of the answer, so the
+        answer ends before an unreachable partition. Raises BrokerError (server-busy) if the first one is unreachable.
         """
         index = max(0, first) >> PARTITION_SHIFT if self.partitioned else 0
-        own = (
-            None if session_id is None else self.partition_index_of_session(session_id)
-        )  # the only one that may have some
+        own = None if session_id is None else self.partition_index_of_session(session_id)  # the session's partition
         found: list[bytes] = []
         while index < len(self.partitions) and len(found) < count and bytes_max > 0:
             handle = self.partitions[index]
@@ -154,7 +152,7 @@ class Entity(EntityBase):
                     bytes_max -= sum(len(payload) for _, payload in rows)
                     following = rows[-1][0] + 1 if rows and len(found) < count else None
                     if following is not None and await self._has_from(handle, sub_queue, following, session_id):
-                        break  # the next one was too large: another partition's must not come before it
+                        break  # the next message didn't fit; later partitions must not overtake it
                 except BrokerError as error:
                     if found and error.condition is Condition.SERVER_BUSY:
                         break
@@ -164,11 +162,11 @@ class Entity(EntityBase):
         return found
 
     async def _has_from(self, handle: PartitionHandle, sub_queue: SubQueue, first: int, session_id: str | None) -> bool:
-        """Whether a partition has a message of that number or a later one."""
+        """Whether a partition has a message from that number on."""
         return bool(await handle.request(partial(Peek, sub_queue, first, 1, 1, session_id)))
 
     async def delete_messages(self, sub_queue: SubQueue, count: int, before_at: int, session_id: str | None) -> int:
-        """Delete up to `count` available messages enqueued before `before_at` (Unix ms); how many it were."""
+        """Delete up to `count` available messages enqueued before `before_at` (Unix ms); return how many."""
         if self.partitioned:
             raise BrokerError(
                 Condition.NOT_ALLOWED, f"Messages can't be deleted in batches from '{self.path}': it is partitioned."
@@ -177,14 +175,14 @@ class Entity(EntityBase):
         return int(await self.partitions[0].request(ask))
 
     async def extents(self, sub_queue: SubQueue) -> list[Extent | None]:
-        """What each partition has of a sub-queue; None for those that can't be reached."""
+        """Return the extent of a sub-queue in each partition; None for an unreachable one."""
         return [
             await handle.request(partial(GetExtent, sub_queue)) if handle.worker.available else None
             for handle in self.partitions
         ]
 
     async def delete_before(self, sub_queue: SubQueue, partition_id: int, number: int, count: int) -> int:
-        """Delete up to `count` available messages of a partition with a sequence number below `number`; how many."""
+        """Delete up to `count` available messages of a partition below `number`; return how many."""
         handle = self._partition(partition_id)
 
         def ask(reply: Callable[[int | BrokerError], None]) -> DeleteMessages:
@@ -195,16 +193,16 @@ class Entity(EntityBase):
     async def peek_partition(
         self, sub_queue: SubQueue, partition_id: int, first: int, count: int, bytes_max: int, session_id: str | None
     ) -> list[bytes]:
-        """Encoded messages of one partition from sequence number `first` on; BrokerError while its store is out."""
+        """Peek one partition from sequence number `first` on. Raises BrokerError while its store is out."""
         ask = partial(Peek, sub_queue, first, count, bytes_max, session_id)
         rows: list[tuple[int, bytes]] = await self._partition(partition_id).request(ask)
         return [payload for _, payload in rows]
 
     async def resubmit(self, numbers: Sequence[int], target: Entity) -> dict[int, BrokerError | None]:
-        """Send dead-lettered messages anew to the queue itself, or to the topic of the subscription: `target`.
+        """Resubmit dead-lettered messages to `target`: the queue itself, or the topic of the subscription.
 
-        The answer tells by number why a message stays where it is, None for those that went. Each is moved whole, with
-        the keys that it had, to the same partition. Raises BrokerError (entity-disabled) for a target that takes none.
+        Returns an error per number, None for a moved message. A message moves to the same partition and keeps its keys.
+        Raises BrokerError (entity-disabled) if `target` refuses messages.
         """
         if target.description.status in SEND_REFUSED:
             raise target.disabled()
@@ -218,17 +216,17 @@ class Entity(EntityBase):
             ask = partial(Resubmit, group, target.partitions[index])
             try:
                 answer |= await self.partitions[index].request(ask)
-            except BrokerError as error:  # that store is out
+            except BrokerError as error:  # the store is out
                 answer |= dict.fromkeys(group, error)
         return {number: answer[number] for number in numbers}
 
     def partition_of_number(self, number: int) -> PartitionHandle | None:
-        """The partition that gave out a sequence number; None if no partition of the entity can have."""
+        """Return the partition that assigned a sequence number; None if there is no such partition."""
         index = self._index_of_number(number)
         return None if index is None else self.partitions[index]
 
     async def list_sessions(self, updated_after: int | None) -> list[str]:
-        """The names of the message sessions, sorted; see `commands.ListSessions`."""
+        """Return the sorted names of the message sessions; see `requests.ListSessions`."""
         names: list[str] = []
         for handle in self.partitions:
             if handle.worker.available:

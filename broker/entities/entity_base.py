@@ -1,7 +1,7 @@
-"""What an entity is while the broker runs: description, partitions, receivers that wait, links; and its partitions.
+"""The state of a running entity (description, partition handles, dispatchers, links) and the handle of a partition.
 
-`EntityBase` is what partitions and links know of an entity, `Entity` adds the requests that reach it. Knows which
-partition lives in which messaging store. Does not decide about messages (`partition/`).
+`Entity` (`entity.py`) adds the verbs. Knows which partition lives in which messaging store. Does not decide about
+messages (`partition/`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Description = QueueDescription | TopicDescription | SubscriptionDescription
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What an entity holds: messages per home (see `records.Home`) and bytes; `is_limited` if that is not all."""
+    """Messages per home (see `records.Home`) and bytes of an entity; `is_limited` if a partition is unreachable."""
 
     messages: list[int]
     bytes_used: int
@@ -47,7 +47,7 @@ class Totals:
 
 
 class PartitionHandle:
-    """Where partition `index` of `entity` lives; the worker's and the partition's view of it (`state.PartitionRef`)."""
+    """The handle of partition `index` of `entity`, in memory or not; implements `step.PartitionRef`."""
 
     __slots__ = ("entity", "index", "partitioned", "queue_id", "size_bytes_max", "worker")
 
@@ -61,7 +61,7 @@ class PartitionHandle:
 
     @property
     def description(self) -> Description:
-        """What the entity is now."""
+        """The current description of the entity."""
         return self.entity.description
 
     @property
@@ -71,45 +71,45 @@ class PartitionHandle:
 
     @property
     def bounds(self) -> MessageBounds:
-        """What is too large in a message."""
+        """The size limits for messages."""
         return self.entity.bounds
 
     @property
     def name_in_errors(self) -> str:
-        """How the service's brokers call the entity."""
+        """The service's internal name of the entity."""
         return self.entity.name_in_errors
 
     @property
-    def fan_out(self) -> SubscriptionRouting | None:
-        """How a topic finds the subscriptions of a message."""
-        return self.entity.fan_out
+    def routing(self) -> SubscriptionRouting | None:
+        """The routing of a topic to its subscriptions; None for other entities."""
+        return self.entity.routing
 
     @property
     def total(self) -> ByteTotal | None:
-        """What a topic and its subscriptions hold in this store."""
+        """The bytes of a topic and its subscriptions in this store."""
         totals = self.entity.totals
         return totals[self.index] if totals else None
 
     def announce(self, sub_queue: SubQueue) -> None:
-        """Tell the dispatcher of `sub_queue` that this partition has messages."""
+        """Announce to the dispatcher of `sub_queue` that this partition has messages."""
         self.entity.dispatchers[sub_queue].announce(self.index)
 
     def announce_session(self, argument: None) -> None:
-        """Tell those who wait for any session that this partition has one."""
+        """Announce an idle session of this partition to the session dispatcher."""
         del argument
         self.entity.session_dispatcher.announce(self.index)
 
     def announce_outbox(self, argument: None) -> None:
-        """Tell the forwarder that messages wait here to go elsewhere."""
+        """Announce messages in an outbox of this partition to the forwarder."""
         del argument
         self.entity.on_outbox(self)
 
     def resize(self, size_bytes_max: int) -> None:
-        """The partition may hold `size_bytes_max` from now on."""
+        """Change the size limit of the partition."""
         self.size_bytes_max = size_bytes_max
 
     def submit(self, request: Request) -> None:
-        """Hand `request` to the worker of this partition's store; of a deleted entity all but its clearing fails."""
+        """Submit `request` to the worker; on a deleted entity every request but `DeleteRows` fails."""
         gone = self.entity.gone
         if gone is not None and type(request) is not DeleteRows:
             asyncio.get_running_loop().call_soon(request.fail, gone)
@@ -117,7 +117,7 @@ class PartitionHandle:
         self.worker.submit(self, request)
 
     async def request(self, make: Callable[[Callable[[T | BrokerError], None]], Request]) -> T:
-        """Submit the command that `make(reply)` builds, and wait for what it replies; raises the BrokerError."""
+        """Submit the request that `make(reply)` builds; return its reply, or raise the BrokerError."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def reply(result: T | BrokerError) -> None:
@@ -135,11 +135,11 @@ class PartitionHandle:
 class EntityBase:
     """A queue, topic or subscription with one partition per worker: 1 if unpartitioned, else the profile's count.
 
-    `partition_bytes_max` is how much one partition may hold; `on_outbox` is told of partitions whose outbox fills.
+    `partition_bytes_max` limits one partition; a partition calls `on_outbox(handle)` when its outbox has messages.
     """
 
-    fan_out: SubscriptionRouting | None = None
-    totals: Sequence[ByteTotal] = ()  # of a topic and its subscriptions, by partition
+    routing: SubscriptionRouting | None = None
+    totals: Sequence[ByteTotal] = ()  # shared by a topic and its subscriptions, by partition
 
     def __init__(
         self,
@@ -166,31 +166,31 @@ class EntityBase:
         ]
         self.dispatchers = {sub_queue: Dispatcher[Delivery](len(workers), self._ask) for sub_queue in SubQueue}
         self.session_dispatcher = Dispatcher[SessionGrant](len(workers), self._ask)
-        self.attached: set[Callable[[BrokerError], None]] = set()  # links to tell when the entity goes away
-        self.gone: BrokerError | None = None  # it is deleted: nothing may be stored for it any more
-        self.received_at = 0  # when a receiver last asked for messages (Unix ms), whether or not there were any
+        self.attached: set[Callable[[BrokerError], None]] = set()  # detaches a link
+        self.gone: BrokerError | None = None  # set when the entity is deleted: it stores nothing any more
+        self.received_at = 0  # last time a receiver asked for messages (Unix ms)
         self._router = Router(len(workers))
 
     @property
     def path(self) -> str:
-        """The entity path, as it was created."""
+        """The entity path in its original spelling."""
         description = self.description
         return description.path if isinstance(description, SubscriptionDescription) else description.name
 
     @property
     def name_in_errors(self) -> str:
-        """How the service's brokers call it: `ns:Queue:q`, `ns:Topic:t`, `ns:Topic:t|s`."""
+        """The service's internal name: `ns:Queue:q`, `ns:Topic:t`, `ns:Topic:t|s`."""
         return service_errors.name_of(self.namespace, self.path, topic=isinstance(self.description, TopicDescription))
 
     def disabled(self) -> BrokerError:
-        """The refusal of what its status does not allow."""
+        """Return the error for an operation that the status forbids."""
         description = self.description
         topic = isinstance(description, TopicDescription)
         return service_errors.disabled(self.namespace, self.path, description.status.value, topic=topic)
 
     @property
     def top_level_key(self) -> str:
-        """The queue or topic that it belongs to, for comparing."""
+        """The name of its queue or topic in compared form."""
         description = self.description
         name = description.topic_name if isinstance(description, SubscriptionDescription) else description.name
         return entity_key(name)
@@ -200,12 +200,12 @@ class EntityBase:
 
     @property
     def requires_session(self) -> bool:
-        """Whether it is received from through message sessions."""
+        """Whether receivers must use message sessions."""
         description = self.description
         return not isinstance(description, TopicDescription) and description.requires_session
 
     def totals_now(self) -> Totals:
-        """What all partitions together hold, but for those that can't be reached (P17)."""
+        """Return the sum of all reachable partitions (P17)."""
         messages, bytes_used, is_limited = [0] * len(HOMES), 0, False
         for handle in self.partitions:
             try:
@@ -220,48 +220,48 @@ class EntityBase:
         return Totals(messages, bytes_used, is_limited)
 
     def message_counts(self) -> list[int]:
-        """Messages per home (see `records.Home`), over the partitions that can be reached."""
+        """Return messages per home (see `records.Home`) over the reachable partitions."""
         return self.totals_now().messages
 
     @property
     def is_reachable(self) -> bool:
-        """Whether the store of at least one partition can be reached now."""
+        """Whether the store of at least one partition is available."""
         return any(handle.worker.available for handle in self.partitions)
 
     @property
     def is_limited(self) -> bool:
-        """Whether a partition can't be reached now: the availability status is `Limited` then (P17)."""
+        """Whether a partition is unreachable: the availability status is then `Limited` (P17)."""
         return not all(handle.worker.available for handle in self.partitions)
 
     @property
     def has_waiting_receivers(self) -> bool:
-        """Whether somebody waits for its messages or sessions."""
+        """Whether a receiver waits for messages or sessions."""
         return self.session_dispatcher.is_waited_for or any(each.is_waited_for for each in self.dispatchers.values())
 
     def describe(self, description: Description) -> None:
-        """Follow a changed description (partitioning and sessions can't change)."""
+        """Apply a changed description (partitioning and sessions can't change)."""
         self.description = description
         for handle in self.partitions:
             handle.worker.description_changed(self.queue_id)
 
     def delete(self, gone: BrokerError) -> None:
-        """The entity is deleted: what is asked of it from now on fails with `gone`."""
+        """Mark the entity as deleted: later requests fail with `gone`."""
         self.gone = gone
 
     def asked_for_messages(self, now: int) -> None:
-        """A receiver asked for messages or sessions at the instant `now` (Unix ms)."""
+        """Record that a receiver asked for messages or sessions at `now` (Unix ms)."""
         self.received_at = now
 
-    def use_subscriptions(self, fan_out: SubscriptionRouting) -> None:
-        """The entity is a topic, and these are its subscriptions."""
-        self.fan_out = fan_out
+    def use_subscriptions(self, routing: SubscriptionRouting) -> None:
+        """Set the routing of a topic to its subscriptions."""
+        self.routing = routing
 
     def use_totals(self, totals: Sequence[ByteTotal]) -> None:
-        """Count the bytes of each partition in these totals, too, which a topic and its subscriptions share."""
+        """Set the byte totals, by partition, that a topic shares with its subscriptions."""
         self.totals = totals
 
     def detach_all(self, error: BrokerError) -> None:
-        """Tell every attached link that the entity is gone, or closed to it."""
+        """Detach every link with `error`."""
         for detached in list(self.attached):
             detached(error)
         self.attached.clear()
@@ -269,7 +269,7 @@ class EntityBase:
     # ---- routing
 
     def route(self, messages: Sequence[Message]) -> tuple[int, bool]:
-        """The partition for a delivery, and whether a key chose it; BrokerError for contradicting keys (P8 to P12)."""
+        """Return the partition for a delivery, and whether a key chose it. BrokerError: keys contradict (P8 to P12)."""
         description = self.description
         duplicates = not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
         index = self._router.route_keyed(messages, duplicate_detection=duplicates)
@@ -278,7 +278,7 @@ class EntityBase:
         return self.next_index(), False
 
     def next_index(self) -> int:
-        """The partition whose turn it is, past those whose stores are out (P11, P13)."""
+        """Return the next partition in turn, skipping unavailable stores (P11, P13)."""
         index = self._router.next()
         for _ in self.partitions[1:]:
             if self.partitions[index].worker.available:
@@ -287,10 +287,10 @@ class EntityBase:
         return index
 
     def partition_for_forwarded(self, message: Message, turn: int) -> tuple[PartitionHandle, bool]:
-        """The partition for a message of an outbox, and whether its key chose it (P30).
+        """Return the partition for a message of an outbox, and whether its key chose it (P30).
 
-        Without a key the turn decides that the message got with its place in the outbox, so that it is the same at
-        every attempt: a partition drops what comes twice, by the highest number of the outbox that it has taken.
+        Without a key the stored `turn` of the record decides, so that every attempt goes to the same partition: a
+        partition drops repetitions by the highest outbox number that it has stored.
         """
         description = self.description
         duplicates = not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
@@ -301,5 +301,5 @@ class EntityBase:
         return self.partitions[partition_for_key(key, count) if count > 1 else 0], True
 
     def partition_index_of_session(self, session_id: str) -> int:
-        """The partition of a message session, which is that of its messages (P10)."""
+        """Return the partition index of a message session and its messages (P10)."""
         return self._router.handle(session_id)

@@ -1,7 +1,7 @@
-"""Carries messages from the outboxes of partitions to the entities they are for (R4, P30).
+"""Forwards messages from the outboxes of partitions to their target entities (R4, P30).
 
-Knows the order (that of their numbers), the retries and what can't be delivered. A message leaves the outbox after the
-target has it durably; the target drops what comes twice. Does not know what a message is. Owned by the `Broker`.
+Knows the order (by outbox number), the retries and the reasons to give up. A message leaves the outbox after the
+target has committed it; the target drops repetitions. Does not know the contents of messages. Owned by the `Broker`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from ..partition.enqueue import too_many_hops
 from ..partition.records import COUNTER_MASK, NO_ENQUEUED_NUMBER, SCHEDULED_ELSEWHERE, Home, Record
-from ..partition.requests import Delivered, Forwarded, ReadOutbox, Redirect, Undeliverable
+from ..partition.requests import DeleteForwarded, ReadOutbox, Redirect, StoreForwarded, Undeliverable
 from .entity import Entity, is_known_refusal
 from .entity_base import SEND_REFUSED, PartitionHandle
 
 MESSAGES_AT_ONCE = 64
-PAGES_MAX = 16  # looked through behind messages that have to wait, before these are tried again
+PAGES_MAX = 16  # pages read behind waiting messages before a retry
 RETRY_AFTER_MS = 1_000
 UNDELIVERABLE = {
     Condition.NOT_FOUND: "MessagingEntityNotFound",
@@ -47,18 +47,18 @@ class Forwarder:
         self._running: dict[PartitionHandle, asyncio.Task[None]] = {}
         self._again: set[PartitionHandle] = set()
         self._rounds: dict[PartitionHandle, list[asyncio.Future[None]]] = {}
-        # Numbers that their targets may have: tried without a known outcome, or at a time that nobody remembers.
+        # Outbox numbers that may be stored at the target: after an unknown outcome, or from an earlier run.
         self._tried: dict[PartitionHandle, set[int]] = {}
         self._tried_below: dict[PartitionHandle, int] = {}
         self._stopping = False
 
     def wake_after_start(self, handle: PartitionHandle, next_counter: int) -> None:
-        """Messages of an earlier run wait in `handle`; those from `next_counter` on (of 48 bits) are of this run."""
+        """Wake for messages of an earlier run: those of `handle` below `next_counter` (48 bits)."""
         self._tried_below[handle] = next_counter
         self.wake(handle)
 
     async def round_of(self, handle: PartitionHandle) -> None:
-        """Wait until what is in the outboxes of `handle` has arrived, or has to be tried again later."""
+        """Wait until the outboxes of `handle` are empty or wait for a retry."""
         if handle not in self._running:
             return
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -71,7 +71,7 @@ class Forwarder:
                 over.set_result(None)
 
     def wake(self, handle: PartitionHandle) -> None:
-        """Messages wait in an outbox of `handle`."""
+        """Start forwarding from `handle`: its outboxes have messages."""
         if self._stopping:
             return
         if handle in self._running:
@@ -80,17 +80,17 @@ class Forwarder:
             self._running[handle] = asyncio.create_task(self._run(handle), name=f"forward {handle.path}")
 
     def forget(self, entity: Entity) -> None:
-        """An entity is gone: what waits in its outboxes goes with it."""
+        """Stop forwarding from a deleted entity."""
         for handle, task in self._running.items():
             if handle.entity is entity:
                 task.cancel()
 
     def running_count(self) -> int:
-        """From how many partitions messages are carried now."""
+        """Number of partitions with a running forwarding task."""
         return len(self._running)
 
     async def stop(self) -> None:
-        """Stop where we are; what is left is carried after the next start."""
+        """Stop; the next start forwards the rest."""
         self._stopping = True
         tasks = list(self._running.values())
         for task in tasks:
@@ -109,7 +109,7 @@ class Forwarder:
                 except BrokerError as error:
                     if handle.entity.gone is not None:
                         return
-                    log.info("forwarding waits", entity=handle.path, partition=handle.index, cause=error.description)
+                    log.info("forwarding delayed", entity=handle.path, partition=handle.index, cause=error.description)
                     self._end_round(handle)
                     await self._pause()
                     refusing.clear()
@@ -139,10 +139,10 @@ class Forwarder:
             timer.cancel()
 
     async def _carry(self, handle: PartitionHandle, refusing: Refusing) -> bool:
-        """Carry the next messages; whether there may be more. BrokerError if some have to wait.
+        """Forward the next pages; return whether more may follow. Raises BrokerError if messages must wait.
 
-        Those behind them that go elsewhere don't wait; to one partition nothing overtakes. `refusing` are partitions
-        that refused messages lately: those without a key go to others.
+        Waiting messages delay only messages to the same partition, so the order per partition holds. Keyless messages
+        avoid the `refusing` partitions, which refused messages lately.
         """
         blocked: Refusing = {}
         after = -1
@@ -165,9 +165,9 @@ class Forwarder:
     async def _carry_page(
         self, handle: PartitionHandle, rows: list[Row], blocked: Refusing, refusing: Refusing
     ) -> bool:
-        """Carry messages; whether some of them are for other partitions now, under numbers behind all others.
+        """Forward a page; return whether some messages changed their partition and got new, higher outbox numbers.
 
-        `blocked` are the partitions for which messages have to wait.
+        `blocked` are the partitions with waiting messages.
         """
         redirected = False
         for target, group in self._groups(handle, rows).items():
@@ -193,14 +193,14 @@ class Forwarder:
     async def _hand_over(
         self, handle: PartitionHandle, target: PartitionHandle, group: list[Row], refusing: Refusing
     ) -> tuple[BrokerError, list[Row]] | None:
-        """Carry messages to one partition, or give them up; the error, and those that have to wait or go elsewhere."""
+        """Forward messages to one partition or give them up; return the error, and those that wait or move."""
         records = [(number, _as_it_arrives(home, record)) for home, number, record in group]
         moves = [_moves(handle, row) for row in group]
         if any(moves) and not all(moves):
             return await self._hand_over_singly(handle, target, group, refusing)
 
-        def ask(reply: Callable[[BrokerError | None], None]) -> Forwarded:
-            return Forwarded(handle.queue_id, handle.index, records, reply, same_entity=moves[0])
+        def ask(reply: Callable[[BrokerError | None], None]) -> StoreForwarded:
+            return StoreForwarded(handle.queue_id, handle.index, records, reply, same_entity=moves[0])
 
         tried = self._tried.setdefault(handle, set())
         anew = {number for _, number, _ in group} - tried
@@ -211,7 +211,7 @@ class Forwarder:
             if not isinstance(error, UnknownOutcomeError):
                 tried -= anew
             full = error.condition is Condition.RESOURCE_LIMIT_EXCEEDED
-            if full and len(group) > 1:  # some may fit
+            if full and len(group) > 1:  # a part may fit
                 return await self._hand_over_singly(handle, target, group, refusing)
             if full and self._is_free(handle, group[0], target) and self._others(target, refusing):
                 refusing[target] = error
@@ -222,7 +222,7 @@ class Forwarder:
                 return error, group
             await self._give_up(handle, group, UNDELIVERABLE[error.condition], error.description)
         else:
-            await handle.request(partial(Delivered, [(home, number) for home, number, _ in group]))
+            await handle.request(partial(DeleteForwarded, [(home, number) for home, number, _ in group]))
             tried.difference_update(number for _, number, _ in group)
         return None
 
@@ -236,16 +236,16 @@ class Forwarder:
         return None
 
     def _is_free(self, handle: PartitionHandle, row: Row, target: PartitionHandle) -> bool:
-        """Whether another partition of the target may take the message: it has no key, and `target` can't have it."""
+        """Whether another partition may take the message: it has no key, and `target` has certainly not stored it."""
         _, number, _ = row
         if _moves(handle, row) or number in self._tried.get(handle, ()):
             return False
         if number & COUNTER_MASK < self._tried_below.get(handle, 0):
             return False
-        return not target.entity.partition_for_forwarded(parse_stored(row[2].stored), row[2].turn)[1]
+        return not target.entity.partition_for_forwarded(parse_stored(row[2].stored), row[2].target_index)[1]
 
     def _others(self, target: PartitionHandle, refusing: Refusing) -> list[int]:
-        """The partitions that may take a message in the place of `target`, beginning with the one behind it."""
+        """Return the alternatives to `target` in turn, beginning with the next partition."""
         partitions = target.entity.partitions
         behind = [*partitions[target.index + 1 :], *partitions[: target.index]]
         return [each.index for each in behind if each not in refusing and each.worker.available]
@@ -253,7 +253,7 @@ class Forwarder:
     async def _redirect(
         self, handle: PartitionHandle, target: PartitionHandle, rows: list[Row], refusing: Refusing
     ) -> bool:
-        """Messages without a key that `target` has not stored are for other partitions now; whether there are any."""
+        """Move keyless messages that `target` has not stored to other partitions; return whether there are any."""
         others = self._others(target, refusing)
         if not others:
             return False
@@ -264,7 +264,7 @@ class Forwarder:
     def _groups(
         self, handle: PartitionHandle, rows: list[Row]
     ) -> dict[PartitionHandle | tuple[str | None, str], list[Row]]:
-        """The rows by the partition that they go to, or by the reason why they can't go."""
+        """Group rows by their target partition, or by the reason to give them up."""
         groups: dict[PartitionHandle | tuple[str | None, str], list[Row]] = {}
         for row in rows:
             target: PartitionHandle | tuple[str | None, str]
@@ -279,9 +279,9 @@ class Forwarder:
         home, _, record = row
         description = handle.description
         if home == Home.DEAD_LETTER_OUTBOX and record.hops >= handle.bounds.forward_hops_max:
-            return too_many_hops(handle.bounds.forward_hops_max)  # entities whose dead-letter queues lead to each other
+            return too_many_hops(handle.bounds.forward_hops_max)  # dead-letter queues that forward to each other
         if home == Home.TRANSFER_OUTBOX and record.other_path == SCHEDULED_ELSEWHERE:
-            return handle.entity.partitions[record.turn]
+            return handle.entity.partitions[record.target_index]
         if home == Home.TRANSFER_OUTBOX:
             address: str | None = record.other_path
         elif isinstance(description, TopicDescription):
@@ -289,14 +289,15 @@ class Forwarder:
         else:
             address = description.forward_to if home == Home.OUTBOX else description.forward_dead_letters_to
         if address is None:
-            if home == Home.OUTBOX and isinstance(description, SubscriptionDescription) and record.turn != handle.index:
-                partitions = handle.entity.partitions  # a copy whose key a rule has changed
-                return partitions[record.turn % len(partitions)]
-            return None, ""  # the setting was taken back: the message stays
+            is_moved = record.target_index != handle.index
+            if is_moved and home == Home.OUTBOX and isinstance(description, SubscriptionDescription):
+                partitions = handle.entity.partitions  # a rule has changed the copy's key
+                return partitions[record.target_index % len(partitions)]
+            return None, ""  # forwarding was switched off: the message stays
         entity = self._find(address)
         if entity.description.status in SEND_REFUSED:
             raise BrokerError(Condition.ENTITY_DISABLED, f"'{entity.path}' takes no messages now.")
-        return entity.partition_for_forwarded(parse_stored(record.stored), record.turn)[0]
+        return entity.partition_for_forwarded(parse_stored(record.stored), record.target_index)[0]
 
     async def _give_up(self, handle: PartitionHandle, group: list[Row], reason: str | None, description: str) -> None:
         for home, number, _ in group:
@@ -307,7 +308,7 @@ class Forwarder:
 
 
 def _moves(handle: PartitionHandle, row: Row) -> bool:
-    """Whether a message goes to another partition of the entity that has taken it, and not to another entity."""
+    """Whether a message moves to another partition of its own entity, not to another entity."""
     home, _, record = row
     if home == Home.TRANSFER_OUTBOX:
         return record.other_path == SCHEDULED_ELSEWHERE
@@ -316,12 +317,12 @@ def _moves(handle: PartitionHandle, row: Row) -> bool:
 
 
 def _as_it_arrives(home: int, record: Record) -> Record:
-    """A record of an outbox without what concerns its source alone."""
+    """Return an outbox record without the fields of its source."""
     match home:
         case Home.TRANSFER_OUTBOX if record.other_path != SCHEDULED_ELSEWHERE:
-            record.update(other_path="")  # it was the destination
+            record.update(other_path="")  # held the destination
         case Home.DEAD_LETTER_OUTBOX:
-            record.update(enqueued_number=NO_ENQUEUED_NUMBER)  # as from the service
+            record.update(enqueued_number=NO_ENQUEUED_NUMBER)  # as in the service
         case _:
             pass
     return record

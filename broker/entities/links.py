@@ -1,6 +1,6 @@
-"""What a link holds of an entity: a way in, a way out, or a message session.
+"""The broker's end of a link: `Sender`, `Receiver`, `SessionReceiver`, and `SessionAccept` for a pending accept.
 
-Knows credit as demand, and how a session is waited for. Does not know frames (`amqp/`) and to decide about messages.
+Knows credit as demand, and the wait for a session. Does not know frames (`amqp/`) and does not decide about messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Detached = Callable[[BrokerError], None]
 
 
 class Sender:
-    """A link's way into a queue or topic."""
+    """Sends to a queue or topic."""
 
     def __init__(self, entity: Entity, message_bytes_max: int, batch_bytes_max: int, detached: Detached) -> None:
         self.entity = entity
@@ -47,17 +47,17 @@ class Sender:
             self.entity.send(data, batch=batch, done=done)
 
     def size_refusal(self, data: bytes, *, batch: bool) -> BrokerError | None:
-        """The error for a delivery over the limit, or None."""
+        """Return the error for a delivery over the limit, or None."""
         size_bytes_max = self.batch_bytes_max if batch else self.message_bytes_max
         return service_errors.too_large(len(data), size_bytes_max) if len(data) > size_bytes_max else None
 
     def close(self) -> None:
-        """The link is gone; what it sent is still stored."""
+        """Close the sender; accepted deliveries are still stored."""
         self.entity.attached.discard(self._detached)
 
 
-class Consumer:
-    """A link's way out of a sub-queue of a queue or subscription."""
+class Receiver:
+    """Receives from a sub-queue of a queue or subscription."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Consumer:
             return Receive(sub_queue, count, mode, reply)
 
         def give_back(_: int, deliveries: Sequence[Delivery]) -> None:
-            # Those that it had asked to be removed are gone.
+            # In receive-and-delete mode they are removed.
             if mode is ReceiveMode.PEEK_LOCK:
                 for delivery in deliveries:
                     entity.settle(delivery.token, Release(), None, sub_queue)
@@ -88,40 +88,40 @@ class Consumer:
         entity.attached.add(detached)
 
     def set_credit(self, count: int) -> None:
-        """From now on at most `count` more messages may be handed over (absolute, not added)."""
+        """Allow at most `count` more messages from now on (absolute, not added)."""
         if not _may_receive(self, count, self._clock):
             return
         self._dispatcher.set_demand(self._demand, count)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it wants messages that it has not got."""
+        """Whether it has unused credit."""
         return self._demand.wanted > 0
 
     def refuse(self, error: BrokerError) -> None:
-        """Have the link detached because of `error`, unless it has gone meanwhile."""
+        """Detach the link with `error`, unless it is closed."""
         if self._detached in self.entity.attached:
             self._detached(error)
 
     def drain(self, drained: Callable[[], None]) -> None:
-        """Hand over what is available within the credit, then call `drained()`; the credit is 0 then."""
+        """Deliver available messages within the credit, then set the credit to 0 and call `drained()`."""
         self._dispatcher.drain(self._demand, drained)
 
     def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
-        """End the lock `token` with `outcome`; `done` hears of it after the commit."""
+        """End the lock `token` with `outcome`; `done(error or None)` follows the commit."""
         self.entity.settle(token, outcome, done, self._sub_queue)
 
     def close(self) -> None:
-        """The link is gone. Locks stay until they expire [wire 5.8]."""
+        """Close the receiver; its locks stay until they expire [wire 5.8]."""
         self._dispatcher.close(self._demand)
         self.entity.receive_quota.leave(self)
         self.entity.attached.discard(self._detached)
 
 
-class SessionConsumer:
-    """A link's way out of one message session; made by `SessionWait` when the session is granted.
+class SessionReceiver:
+    """Receives from one message session; `SessionAccept` makes it when the session is granted.
 
-    `detached` is called with session-lock-lost when the holding ends by time, or when the entity goes away.
+    Calls `detached(error)` with session-lock-lost when the session lock expires, or when the entity goes away.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class SessionConsumer:
         self._deliver: Deliver = _deliver_nothing
         self._mode = mode
         self._grant = grant
-        self._place = entity.partitions[grant.partition_index]
+        self._handle = entity.partitions[grant.partition_index]
         self._detached = detached
         self._wanted = 0
         self._asking = False
@@ -145,11 +145,11 @@ class SessionConsumer:
         entity.attached.add(self.refuse)
 
     def deliver_to(self, deliver: Deliver) -> None:
-        """Where messages go; to be called before there is credit."""
+        """Set the callback for messages; required before the first credit."""
         self._deliver = deliver
 
     def set_credit(self, count: int) -> None:
-        """From now on at most `count` more messages may be handed over (absolute, not added)."""
+        """Allow at most `count` more messages from now on (absolute, not added)."""
         if not _may_receive(self, count, self._clock):
             return
         self._wanted = count
@@ -157,40 +157,40 @@ class SessionConsumer:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it wants messages that it has not got."""
+        """Whether it has unused credit."""
         return self._wanted > 0
 
     def refuse(self, error: BrokerError) -> None:
-        """Give the session back and have the link detached because of `error`, unless it has gone meanwhile."""
+        """Release the session and detach the link with `error`, unless it is closed."""
         if not self._closed:
-            self._place.submit(ReleaseSession(self._grant.grant))
+            self._handle.submit(ReleaseSession(self._grant.grant))
             self.lost(error)
 
     def drain(self, drained: Callable[[], None]) -> None:
-        """Hand over what is available within the credit, then call `drained()`; the credit is 0 then."""
+        """Deliver available messages within the credit, then set the credit to 0 and call `drained()`."""
         self._drained = drained
         self._ask()
 
     def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
-        """End the lock `token` with `outcome`; `done` hears of it after the commit."""
+        """End the lock `token` with `outcome`; `done(error or None)` follows the commit."""
         self.entity.settle(token, outcome, done)
 
     def close(self) -> None:
-        """The link is gone: the session is free at once, nothing is counted [wire 6.4]."""
+        """Close the receiver; the session is free at once, and no delivery count rises [wire 6.4]."""
         if not self._closed:
             self._closed = True
             self.entity.receive_quota.leave(self)
             self.entity.attached.discard(self.refuse)
-            self._place.submit(ReleaseSession(self._grant.grant))
+            self._handle.submit(ReleaseSession(self._grant.grant))
 
     def announce(self, argument: None) -> None:
-        """The session has messages (again)."""
+        """Ask for messages: the session has some (again)."""
         del argument
         self._more = True
         self._ask()
 
     def lost(self, error: BrokerError) -> None:
-        """The holding has ended, and not by `close`."""
+        """End the receiver: the session lock was lost."""
         if not self._closed:
             self._closed = True
             self.entity.receive_quota.leave(self)
@@ -204,7 +204,7 @@ class SessionConsumer:
             self._asking = True
             self._more = False
             count = min(self._wanted, SESSION_TAKE_MAX)
-            self._place.submit(ReceiveFromSession(self._grant.grant, count, self._mode, self._taken))
+            self._handle.submit(ReceiveFromSession(self._grant.grant, count, self._mode, self._taken))
         elif self._drained is not None:
             drained, self._drained = self._drained, None
             self._wanted = 0
@@ -213,16 +213,16 @@ class SessionConsumer:
     def _taken(self, taken: Received[Delivery]) -> None:
         self._asking = False
         self._more = self._more or taken.more
-        if taken.deliveries and not self._closed:  # of a closed one they go back with the session
+        if taken.deliveries and not self._closed:  # after close they go back with the session
             self._wanted = max(0, self._wanted - len(taken.deliveries))
             self._deliver(taken.deliveries)
         self._ask()
 
 
-class SessionWait:
-    """A receiver that waits for a message session: a named one (at once or not at all), or the next that is idle.
+class SessionAccept:
+    """A pending accept of a message session: a named one (granted or refused at once), or the next idle one.
 
-    Exactly one of `granted(SessionConsumer)` and `refused(BrokerError)` is called, unless `cancel` comes first.
+    Calls exactly one of `granted(SessionReceiver)` and `refused(BrokerError)`, unless `cancel` comes first.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class SessionWait:
         mode: ReceiveMode,
         timeout_ms: int,
         clock: Clock,
-        granted: Callable[[SessionConsumer], None],
+        granted: Callable[[SessionReceiver], None],
         refused: Callable[[BrokerError], None],
         detached: Detached,
     ) -> None:
@@ -242,7 +242,7 @@ class SessionWait:
         self._granted = granted
         self._refused = refused
         self._detached = detached
-        self._consumer: SessionConsumer | None = None
+        self._receiver: SessionReceiver | None = None
         self._over = False
         self._demand: Demand[SessionGrant] | None = None
         self._timer: Timer | None = None
@@ -257,7 +257,7 @@ class SessionWait:
             entity.partitions[entity.partition_index_of_session(session_id)].submit(self._accept(1, self._answered))
 
     def cancel(self) -> None:
-        """The receiver has gone; a session that is granted all the same goes back at once."""
+        """Cancel the accept; a session granted afterwards is released at once."""
         self._end()
 
     def _accept(self, count: int, reply: Callable[[Received[SessionGrant]], None]) -> Request:
@@ -274,8 +274,8 @@ class SessionWait:
 
     def _deliver(self, grants: Sequence[SessionGrant]) -> None:
         self._end()
-        self._consumer = SessionConsumer(self._entity, grants[0], self._mode, self._clock, self._detached)
-        self._granted(self._consumer)
+        self._receiver = SessionReceiver(self._entity, grants[0], self._mode, self._clock, self._detached)
+        self._granted(self._receiver)
 
     def _give_back(self, index: int, grants: Sequence[SessionGrant]) -> None:
         del index
@@ -304,28 +304,28 @@ class SessionWait:
             self._entity.session_dispatcher.close(self._demand)
 
     def _announce(self, argument: None) -> None:
-        if self._consumer is not None:
-            self._consumer.announce(argument)
+        if self._receiver is not None:
+            self._receiver.announce(argument)
 
     def _lost(self, error: BrokerError) -> None:
-        if self._consumer is not None:
-            self._consumer.lost(error)
+        if self._receiver is not None:
+            self._receiver.lost(error)
 
 
-def _may_receive(consumer: Consumer | SessionConsumer, count: int, clock: Clock) -> bool:
-    """Account for new credit; False if too many receivers wait: the consumer hears of it in the next turn."""
-    entity = consumer.entity
+def _may_receive(receiver: Receiver | SessionReceiver, count: int, clock: Clock) -> bool:
+    """Account for new credit; return False, and refuse the receiver in the next turn, if too many receivers wait."""
+    entity = receiver.entity
     if not count:
-        entity.receive_quota.leave(consumer)
+        entity.receive_quota.leave(receiver)
         return True
     entity.asked_for_messages(clock.now_ms())
-    if entity.receive_quota.enter(consumer):
+    if entity.receive_quota.enter(receiver):
         return True
     error = service_errors.too_many_receives(entity.path, entity.receive_quota.count_max or 0)
-    asyncio.get_running_loop().call_soon(consumer.refuse, error)
+    asyncio.get_running_loop().call_soon(receiver.refuse, error)
     return False
 
 
 def _deliver_nothing(deliveries: Sequence[Delivery]) -> None:
-    """What a session's consumer does before its link has said where deliveries go."""
-    raise AssertionError(f"{len(deliveries)} deliveries before there was credit")
+    """The callback before `deliver_to`."""
+    raise AssertionError(f"{len(deliveries)} deliveries before deliver_to()")

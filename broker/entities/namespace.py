@@ -1,7 +1,7 @@
-"""The running namespace: its entities, the workers of its messaging stores, and which partition lives where.
+"""The running namespace: its entities, the workers of its messaging stores, and the placement of partitions.
 
-Finds entities by address, and brings entities of the catalog to life. Does not know links and requests (`broker.py`),
-nor when an entity may be created or deleted (`admin/`). Owned by the composition root as part of `Broker`; everything
+Finds entities by address and loads the entities of the catalog. Does not know links and requests (`broker.py`), nor
+when an entity may be created or deleted (`admin/`). Owned by the composition root as part of `Broker`; everything
 here runs on the event loop.
 """
 
@@ -48,8 +48,8 @@ class Namespace:
     ) -> None:
         self.limits = limits_over(limits, len(stores))
         self.clock = clock
-        self.topology = Topology()  # what it was started with
-        self.away: BrokerError | None = None  # why there are no stores now, while they are exchanged
+        self.topology = Topology()  # of the start, for a reset
+        self.away: BrokerError | None = None  # set while the stores are exchanged
         self.pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
         self._failpoint = failpoint
         self._watchers: list[Callable[[Entity], None]] = []
@@ -67,7 +67,7 @@ class Namespace:
         self._handles: dict[tuple[int, int], PartitionHandle] = {}  # (queue id, store index)
 
     def on_entity_added(self, watcher: Callable[[Entity], None]) -> None:
-        """Call `watcher` with each entity that comes to life from now on."""
+        """Call `watcher(entity)` for each entity added from now on."""
         self._watchers.append(watcher)
 
     @property
@@ -76,7 +76,7 @@ class Namespace:
         return self.topology.namespace
 
     def _load(self) -> None:
-        """Bring all entities of the catalog to life, and begin to work."""
+        """Add all entities of the catalog and start the workers."""
         for entry in self.catalog.entries():
             self.add(entry)
         for worker in self.workers:
@@ -86,7 +86,7 @@ class Namespace:
                     self.forwarder.wake_after_start(handle, worker.counters(queue_id).next_counter)
 
     async def _stop_workers(self) -> None:
-        """Finish what was accepted for work, and close the messaging stores."""
+        """Finish the accepted requests and close the messaging stores."""
         await self.forwarder.stop()
         await asyncio.gather(*(worker.stop() for worker in self.workers))
 
@@ -101,17 +101,17 @@ class Namespace:
         return iter(list(self._entities.values()))
 
     def entity(self, path: str) -> Entity | None:
-        """The entity of that path in any case."""
+        """Return the entity of a path, in any case."""
         return self._entities.get(entity_key(path))
 
     def totals_of_topic(self, topic: Entity) -> Totals:
-        """What a topic holds: its own messages, and the bytes of its subscriptions, too."""
+        """Return a topic's own messages, and its bytes with those of its subscriptions."""
         own = topic.totals_now()
         others = [each.totals_now() for each in self.subscriptions_of(topic.path).entities()]
         return replace(own, bytes_used=own.bytes_used + sum(each.bytes_used for each in others))
 
     def entity_keys(self, path: str | None) -> Iterator[SharedKey]:
-        """The keys of the entities at or above a path, or with None of all: they change while the broker runs."""
+        """Yield the current keys of the entities at or above a path, with None of all entities."""
         if path is None:
             entities = list(self._entities.values())
         else:
@@ -124,7 +124,7 @@ class Namespace:
                 yield from (rule.shared_key(entity.path) for rule in description.authorization_rules)
 
     def add(self, entry: Entry) -> Entity:
-        """Bring an entity of the catalog to life."""
+        """Add an entity of the catalog."""
         description = entry.description
         top = self._topic_of(description) if isinstance(description, SubscriptionDescription) else description
         count = self.limits.partition_count if top.enable_partitioning else 1
@@ -152,13 +152,13 @@ class Namespace:
         return entity
 
     def _receive_quota(self, description: Description) -> ReceiveQuota:
-        """A topic's subscriptions share the quota of the topic."""
+        """Return the quota: subscriptions share that of their topic."""
         if isinstance(description, SubscriptionDescription):
             return self._entities[entity_key(description.topic_name)].receive_quota
         return ReceiveQuota(self.limits.receives_per_entity_max)
 
     def describe(self, entity: Entity, description: Description) -> None:
-        """Let an entity follow its changed description."""
+        """Apply a changed description to an entity."""
         entity.describe(description)
         if isinstance(description, SubscriptionDescription):
             self.subscriptions_of(description.topic_name).change_rules(entity, description.rules)
@@ -166,15 +166,15 @@ class Namespace:
         size_bytes_max = self._partition_bytes_max(description)
         for each in [
             entity,
-            *(self.subscriptions_of(entity.path).entities() if entity.fan_out is not None else ()),
+            *(self.subscriptions_of(entity.path).entities() if entity.routing is not None else ()),
         ]:
             for handle in each.partitions:
                 handle.resize(size_bytes_max)
 
     def remove(self, entity: Entity, detached: BrokerError | None = None) -> None:
-        """Take an entity out of the namespace; its rows are the business of `administration`.
+        """Remove an entity; `administration` removes its rows.
 
-        Its links, and what is asked of it from now on, hear `detached`, or that there is no such entity.
+        Its links and later requests get `detached`, by default not-found.
         """
         if isinstance(entity.description, SubscriptionDescription):
             self.subscriptions_of(entity.description.topic_name).remove(entity)
@@ -185,13 +185,13 @@ class Namespace:
         entity.detach_all(gone)
 
     def drop_partition(self, queue_id: int, store_index: int) -> None:
-        """The rows of a deleted entity's partition are gone."""
+        """Forget the partition of a deleted entity, whose rows are removed."""
         handle = self._handles.pop((queue_id, store_index), None)
         if handle is not None:
-            handle.worker.forget(queue_id)
+            handle.worker.remove(queue_id)
 
     def partition_to_clear(self, queue_id: int, store_index: int) -> PartitionHandle:
-        """The partition of a deleted entity, to remove its rows; made up if an earlier run deleted the entity."""
+        """Return the partition of a deleted entity, to remove its rows; an earlier run may have deleted the entity."""
         handle = self._handles.get((queue_id, store_index))
         if handle is None:
             worker = self.workers[store_index]
@@ -200,20 +200,20 @@ class Namespace:
         return handle
 
     def subscriptions_of(self, topic_name: str) -> TopicSubscriptions:
-        """The subscriptions of a topic that exists."""
-        fan_out = self._entities[entity_key(topic_name)].fan_out
-        assert isinstance(fan_out, TopicSubscriptions)
-        return fan_out
+        """Return the subscriptions of an existing topic."""
+        routing = self._entities[entity_key(topic_name)].routing
+        assert isinstance(routing, TopicSubscriptions)
+        return routing
 
     def find_target(self, address: str) -> Entity:
-        """The queue or topic that a ForwardTo or a transfer names; BrokerError if there is none."""
+        """Return the target queue or topic of a ForwardTo or a transfer. Raises BrokerError if there is none."""
         entity, parsed = self.find(address)
         if parsed.sub_queue is not SubQueue.ACTIVE or isinstance(entity.description, SubscriptionDescription):
             raise BrokerError(Condition.NOT_ALLOWED, f"Messages can't be forwarded to '{parsed.path}'.")
         return entity
 
     def find(self, address: str) -> tuple[Entity, Address]:
-        """The entity of an address as a client writes it; BrokerError (amqp:not-found) with the sentence they match."""
+        """Return the entity of a client's address, and the parsed address. Raises BrokerError (amqp:not-found)."""
         parsed = parse_address(address)
         entity = self._entities.get(parsed.key)
         if entity is None:
@@ -221,7 +221,7 @@ class Namespace:
         return entity, parsed
 
     def name_of(self, address: str) -> str:
-        """How the service's brokers call the entity of an address, in the tails of errors: `ns:Queue:q`."""
+        """Return the service's internal name of an address, for the tails of errors: `ns:Queue:q`."""
         parsed = parse_address(address)
         entity = self._entities.get(parsed.key)
         if entity is None:
@@ -231,7 +231,7 @@ class Namespace:
     # ---- outages
 
     def begin_outage(self, store_index: int, outage: Outage, duration_ms: int | None = None) -> None:
-        """Let a messaging store be out, for `duration_ms` or until `end_outage` (P18)."""
+        """Begin an outage of a messaging store, for `duration_ms` or until `end_outage` (P18)."""
         worker = self.workers[store_index]
         worker.begin_outage(outage)
         if duration_ms is not None:
@@ -241,7 +241,7 @@ class Namespace:
             )
 
     def end_outage(self, store_index: int) -> None:
-        """The store works again; whoever waits for what is in it is served."""
+        """End the outage of a store and announce the messages in it."""
         worker = self.workers[store_index]
         worker.end_outage()
         for entity in self.entities():
@@ -261,14 +261,14 @@ class Namespace:
         return topic
 
     def _partition_bytes_max(self, top: QueueDescription | TopicDescription) -> int:
-        """How much one partition of a queue or topic may hold."""
+        """Return the size limit of one partition of a queue or topic."""
         size_bytes_max = top.max_size_mb << 20
         if self.limits.size_is_per_partition or not top.enable_partitioning:
             return size_bytes_max
         return size_bytes_max // self.limits.partition_count
 
     def _home_store(self, name: str) -> int:
-        """The store of an unpartitioned entity: a stable hash of its top-level path."""
+        """Return the store index of an unpartitioned entity: a stable hash of its top-level path."""
         return zlib.crc32(entity_key(name).encode()) % len(self.workers)
 
     def _resolver(self, store_index: int) -> Callable[[int], PartitionHandle | None]:
@@ -276,7 +276,7 @@ class Namespace:
 
 
 def message_bounds(limits: Limits) -> MessageBounds:
-    """What is too large in a message under these limits."""
+    """Return the message bounds of a profile."""
     return MessageBounds(
         limits.properties_bytes_max, limits.property_bytes_max, limits.key_length_max, limits.forward_hops_max
     )

@@ -1,4 +1,4 @@
-"""Which partition a message belongs to (P7 to P12): pure functions, and a counter for messages without a key.
+"""Routing: the partition of a message, by its key or in turn (P7 to P12).
 
 Knows keys and partition counts. Does not know stores and their health.
 """
@@ -13,12 +13,12 @@ from ..message.message import Message
 
 
 def partition_for_key(key: str, partition_count: int) -> int:
-    """The partition (0 … partition_count - 1) of `key`: always the same, on every machine and after every restart."""
+    """Return the partition (0 … partition_count - 1) of `key`: the same on every machine and after every restart."""
     return zlib.crc32(key.encode("utf-8", "surrogatepass")) % partition_count
 
 
 def key_of(message: Message, *, duplicate_detection: bool) -> str | None:
-    """The partition key in force: SessionId, else PartitionKey, else (with duplicate detection) MessageId, else none.
+    """Return the effective partition key: SessionId, else PartitionKey, else (with duplicate detection) MessageId.
 
     Raises BrokerError (amqp:not-allowed) where SessionId and PartitionKey are both set and differ (P8, P9).
     """
@@ -32,10 +32,10 @@ def key_of(message: Message, *, duplicate_detection: bool) -> str | None:
 
 
 def kept_key_of(message: Message, *, duplicate_detection: bool) -> str | None:
-    """The partition key in force of a message that the broker has taken: as `key_of`, but it never raises.
+    """Return the effective partition key of a stored message: like `key_of`, but without errors.
 
-    The action of a rule may give a copy a SessionId that differs from its PartitionKey. The rule that both are the same
-    is one for senders (P9); in the broker the SessionId is the key (P8).
+    A rule's action may give a copy a SessionId that differs from its PartitionKey. Only senders must set both equal
+    (P9); inside the broker the SessionId is the key (P8).
     """
     session_id = message.session_id
     if session_id is not None:
@@ -54,11 +54,11 @@ class Router:
         self._next = 0
 
     def handle(self, key: str) -> int:
-        """The partition of a key."""
+        """Return the partition index of a key."""
         return partition_for_key(key, self.partition_count) if self.partition_count > 1 else 0
 
     def route_keyed(self, messages: Sequence[Message], *, duplicate_detection: bool) -> int | None:
-        """The partition that the key of a delivery chooses, or None without a key; a batch goes to one whole (P12).
+        """Return the partition index for the key of a delivery, None without a key; a batch has one partition (P12).
 
         Raises BrokerError (amqp:not-allowed) for keys that contradict each other.
         """
@@ -73,7 +73,7 @@ class Router:
         return None if key is None else partition_for_key(key, self.partition_count)
 
     def next(self) -> int:
-        """The partition whose turn it is (P11)."""
+        """Return the next partition index in turn (P11)."""
         index = self._next
         self._next = (index + 1) % self.partition_count
         return index

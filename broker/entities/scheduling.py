@@ -1,7 +1,7 @@
-"""Scheduling and cancelling messages of an entity with several partitions: all of them, or none.
+"""Schedules and cancels messages in several partitions, all or none.
 
-Knows which partition each message belongs to, and how a request that touches several stores becomes one commit
-(docs/decisions/0002). Does not know rows; partitions decide (`arrivals.py`).
+Knows the partition of each message, and how a request to several stores becomes one commit (docs/decisions/0002).
+Does not know rows; partitions decide (`partition/enqueue.py`).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from functools import partial
 from .. import service_errors
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..message.message import Message
-from ..partition.requests import CancelScheduled, Commit, Examine, Operation, Reserve, Schedule, Transfer
+from ..partition.requests import CancelScheduled, CheckOperation, Commit, Operation, Reserve, Schedule, Transfer
 from .entity import Entity, is_known_refusal
 from .entity_base import PartitionHandle
 from .several_partitions import grouped, show_that_stores_commit
 
 
 async def schedule(entity: Entity, messages: Sequence[Message]) -> tuple[list[int], PartitionHandle | None]:
-    """Store messages until their times, all or none; their sequence numbers, in order.
+    """Schedule messages, all or none; return their sequence numbers in order.
 
-    With them the partition that holds those for other partitions until these have them, None if all are where they
-    belong. Messages without a key go to one partition together, whichever takes them.
+    Also returns the partition whose outbox holds messages for other partitions, None if there are none. Messages
+    without a key go to one partition together, the first that accepts them.
     """
     groups: dict[int | None, list[int]] = {}
     for position, message in enumerate(messages):
@@ -37,10 +37,10 @@ async def schedule(entity: Entity, messages: Sequence[Message]) -> tuple[list[in
 
 
 async def cancel(entity: Entity, numbers: Sequence[int]) -> None:
-    """Remove scheduled messages; BrokerError (message-not-found) if any is not there (any more), and none is removed.
+    """Remove scheduled messages, all or none. Raises BrokerError (message-not-found) if one is missing.
 
-    Each store shows that it has the messages and that it commits, before any removes them. One that fails after that
-    leaves its messages scheduled: the error is an UnknownOutcomeError if others have removed theirs.
+    Every store first proves that it has the messages and can commit. A store that fails afterwards keeps its messages:
+    the error is an UnknownOutcomeError if other stores have removed theirs.
     """
     handles = {number: entity.partition_of_number(number) for number in numbers}
     missing = [number for number, handle in handles.items() if handle is None]
@@ -66,9 +66,9 @@ async def cancel(entity: Entity, numbers: Sequence[int]) -> None:
 
 
 async def _refuses(handle: PartitionHandle, numbers: Sequence[int]) -> bool:
-    """Whether a partition lacks any of these scheduled messages. BrokerError if it can't be asked."""
+    """Whether a partition lacks one of these scheduled messages. Raises BrokerError if it is unreachable."""
     try:
-        await handle.request(partial(Examine, CancelScheduled(numbers, _ignore)))
+        await handle.request(partial(CheckOperation, CancelScheduled(numbers, _ignore)))
     except BrokerError as error:
         if error.condition is not Condition.MESSAGE_NOT_FOUND:
             raise
@@ -77,18 +77,18 @@ async def _refuses(handle: PartitionHandle, numbers: Sequence[int]) -> bool:
 
 
 async def _schedule_together(entity: Entity, messages: Sequence[Message], index: int | None) -> list[int]:
-    """Messages of one partition; without a key (None) any that takes them (P13)."""
+    """Schedule messages in partition `index`, with None in the first that accepts them (P13)."""
     return await _first_that_takes(entity, index, lambda handle: handle.request(partial(Schedule, messages)))
 
 
 async def _schedule_apart(
     entity: Entity, messages: Sequence[Message], groups: dict[int | None, list[int]]
 ) -> tuple[list[int], PartitionHandle | None]:
-    """Messages of several partitions: each gives numbers, one commits all messages and hands on those of others."""
+    """Schedule in several partitions: each reserves numbers, one commits all and forwards the others' messages."""
     numbers: dict[int, int] = {}
     for index, positions in groups.items():
-        asked = Schedule([messages[position] for position in positions], _ignore)
-        given = await _first_that_takes(entity, index, partial(_reserve, asked))
+        request = Schedule([messages[position] for position in positions], _ignore)
+        given = await _first_that_takes(entity, index, partial(_reserve, request))
         numbers.update(zip(positions, given, strict=True))
     for left in range(len(entity.partitions) - 1, -1, -1):
         try:
@@ -97,9 +97,9 @@ async def _schedule_apart(
             free = groups.get(None, ())
             if not left or 0 not in free or not is_known_refusal(error):
                 raise
-            # The store that gave the numbers of those without a key failed after that: another one takes them (P13).
-            asked = Schedule([messages[position] for position in free], _ignore)
-            given = await _first_that_takes(entity, None, partial(_reserve, asked))
+            # The store failed after it reserved numbers for keyless messages: another partition takes them (P13).
+            request = Schedule([messages[position] for position in free], _ignore)
+            given = await _first_that_takes(entity, None, partial(_reserve, request))
             numbers.update(zip(free, given, strict=True))
     raise AssertionError("an entity has a partition")
 
@@ -107,7 +107,7 @@ async def _schedule_apart(
 async def _commit_apart(
     entity: Entity, messages: Sequence[Message], in_order: list[int]
 ) -> tuple[list[int], PartitionHandle]:
-    """Messages that have their numbers: the partition of the first one commits all."""
+    """Commit numbered messages in the partition of the first one."""
     numbers = dict(enumerate(in_order))
     home = entity.partition_of_number(in_order[0])
     assert home is not None
@@ -131,17 +131,17 @@ async def _commit_apart(
     return in_order, home
 
 
-async def _reserve(asked: Schedule, handle: PartitionHandle) -> list[int]:
-    """Sequence numbers of a partition that has room for the messages."""
-    await handle.request(partial(Examine, asked))
-    numbers: list[int] = await handle.request(partial(Reserve, len(asked.messages)))
+async def _reserve(request: Schedule, handle: PartitionHandle) -> list[int]:
+    """Reserve sequence numbers in a partition, if it has room for the messages."""
+    await handle.request(partial(CheckOperation, request))
+    numbers: list[int] = await handle.request(partial(Reserve, len(request.messages)))
     return numbers
 
 
 async def _first_that_takes(
     entity: Entity, index: int | None, ask: Callable[[PartitionHandle], Awaitable[list[int]]]
 ) -> list[int]:
-    """The answer of the partition `index`, or with None that of the first that neither is out nor full."""
+    """Return the answer of partition `index`, with None of the first that is neither out nor full."""
     count = len(entity.partitions)
     tried = entity.next_index() if index is None else index
     for left in range(count - 1 if index is None else 0, -1, -1):
@@ -155,4 +155,4 @@ async def _first_that_takes(
 
 
 def _ignore(result: object) -> None:
-    """Operations of a commit are answered together."""
+    """The reply of a single operation; the commit has one reply for all."""

@@ -1,7 +1,7 @@
 """Requests about messages of several partitions, by lock token or sequence number: settle, receive, renew.
 
-Knows how a request that touches several stores does all of it or nothing (docs/decisions/0002). Does not know rows;
-partitions decide (`settlements.py`, `deliveries.py`).
+Knows how a request to several stores does everything or nothing (docs/decisions/0002). Does not know rows; partitions
+decide (`partition/settle.py`, `partition/receive.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import partition_index_of
 from ..outcomes import Complete, Outcome, Release
-from ..partition.requests import Commit, Examine, ReceiveDeferred, Renew, Reserve, Settle
+from ..partition.requests import CheckOperation, Commit, ReceiveDeferred, Renew, Reserve, Settle
 from ..partition.step import Delivery, ReceiveMode
 from .entity import Entity
 from .entity_base import PartitionHandle
@@ -25,16 +25,16 @@ Groups = dict[PartitionHandle, list[T]]
 
 
 async def settle(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes], outcome: Outcome) -> None:
-    """End locks of messages of a sub-queue, all or none; BrokerError (message-lock-lost) if any is over.
+    """End locks in a sub-queue, all or none. Raises BrokerError (message-lock-lost) if one is over.
 
-    Each store shows that it has the locks and that it commits, before any ends. One that fails after that leaves its
-    locks as they are: the error is an UnknownOutcomeError if others have ended theirs.
+    Every store first proves that it has the locks and can commit. A store that fails afterwards keeps its locks: the
+    error is an UnknownOutcomeError if other stores have ended theirs.
     """
     groups = _by_token(entity, dict.fromkeys(tokens))
     if len(groups) > 1:
         for handle, group in groups.items():
             for token in group:
-                await handle.request(partial(Examine, Settle(token, outcome, None, sub_queue)))
+                await handle.request(partial(CheckOperation, Settle(token, outcome, None, sub_queue)))
         await show_that_stores_commit(groups)
     settled_count = 0
     for handle, group in groups.items():
@@ -48,7 +48,7 @@ async def settle(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes], o
 
 
 async def renew(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes]) -> list[int]:
-    """Renew locks of messages of a sub-queue: their new ends (Unix ms) in order, or BrokerError (message-lock-lost)."""
+    """Renew locks in a sub-queue; return their new ends (Unix ms) in order. Raises BrokerError (message-lock-lost)."""
     ends: dict[bytes, int] = {}
     for handle, group in _by_token(entity, tokens).items():
         answer: list[int] = await handle.request(partial(Renew, sub_queue, group))
@@ -59,9 +59,9 @@ async def renew(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes]) ->
 async def take_deferred(
     entity: Entity, sub_queue: SubQueue, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None
 ) -> list[Delivery]:
-    """The deferred messages with these sequence numbers; BrokerError (message-not-found) if any is missing.
+    """Receive deferred messages by sequence number. Raises BrokerError (message-not-found) if one is missing.
 
-    Messages of several partitions that are to be removed are locked first, so that all of them can be given back.
+    In receive-and-delete mode messages of several partitions are locked first, so that an error can release them.
     """
     handles = [entity.partition_of_number(number) for number in numbers]
     groups = grouped((handle, number) for handle, number in zip(handles, numbers, strict=True) if handle is not None)
@@ -86,10 +86,10 @@ async def take_deferred(
 
 
 async def _remove(found: Groups[Delivery], sub_queue: SubQueue, session_id: str | None) -> None:
-    """Remove messages that are locked; BrokerError if none is removed.
+    """Remove locked messages. Raises BrokerError if none is removed.
 
-    If a store fails after others have removed theirs, the receiver gets all messages, since the others have no copy of
-    theirs; the rest is removed as soon as its store commits.
+    If a store fails after others have removed theirs, the receiver gets all messages, because the removed ones exist
+    nowhere else; the failed store removes its messages as soon as it commits again.
     """
     await show_that_stores_commit(found)
     is_begun = False
@@ -107,7 +107,7 @@ async def _remove(found: Groups[Delivery], sub_queue: SubQueue, session_id: str 
 async def _remove_from(
     handle: PartitionHandle, deliveries: Sequence[Delivery], sub_queue: SubQueue, session_id: str | None
 ) -> None:
-    """Remove locked messages of one partition; if it is not known whether they are removed, those that are there."""
+    """Remove locked messages of one partition; after an unknown outcome, those that still exist."""
     try:
         await _end(handle, sub_queue, [delivery.token for delivery in deliveries], Complete())
     except UnknownOutcomeError:
@@ -121,7 +121,7 @@ async def _remove_from(
 
 
 async def show_that_stores_commit(handles: Iterable[PartitionHandle]) -> None:
-    """Have each store commit something that changes nothing; BrokerError (server-busy) if one does not."""
+    """Commit an empty change in each store. Raises BrokerError (server-busy) if a store fails."""
     for handle in handles:
         await handle.request(partial(Reserve, 0))
 
@@ -141,7 +141,7 @@ async def _end(handle: PartitionHandle, sub_queue: SubQueue, tokens: Sequence[by
 
 
 def _by_token(entity: Entity, tokens: Iterable[bytes]) -> Groups[bytes]:
-    """Lock tokens by partition; a token that was never given out here is answered as a lost lock."""
+    """Group lock tokens by partition. Raises BrokerError (message-lock-lost) for a foreign token."""
     pairs = [(partition_index_of(token), token) for token in tokens]
     if any(index >= len(entity.partitions) for index, _ in pairs):
         raise service_errors.lock_lost()
@@ -149,7 +149,7 @@ def _by_token(entity: Entity, tokens: Iterable[bytes]) -> Groups[bytes]:
 
 
 def grouped(pairs: Iterable[tuple[PartitionHandle, T]]) -> Groups[T]:
-    """What belongs to each partition, in order."""
+    """Group values by partition, in order."""
     groups: Groups[T] = {}
     for handle, item in pairs:
         groups.setdefault(handle, []).append(item)

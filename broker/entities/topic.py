@@ -1,7 +1,7 @@
-"""Topics at run time: which subscriptions there are, and which of them get a message.
+"""A running topic: its subscriptions, and the routing of messages to them.
 
-Knows the subscriptions' partitions and the index of their rules. Refuses to evaluate rules (`rules/`) and to store
-copies (`arrivals.py`).
+Knows the subscriptions' partitions and the index of their rules. Does not evaluate rules (`rules/`) and does not store
+copies (`partition/enqueue.py`).
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ CountedFilter = type[SqlFilter] | type[CorrelationFilter]
 
 
 def rules_of(description: Description) -> Sequence[RuleDescription]:
-    """The rules of a subscription; none of another entity."""
+    """Return the rules of a subscription, () for another entity."""
     return description.rules if isinstance(description, SubscriptionDescription) else ()
 
 
 def count_filters(description: Description, kind: CountedFilter) -> int:
-    """How many rules of a subscription have a filter of that kind."""
+    """Count the rules of a subscription with a filter of that kind."""
     return sum(type(rule.filter) is kind for rule in rules_of(description))
 
 
 class TopicSubscriptions:
-    """How a topic's messages find its subscriptions; the index is shared by all partitions of the topic."""
+    """Routes a topic's messages to its subscriptions; all partitions of the topic share the index of rules."""
 
     def __init__(self, topic: Entity) -> None:
         self._topic = topic
         topic.use_totals([ByteTotal() for _ in topic.partitions])
         self._index = RuleIndex()
         self._entities: dict[str, Entity] = {}
-        self._copies_max: int | None = None  # None: to be counted anew
+        self._copies_max: int | None = None  # None: not counted yet
 
     def add(self, subscription: Entity) -> None:
-        """A subscription is there: it gets the messages that come from now on."""
+        """Add a subscription; it gets the messages sent from now on."""
         description = subscription.description
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
@@ -60,14 +60,14 @@ class TopicSubscriptions:
         self._copies_max = None
 
     def change_rules(self, subscription: Entity, rules: Sequence[RuleDescription]) -> None:
-        """The rules of a subscription are others now."""
+        """Change the rules of a subscription."""
         description = subscription.description
         assert isinstance(description, SubscriptionDescription)
         self._index.change_subscription(description.name.lower(), rules)
         self._copies_max = None
 
     def remove(self, subscription: Entity) -> None:
-        """A subscription is gone."""
+        """Remove a subscription."""
         description = subscription.description
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
@@ -76,7 +76,7 @@ class TopicSubscriptions:
         for handle in subscription.partitions:
             partition = handle.worker.partition(handle.queue_id)
             if partition is not None:
-                partition.state.rows.leave_total()
+                partition.state.rows.leave_topic()
         for total in self._topic.totals:
             total.forget(subscription.queue_id)
         self._index.remove_subscription(key)
@@ -84,24 +84,24 @@ class TopicSubscriptions:
 
     @property
     def copies_max(self) -> int:
-        """How many copies of one message there may be: one per subscription, and one more per rule with an action."""
+        """The maximum of copies of a message: one per subscription, and one more per rule with an action."""
         if self._copies_max is None:
             rules = (rule for entity in self._entities.values() for rule in rules_of(entity.description))
             self._copies_max = len(self._entities) + sum(rule.action is not None for rule in rules)
         return self._copies_max
 
     def filter_count(self, kind: CountedFilter) -> int:
-        """How many rules of all subscriptions have a filter of that kind."""
+        """Count the rules of all subscriptions with a filter of that kind."""
         return sum(count_filters(entity.description, kind) for entity in self._entities.values())
 
     def entities(self) -> list[Entity]:
         """All subscriptions."""
         return list(self._entities.values())
 
-    # ---- what partitions ask (`state.FanOut`)
+    # ---- for partitions (`step.SubscriptionRouting`)
 
-    def copies(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
-        """The copies of a message that the topic took."""
+    def route(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
+        """Return the copies of a message, each with the subscription's partition for it. Never raises."""
         context = MessageContext(message, enqueued_at=now)
         found: list[RoutedMessage] = []
         for match in self._index.matches(context):
@@ -113,12 +113,12 @@ class TopicSubscriptions:
                 if description.dead_letter_on_filter_exceptions:
                     found.append(RoutedMessage(ref, message, (REASON_FILTER, str(match.error))))
             for each in match.copies:
-                goes_to = partition_index if each is message else self._place_of_changed(each, partition_index)
-                found.append(RoutedMessage(ref, each, goes_to=None if goes_to == partition_index else goes_to))
+                index = partition_index if each is message else self._partition_of_changed(each, partition_index)
+                found.append(RoutedMessage(ref, each, target_index=None if index == partition_index else index))
         return found
 
-    def _place_of_changed(self, copy: Message, partition_index: int) -> int:
-        """The partition of a copy that an action made: that of the key that it has now; without one it stays."""
+    def _partition_of_changed(self, copy: Message, partition_index: int) -> int:
+        """Return the partition index of an action's copy: by its new key, else unchanged."""
         topic = self._topic
         if not topic.partitioned:
             return partition_index
@@ -128,5 +128,5 @@ class TopicSubscriptions:
         return partition_index if key is None else partition_for_key(key, len(topic.partitions))
 
     def subscriptions(self, partition_index: int) -> list[PartitionRef]:
-        """The partitions of all subscriptions beside the topic's partition of that index."""
+        """Return the partitions of all subscriptions in the store of the topic's partition of that index."""
         return [entity.partitions[partition_index] for entity in self._entities.values()]

@@ -1,4 +1,4 @@
-"""One transaction: the work that it has collected, and how a client names it."""
+"""One transaction: its collected operations and its name."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ FindVia = Callable[[], Entity | None]
 
 @dataclass(frozen=True, slots=True)
 class TransactionRef:
-    """How a client names a transaction: the connection that the client speaks on, and the id that the client gives."""
+    """The name of a transaction: its connection, and the id that the client sends."""
 
     connection: object
     id: bytes
 
 
 class Transaction:
-    """Collected work. `handle` is the partition that commits it; `via` the entity whose outbox serves other entities.
+    """Collected operations. The partition `handle` commits them; transfers to other entities leave through `via`.
 
-    `find_via` is asked for that with every piece of work until there is one: JMS clients declare a transaction before
-    they open any link to an entity.
+    `find_via()` is called with every operation until it finds the entity: JMS clients declare a transaction before
+    they open a link to an entity.
     """
 
     def __init__(self, ref: TransactionRef, owner: object, find_via: FindVia, timer: Timer) -> None:
@@ -42,27 +42,27 @@ class Transaction:
         self.operations: list[tuple[PartitionHandle, Operation]] = []
         self.tokens: set[bytes] = set()
         self.cancelled: set[int] = set()  # sequence numbers of scheduled messages, in the partition that commits
-        self.let_go: list[tuple[PartitionHandle, bytes]] = []  # locks that their receivers won't settle again
+        self.let_go: list[tuple[PartitionHandle, bytes]] = []  # locks already settled by their receivers
         self.on_commit: list[Callable[[], None]] = []
-        self.failure: BrokerError | None = None  # an operation was refused: nothing of the rest may be committed
+        self.failure: BrokerError | None = None  # a refused operation dooms the transaction
 
     def fail(self, error: BrokerError) -> None:
-        """An operation was refused; the first refusal is the one that counts."""
+        """Doom the transaction; the first error stays."""
         self.failure = self.failure or error
 
     def send_via(self, via: Entity) -> Entity:
-        """Messages for other entities leave through `via`, unless there is such an entity already; that entity."""
+        """Set the entity for transfers, unless it is set already; return it."""
         self.via = self.via or via
         return self.via
 
     def look_for_via(self) -> None:
-        """Ask for the entity through which messages for others leave, as long as there is none."""
+        """Look for the entity for transfers, unless it is set already."""
         self.via = self.via or self.find_via()
 
     def use_key(self, key: str) -> None:
-        """All messages of the transaction without a key of their own go where `key` goes."""
+        """Set the partition key of the transaction's messages."""
         self.key = key
 
     def bind(self, handle: PartitionHandle) -> None:
-        """The partition that commits the transaction is known."""
+        """Set the partition that commits the transaction."""
         self.handle = handle

@@ -1,8 +1,8 @@
-"""Transactions: work that is collected, and committed as one command to one messaging store (P25 to P29).
+"""Transactions: operations collected and committed as one request to one messaging store (P25 to P29).
 
-Knows which operations may be in a transaction together, and what ends it: commit, rollback, its owner's
-departure, time. Nothing is stored before the commit; a rollback forgets. A transaction belongs to the connection that
-declared it: for others its id is unknown. Knows nothing of the wire. Owned by the `Broker`.
+Knows which operations may share a transaction, and what ends one: commit, rollback, the end of its owner, time.
+Nothing is stored before the commit. A transaction belongs to the connection that declared it; its id is unknown to
+other connections. Does not know the wire. Owned by the `Broker`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..message.message import Message, parse_sent, split_batch
 from ..outcomes import Abandon, Outcome
 from ..partition.requests import (
     CancelScheduled,
+    CheckOperation,
     Commit,
     Done,
-    Examine,
     Operation,
     Request,
     Reserve,
@@ -43,7 +43,7 @@ TIMEOUT_MS = 120_000  # from the declaration [wire 8]
 
 
 class Transactions:
-    """The open transactions of a broker; `operations_max` bounds each."""
+    """The open transactions of a broker, each with at most `operations_max` messages."""
 
     def __init__(self, clock: Clock, operations_max: int) -> None:
         self._clock = clock
@@ -52,9 +52,9 @@ class Transactions:
         self._count_of: Counter[object] = Counter()  # by connection
 
     def declare(self, owner: object, via: FindVia = lambda: None, *, connection: object = None) -> TransactionRef:
-        """Begin a transaction of `connection` that ends with `owner` at the latest; its id has 16 bytes.
+        """Begin a transaction of `connection` that ends with `owner` at the latest; return its id (16 bytes).
 
-        `via()` is the entity through which messages for others leave, or None as long as there is none.
+        `via()` returns the entity for transfers to other entities, or None as long as it is unknown.
         """
         ref = TransactionRef(connection, new_transaction_id())
         timer = self._clock.call_at(self._clock.now_ms() + TIMEOUT_MS, lambda: self._roll_back(ref.id))
@@ -63,7 +63,7 @@ class Transactions:
         return ref
 
     def discharge(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
-        """End a transaction; `done(None)` when its work is durable, or forgotten if `fail`."""
+        """End a transaction: commit it, or roll back if `fail`. `done(None)` comes when the outcome is durable."""
         try:
             transaction = self._named(ref)
         except BrokerError as error:
@@ -95,7 +95,7 @@ class Transactions:
         operations[0][0].submit(Commit(operations, committed))
 
     def leave(self, owner: object) -> None:
-        """The owner is gone: roll back everything that it left open."""
+        """Roll back the open transactions of an owner that is gone."""
         for transaction_id in [key for key, each in self._open.items() if each.owner is owner]:
             self._roll_back(transaction_id)
 
@@ -105,18 +105,18 @@ class Transactions:
             self._roll_back(transaction_id)
 
     def open_count(self) -> int:
-        """How many transactions are open."""
+        """Number of open transactions."""
         return len(self._open)
 
     def open_count_of(self, connection: object) -> int:
-        """How many of them `connection` has declared."""
+        """Return the number of open transactions of `connection`."""
         return self._count_of[connection]
 
     # ---- work
 
     @contextmanager
     def working(self, ref: TransactionRef) -> Iterator[Transaction]:
-        """Add work to a transaction. What is refused dooms it: some clients don't look at the answer [wire 8]."""
+        """Add an operation; a refusal dooms the transaction, because some clients ignore the answer [wire 8]."""
         transaction = self._find(ref)
         try:
             yield transaction
@@ -125,28 +125,28 @@ class Transactions:
             raise
 
     def send(self, ref: TransactionRef, entity: Entity, data: bytes, *, batch: bool) -> None:
-        """Add a send; BrokerError if it can't be part of the transaction."""
+        """Add a send. Raises BrokerError if the transaction can't contain it."""
         with self.working(ref) as transaction:
             messages = entity.parse(data, batch=batch)
             if transaction.via is not None and not _same_top_level(transaction.via, entity):
                 for message in messages:
                     self._transfer(transaction, message, entity.path)
             else:
-                handle = self._place_for(transaction, entity, messages)
+                handle = self._partition_for(transaction, entity, messages)
                 self._add(transaction, handle, Send(messages, _ignore))
 
     async def schedule(self, ref: TransactionRef, entity: Entity, messages: Sequence[Message]) -> list[int]:
-        """Add messages to be scheduled; the sequence numbers that they will have."""
+        """Add scheduled messages; return the sequence numbers reserved for them."""
         with self.working(ref) as transaction:
-            handle = self._place_for(transaction, entity, messages)
+            handle = self._partition_for(transaction, entity, messages)
             numbers: list[int] = await handle.request(partial(Reserve, len(messages)))
             self._add(self._find(ref), handle, Schedule(messages, _ignore, numbers))
         return numbers
 
     async def cancel(self, ref: TransactionRef, entity: Entity, numbers: Sequence[int]) -> None:
-        """Add the removal of scheduled messages; BrokerError (message-not-found) if one isn't there.
+        """Add a cancellation of scheduled messages. Raises BrokerError (message-not-found) if one is missing.
 
-        A message that the transaction itself has scheduled is taken out of the transaction.
+        A message that this transaction has scheduled leaves the transaction.
         """
         with self.working(ref) as transaction:
             handles = {entity.partition_of_number(number) for number in numbers}
@@ -160,20 +160,20 @@ class Transactions:
             stored = [number for number in dict.fromkeys(numbers) if number not in own]
             if stored:
                 operation = CancelScheduled(stored, _ignore)
-                await handle.request(partial(Examine, operation))
+                await handle.request(partial(CheckOperation, operation))
                 transaction = self._find(ref)
-                if not transaction.cancelled.isdisjoint(numbers):  # by a request that came meanwhile
+                if not transaction.cancelled.isdisjoint(numbers):  # by a request during the await
                     raise service_errors.scheduled_not_found(numbers)
                 self._add(transaction, handle, operation)
             transaction.cancelled.update(numbers)
 
     async def set_state(self, ref: TransactionRef, entity: Entity, session_id: str, state: bytes | None) -> None:
-        """Add a new state of a held message session; BrokerError (session-lock-lost)."""
+        """Add a new state of a held message session. Raises BrokerError (session-lock-lost)."""
         with self.working(ref) as transaction:
             handle = entity.partitions[entity.partition_index_of_session(session_id)]
             self._bind_reachable(transaction, handle)
             operation = SetSessionState(session_id, state, _ignore)
-            await handle.request(partial(Examine, operation))
+            await handle.request(partial(CheckOperation, operation))
             self._add(self._find(ref), handle, operation)
 
     def settle(
@@ -187,11 +187,11 @@ class Transactions:
         settled: bool = False,
         on_commit: Callable[[], None] | None = None,
     ) -> None:
-        """Add a settlement; BrokerError if the lock is lost or the message is of another partition.
+        """Add a settlement. Raises BrokerError if the lock is lost or the message is in another partition.
 
-        A commit calls `on_commit()`. A rollback leaves the message locked, for its receiver to settle it again
-        [wire 8]. But a receiver that has `settled` the delivery, as JMS clients do at once and others may do after the
-        answer, can't settle it again: a rollback then abandons the message [AMQP 4.4.2].
+        A commit calls `on_commit()`. A rollback leaves the message locked, so that its receiver can settle it again
+        [wire 8]. A receiver that has `settled` the delivery (JMS clients at once, others after the answer) can't: a
+        rollback then abandons the message [AMQP 4.4.2].
         """
         with self.working(ref) as transaction:
             if settled and token in transaction.tokens:
@@ -232,7 +232,7 @@ class Transactions:
         *,
         batch: bool = False,
     ) -> None:
-        """Send a delivery through `via` to `destination`, as part of a transaction or (with None) by itself."""
+        """Send a delivery through `via` to `destination`, in a transaction or (with None) by itself."""
         try:
             messages = [parse_sent(each, via.bounds) for each in (split_batch(data) if batch else [data])]
             if ref is None:
@@ -240,8 +240,8 @@ class Transactions:
                 operations: list[tuple[PartitionHandle, Operation]] = [
                     (handle, Transfer(message, destination)) for message in messages
                 ]
-                command: Request = Commit(operations, done)
-                handle.submit(command)
+                request: Request = Commit(operations, done)
+                handle.submit(request)
                 return
             with self.working(ref) as transaction:
                 if not _same_top_level(transaction.send_via(via), via):
@@ -256,7 +256,7 @@ class Transactions:
     # ---- helpers
 
     def _named(self, ref: TransactionRef) -> Transaction:
-        """The open transaction that the connection of `ref` has declared; for other connections there is none."""
+        """Return the open transaction that the connection of `ref` has declared. Raises BrokerError."""
         transaction = self._open.get(ref.id)
         if transaction is None or transaction.ref.connection is not ref.connection:
             raise _unknown(ref.id)
@@ -290,7 +290,7 @@ class Transactions:
         transaction.operations.append((handle, operation))
 
     def _transfer(self, transaction: Transaction, message: Message, destination: str) -> None:
-        """A message for another entity leaves through the outbox of the partition that commits."""
+        """Add a transfer to another entity, through the outbox of the committing partition."""
         via = transaction.via
         assert via is not None
         handle = transaction.handle
@@ -306,8 +306,8 @@ class Transactions:
             handle = via.partitions[handle.index]
         self._add(transaction, handle, Transfer(message, destination))
 
-    def _place_for(self, transaction: Transaction, entity: Entity, messages: Sequence[Message]) -> PartitionHandle:
-        """The partition that takes messages of a transaction (P26 to P28)."""
+    def _partition_for(self, transaction: Transaction, entity: Entity, messages: Sequence[Message]) -> PartitionHandle:
+        """Return the partition for messages of a transaction (P26 to P28)."""
         if not entity.partitioned:
             handle = entity.partitions[0]
             self._bind(transaction, handle)
@@ -331,7 +331,7 @@ class Transactions:
         return handle
 
     def _bind(self, transaction: Transaction, handle: PartitionHandle) -> None:
-        """Make sure that everything is in one partition of one top-level entity."""
+        """Bind the transaction to one partition of one top-level entity. Raises BrokerError for another one."""
         bound = transaction.handle
         if bound is None:
             transaction.bind(handle)
@@ -341,7 +341,7 @@ class Transactions:
             raise service_errors.transaction_spans_partitions()
 
     def _bind_reachable(self, transaction: Transaction, handle: PartitionHandle) -> None:
-        """As `_bind`, for work that can't leave through another entity."""
+        """Like `_bind`, for operations that can't be transferred."""
         if transaction.via is not None and not _same_top_level(transaction.via, handle.entity):
             raise service_errors.transaction_spans_entities()
         self._bind(transaction, handle)
@@ -358,7 +358,7 @@ def _message_count(operation: Operation) -> int:
 
 
 def _scheduled_by(transaction: Transaction, handle: PartitionHandle) -> set[int]:
-    """The sequence numbers of the messages that the transaction itself has scheduled in a partition."""
+    """Return the sequence numbers that the transaction has scheduled in a partition."""
     return {
         number
         for where, operation in transaction.operations
@@ -368,7 +368,7 @@ def _scheduled_by(transaction: Transaction, handle: PartitionHandle) -> set[int]
 
 
 def _without_cancelled(operation: Operation, cancelled: set[int]) -> Operation:
-    """An operation without the messages that its own transaction has scheduled and cancelled."""
+    """Return an operation without the messages that its transaction has scheduled and cancelled."""
     if not isinstance(operation, Schedule) or cancelled.isdisjoint(operation.numbers):
         return operation
     pairs = zip(operation.messages, operation.numbers, strict=True)
@@ -378,17 +378,17 @@ def _without_cancelled(operation: Operation, cancelled: set[int]) -> Operation:
 
 def _is_session_aware(entity: Entity) -> bool:
     """Whether a queue, or a subscription of a topic, requires message sessions (P28)."""
-    if isinstance(entity.fan_out, TopicSubscriptions):
-        return any(each.requires_session for each in entity.fan_out.entities())
+    if isinstance(entity.routing, TopicSubscriptions):
+        return any(each.requires_session for each in entity.routing.entities())
     return entity.requires_session
 
 
 def _ignore(result: object) -> None:
-    """Operations of a transaction are answered together."""
+    """The reply of a single operation; the commit has one reply for all."""
 
 
 def _abandon(locks: Sequence[tuple[PartitionHandle, bytes]]) -> None:
-    """Let others have what the receivers have let go of."""
+    """Abandon the locks that their receivers have settled."""
     for handle, token in locks:
         handle.submit(Settle(token, Abandon(), None))
 

@@ -1,1 +1,1 @@
-"""One message as bytes: what arrives, what is stored, what receivers get. Knows no queue and no storage."""
+"""One message as bytes: as it arrives, as it is stored, as it is delivered. Does not know queues and stores."""

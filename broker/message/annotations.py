@@ -1,7 +1,7 @@
-"""The annotations of a message: which of them Service Bus knows, whose they are, and what is kept of them [wire 4.3].
+"""The annotations of an arriving message: the ones that Service Bus reads, and the ones that it drops [wire 4.3].
 
-Knows keys and types. The broker's own are dropped from what a sender sends (a message that is sent again carries them)
-and stamped anew; the sender's are kept byte for byte. Must not depend on queues, clocks and storage. Pure.
+Knows keys and types. Drops the broker's annotations, which a resent message has, and keeps the sender's byte for byte;
+a delivery gets new broker annotations. Must not depend on queues, clocks and storage. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import BrokerError, Condition
 
 
 class _Owner(IntEnum):
-    """What is done with an annotation that Service Bus knows: the broker's are dropped, the sender's are read."""
+    """The use of an annotation that Service Bus knows: drop the broker's, read the sender's."""
 
     BROKER = 0
     PARTITION_KEY = 1
@@ -42,18 +42,18 @@ _OWNERS: Final = {
 }
 _LOCK_TOKEN: Final = b"x-opt-lock-token"
 _STRINGS: Final = b"\xa1\xa3\xb1\xb3"
-_BINARIES: Final = b"\xa0\xb0"  # what Python makes of strings that it sends again; next to each is the string
+_BINARIES: Final = b"\xa0\xb0"  # Python's SDK resends strings as binary; a string's constructor is one higher
 
 
 Annotations = tuple[int, bytes, str | None, str | None, int | None]
-"""Keys and values that are kept: how many, and their bytes; then partition key, via-partition-key, scheduled enqueue
-time (Unix ms)."""
+"""The number of kept keys and values, and their bytes; partition key, via-partition-key, scheduled enqueue time (Unix
+ms)."""
 
 NO_ANNOTATIONS: Final[Annotations] = (0, b"", None, None, None)
 
 
 def read_annotations(data: bytes, start: int, stop: int) -> Annotations:
-    """Return what the section of message annotations from `start` to `stop` says, and all but the broker's.
+    """Read the section of message annotations from `start` to `stop`, without the broker's annotations.
 
     Raises DecodeError, and BrokerError (INVALID_FIELD) for a value of the wrong type.
     """
@@ -93,11 +93,10 @@ def read_annotations(data: bytes, start: int, stop: int) -> Annotations:
 
 
 def read_delivery_annotations(data: bytes, start: int, stop: int) -> tuple[int, bytes] | None:
-    """Return the delivery annotations from `start` to `stop`, but for a lock token of another delivery.
+    """Read the delivery annotations from `start` to `stop`, without the lock token of an earlier delivery.
 
-    Their keys and values: how many, and their bytes; None if there are none.
-
-    Raises DecodeError, also for values that are broken inside: receivers read the lock token beside them.
+    Returns the number of keys and values and their bytes, None if there are none. Raises DecodeError, also for a
+    malformed value, because receivers decode all delivery annotations to read the lock token.
     """
     decode(data, start + 3)
     count, pos = open_items(data, start + 3)
@@ -130,7 +129,7 @@ def _key(name: str, encoded: bytes) -> str | None:
 
 
 def value_at(data: bytes, pos: int) -> object:
-    """Return the value at `pos`, which `skip` has been over; short strings, by far the most, go a shorter way."""
+    """Return the value at `pos`, which `skip` has checked; short strings, the common case, are faster."""
     if data[pos] != 0xA1:
         return decode(data, pos)[0]
     try:

@@ -1,7 +1,7 @@
-"""What is too large in a message that a client sends: its keys, one property, all properties [wire 10.13].
+"""The size limits of a message that a client sends: its keys, one property, all properties [wire 10.13].
 
-Knows the bounds, and where in the encoded sections each of them applies. Sections that are small enough are not looked
-into: no message of a few hundred bytes pays for this. Must not depend on queues and storage. Pure.
+Knows the limits, and the encoded fields that each limit applies to. Does not decode small sections, so a message of a
+few hundred bytes costs one comparison. Must not depend on queues and storage. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .. import service_errors
 from ..errors import BrokerError, Condition
 
 IDENTIFIER_CHARS_MAX: Final = 128
-"""Longest message id, session id and partition key of the service, in characters (a binary message id: in bytes)."""
+"""The service's limit of message id, session id and partition key, in characters (of a binary message id: bytes)."""
 
 _KEYS: Final = {0: "message-id", 10: "group-id"}  # by their positions in the properties list [AMQP 3.2.4]
 _TEXTS: Final = b"\xa1\xa3\xb1\xb3"
@@ -26,9 +26,9 @@ _TEXTS: Final = b"\xa1\xa3\xb1\xb3"
 
 @dataclass(frozen=True, slots=True)
 class MessageBounds:
-    """The bounds of one profile: bytes of all properties together and of one, characters of a key, times forwarded.
+    """The limits of one profile: bytes of all properties and of one property, characters of a key, number of hops.
 
-    The defaults are those of the Standard tier, as `model/profiles.py` has them.
+    The defaults are the Standard tier's (`model.profiles`).
     """
 
     properties_bytes_max: int = 64 * 1024
@@ -36,8 +36,8 @@ class MessageBounds:
     key_length_max: int = IDENTIFIER_CHARS_MAX
     forward_hops_max: int = 4
 
-    def need_a_look(self, data: bytes, at: list[int]) -> bool:
-        """Whether a message may exceed a bound; `at` comes from `sections.locate`. Cheap, and False for most."""
+    def may_be_exceeded(self, data: bytes, at: list[int]) -> bool:
+        """Whether a message may exceed a limit; `at` is from `sections.locate`. Cheap, and False for most messages."""
         length_max = self.key_length_max
         return (
             at[PROPERTIES + 7] - at[PROPERTIES] > length_max
@@ -51,10 +51,9 @@ STANDARD_BOUNDS: Final = MessageBounds()
 
 
 def check_bounds(data: bytes, at: list[int], keys: Mapping[str, str | None], bounds: MessageBounds) -> None:
-    """Raise BrokerError unless a message, its sections where `at` says, is within `bounds`; `keys` are annotations.
+    """Raise BrokerError if a message exceeds `bounds`; `at` has its sections, `keys` are annotations by name.
 
-    ARGUMENT_OUT_OF_RANGE for a key that is too long, INTERNAL_ERROR for properties that are too large: the condition
-    and text of the service.
+    ARGUMENT_OUT_OF_RANGE for a long key, INTERNAL_ERROR for large properties: the service's conditions and texts.
     """
     for name, key in keys.items():
         if key is not None and len(key) > bounds.key_length_max:
@@ -68,9 +67,9 @@ def check_bounds(data: bytes, at: list[int], keys: Mapping[str, str | None], bou
 
 
 def check_properties(data: bytes, at: list[int], bounds: MessageBounds) -> None:
-    """Raise BrokerError (INTERNAL_ERROR) if one property of a message is too large, or all of them together.
+    """Raise BrokerError (INTERNAL_ERROR) if one property of a message is too large, or all properties.
 
-    All together are the sections before the body [SB: service-bus-quotas].
+    The size of all properties is that of the sections before the body [SB: service-bus-quotas].
     """
     size_bytes = len(data) - sum(at[rank + 7] - at[rank] for rank in (BODY, FOOTER))
     if size_bytes > bounds.properties_bytes_max:
@@ -86,7 +85,7 @@ def check_properties(data: bytes, at: list[int], bounds: MessageBounds) -> None:
 
 
 def changes_refusal(changes: Mapping[str, object], bounds: MessageBounds) -> BrokerError | None:
-    """Why application properties can't be added to a message, or None; what it has already is not counted."""
+    """The error if changed application properties are too large, else None; unchanged properties do not count."""
     total_bytes = 0
     for name, value in changes.items():
         size_bytes = len(value.encode()) if isinstance(value, str) else len(encode(value))
@@ -100,14 +99,14 @@ def changes_refusal(changes: Mapping[str, object], bounds: MessageBounds) -> Bro
 
 
 def _check_property(name: str, data: bytes, start: int, stop: int, bounds: MessageBounds) -> None:
-    kind = data[start] >> 4  # fixed widths have one byte of constructor, others their size too
+    kind = data[start] >> 4  # a fixed-width value has a constructor byte, others also a size
     size_bytes = stop - start - {0xA: 2, 0xC: 2, 0xE: 2, 0xB: 5, 0xD: 5, 0xF: 5}.get(kind, 1)
     if size_bytes > bounds.property_bytes_max:
         raise service_errors.properties_too_large(name, size_bytes, bounds.property_bytes_max)
 
 
 def _fields(data: bytes, at: list[int]) -> Iterator[tuple[int, int, int]]:
-    """The fields of the properties section: position, and where the value begins and ends."""
+    """Yield position, start and end of each field of the properties section."""
     if at[PROPERTIES + 7]:
         count, pos = open_items(data, at[PROPERTIES] + 3)
         for position in range(count):
@@ -116,7 +115,7 @@ def _fields(data: bytes, at: list[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _application_properties(data: bytes, at: list[int]) -> Iterator[tuple[str, int, int]]:
-    """The application properties: name, and where the value begins and ends."""
+    """Yield the quoted name, and start and end of the value, of each application property."""
     if at[APPLICATION_PROPERTIES + 7]:
         count, pos = open_items(data, at[APPLICATION_PROPERTIES] + 3)
         for _ in range(count >> 1):

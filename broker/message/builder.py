@@ -1,7 +1,7 @@
-"""Messages put together of plain values, for whoever sends without an AMQP client.
+"""Builds encoded messages from plain values, for senders without an AMQP client (HTTP, the web page).
 
-Knows which section each value belongs to, and the Python values of `codec.types` that stand for AMQP types. Refuses to
-know what a broker makes of a message: `message` does. Pure.
+Knows the section of each value, and the types of `codec.types`. Does not know how the broker reads a message
+(`message`). Pure.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES, _DATA = 0x70, 0x72,
 _SYMBOLIC = frozenset({"content-type", "content-encoding"})
 
 TTL_MS_MAX = 0xFFFF_FFFF
-"""49 days: the longest time to live that the header of a message can say."""
+"""The longest time to live of a message header: 49 days."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to be sent, with a data section as its body.
+    """A new message with one data section as its body.
 
-    `properties` go by their AMQP names (`message.PROPERTY_NAMES`); those that are None are left out. Instants are Unix
-    milliseconds.
+    `properties` have AMQP names (`message.PROPERTY_NAMES`); None omits one. Instants are Unix milliseconds.
     """
 
     body: bytes = b""
@@ -46,7 +45,7 @@ class NewMessage:
         return self.properties.get("group-id")
 
     def encoded(self) -> bytes:
-        """The bytes of the message. TypeError or ValueError for a value that AMQP cannot hold."""
+        """Return the encoded message. Raises TypeError or ValueError for a value without an AMQP type."""
         sections: list[bytes] = []
         if self.ttl_ms is not None:
             sections.append(_section(_HEADER, encode([None, None, Uint(self.ttl_ms)])))
@@ -68,7 +67,7 @@ class NewMessage:
 
 
 def envelope(encoded: Iterable[bytes]) -> bytes:
-    """A batch of encoded messages, as one delivery [wire 4.4]."""
+    """Return one batch delivery of encoded messages [wire 4.4]."""
     return b"".join(_section(_DATA, encode(each)) for each in encoded)
 
 

@@ -1,4 +1,7 @@
-"""A stored message as the encoded message that a client gets [wire 5.4]."""
+"""Encodes a stored message for delivery to a client [wire 5.4].
+
+Knows the broker's annotations. Does not know why a message is delivered. Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from .stored_form import (
 
 # delivery-count; section, size and count of a map32; sequence number; enqueued time
 _DELIVERY_START: Final = Struct(">BI4sII24sq22sq")
-_DELIVERY_ENTRIES_BYTES: Final = _DELIVERY_START.size - 13  # what counts for the size of the map
+_DELIVERY_ENTRIES_BYTES: Final = _DELIVERY_START.size - 13  # the part inside the map's size
 _SEQUENCE_NUMBER: Final = annotation_key("x-opt-sequence-number") + b"\x81"
 _ENQUEUED_TIME: Final = annotation_key("x-opt-enqueued-time") + b"\x83"
 _LOCKED_UNTIL: Final = annotation_key("x-opt-locked-until") + b"\x83"
@@ -48,11 +51,11 @@ def delivery_bytes(
     lock_token: bytes | None = None,
     deleted: bool = False,
 ) -> bytes:
-    """Return the whole encoded message as a client gets it [wire 5.4]; instants in Unix milliseconds.
+    """Return the encoded message for a client [wire 5.4]; instants in Unix milliseconds, None omits a value.
 
-    `state` is 0 active, 1 deferred, 2 scheduled. `lock_token` (16 bytes as in a delivery-tag) puts the token into the
-    delivery annotations, too. With `deleted` the client receives and deletes: it gets delivery annotations even if
-    there are none, as from the service. What is None is left out.
+    `state` is 0 active, 1 deferred, 2 scheduled. The delivery annotations get `lock_token` (16 bytes, as in a
+    delivery-tag). `deleted`: the client receives and deletes; without delivery annotations it gets an empty section,
+    as from the service.
     """
     version, start_bytes, entries_count, entries_bytes = FORM_HEAD.unpack_from(stored)
     start_at = FORM_HEAD_BYTES
@@ -91,6 +94,6 @@ def delivery_bytes(
         _ENQUEUED_TIME,
         enqueued_at,
     )
-    if annotations:  # they belong between the header, which ends with the delivery count, and the message annotations
+    if annotations:  # after the header, which ends with the delivery count
         start = start[:5] + annotations + start[5:]
     return stored[start_at : start_at + start_bytes] + start + more + stored[entries_at:]

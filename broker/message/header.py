@@ -1,7 +1,7 @@
-"""The header section of a message: what a sender writes there, and what receivers get [AMQP 3.2.1].
+"""The header section of a message: reads the sender's, encodes the delivered one [AMQP 3.2.1].
 
-Knows the five fields and their bytes. A field that the sender left out stays null, as the service leaves it; the
-delivery count is the broker's. Must not depend on queues, clocks and storage. Pure.
+Knows the five fields and their bytes. A field that the sender omitted stays null, as in the service; the broker sets
+the delivery count. Must not depend on queues, clocks and storage. Pure.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ...codec.errors import DecodeError
 from ...codec.types import Described, Ubyte, Uint
 
 _CACHED_MAX: Final = 1024
-_CACHED_BYTES_MAX: Final = 40  # keeps the cache small; a header as clients write it takes 5 to 25 bytes
+_CACHED_BYTES_MAX: Final = 40  # keeps the cache small; usual headers have 5 to 25 bytes
 _BOOLEANS: Final = {None: b"\x40", True: b"\x41", False: b"\x42"}
 
 
 class Header(NamedTuple):
-    """The sender's fields; None for one that it left out."""
+    """The sender's fields; None for an omitted one."""
 
     durable: bool | None = None
     priority: int | None = None
@@ -31,7 +31,7 @@ NO_HEADER: Final = Header()
 
 
 def read_header(section: bytes) -> Header:
-    """Return what the sender wrote into a header section. Raises DecodeError."""
+    """Return the sender's fields of a header section. Raises DecodeError."""
     return _read_cached(section) if len(section) <= _CACHED_BYTES_MAX else _read(section)
 
 
@@ -39,7 +39,7 @@ def _read(section: bytes) -> Header:
     described, _ = decode(section)
     fields = described.value if isinstance(described, Described) else None
     if not isinstance(fields, list):
-        raise DecodeError(0, "a header that is no list")
+        raise DecodeError(0, "the header is not a list")
     durable, priority, ttl_ms, first_acquirer = (*fields[:4], None, None, None, None)[:4]
     if not (
         isinstance(durable, bool | None)
@@ -55,9 +55,9 @@ def _read(section: bytes) -> Header:
 
 @lru_cache(_CACHED_MAX)  # a queue has one default time to live, and senders write the same few headers
 def header_start(header: Header, ttl_ms: int | None) -> bytes:
-    """Return a header section as it is delivered, up to the delivery count (a five-byte uint, appended later).
+    """Return the delivered header section up to the delivery count (a five-byte uint, appended later).
 
-    `ttl_ms` stands in the place of the sender's.
+    `ttl_ms` replaces the sender's ttl.
     """
     fields = b"".join(
         (

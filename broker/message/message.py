@@ -1,15 +1,13 @@
-"""One message as bytes: what arrives, what is kept, what is handed out [wire 4.3, 4.4, 5.4].
+"""An arriving message: parses it, and encodes its stored form [wire 4.3, 4.4, 5.4].
 
-Knows which fields and annotations of a message mean something to Service Bus, and which of them the broker owns. The
-sender's annotations, properties, application properties, body and footer are kept and delivered byte for byte; the
-broker writes the header and its own annotations anew and splices the expiry and dead-letter reasons in, and a message
-id where the sender gave none. Must not depend on queues, clocks and storage. `sections` finds the bytes of a section,
-`header` and `annotations` read theirs, `bounds` knows what is too large.
+Knows the fields and annotations that Service Bus uses. The sender's annotations, properties, application properties,
+body and footer are stored and delivered byte for byte; the broker replaces the header and its own annotations, inserts
+expiry and dead-letter reasons, and adds a missing message id. Must not depend on queues, clocks and storage.
+`codec.sections` finds the bytes of a section, `header` and `annotations` read theirs, `bounds` has the size limits.
 
-A `Message` belongs to whoever parsed it and does not change. A stored message is a byte string in a form of this
-module: a fixed head, the header section up to its delivery count, the sender's delivery annotations if there are any,
-the sender's message annotations, the other sections. This is the hot path of the whole broker: measure before and
-after a change.
+A `Message` is immutable. `stored_form` has the layout of a stored message: a fixed head, the header section up to its
+delivery count, the sender's delivery annotations if any, the sender's message annotations, the other sections. This is
+the broker's hot path: measure before and after a change.
 """
 
 from __future__ import annotations
@@ -43,13 +41,7 @@ from ..ids import new_message_id
 from .annotations import NO_ANNOTATIONS, identifier, read_annotations, read_delivery_annotations, value_at
 from .bounds import STANDARD_BOUNDS, MessageBounds, check_bounds
 from .header import NO_HEADER, header_start, read_header
-from .stored_form import (
-    DELIVERY_HEAD,
-    FORM_HEAD,
-    PLAIN,
-    WITH_DELIVERY_ANNOTATIONS,
-    named_values,
-)
+from .stored_form import DELIVERY_HEAD, FORM_HEAD, PLAIN, WITH_DELIVERY_ANNOTATIONS, named_values
 
 _pack_i64 = Struct(">q").pack
 
@@ -78,13 +70,13 @@ PROPERTY_NAMES: Final = tuple(field.name.lower().replace("_", "-") for field in 
 """The fields of the properties section in their order, by their AMQP names [AMQP 3.2.4]."""
 
 
-_UNREAD: Final = str(b"\0not read yet", "ascii")  # told from any text by identity
+_UNREAD: Final = str(b"\0not read yet", "ascii")  # compared by identity, so no text equals it
 
 # --- An arriving message ------------------------------------------------------------------------------------
 
 
 class Message:
-    """What the broker needs of an arriving message; made by `parse_message`, immutable."""
+    """The fields of an arriving message that the broker uses, and its bytes; `parse_message` makes it. Immutable."""
 
     __slots__ = (
         "_at",
@@ -131,7 +123,7 @@ class Message:
             self.via_partition_key,
             self.scheduled_enqueue_at,
         ) = read_annotations(data, at[MESSAGE_ANNOTATIONS], annotations_stop) if annotations_stop else NO_ANNOTATIONS
-        # In order, the bare sections begin where the last of the others ends.
+        # The sections are in order: the bare sections begin at the end of the annotations.
         self._bare = annotations_stop or delivery_stop or stop
         if at[PROPERTIES + 7]:
             check_items(data, at[PROPERTIES], at[PROPERTIES + 7])
@@ -140,17 +132,17 @@ class Message:
 
     @property
     def durable(self) -> bool:
-        """Whether the sender asked for a durable message; the broker keeps all of them alike."""
+        """Whether the sender marked the message as durable; this has no effect."""
         return bool(self._header.durable)
 
     @property
     def priority(self) -> int | None:
-        """The sender's priority, which has no effect."""
+        """The sender's priority; this has no effect."""
         return self._header.priority
 
     @property
     def message_id(self) -> str | None:
-        """Canonical text of the message id: a string as it is, ulong in decimal, uuid in its usual form, binary in hex.
+        """The message id as text: a string unchanged, ulong in decimal, uuid in its usual form, binary in hex.
 
         Raises BrokerError: INVALID_FIELD for another type, DECODE_ERROR.
         """
@@ -168,7 +160,7 @@ class Message:
 
     @property
     def session_id(self) -> str | None:
-        """The message session that the message belongs to: its group-id. Raises BrokerError as `message_id` does."""
+        """The session id (AMQP's group-id). Raises BrokerError as `message_id` does."""
         text = self._session_id
         if text is _UNREAD:
             value = self.field(_Field.GROUP_ID)
@@ -176,7 +168,7 @@ class Message:
         return text
 
     def field(self, position: int) -> object:
-        """Return one field of the properties, None when it is null or not there. Raises BrokerError(DECODE_ERROR)."""
+        """Return one field of the properties, None if it is null or missing. Raises BrokerError(DECODE_ERROR)."""
         if not self._at[PROPERTIES + 7]:
             return None
         count, pos = open_items(self._data, self._at[PROPERTIES] + 3)
@@ -188,22 +180,23 @@ class Message:
             raise decode_refusal(error) from None
 
     def application_properties(self) -> dict[str, object]:
-        """Return the application properties, decoded anew; an entry whose key is no string is left out.
+        """Decode and return the application properties with string keys.
 
-        Raises BrokerError(DECODE_ERROR) when a value is broken inside, which nobody looked at before.
+        Raises BrokerError(DECODE_ERROR) for a malformed value, because parsing does not decode values.
         """
         at = self._at
         return named_values(self._data, at[APPLICATION_PROPERTIES]) if at[APPLICATION_PROPERTIES + 7] else {}
 
     def located(self) -> tuple[bytes, list[int]]:
-        """Return the message with its sections in order, and where each of them lies (as from `sections.locate`)."""
+        """Return the message with its sections in order, and their positions (as from `sections.locate`)."""
         return self._data, self._at
 
     def stored(self, enqueued_at: int, expires_at: int | None) -> bytes:
-        """Return the message in the form that is kept; both instants in Unix milliseconds.
+        """Return the stored form of the message; both instants in Unix milliseconds.
 
-        With `expires_at`, the delivered header has the effective ttl and the properties tell absolute-expiry-time and,
-        unless the sender did, creation-time. Without, the header has no ttl and no property changes.
+        With `expires_at` the delivered header has the effective ttl, and the properties have absolute-expiry-time and
+        creation-time (the sender's or `enqueued_at`). Without it the header has no ttl, and the properties do not
+        change.
         """
         if expires_at is None:
             ttl_ms = None
@@ -230,24 +223,24 @@ class Message:
 
 
 def parse_message(data: bytes) -> Message:
-    """Return what the broker needs of an encoded message, whatever the order and form of its sections.
+    """Parse an encoded message with its sections in any order and encoding.
 
-    Raises BrokerError: DECODE_ERROR when it is no message, INVALID_FIELD for an annotation of the wrong type.
+    Raises BrokerError: DECODE_ERROR for other bytes, INVALID_FIELD for an annotation of the wrong type.
     """
     try:
         return Message(*_located(data), len(data))
     except DecodeError as error:
         raise decode_refusal(error) from None
     except IndexError:
-        raise _cut_off(data) from None
+        raise _truncated(data) from None
 
 
 def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
-    """As `parse_message`, for what a client sends: within `bounds`, and with a message id for its receivers.
+    """Parse a client's message as `parse_message` does, check `bounds`, and add a missing message id for receivers.
 
-    The service gives a message without a message id one, and JavaScript's SDK can't settle a message without.
-    `message_id` stays None here, because what the sender did not give is no key; `size_bytes` is that of what arrived.
-    Raises what `bounds.check_bounds` raises, too.
+    The service adds a message id too; JavaScript's SDK can't settle a message without one. The result's `message_id`
+    stays None, because a generated id is no key of a partition or duplicate; its `size_bytes` does not count the
+    added id. Also raises the errors of `bounds.check_bounds`.
     """
     try:
         usual, at = _located(data)
@@ -256,7 +249,7 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
         else:
             message = Message(*_with_message_id(usual, at, new_message_id()), len(data))
             message._message_id = None
-        if bounds.need_a_look(usual, at):
+        if bounds.may_be_exceeded(usual, at):
             keys = {
                 "x-opt-partition-key": message.partition_key,
                 "x-opt-via-partition-key": message.via_partition_key,
@@ -266,15 +259,15 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
     except DecodeError as error:
         raise decode_refusal(error) from None
     except IndexError:
-        raise _cut_off(data) from None
+        raise _truncated(data) from None
 
 
-def _cut_off(data: bytes) -> BrokerError:
+def _truncated(data: bytes) -> BrokerError:
     return decode_refusal(DecodeError(len(data), "the message is cut off"))
 
 
 def _located(data: bytes) -> tuple[bytes, list[int]]:
-    """Return the message in its usual form, and where its sections lie."""
+    """Return the message in canonical form, and the positions of its sections."""
     at = locate(data)
     if at is not None:
         return data, at
@@ -293,7 +286,7 @@ def _has_message_id(data: bytes, at: list[int]) -> bool:
 
 
 def _with_message_id(data: bytes, at: list[int], message_id: str) -> tuple[bytes, list[int]]:
-    """Return a message without a message id with one (up to 255 characters of ASCII), and where its sections lie."""
+    """Return the message with `message_id` (up to 255 ASCII characters) added, and the positions of its sections."""
     value = bytes((0xA1, len(message_id))) + message_id.encode("ascii")
     stop = at[PROPERTIES + 7]
     if stop:
@@ -315,15 +308,15 @@ def _with_message_id(data: bytes, at: list[int], message_id: str) -> tuple[bytes
 
 
 def split_batch(data: bytes) -> list[bytes]:
-    """Return the encoded messages of a transfer with message-format 0x80013700: one in each data section, one or more.
+    """Return the encoded messages, at least one, of a transfer with message-format 0x80013700: one per data section.
 
-    All else in the envelope is ignored [wire 4.4]. The messages are not looked into.
-    Raises BrokerError(DECODE_ERROR).
+    Ignores other sections of the envelope [wire 4.4], and does not parse the messages. Raises
+    BrokerError(DECODE_ERROR).
     """
     try:
         messages = data_sections(data)
         if not messages:
-            raise DecodeError(len(data), "a batch without a data section holds no message")
+            raise DecodeError(len(data), "the batch has no data section, so no message")
     except DecodeError as error:
         raise decode_refusal(error) from None
     return messages

@@ -1,4 +1,7 @@
-"""Stored messages: read again for a move, their properties read and changed."""
+"""Stored messages: parses them for a move, reads and changes their properties.
+
+Does not know records and homes (`partition.records`). Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
-from ...codec.sections import (
-    APPLICATION_PROPERTIES,
-    PROPERTIES,
-    map_with_entries,
-)
+from ...codec.sections import APPLICATION_PROPERTIES, PROPERTIES, map_with_entries
 from .message import PROPERTY_NAMES, Message, parse_message
 from .stored_form import (
     ANNOTATIONS_HEAD,
@@ -28,10 +27,10 @@ _NO_DELIVERY_COUNT: Final = b"\x70\0\0\0\0"
 
 
 def parse_stored(stored: bytes) -> Message:
-    """Return a stored message as if it arrived again, for a move to another entity: forwarding, activation.
+    """Parse a stored message for a move: forwarding, activation, resubmission.
 
-    Its `ttl_ms` is the effective one that it was stored with; `size_bytes` is the size of what is kept. Never raises
-    for what `Message.stored` and `with_application_properties` gave.
+    Its `ttl_ms` is the effective ttl in the stored form, `size_bytes` the size of its stored sections. Never raises for
+    results of `Message.stored` and `with_application_properties`.
     """
     version, start_bytes, entries_count, entries_bytes = FORM_HEAD.unpack_from(stored)
     start_at, annotations = FORM_HEAD_BYTES, b""
@@ -48,7 +47,7 @@ _DEAD_LETTER_PROPERTIES: Final = ("DeadLetterReason", "DeadLetterErrorDescriptio
 
 
 def without_dead_letter_reason(message: Message) -> Message:
-    """Return a message without the application properties that tell why it was dead-lettered; all else as it is."""
+    """Return a message without the application properties with its dead-letter reason; other bytes are unchanged."""
     data, at = message.located()
     start, stop = at[APPLICATION_PROPERTIES], at[APPLICATION_PROPERTIES + 7]
     if not stop:
@@ -58,10 +57,9 @@ def without_dead_letter_reason(message: Message) -> Message:
 
 
 def with_application_properties(stored: bytes, changes: Mapping[str, object]) -> bytes:
-    """Return the stored message with application properties added or replaced; all else keeps its bytes.
+    """Return the stored message with application properties added or replaced; other bytes are unchanged.
 
-    Values are Python values or wrapper types of `codec.types`. Raises TypeError or ValueError for a value that AMQP
-    cannot hold.
+    Values are Python values or types of `codec.types`. Raises TypeError or ValueError for a value without an AMQP type.
     """
     bare_at, at = locate_bare(stored)
     bare = stored[bare_at:]
@@ -73,9 +71,9 @@ def with_application_properties(stored: bytes, changes: Mapping[str, object]) ->
 
 
 def application_properties(stored: bytes) -> dict[str, object]:
-    """Return the application properties, decoded; an entry whose key is no string is left out.
+    """Decode and return the application properties with string keys.
 
-    Raises BrokerError(DECODE_ERROR) when a value is broken inside, which nobody looked at before.
+    Raises BrokerError(DECODE_ERROR) for a malformed value, because parsing does not decode values.
     """
     bare_at, at = locate_bare(stored)
     if not at[APPLICATION_PROPERTIES + 7]:
@@ -84,9 +82,9 @@ def application_properties(stored: bytes) -> dict[str, object]:
 
 
 def properties_fields(stored: bytes) -> dict[str, object]:
-    """Return the properties that are not null, decoded, by their AMQP names ("message-id", "group-id", …).
+    """Decode and return the properties that are not null, by AMQP name ("message-id", "group-id", …).
 
-    Raises BrokerError(DECODE_ERROR) when a value is broken inside, which nobody looked at before.
+    Raises BrokerError(DECODE_ERROR) for a malformed value, because parsing does not decode values.
     """
     bare_at, at = locate_bare(stored)
     if not at[PROPERTIES + 7]:

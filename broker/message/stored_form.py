@@ -1,4 +1,7 @@
-"""The byte form in which a message is stored: a fixed head, header, annotations, the other sections."""
+"""The byte layout of a stored message: a fixed head, header, annotations, the other sections.
+
+`message` writes it; `stored` and `delivered` read it. Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,13 @@ from typing import Final
 from ...codec.decode import decode
 from ...codec.encode import map_from_items
 from ...codec.errors import DecodeError
-from ...codec.sections import (
-    locate,
-)
+from ...codec.sections import locate
 from ..errors import decode_refusal
 
-# version, bytes of the header section without delivery count, items of the sender's annotations, bytes of these
+# version, bytes of the header section without delivery count, items and bytes of the sender's annotations
 FORM_HEAD: Final = Struct(">BBII")
 FORM_HEAD_BYTES: Final = FORM_HEAD.size
-# Versions: with the second, items and bytes of the sender's delivery annotations follow the head.
+# Versions; in the second, items and bytes of the sender's delivery annotations follow the head.
 PLAIN: Final = 1
 WITH_DELIVERY_ANNOTATIONS: Final = 2
 DELIVERY_HEAD: Final = Struct(">II")
@@ -33,7 +34,10 @@ LOCK_TOKEN: Final = annotation_key("x-opt-lock-token") + b"\x98"
 
 
 def split_delivery_annotations(stored: bytes, start_bytes: int, lock_token: bytes | None) -> tuple[int, int, bytes]:
-    """Return where header and annotations begin in a form of the second version, and the delivery annotations."""
+    """Return the starts of header and annotations in the second version, and the section of delivery annotations.
+
+    The section gets `lock_token` (16 bytes as in a delivery-tag) unless it is None.
+    """
     count, size = DELIVERY_HEAD.unpack_from(stored, FORM_HEAD_BYTES)
     start_at = FORM_HEAD_BYTES + DELIVERY_HEAD.size
     delivery_at = start_at + start_bytes
@@ -50,7 +54,7 @@ def rfc_order(token: bytes) -> bytes:
 
 
 def locate_bare(stored: bytes) -> tuple[int, list[int]]:
-    """Return where the bare sections begin, and where each of them lies from there."""
+    """Return the start of the bare sections, and their positions relative to it (as from `sections.locate`)."""
     version, start_bytes, _, entries_bytes = FORM_HEAD.unpack_from(stored)
     bare_at = FORM_HEAD_BYTES + start_bytes + entries_bytes
     if version != PLAIN:
@@ -58,7 +62,7 @@ def locate_bare(stored: bytes) -> tuple[int, list[int]]:
     try:
         at = locate(stored[bare_at:], mixed=True)
         if at is None:
-            raise DecodeError(bare_at, "a stored message whose sections are not in order")
+            raise DecodeError(bare_at, "the sections of the stored message are not in order")
     except DecodeError as error:
         raise decode_refusal(error) from None
     return bare_at, at

@@ -1,14 +1,14 @@
-"""The namespace on disk: which entities there are, under which ids, and how many messaging stores it has.
+"""The catalog: the entities of a namespace on disk, with their ids, and the number of messaging stores.
 
-Knows the rows of the catalog store and how a start-up topology is merged into them: new entities are created, changed
-ones updated, entities that the topology no longer names stay with their messages. Does not know partitions and
+Knows the rows of the catalog store and merges the start-up topology into them: new entities are created, changed ones
+updated, entities that the topology no longer names stay with their messages. Does not know partitions and
 messages. Owned by the `Broker`.
 
 Tables: `entities`: kind letter · lower-case path (a hash of it if it is long) → JSON {id, description, created_at, …};
-`namespace`: name → value; `deleted`: queue id (u32) → JSON {stores}: entities whose rows are still being removed.
+`namespace`: name → value; `deleted`: queue id (u32) → JSON {stores}: deleted entities with remaining rows.
 
-A commit that fails is answered with an error, and may have been stored nevertheless. So its rows are written anew, as
-they were, at once or before the next change: what clients were told is what a restart finds.
+A failed commit raises an error, but may be stored nevertheless. Its rows are therefore written again with their old
+values, at once or before the next change: a restart finds the state that clients know.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _STORE_COUNT = b"store_count"
 _CREATED_AT = b"created_at"
 _COMMIT_BYTES = 1 << 20
 _ROWS_MAX = 10_000_000
-_LAST_KEY = b"\xff" * 512  # behind all keys
-_PATH_BYTES_MAX = 510  # a key has 511 at most; longer paths (there are such outside ASCII) are hashed
+_LAST_KEY = b"\xff" * 512  # after all keys
+_PATH_BYTES_MAX = 510  # a key has at most 511; longer paths (non-ASCII names) are hashed
 
 Row = tuple[str, bytes]  # table and key
 
@@ -59,10 +59,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entity in the catalog: the id that its rows carry, and its description.
+    """An entity in the catalog: the id of its rows, and its description.
 
-    The instants are Unix ms. None is an instant that older data does not know, or that has not come; when the entity
-    was last used is as of the last stop (`Administration.accessed_at` knows more).
+    The instants are Unix ms, None if unknown (older data) or in the future. `accessed_at` is as of the last stop;
+    `Administration.accessed_at` is current.
     """
 
     queue_id: int
@@ -73,22 +73,23 @@ class Entry:
 
 
 class CatalogError(Exception):
-    """The data folder and what is asked of it contradict each other; the text names both."""
+    """The data folder contradicts the configuration; the text names both."""
 
 
 class UnreadableRowError(CatalogError):
-    """A row that a start needs can't be read: the text names the store's folder, the table and the row."""
+    """A required row is unreadable; the text names the store's folder, the table and the row."""
 
-    def __init__(self, place: str, table: str, key: bytes, error: Exception) -> None:
+    def __init__(self, store_name: str, table: str, key: bytes, error: Exception) -> None:
         super().__init__(
-            f"{place}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: {error!s:.200}); "
+            f"{store_name}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: "
+            f"{error!s:.200}); "
             "put a copy of the whole data folder back, name another folder with --data, or start with --fresh, which "
             "deletes this folder's entities and messages (its snapshots stay and can be restored)"
         )
 
 
 def other_store_count(known: int, wanted: int) -> CatalogError:
-    """A namespace can't be opened with another number of messaging stores than it was made with."""
+    """The error for a namespace that was created with another number of messaging stores."""
     return CatalogError(
         f"the data folder was made with {known} messaging stores and the profile asks for {wanted}; "
         "the number is fixed when a namespace is created: use another profile or another folder"
@@ -96,7 +97,7 @@ def other_store_count(known: int, wanted: int) -> CatalogError:
 
 
 def stored_store_count(rows: Callable[[str], Iterable[tuple[bytes, bytes]]]) -> int | None:
-    """The number of messaging stores in the rows of a catalog's tables; None before its first start. ValueError."""
+    """Return the number of messaging stores from catalog rows; None before the first start. Raises ValueError."""
     for key, value in rows(NAMESPACE):
         if key == _STORE_COUNT:
             return int(value)
@@ -104,7 +105,7 @@ def stored_store_count(rows: Callable[[str], Iterable[tuple[bytes, bytes]]]) -> 
 
 
 def path_of(description: Description) -> str:
-    """The entity path: the name, or topic/Subscriptions/name."""
+    """Return the entity path: the name, or topic/Subscriptions/name."""
     return description.path if isinstance(description, SubscriptionDescription) else description.name
 
 
@@ -114,11 +115,11 @@ class Catalog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._entries: dict[str, Entry] = {}
-        self._doubtful: dict[Row, str] = {}  # rows of failed commits that are still to be put right, with their paths
+        self._doubtful: dict[Row, str] = {}  # rows of failed commits to restore, with their paths
         self._rule_texts: dict[str, dict[int, tuple[RuleDescription, str]]] = {}  # JSON by path and id of the rule
         self._next_id = 1
         self.store_count: int | None = None  # of the namespace; None before its first start
-        self.created_at: int | None = None  # the namespace's first start (Unix ms), where that is known
+        self.created_at: int | None = None  # the namespace's first start (Unix ms), None if unknown
         self.deleted: dict[int, list[int]] = {}
         with store.view() as view:
             for table in CATALOG_TABLES:
@@ -144,7 +145,7 @@ class Catalog:
             self.created_at = int(value)
 
     def fix_store_count(self, count: int, now: int) -> None:
-        """Remember the number of messaging stores at the first start; CatalogError if it is another one now."""
+        """Store the number of messaging stores at the first start. Raises CatalogError if it has changed."""
         if self.store_count is None:
             self._write({(NAMESPACE, _STORE_COUNT): str(count).encode(), (NAMESPACE, _CREATED_AT): str(now).encode()})
             self.store_count, self.created_at = count, now
@@ -152,20 +153,20 @@ class Catalog:
             raise other_store_count(self.store_count, count)
 
     def entries(self) -> Iterator[Entry]:
-        """All entities: queues and topics by name, then subscriptions by path."""
+        """Return all entities: queues and topics by name, then subscriptions by path."""
         order = sorted(
             self._entries.items(), key=lambda item: (isinstance(item[1].description, SubscriptionDescription), item[0])
         )
         return iter([entry for _, entry in order])
 
     def entry(self, path: str) -> Entry | None:
-        """The entity of that path in any case."""
+        """Return the entity of a path, in any case."""
         return self._entries.get(entity_key(path))
 
     def merge(self, topology: Topology, now: int) -> None:
-        """Create and update what `topology` names; CatalogError (and no change) if it flips what can't change (P1).
+        """Create and update the entities of `topology`; `now` (Unix ms) is the creation of new rules.
 
-        Rules that are new were created at `now` (Unix ms). Raises StoreError.
+        Raises CatalogError, without a change, if a fixed property differs (P1), and StoreError.
         """
         wanted: list[Description] = [*topology.queues, *topology.topics, *topology.subscriptions]
         for each in wanted:
@@ -173,17 +174,17 @@ class Catalog:
         self._put([self._as_known(each, now) for each in wanted], now)
 
     def create(self, description: Description, now: int) -> Entry:
-        """Add an entity, whose path must be free; BrokerError (server-busy). Blocks for one commit.
+        """Add an entity on a free path; `now` (Unix ms) is the creation of its rules. Blocks for one commit.
 
-        Its rules were created at `now` (Unix ms).
+        Raises BrokerError (server-busy).
         """
         assert self.entry(path_of(description)) is None
         return self.update(description, now)
 
     def update(self, description: Description, now: int) -> Entry:
-        """Replace the description of an entity; BrokerError (server-busy). Blocks for one commit.
+        """Replace the description of an entity; `now` (Unix ms) is the creation of new rules. Blocks for one commit.
 
-        Rules that are new were created at `now` (Unix ms).
+        Raises BrokerError (server-busy).
         """
         try:
             self._put([self._as_known(description, now)], now)
@@ -192,14 +193,14 @@ class Catalog:
         return self._entries[entity_key(path_of(description))]
 
     def delete(self, paths: list[str], stores: dict[int, list[int]]) -> None:
-        """Remove entities at once, all of them or none; `stores` says for each queue id where rows must follow.
+        """Remove entities, all or none; `stores` has the store indexes with rows to remove, by queue id.
 
-        BrokerError (server-busy). Blocks for one commit.
+        Raises BrokerError (server-busy). Blocks for one commit.
         """
         changes: dict[Row, bytes | None] = {
             (ENTITIES, _row_key(self._entries[entity_key(path)].description)): None for path in paths
         }
-        changes |= {_deleted_row(each): json.dumps({"stores": places}).encode() for each, places in stores.items()}
+        changes |= {_deleted_row(each): json.dumps({"stores": indexes}).encode() for each, indexes in stores.items()}
         try:
             self._write(changes, paths)
         except StoreError as error:
@@ -212,13 +213,13 @@ class Catalog:
     def exchange(
         self, gone: Sequence[str], stores: Mapping[int, list[int]], made: Sequence[Description], now: int
     ) -> list[Entry]:
-        """Remove entities, as `delete` does, and create others at once, which may have the same paths; their entries.
+        """Remove entities like `delete`, create others, perhaps with the same paths, and return the new entries.
 
-        All of it or nothing: BrokerError (server-busy). Blocks for one commit.
+        All or nothing. Raises BrokerError (server-busy). Blocks for one commit.
         """
         before = {entity_key(path): self._entries[entity_key(path)] for path in gone}
         changes: dict[Row, bytes | None] = {(ENTITIES, _row_key(each.description)): None for each in before.values()}
-        changes |= {_deleted_row(each): json.dumps({"stores": places}).encode() for each, places in stores.items()}
+        changes |= {_deleted_row(each): json.dumps({"stores": indexes}).encode() for each, indexes in stores.items()}
         entries: dict[str, Entry] = {}
         for number, wanted in enumerate(made, self._next_id):
             path = entity_key(path_of(wanted))
@@ -246,11 +247,11 @@ class Catalog:
         return list(entries.values())
 
     def copy_to(self, folder: Path) -> Callable[[], None]:
-        """Get ready to copy the catalog's store (see `storage.Store.copy_to`)."""
+        """Prepare a copy of the catalog's store (see `storage.Store.copy_to`)."""
         return self._store.copy_to(folder)
 
     def forget_deleted(self, queue_id: int) -> None:
-        """All rows of a deleted entity are gone; BrokerError (server-busy)."""
+        """Forget a deleted entity without rows. Raises BrokerError (server-busy)."""
         try:
             self._write({_deleted_row(queue_id): None})
         except StoreError as error:
@@ -258,7 +259,7 @@ class Catalog:
         self.deleted.pop(queue_id, None)
 
     def remember_access(self, instants: Mapping[str, int]) -> None:
-        """Keep when entities, by path, were last used (Unix ms). Raises StoreError."""
+        """Store the last use of entities, by path (Unix ms). Raises StoreError."""
         found = ((entity_key(path), self.entry(path), at) for path, at in instants.items())
         entries = {key: replace(entry, accessed_at=at) for key, entry, at in found if entry is not None}
         if entries:
@@ -291,7 +292,7 @@ class Catalog:
                 )
 
     def _as_known(self, description: Description, now: int) -> Description:
-        """The description with what stays of an entity that is there: its name, and when its rules were created."""
+        """Return the description with the known spelling of its name and the creation of its known rules."""
         known = self.entry(path_of(description))
         if known is not None:
             same_name: dict[str, Any] = {"name": known.description.name}
@@ -327,7 +328,7 @@ class Catalog:
             self._entries |= entries
 
     def _write(self, changes: dict[Row, bytes | None], paths: Iterable[str] = ()) -> None:
-        """Store rows (None: delete), all of them or none; `paths` are those of the entities among them."""
+        """Store rows (None: delete), all or none; `paths` are the paths of changed entities."""
         try:
             self._put_right()
             self._commit(changes)
@@ -337,11 +338,11 @@ class Catalog:
             try:
                 self._put_right()
             except StoreError as error:
-                log.error("the namespace may be stored otherwise than it is", cause=str(error))
+                log.error("catalog may differ from memory", cause=str(error))
             raise
 
     def _put_right(self) -> None:
-        """Write the rows that a failed commit may have changed as they were."""
+        """Restore the rows that a failed commit may have changed."""
         if self._doubtful:
             self._commit({row: self._known_row(row, path) for row, path in self._doubtful.items()})
             self._doubtful.clear()
@@ -358,7 +359,7 @@ class Catalog:
         return None if value is None else str(value).encode()
 
     def _row(self, entry: Entry) -> bytes:
-        """The value of an entity's row; the JSON of rules that stay is made once, not with each change beside them."""
+        """Return the row of an entity; the JSON of unchanged rules is reused."""
         description = entry.description
         instants = {name: getattr(entry, name) for name in _INSTANTS}
         if not isinstance(description, SubscriptionDescription):
@@ -395,7 +396,7 @@ FIXED_FIELDS = {
 }
 
 
-_INSTANTS = ("created_at", "updated_at", "accessed_at")  # of an `Entry`, in its order
+_INSTANTS = ("created_at", "updated_at", "accessed_at")  # fields of an `Entry`, in order
 
 
 def _number(value: object) -> int:

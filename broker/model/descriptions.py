@@ -1,13 +1,11 @@
-"""What an entity is asked to be: queues, topics, subscriptions and rules as values.
+"""Descriptions of queues, topics, subscriptions and rules, as immutable values.
 
-Knows the properties of each kind of entity with the defaults of Service Bus, and their JSON form in the
-catalog on disk. Does not know which values are allowed (`limits.py`), how clients spell them (HTTP face,
-Config.json) and what changes at run time (counters, times). Descriptions are immutable; an update is a new
-value made by `dataclasses.replace`.
+Knows the properties of each kind of entity with the defaults of Service Bus, and their JSON form in the catalog. Does
+not know allowed values (`validation.py`), the spelling of clients (`web/`, Config.json) and run-time figures. An update
+is a new value from `dataclasses.replace`.
 
-Durations are milliseconds, None where Service Bus means "never"; sizes are as named. Entity names keep the
-case in which they were given and are compared by `entity_key`; where messages are forwarded
-to is a path or a URL, kept as the client gave it.
+Durations are milliseconds, None for "never"; sizes are as named. Entity names keep their spelling and are compared by
+`entity_key`. Forwarding targets are paths or URLs as the client sent them.
 """
 
 from __future__ import annotations
@@ -27,18 +25,18 @@ DEFAULT_RULE_NAME: Final = "$Default"
 
 @dataclass(frozen=True, slots=True)
 class TypedText:
-    """A property value that JSON has no type for: its XML Schema type (`dateTime`, `duration`) and text."""
+    """A property value without a JSON type: its XML Schema type (`dateTime`, `duration`) and text."""
 
     type: str
     text: str
 
 
 PropertyValue = str | int | float | bool | None | TypedText
-"""A value that a filter compares with."""
+"""The value of a property in a filter."""
 
 
 class EntityStatus(StrEnum):
-    """What an entity lets through; the values are those of the management API."""
+    """The status of an entity; values as in the management API."""
 
     ACTIVE = "Active"
     DISABLED = "Disabled"
@@ -47,13 +45,13 @@ class EntityStatus(StrEnum):
 
 
 def entity_key(name: str) -> str:
-    """The form in which names are compared: entity names differ in more than case."""
+    """Return a name in compared form: entity names are case-insensitive."""
     return name.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRule:
-    """A key of a queue or topic and what it allows."""
+    """A shared key of a queue or topic, and its rights."""
 
     key_name: str
     rights: tuple[Right, ...]
@@ -67,12 +65,12 @@ class AuthorizationRule:
         return cls(**{**known, "rights": tuple(Right(each) for each in known["rights"])})
 
     def shared_key(self, scope: str | None) -> SharedKey:
-        """The form in which `access` knows it; `scope` is the path of its entity, None the namespace."""
+        """Return the key for `access`; `scope` is the path of its entity, None the namespace."""
         return SharedKey(self.key_name, self.primary_key, frozenset(self.rights), scope, self.secondary_key or None)
 
 
 class EntityKind(StrEnum):
-    """The kinds of entities; the values are their names in reports, requests and errors."""
+    """The kinds of entities; values as in reports, requests and errors."""
 
     QUEUE = "queue"
     TOPIC = "topic"
@@ -80,7 +78,7 @@ class EntityKind(StrEnum):
 
     @property
     def element(self) -> str:
-        """The name of its description's element in Atom XML."""
+        """The element name of its description in Atom XML."""
         return f"{self.value.title()}Description"
 
 
@@ -106,16 +104,16 @@ class QueueDescription:
     status: EntityStatus = EntityStatus.ACTIVE
     user_metadata: str | None = None
     enable_batched_operations: bool = True
-    enable_express: bool = False  # kept and shown; every message is stored
+    enable_express: bool = False  # stored and reported without effect
     authorization_rules: tuple[AuthorizationRule, ...] = ()
 
     def to_json(self) -> JsonObject:
-        """A dict of JSON types, for the catalog."""
+        """Return a dict of JSON types for the catalog."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`; what older data does not have gets its default."""
+        """The inverse of `to_json`; missing fields get their defaults."""
         return cls(**_known_fields(cls, data))
 
 
@@ -136,22 +134,22 @@ class TopicDescription:
     status: EntityStatus = EntityStatus.ACTIVE
     user_metadata: str | None = None
     enable_batched_operations: bool = True
-    enable_express: bool = False  # kept and shown; every message is stored
+    enable_express: bool = False  # stored and reported without effect
     authorization_rules: tuple[AuthorizationRule, ...] = ()
 
     def to_json(self) -> JsonObject:
-        """A dict of JSON types, for the catalog."""
+        """Return a dict of JSON types for the catalog."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`; what older data does not have gets its default."""
+        """The inverse of `to_json`; missing fields get their defaults."""
         return cls(**_known_fields(cls, data))
 
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """Matches what its expression is true for; `parameters` are the `@name` values, set over HTTP only."""
+    """Matches messages for which its expression is true; `parameters` are the `@name` values, set over HTTP only."""
 
     kind: ClassVar[str] = "sql"
     expression: str
@@ -175,7 +173,7 @@ class CorrelationFilter:
 
     @property
     def is_empty(self) -> bool:
-        """True if it compares nothing: Service Bus refuses such a filter."""
+        """Whether it compares nothing; Service Bus refuses such a filter."""
         return not any(getattr(self, each.name) for each in fields(self))
 
 
@@ -203,8 +201,8 @@ _FILTERS: Final[Mapping[str, type[Filter]]] = {
 class RuleDescription:
     """A rule of a subscription: a filter and, optionally, the SQL text of an action on the matching copy.
 
-    `action_parameters` are the `@name` values of the action, set over HTTP only. `created_at` (Unix ms) is told to
-    clients and makes no difference else; None in data of older versions.
+    `action_parameters` are the `@name` values of the action, set over HTTP only. `created_at` (Unix ms) is only
+    reported to clients; None in data of older versions.
     """
 
     name: str
@@ -214,14 +212,14 @@ class RuleDescription:
     action_parameters: Mapping[str, PropertyValue] = field(default_factory=dict[str, PropertyValue])
 
     def to_json(self) -> JsonObject:
-        """A dict of JSON types, for the catalog; the filter carries its kind."""
+        """Return a dict of JSON types for the catalog; the filter carries its kind."""
         own = {name: getattr(self, name) for name in ("name", "action", "created_at")}
         parameters = _property_json(self.action_parameters)
         return {**own, "filter": _filter_json(self.filter), "action_parameters": parameters}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`; KeyError on a kind of filter that this version does not know."""
+        """The inverse of `to_json`; raises KeyError for an unknown kind of filter."""
         filter_json = data.get("filter", {"kind": TrueFilter.kind})
         filter_class = _FILTERS[filter_json["kind"]]
         known = _known_fields(filter_class, filter_json)
@@ -235,7 +233,7 @@ class RuleDescription:
 def with_instants(
     rules: Iterable[RuleDescription], known: Iterable[RuleDescription], now: int
 ) -> tuple[RuleDescription, ...]:
-    """The rules with the instants of their creation: those of equal rules in `known`, else `now` (Unix ms)."""
+    """Return the rules with their creation: that of the equal rule in `known`, else `now` (Unix ms)."""
     before = {rule.name: rule for rule in known}
 
     def with_instant(rule: RuleDescription) -> RuleDescription:
@@ -247,12 +245,12 @@ def with_instants(
 
 
 DEFAULT_RULES: Final = (RuleDescription(DEFAULT_RULE_NAME),)
-"""What a subscription gets that is made without rules: everything matches [wire 10.9]."""
+"""The rule of a subscription created without rules: it matches every message [wire 10.9]."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDescription:
-    """A subscription with its rules, which live and change with it; it is partitioned as its topic is."""
+    """A subscription with its rules; it is partitioned like its topic."""
 
     kind: ClassVar[EntityKind] = EntityKind.SUBSCRIPTION
     topic_name: str
@@ -277,12 +275,12 @@ class SubscriptionDescription:
         return f"{self.topic_name}/Subscriptions/{self.name}"
 
     def to_json(self) -> JsonObject:
-        """A dict of JSON types, for the catalog."""
+        """Return a dict of JSON types for the catalog."""
         return {**asdict(replace(self, rules=())), "rules": [rule.to_json() for rule in self.rules]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`; what older data does not have gets its default."""
+        """The inverse of `to_json`; missing fields get their defaults."""
         known = _known_fields(cls, data)
         if "rules" in known:
             known["rules"] = tuple(RuleDescription.from_json(rule) for rule in known["rules"])
@@ -293,10 +291,10 @@ EntityDescription = QueueDescription | TopicDescription | SubscriptionDescriptio
 
 
 def is_same(one: EntityDescription | RuleDescription, other: EntityDescription | RuleDescription) -> bool:
-    """Whether two descriptions mean the same, whenever their rules were created.
+    """Whether two descriptions are equal, ignoring the creation of their rules.
 
-    Python calls 1, 1.0 and True equal, but filters and actions do not: equal rules that are not one object are compared
-    by their texts in the catalog, too.
+    In Python 1, 1.0 and True are equal, in filters and actions they are not: equal rules that are different objects are
+    also compared by their JSON.
     """
     if one is other:
         return True
@@ -315,7 +313,7 @@ def _as_text(rule: RuleDescription) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The entities that a namespace starts with, in the order in which they were written."""
+    """The entities of the start-up configuration, in written order."""
 
     namespace: str = "sbemulatorns"
     queues: tuple[QueueDescription, ...] = ()
@@ -324,7 +322,7 @@ class Topology:
 
 
 def _known_fields(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of `data` that `cls` has a field for, with the status as an `EntityStatus`."""
+    """Return the entries of `data` that are fields of `cls`, with the status as an `EntityStatus`."""
     names = {each.name for each in fields(cls)}
     known = {name: value for name, value in data.items() if name in names}
     if "status" in known:

@@ -1,7 +1,7 @@
-"""ISO 8601 durations, the way Service Bus writes them in its management documents and in Config.json.
+"""ISO 8601 durations, as in the management documents of Service Bus and in Config.json.
 
-Knows the text form and milliseconds; refuses to know which durations are allowed (`limits.py`). Years and
-months count 365 and 30 days, as in .NET's XmlConvert, which is what the service reads them with.
+Knows the text form and milliseconds. Does not know allowed durations (`validation.py`). Years and months count 365 and
+30 days, as in .NET's XmlConvert, which the service uses.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _UNITS_MS: Final = {
     "minutes": 60_000,
     "seconds": 1_000,
 }
-_DIGITS_MAX = 30  # longer numbers are no durations but an attempt to keep the parser busy
+_DIGITS_MAX = 30  # bounds the work of the parser
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds of an ISO 8601 duration; what is below one is cut off. ValueError if the text is none."""
+    """Return the whole milliseconds of an ISO 8601 duration. Raises ValueError."""
     match = _DURATION.fullmatch(text) if len(text) <= 2 * _DIGITS_MAX else None
     if match is None or not any(match.group(unit) for unit in _UNITS_MS):
         raise ValueError(f"{text[:80]!r} is not an ISO 8601 duration such as 'PT1M' or 'P14D'")
@@ -42,13 +42,13 @@ def parse_duration(text: str) -> int:
 
 
 def parse_limit(text: str) -> int | None:
-    """As `parse_duration`, with TimeSpan.MaxValue (and what SDKs make of it) as None: no limit."""
+    """Like `parse_duration`; TimeSpan.MaxValue, also as SDKs send it, is None: no limit."""
     ms = parse_duration(text)
     return None if ms >= UNLIMITED_FROM_MS else ms
 
 
 def format_duration(ms: int | None) -> str:
-    """The canonical ISO 8601 text, e.g. `PT1M`, `P1DT12H`, `PT0.25S`; None is TimeSpan.MaxValue."""
+    """Return the canonical ISO 8601 text, e.g. `PT1M`, `P1DT12H`, `PT0.25S`; None is TimeSpan.MaxValue."""
     if ms is None:
         return UNLIMITED_TEXT
     days, rest_ms = divmod(ms, 86_400_000)

@@ -1,9 +1,7 @@
-"""The limits of every profile in one table, and the check of a description against them.
+"""The limits of every profile, in one table.
 
-Knows which values Service Bus allows: on its Standard tier, its Premium tier, in Microsoft's emulator, and in
-the `relaxed` profile, which lifts the quotas and keeps what the program itself needs. Does not know where a
-value came from: it answers with `Violation`s that name the property as the management API and Config.json do,
-the value and what is allowed; its callers make of them a 400, an AMQP error or a complaint about a file.
+Knows the limits of the Standard tier, the Premium tier, Microsoft's emulator, and the `relaxed` profile, which lifts
+the quotas and keeps the program's own limits. `validation.py` compares descriptions with them.
 
 Sources: [SB: service-bus-quotas], [P2]-[P5], [wire 10.13]; for Microsoft's emulator its published schema.
 """
@@ -29,7 +27,7 @@ MIB: Final = 1024 * 1024
 
 
 class Profile(StrEnum):
-    """Whose limits hold."""
+    """The profiles."""
 
     STANDARD = "standard"
     PREMIUM = "premium"
@@ -38,7 +36,7 @@ class Profile(StrEnum):
 
 
 class Partitioning(StrEnum):
-    """Who decides whether an entity is partitioned: each for itself, or its namespace for all of them."""
+    """Whether each entity chooses its partitioning, or the namespace for all."""
 
     PER_ENTITY = "per-entity"
     ALWAYS = "always"
@@ -53,7 +51,7 @@ class Range:
     stop: int | None = None
 
     def __contains__(self, value: int | None) -> bool:
-        """Whether a value is allowed; None is "without limit"."""
+        """Whether a value is in the range; None is "no limit"."""
         if value is None:
             return self.stop is None
         return self.start <= value and (self.stop is None or value <= self.stop)
@@ -61,7 +59,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What an entity gets for a property that its creator left out."""
+    """The defaults of omitted properties."""
 
     lock_duration_ms: int = MINUTE_MS
     max_delivery_count: int = 10
@@ -77,7 +75,7 @@ class Limits:
     profile: Profile = Profile.STANDARD
     defaults: Defaults = Defaults()
     jms: bool = False
-    """Whether clients of JMS 2.0 (the library azure-servicebus-jms) are let in: on Premium that is not partitioned."""
+    """Whether clients of JMS 2.0 (azure-servicebus-jms) may connect: only on unpartitioned Premium."""
 
     # Partitions. `max_size_mb` counts per partition where `size_is_per_partition`.
     partitioning: Partitioning = Partitioning.PER_ENTITY
@@ -104,7 +102,7 @@ class Limits:
     auto_delete_on_idle_ms: Range = Range(5 * MINUTE_MS)
     user_metadata_length_max: int = 1024
 
-    # Numbers of things.
+    # Quotas.
     entities_max: int = 10_000  # queues and topics
     partitioned_entities_max: int | None = 100
     subscriptions_per_topic_max: int = 2_000
@@ -126,7 +124,7 @@ class Limits:
     sub_entity_name_length_max: int = 50
     rule_text_length_max: int = 1024
     action_statements_max: int = 32
-    # What one rule may be besides; the service has no figures for these, and no rule in use comes near them.
+    # Further limits of one rule; the service publishes none, and rules in use are far below.
     rule_tokens_max: int = 1024  # words, signs and literals of one SQL text
     rule_properties_max: int = 1_000  # application properties of a correlation filter; parameters of a SQL text
     rule_bytes_max: int = 64 * KIB  # all texts, names and values of a rule in UTF-8
@@ -136,7 +134,7 @@ _STANDARD: Final = Limits()
 
 LIMITS: Final[Mapping[Profile, Limits]] = {
     Profile.STANDARD: _STANDARD,
-    # Not partitioned: `limits_for` has the partitioned namespace. Counts are those of one messaging unit.
+    # Unpartitioned; `limits_for` makes the partitioned namespace. Quotas of one messaging unit.
     Profile.PREMIUM: replace(
         _STANDARD,
         profile=Profile.PREMIUM,
@@ -153,7 +151,7 @@ LIMITS: Final[Mapping[Profile, Limits]] = {
         partitioned_entities_max=None,
         messages_per_delete_max=4_000,
     ),
-    # The original has no partitions. EnablePartitioning is allowed nevertheless: it is off unless asked for.
+    # The original has no partitions. EnablePartitioning is allowed nevertheless; its default is off.
     Profile.MS_EMULATOR: replace(
         _STANDARD,
         profile=Profile.MS_EMULATOR,
@@ -210,9 +208,9 @@ PREMIUM_PARTITION_COUNTS: Final = (1, 2, 4)
 
 
 def limits_for(profile: Profile, premium_partitions: int | None = None) -> Limits:
-    """The limits of a namespace; `premium_partitions` (1, 2 or 4) makes a Premium namespace partitioned [P3].
+    """Return the limits of a namespace; `premium_partitions` (1, 2 or 4) makes a Premium namespace partitioned [P3].
 
-    ValueError if a number of partitions is given for another profile, or one that Premium does not offer.
+    Raises ValueError for partitions on another profile, or a number that Premium does not offer.
     """
     limits = LIMITS[profile]
     if premium_partitions is None:
@@ -231,10 +229,10 @@ def limits_for(profile: Profile, premium_partitions: int | None = None) -> Limit
 
 
 def limits_over(limits: Limits, store_count: int) -> Limits:
-    """The limits of a namespace over the messaging stores that its data folder has.
+    """Return the limits of a namespace over the messaging stores of its data folder.
 
-    A namespace that is not partitioned may have been another one before: partitioned entities that were migrated to
-    it keep their partitions and the size of each; new ones are not partitioned.
+    An unpartitioned namespace may contain migrated partitioned entities. They keep their partitions and the size of
+    each; new entities are unpartitioned.
     """
     if limits.partitioning is not Partitioning.NEVER or store_count == limits.partition_count:
         return limits
@@ -245,21 +243,21 @@ def limits_over(limits: Limits, store_count: int) -> Limits:
 
 
 def partitions_of(description: QueueDescription | TopicDescription, limits: Limits) -> int:
-    """The number of partitions of an entity: 1 if it is not partitioned."""
+    """Return the number of partitions of an entity, 1 if unpartitioned."""
     return limits.partition_count if description.enable_partitioning else 1
 
 
 def aggregate_size_mb(description: QueueDescription | TopicDescription, limits: Limits) -> int:
-    """The size that management shows: per partition times partitions on Standard (5 GB x 16 = 80 GB) [P4]."""
+    """Return the size in management: per partition times partitions on Standard (5 GB x 16 = 80 GB) [P4]."""
     partitions = partitions_of(description, limits) if limits.size_is_per_partition else 1
     return description.max_size_mb * partitions
 
 
 def size_mb_from_client(size_mb: int, enable_partitioning: bool, limits: Limits, known_mb: int | None = None) -> int:
-    """The size per partition that a client means: clients echo the aggregate that they were shown.
+    """Return the size per partition for a client's value: clients echo the aggregate that management reported.
 
-    `known_mb` is the size per partition of the entity that is being updated: its aggregate changes nothing, also where
-    the profile allows so large a partition.
+    `known_mb` is the current size per partition. Its aggregate means no change, even where the profile allows such a
+    large partition.
     """
     if not (enable_partitioning and limits.size_is_per_partition):
         return size_mb
@@ -271,7 +269,7 @@ def size_mb_from_client(size_mb: int, enable_partitioning: bool, limits: Limits,
 
 
 def message_bytes_max(description: QueueDescription | TopicDescription, limits: Limits) -> int:
-    """The largest message that an entity takes, in bytes."""
+    """Return the maximum message size of an entity in bytes."""
     bytes_max = description.max_message_bytes or limits.message_bytes_max
     if description.enable_partitioning and limits.partitioned_message_bytes_max is not None:
         return min(bytes_max, limits.partitioned_message_bytes_max)

@@ -1,4 +1,8 @@
-"""The check of a description against the limits of a profile."""
+"""Compares descriptions with the limits of a profile.
+
+A `Violation` names the property like the management API and Config.json, its value and the allowed values; callers turn
+it into HTTP 400, an AMQP error or a configuration error.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ from .profiles import KIB, Limits, Partitioning, Profile, Range
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A forbidden value, as text: the property as Service Bus names it, its value, and what is allowed."""
+    """A forbidden value: the property as Service Bus spells it, its value, and the allowed values."""
 
     property: str
     value: str
@@ -41,30 +45,30 @@ class Violation:
 
 
 def validate_queue(description: QueueDescription, limits: Limits, *, is_new: bool = True) -> list[Violation]:
-    """Everything about a queue that the limits forbid, in the order of its properties.
+    """Return the violations of a queue, in the order of its properties.
 
-    Without `is_new` it exists already, and whether it is partitioned is not looked at.
+    Without `is_new` the queue exists and its partitioning is not checked.
     """
     return list(_queue_violations(description, limits, is_new))
 
 
 def validate_topic(description: TopicDescription, limits: Limits, *, is_new: bool = True) -> list[Violation]:
-    """Everything about a topic that the limits forbid, without its subscriptions; `is_new` as for a queue."""
+    """Return the violations of a topic without its subscriptions; `is_new` as for a queue."""
     return list(_topic_violations(description, limits, is_new))
 
 
 def validate_subscription(description: SubscriptionDescription, limits: Limits) -> list[Violation]:
-    """Everything about a subscription that the limits forbid, without its rules."""
+    """Return the violations of a subscription without its rules."""
     return list(_subscription_violations(description, limits))
 
 
 def validate_rule(description: RuleDescription, limits: Limits) -> list[Violation]:
-    """Everything about a rule that the limits forbid; whether its SQL is well formed is not looked at."""
+    """Return the violations of a rule; its SQL is not parsed."""
     return list(_rule_violations(description, limits))
 
 
 def forwards_to_itself(description: QueueDescription | SubscriptionDescription, path: str) -> list[Violation]:
-    """The properties that name the entity itself: no message ever rests there. The service takes such an update."""
+    """Return the forwarding properties that name the entity itself. The service accepts such an update."""
     return [
         Violation(label, repr(target), "another entity than this one")
         for label, target in (
@@ -108,7 +112,7 @@ def _rule_violations(rule: RuleDescription, limits: Limits) -> Iterator[Violatio
 
 
 def _rule_size(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
-    """What a rule weighs as a whole: compiling it and storing it cost in proportion to that."""
+    """Check the total size of a rule: compiling and storing it cost in proportion."""
     own = rule.filter
     parts: list[tuple[str, Mapping[str, PropertyValue]]] = [("ActionParameters", rule.action_parameters)]
     texts: list[str | None] = [rule.name, rule.action]
@@ -140,11 +144,11 @@ def _value_text(value: PropertyValue) -> str:
 _SQL_TOKEN: Final = re.compile(
     r"""'[^']*(?:''[^']*)*(?:'|$)|"[^"]*(?:""[^"]*)*(?:"|$)|\[[^\]]*(?:\]\][^\]]*)*(?:\]|$)|\w+|[^\w\s]"""
 )
-"""A literal that does not end takes the rest of the text: counting is linear for any text."""
+"""An unterminated literal takes the rest of the text, so that counting is linear."""
 
 
 def _store_violations(entity: QueueDescription | TopicDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
-    """What queues and topics have and subscriptions have not: partitions, size, duplicates."""
+    """Return violations of queues and topics only: partitions, size, duplicates."""
     partitioned = entity.enable_partitioning
     if is_new and partitioned and limits.partitioning is Partitioning.NEVER:
         yield Violation("EnablePartitioning", "true", "false: the namespace is not partitioned")
@@ -179,7 +183,7 @@ def _authorization_violations(rules: Sequence[AuthorizationRule], limits: Limits
 
 def _message_size(entity: QueueDescription | TopicDescription, limits: Limits) -> Iterator[Violation]:
     size_bytes = entity.max_message_bytes
-    # What management shows may be echoed, whether or not the profile lets it be chosen.
+    # Clients may echo the reported value, even if the profile does not let them choose it.
     if size_bytes is None or size_bytes == limits.message_bytes_max:
         return
     allowed = limits.message_bytes_settable
@@ -194,7 +198,7 @@ def _message_size(entity: QueueDescription | TopicDescription, limits: Limits) -
 
 
 def _receive_violations(entity: QueueDescription | SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
-    """What queues and subscriptions have and topics have not: locks, delivery counts, forwarding."""
+    """Return violations of queues and subscriptions only: locks, delivery counts, forwarding."""
     if entity.lock_duration_ms not in limits.lock_duration_ms:
         yield _duration("LockDuration", entity.lock_duration_ms, limits.lock_duration_ms)
     if entity.max_delivery_count not in limits.max_delivery_count:
@@ -214,8 +218,8 @@ def _common_violations(entity: EntityDescription, limits: Limits) -> Iterator[Vi
         yield from _text("UserMetadata", entity.user_metadata, 0, limits.user_metadata_length_max)
 
 
-# The cloud takes more than its documentation and Microsoft's emulator say: tildes, underscores at the ends.
-# `relaxed` refuses only what an address cannot carry.
+# The cloud accepts more than its documentation and Microsoft's emulator: tildes, underscores at the ends.
+# `relaxed` refuses only names that an address cannot contain.
 _ENTITY_NAME = re.compile(r"[A-Za-z0-9_](?:[\w.\-/~]*[A-Za-z0-9_])?", re.ASCII)
 _ENTITY_NAME_MS_EMULATOR = re.compile(r"[A-Za-z0-9](?:[\w.\-/]*[A-Za-z0-9])?", re.ASCII)
 _ENTITY_NAME_RELAXED = re.compile(r"[^@?#*\\\x00-\x20\x7f/](?:[^@?#*\\\x00-\x1f\x7f]*[^@?#*\\\x00-\x20\x7f/])?")
@@ -252,7 +256,7 @@ def _duration(label: str, value_ms: int | None, allowed: Range) -> Violation:
 
 
 def duration_range(allowed: Range) -> str:
-    """A range of milliseconds in words: `PT5S to PT5M`."""
+    """Return a range of milliseconds as text: `PT5S to PT5M`."""
     start = format_duration(allowed.start)
     return f"{start} or more" if allowed.stop is None else f"{start} to {format_duration(allowed.stop)}"
 

@@ -1,1 +1,1 @@
-"""One partition of an entity as a pure state machine (R2): requests in, a `Step` of changes and effects out."""
+"""One partition of an entity as a pure state machine (R2): it takes requests and fills a `Step`."""

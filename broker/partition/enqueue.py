@@ -1,7 +1,7 @@
-"""How messages get into a partition: sent, scheduled, forwarded, published; and how they leave for other entities.
+"""The handlers that store messages in a partition: send, schedule, activate, publish, transfer, expire.
 
-Knows duplicates, schedules, hops and the copies that a topic makes for its subscriptions, all within the partition's
-store (R4). Works on the state of one partition.
+Knows duplicate detection, schedules, hops, and the copies of a topic for its subscriptions, all within one store (R4).
+Does not know how outbox messages reach their targets (`outbox`). Owned by a `Partition`; works on its state.
 """
 
 from __future__ import annotations
@@ -30,14 +30,7 @@ from .records import (
     message_key,
     session_number_key,
 )
-from .requests import (
-    CancelScheduled,
-    ProcessDue,
-    Reserve,
-    Schedule,
-    Send,
-    Transfer,
-)
+from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, Send, Transfer
 from .sessions import MessageSessions
 from .state import PartitionState
 from .step import PartitionRef, Step
@@ -49,7 +42,7 @@ REASON_NO_SESSION = (
 
 
 def too_many_hops(hops_max: int) -> tuple[str, str]:
-    """Reason and description of a message that has been forwarded as often as is allowed."""
+    """The dead-letter reason and description of a message with `hops_max` hops."""
     return (
         "MaxTransferHopCountExceeded",
         "The maximum number of allowed hops when forwarding between queues has been exceeded. "
@@ -58,7 +51,7 @@ def too_many_hops(hops_max: int) -> tuple[str, str]:
 
 
 class EnqueueHandlers:
-    """Send, schedule, cancel, forward, publish. `sibling` opens another partition of the same store."""
+    """Handlers of send, schedule, cancel and due rows; `sibling` opens another partition of the same store."""
 
     def __init__(
         self,
@@ -70,10 +63,10 @@ class EnqueueHandlers:
         self._sessions = sessions
         self._sibling = sibling
 
-    # ---- commands
+    # ---- requests
 
     def send(self, request: Send, now: int, view: Reader, step: Step) -> None:
-        """Store a delivery, or nothing of it."""
+        """Store all messages of a request or none."""
         error = self.refusal(request.messages, now, view)
         if error is None:
             numbers = self.store_all(request.messages, now, view, step)
@@ -83,9 +76,9 @@ class EnqueueHandlers:
         step.effects.append((refused, error))
 
     def refusal(self, messages: Sequence[Message], now: int, view: Reader) -> BrokerError | None:
-        """Why these messages can't be stored now, or None.
+        """The error if these messages would exceed the entity's size, else None.
 
-        A topic may be exceeded by the copies of one delivery, which is counted once.
+        Counts each message once; the copies of a topic may exceed the size.
         """
         del now
         state = self._state
@@ -94,17 +87,17 @@ class EnqueueHandlers:
         size_bytes_max = state.ref.size_bytes_max
         if used + size_bytes <= size_bytes_max:
             return None
-        kind = "Queue" if state.ref.fan_out is None else "Topic"
+        kind = "Queue" if state.ref.routing is None else "Topic"
         return service_errors.entity_full(kind, state.ref.name_in_errors, used, size_bytes_max)
 
     def store_all(
         self, messages: Sequence[Message], now: int, view: Reader, step: Step, seen_ids: set[int] | None = None
     ) -> list[int | None]:
-        """Store messages that `refusal` had nothing against; their numbers in order, None for duplicates.
+        """Store messages that passed `refusal`; return their numbers in order, None for duplicates.
 
-        `seen_ids` as for `take_scheduled`.
+        `seen_ids` as for `store_scheduled`.
         """
-        self._state.used(now)
+        self._state.mark_used(now)
         seen_ids = set() if seen_ids is None else seen_ids
         numbers: list[int | None] = []
         for message in messages:
@@ -121,11 +114,11 @@ class EnqueueHandlers:
         return numbers
 
     def schedule(self, request: Schedule, now: int, view: Reader, step: Step) -> None:
-        """Store messages until their times; their numbers are the answer."""
+        """Schedule messages and answer with their sequence numbers."""
         error = self.refusal(request.messages, now, view)
-        step.effects.append((request.reply, error or self.take_scheduled(request.messages, now, view, step)))
+        step.effects.append((request.reply, error or self.store_scheduled(request.messages, now, view, step)))
 
-    def take_scheduled(
+    def store_scheduled(
         self,
         messages: Sequence[Message],
         now: int,
@@ -134,23 +127,23 @@ class EnqueueHandlers:
         numbers: Sequence[int] = (),
         seen_ids: set[int] | None = None,
     ) -> list[int]:
-        """Store messages that `refusal` had nothing against until their times; duplicates get a number for nothing.
+        """Schedule messages that passed `refusal` and return their numbers; a duplicate gets an unused number.
 
-        `numbers` are theirs if they were reserved before; `seen_ids` has the identities that this command has stored so
-        far, which the view does not show.
+        `numbers` are reserved numbers or empty. `seen_ids` has the duplicate hashes that this request stored before;
+        the view does not contain them yet.
         """
-        self._state.used(now)
+        self._state.mark_used(now)
         seen_ids = set() if seen_ids is None else seen_ids
-        taken = list(numbers) or [self._state.rows.new_number() for _ in messages]
+        assigned = list(numbers) or [self._state.rows.new_number() for _ in messages]
         step.touched[self._state.queue_id] = self._state.counters
-        for message, number in zip(messages, taken, strict=True):
+        for message, number in zip(messages, assigned, strict=True):
             if not self.is_duplicate(message, now, view, step, seen_ids):
                 at = message.scheduled_enqueue_at
                 self._schedule(message, number, now if at is None else at, now, step)
-        return taken
+        return assigned
 
     def reserve(self, request: Reserve, now: int, view: Reader, step: Step) -> None:
-        """Give out sequence numbers for messages that a transaction, or another partition's commit, will schedule."""
+        """Reserve sequence numbers for messages that a transaction or another partition's commit will schedule."""
         del now, view
         step.touched[self._state.queue_id] = self._state.counters
         step.effects.append((request.reply, [self._state.rows.new_number() for _ in range(request.count)]))
@@ -160,16 +153,16 @@ class EnqueueHandlers:
         del now
         error = self.cancel_refusal(request.numbers, view)
         if error is None:
-            self.take_off(request.numbers, view, step)
+            self.remove_scheduled(request.numbers, view, step)
         step.effects.append((request.reply, error))
 
     def cancel_refusal(self, numbers: Sequence[int], view: Reader) -> BrokerError | None:
-        """Why these scheduled messages can't all be removed, or None."""
+        """The error if these scheduled messages can't all be removed, else None."""
         missing = [number for number in numbers if self._scheduled_row(number, view) is None]
         return service_errors.scheduled_not_found(missing) if missing else None
 
-    def take_off(self, numbers: Sequence[int], view: Reader, step: Step) -> None:
-        """Remove scheduled messages that `cancel_refusal` had nothing against."""
+    def remove_scheduled(self, numbers: Sequence[int], view: Reader, step: Step) -> None:
+        """Remove scheduled messages that passed `cancel_refusal`."""
         rows = self._state.rows
         for number in dict.fromkeys(numbers):
             row = self._scheduled_row(number, view)
@@ -182,8 +175,8 @@ class EnqueueHandlers:
     def _scheduled_row(self, number: int, view: Reader) -> bytes | None:
         return view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
 
-    def fall_due(self, request: ProcessDue, now: int, view: Reader, step: Step) -> None:
-        """Expire, activate and forget what these rows of `due` name."""
+    def process_due(self, request: ProcessDue, now: int, view: Reader, step: Step) -> None:
+        """Process due rows: expire a message, activate one, or delete an old duplicate hash."""
         for due_at, code, number in request.rows:
             what = Due(code)
             if what is Due.EXPIRE:
@@ -199,9 +192,9 @@ class EnqueueHandlers:
                 if row is not None and INSTANT.unpack(row)[0] <= now:
                     step.changes.append((DUPLICATES, key, None))
         if self._sessions is not None:
-            self._sessions.tidy(view, step)
+            self._sessions.update_heads(view, step)
 
-    # ---- placing
+    # ---- a message gets a home
 
     def activate(
         self,
@@ -212,14 +205,13 @@ class EnqueueHandlers:
         step: Step,
         hops: int = 0,
         other_path: str = "",
-        goes_to: int | None = None,
+        target_index: int | None = None,
         ttl_max_ms: int | None = None,
     ) -> int:
-        """A message becomes active in this entity: in its line, its session, its outbox, or its subscriptions.
+        """Store an active message: in the ready queue, its session, the outbox, or a topic's subscriptions.
 
-        With `goes_to` it is a copy for that other partition of the subscription; `ttl_max_ms` is its topic's. The
-        answer is its sequence number here; for a topic the number that its copies show as their enqueued sequence
-        number.
+        With `target_index` it is a copy for that partition of the subscription; `ttl_max_ms` is the topic's default.
+        Returns its sequence number here; for a topic the enqueued sequence number of the copies.
         """
         state = self._state
         description = state.ref.description
@@ -232,17 +224,17 @@ class EnqueueHandlers:
         number = state.rows.new_number()
         stored = message.stored(now, None if ttl_ms is None else expires_at)
         record = Record(stored, now, expires_at, enqueued_number or number, 0, hops, other_path)
-        self.put(record, number, message, view, step, goes_to)
+        self.put(record, number, message, view, step, target_index)
         return number
 
     def put(
-        self, record: Record, number: int, message: Message, view: Reader, step: Step, goes_to: int | None = None
+        self, record: Record, number: int, message: Message, view: Reader, step: Step, target_index: int | None = None
     ) -> None:
-        """Give the message of `record` a home here: in the outbox, a session or the line."""
+        """Store `record` in its home here: the outbox, a session or the ready queue."""
         state = self._state
         description = state.receivable
-        if description.forward_to is not None or goes_to is not None:
-            record.update(turn=state.turn_of(message) if goes_to is None else goes_to)
+        if description.forward_to is not None or target_index is not None:
+            record.update(target_index=state.target_index_of(message) if target_index is None else target_index)
             if description.forward_to is not None and record.enqueued_number == NO_ENQUEUED_NUMBER:
                 record.update(enqueued_number=number)
             self._to_outbox(record, number, step, forwards=description.forward_to is not None)
@@ -255,29 +247,31 @@ class EnqueueHandlers:
                 state.put_active(record, number, step)
         else:
             row = state.put_active(record, number, step)
-            state.main.append(number, row)
-            state.announce_ready(state.main, step)
+            state.active_queue.append(number, row)
+            state.announce_ready(state.active_queue, step)
 
     def dead_letter_copy(
         self, message: Message, enqueued_number: int, reason: tuple[str, str], now: int, step: Step
     ) -> None:
-        """A copy on which the subscription's rules failed goes to its dead-letter queue."""
+        """Dead-letter a copy after a failed rule; `reason` is (reason, description)."""
         record = Record(message.stored(now, None), now, 0, enqueued_number)
         self._dead_letter(record, reason, step)
 
     def transfer(self, operation: Transfer, now: int, step: Step) -> None:
-        """Keep a message of a transaction in the outbox for another entity."""
+        """Store a message of a transaction in the outbox for another entity."""
         if operation.number is not None:
-            self._to_schedule_elsewhere(operation.message, operation.number, now, step)
+            self._transfer_scheduled(operation.message, operation.number, now, step)
             return
         ttl_ms = operation.message.ttl_ms
         stored = operation.message.stored(now, None if ttl_ms is None else now + ttl_ms)
         number = self._state.rows.new_number()
-        record = Record(stored, now, 0, number, 0, 0, operation.destination, self._state.turn_of(operation.message))
+        record = Record(
+            stored, now, 0, number, 0, 0, operation.destination, self._state.target_index_of(operation.message)
+        )
         self._state.rows.put(Home.TRANSFER_OUTBOX, number, record.pack(), step)
         step.effects.append((self._state.ref.announce_outbox, None))
 
-    def _to_schedule_elsewhere(self, message: Message, number: int, now: int, step: Step) -> None:
+    def _transfer_scheduled(self, message: Message, number: int, now: int, step: Step) -> None:
         at = now if message.scheduled_enqueue_at is None else message.scheduled_enqueue_at
         stored = message.stored(at, None if message.ttl_ms is None else at + message.ttl_ms)
         record = Record(stored, now, 0, number, 0, 0, SCHEDULED_ELSEWHERE, number >> PARTITION_SHIFT)
@@ -295,24 +289,25 @@ class EnqueueHandlers:
         hops: int,
         other_path: str,
     ) -> int:
+        """Store the copies for the subscriptions; return their enqueued sequence number."""
         state = self._state
-        fan_out = state.ref.fan_out
-        assert fan_out is not None
+        routing = state.ref.routing
+        assert routing is not None
         enqueued_number = enqueued_number if enqueued_number > 0 else state.rows.new_number()
         step.touched[state.queue_id] = state.counters
-        for copy in fan_out.copies(message, state.index, now):
+        for copy in routing.route(message, state.index, now):
             target = self._sibling(copy.ref, view)
             if copy.error is not None:
                 target.dead_letter_copy(copy.message, enqueued_number, copy.error, now, step)
                 continue
             target.activate(
-                copy.message, enqueued_number, now, view, step, hops, other_path, copy.goes_to, default_ttl_ms
+                copy.message, enqueued_number, now, view, step, hops, other_path, copy.target_index, default_ttl_ms
             )
         return enqueued_number
 
     def _schedule(self, message: Message, number: int, at: int, now: int, step: Step) -> None:
         state = self._state
-        # The time to live begins at activation; the stored form keeps it, the record does not expire before.
+        # The time to live starts at activation: only the stored form has it, the record does not expire.
         stored = message.stored(at, None if message.ttl_ms is None else at + message.ttl_ms)
         state.rows.put(Home.SCHEDULED, number, Record(stored, now, 0, number).pack(), step)
         state.rows.put_due(at, Due.ACTIVATE, number, step)
@@ -330,19 +325,19 @@ class EnqueueHandlers:
         if row is None:
             step.changes.append((DUE, due_key(due_at, state.queue_id, Due.EXPIRE, number), None))
             step.touched[state.queue_id] = state.counters
-        elif number not in state.locks.by_number:  # a locked one may still be completed; the end of its lock decides
+        elif number not in state.locks.by_number:  # a locked one may still be completed
             session = 0
             if self._sessions is None:
-                state.main.remove(number)
+                state.active_queue.remove(number)
             else:
                 name = parse_stored(Record.unpack(row).stored).session_id
                 if name is not None:
                     session = self._sessions.number_of(name, view)
-                    self._sessions.left(name)
+                    self._sessions.message_removed(name)
             state.expire(number, row, session, step)
 
     def would_be_dropped(self, message: Message, now: int, view: Reader, seen_ids: set[int]) -> bool:
-        """Whether a message is a duplicate: of a remembered one, or of those before it, whose hashes are `seen_ids`."""
+        """Whether a message duplicates a stored hash or one of `seen_ids`; adds its hash to `seen_ids`."""
         number = self._identity(message)
         if number is None:
             return False
@@ -352,7 +347,7 @@ class EnqueueHandlers:
         return self._is_remembered(number, now, view)
 
     def _identity(self, message: Message) -> int | None:
-        """By what duplicates of a message are told, if anything."""
+        """The hash that identifies duplicates, None without duplicate detection or message id."""
         state = self._state
         description = state.ref.description
         if isinstance(description, SubscriptionDescription) or not description.requires_duplicate_detection:
@@ -368,7 +363,7 @@ class EnqueueHandlers:
         return row is not None and bool(INSTANT.unpack(row)[0] > now)
 
     def is_duplicate(self, message: Message, now: int, view: Reader, step: Step, seen_ids: set[int]) -> bool:
-        """Whether a message is a duplicate; if not, its identity is remembered from now on."""
+        """Whether a message is a duplicate; if not, store its hash for the duplicate detection window."""
         number = self._identity(message)
         if number is None:
             return False
@@ -390,8 +385,6 @@ class EnqueueHandlers:
     def _dead_letter(self, record: Record, reason: tuple[str, str], step: Step) -> None:
         properties = {"DeadLetterReason": reason[0], "DeadLetterErrorDescription": reason[1]}
         self._state.dead_letter_record(record, properties, step)
-
-    # ---- the outboxes
 
     def _to_outbox(self, record: Record, number: int, step: Step, *, forwards: bool) -> None:
         hops_max = self._state.ref.bounds.forward_hops_max

@@ -1,8 +1,7 @@
-"""The locks of one partition: which messages are in receivers' hands, and until when.
+"""The locks of one partition: of messages (`Lock`) and of message sessions (`HeldSession`), with tokens and ends.
 
-Knows tokens, numbers and ends. Volatile: a lock ends with the process. A batch that the store does not take changes no
-lock: its changes are recorded until the commit, and undone without one. Refuses to decide what the end of a lock means.
-Owned by a partition's state.
+Locks are in memory only; they end with the process. `Locks` records its changes until the batch is committed and undoes
+them on rollback. Does not know what happens to a message when its lock ends (`settle`). Owned by a partition's state.
 """
 
 from __future__ import annotations
@@ -18,53 +17,53 @@ from .requests import AcceptSession
 
 
 class LockSource(Protocol):
-    """Where a message came from and goes back to: a ready queue, or the queue of a message session."""
+    """The queue that a locked message came from and returns to: a ready queue or a session's queue."""
 
     home: Home
     deferred_home: Home
     sub_queue: SubQueue
 
     def is_first_announcement(self) -> bool:
-        """Whether the dispatcher has yet to hear that there are messages; it counts as announced then."""
+        """Whether messages have not been announced yet; marks them as announced."""
         ...
 
-    def give_back(self, number: int) -> None:
-        """The message is available again."""
+    def put_back(self, number: int) -> None:
+        """Make a message available again."""
         ...
 
     @property
     def announce(self) -> Callable[[SubQueue], None]:
-        """An effect: there are messages."""
+        """Effect: the queue has messages."""
         ...
 
 
-class Holding(Protocol):
-    """What a lock within a message session shares with the session: its end, and who is told of messages."""
+class SessionLock(Protocol):
+    """The session lock of a locked message: its end, the session's other locks, its announcement."""
 
     until_at: int
-    taken: dict[int, Lock]
+    locks: dict[int, Lock]
 
     @property
     def announce(self) -> Callable[[None], None]:
-        """An effect: the session has messages (again)."""
+        """Effect: the session has messages (again)."""
         ...
 
 
 class Lock:
-    """A message in a receiver's hands; within a message session (`holding`) it ends when the session's lock does."""
+    """The lock of one message; within a message session (`session_lock`) it ends with the session's lock."""
 
     __slots__ = (
         "_until_at",
         "delivery_count",
         "expires_at",
-        "holding",
         "home",
         "number",
+        "rank",
         "ready_queue",
         "session",
+        "session_lock",
         "size_bytes",
         "token",
-        "turn",
     )
 
     def __init__(
@@ -77,7 +76,7 @@ class Lock:
         delivery_count: int,
         expires_at: int,
         size_bytes: int,
-        holding: Holding | None = None,
+        session_lock: SessionLock | None = None,
         session: int = 0,
     ) -> None:
         self.token = token
@@ -87,15 +86,15 @@ class Lock:
         self._until_at = until_at
         self.delivery_count = delivery_count
         self.expires_at = expires_at  # Unix ms, 0: never
-        self.size_bytes = size_bytes  # of the stored row: completing it needs no look at the store
-        self.holding = holding
-        self.session = session  # the session's number, 0 outside sessions
-        self.turn = 0  # locks that end at the same instant end in this order
+        self.size_bytes = size_bytes  # of the stored row: a complete does not read the store
+        self.session_lock = session_lock
+        self.session = session  # the session's number or 0
+        self.rank = 0  # order among locks with the same end
 
     @property
     def until_at(self) -> int:
-        """When it ends (Unix ms)."""
-        return self._until_at if self.holding is None else self.holding.until_at
+        """The end of the lock (Unix ms)."""
+        return self._until_at if self.session_lock is None else self.session_lock.until_at
 
     @until_at.setter
     def until_at(self, at: int) -> None:
@@ -105,91 +104,91 @@ class Lock:
 class Locks:
     """All locks of a partition.
 
-    Invariants: a number is locked once; locks outside sessions are ordered by their end as long as the lock duration
-    does not change.
+    Invariants: a number has at most one lock; `timed` (the locks outside sessions) is ordered by end, unless the lock
+    duration has changed.
     """
 
-    __slots__ = ("_changes", "_last_turn", "by_number", "by_token", "timed")
+    __slots__ = ("_changes", "_last_rank", "by_number", "by_token", "timed")
 
     def __init__(self) -> None:
         self.by_token: dict[bytes, Lock] = {}
         self.by_number: dict[int, Lock] = {}
-        self.timed: OrderedDict[bytes, Lock] = OrderedDict()  # those that end by themselves
-        self._last_turn = 0
-        # Of the batch under way: locks that were added or removed; and renewed ones, with the end and turn before.
+        self.timed: OrderedDict[bytes, Lock] = OrderedDict()  # outside sessions, by end
+        self._last_rank = 0
+        # Of the current batch: added and removed locks; renewed ones with their earlier end and rank.
         self._changes: list[Lock | tuple[Lock, int, int]] = []
 
     def __len__(self) -> int:
         return len(self.by_token)
 
     def add(self, lock: Lock) -> None:
-        """A message was handed over."""
+        """Add a lock of a delivered message."""
         self._changes.append(lock)
-        self._last_turn = lock.turn = self._last_turn + 1
+        self._last_rank = lock.rank = self._last_rank + 1
         self.by_token[lock.token] = self.by_number[lock.number] = lock
-        if lock.holding is None:
+        if lock.session_lock is None:
             self.timed[lock.token] = lock
         else:
-            lock.holding.taken[lock.number] = lock
+            lock.session_lock.locks[lock.number] = lock
 
     def remove(self, lock: Lock) -> None:
-        """The message is in nobody's hands any more."""
+        """Remove a lock."""
         self._changes.append(lock)
         del self.by_token[lock.token]
         del self.by_number[lock.number]
-        if lock.holding is None:
+        if lock.session_lock is None:
             del self.timed[lock.token]
         else:
-            del lock.holding.taken[lock.number]
+            del lock.session_lock.locks[lock.number]
 
     def keep(self) -> None:
-        """The batch is committed: its changes stay."""
+        """Keep the changes of the committed batch."""
         self._changes.clear()
 
     def roll_back(self) -> None:
-        """The batch is not stored: undo its changes, the last one first."""
+        """Undo the changes of the batch, the last one first."""
         changes, self._changes = self._changes, []
         for change in reversed(changes):
             if isinstance(change, tuple):
-                lock, until_at, turn = change
-                lock.until_at, lock.turn = until_at, turn
+                lock, until_at, rank = change
+                lock.until_at, lock.rank = until_at, rank
             elif change.token in self.by_token:
                 self.remove(change)
             else:
-                turn = change.turn
+                rank = change.rank
                 self.add(change)
-                change.turn = turn
+                change.rank = rank
         self._changes.clear()
         self.sort()
 
     def find(self, token: bytes, now: int) -> Lock | None:
-        """The lock of that token, unless its time is over (the timer has yet to end it, and count it)."""
+        """The lock with `token`, None if it has expired (even if no timer has ended it yet)."""
         lock = self.by_token.get(token)
         return None if lock is None or lock.until_at <= now else lock
 
     def renew(self, lock: Lock, until_at: int) -> None:
-        """Move the end of a lock outside sessions."""
-        self._changes.append((lock, lock.until_at, lock.turn))
-        self._last_turn = lock.turn = self._last_turn + 1
+        """Set a later end of a lock outside sessions (Unix ms)."""
+        self._changes.append((lock, lock.until_at, lock.rank))
+        self._last_rank = lock.rank = self._last_rank + 1
         lock.until_at = until_at
         self.timed.move_to_end(lock.token)
 
     def first(self) -> Lock | None:
-        """The lock outside sessions that ends next."""
+        """The lock outside sessions with the earliest end."""
         return next(iter(self.timed.values()), None)
 
     def sort(self) -> None:
-        """Restore the order of ends."""
-        self.timed = OrderedDict(sorted(self.timed.items(), key=lambda item: (item[1].until_at, item[1].turn)))
+        """Order the locks by end."""
+        self.timed = OrderedDict(sorted(self.timed.items(), key=lambda item: (item[1].until_at, item[1].rank)))
 
     def check_invariants(self) -> None:
-        """Assert the invariants of the class docstring."""
+        """Assert the class's invariants."""
         assert {lock.number: lock for lock in self.by_token.values()} == self.by_number
-        assert set(self.timed) == {token for token, lock in self.by_token.items() if lock.holding is None}
+        assert set(self.timed) == {token for token, lock in self.by_token.items() if lock.session_lock is None}
 
 
 class HeldSession:
-    """A session in the hands of a receiver."""
+    """A session that a receiver has locked; `grant` identifies the lock, `until_at` is its end (Unix ms)."""
 
     def __init__(
         self, request: AcceptSession, name: str, number: int, grant: int, until_at: int, ready_queue: SessionQueue
@@ -198,21 +197,21 @@ class HeldSession:
         self.number = number
         self.grant = grant
         self.until_at = until_at
-        self.turn = grant  # holdings that end at the same instant end in this order
+        self.rank = grant  # order among sessions with the same end
         self.ready_queue = ready_queue
-        self.head: int | None = None  # the number of its row in `session_heads`, if it had messages
-        self.taken: dict[int, Lock] = {}
+        self.head: int | None = None  # sequence number of its row in `session_heads`, if it has one
+        self.locks: dict[int, Lock] = {}
         self.announce: Callable[[None], None] = request.announce
         self.lost = request.lost
 
-    def end_at(self, until_at: int, turn: int) -> None:
-        """The lock of the session ends at `until_at` (Unix ms); `turn` orders those that end together."""
-        self.until_at, self.turn = until_at, turn
+    def set_end(self, until_at: int, rank: int) -> None:
+        """Set the end of the lock (Unix ms); `rank` orders sessions with the same end."""
+        self.until_at, self.rank = until_at, rank
 
     def set_head(self, number: int | None) -> None:
-        """The session's row in `session_heads` has this sequence number, or there is none."""
+        """Set the sequence number of the session's row in `session_heads`, None without a row."""
         self.head = number
 
-    def sort_taken(self) -> None:
-        """Bring the locks of the taken messages into the order in which they were given."""
-        self.taken = dict(sorted(self.taken.items(), key=lambda item: item[1].turn))
+    def sort_locks(self) -> None:
+        """Order the locks by delivery."""
+        self.locks = dict(sorted(self.locks.items(), key=lambda item: item[1].rank))

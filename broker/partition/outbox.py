@@ -1,7 +1,7 @@
-"""How messages move between entities: out of the outboxes of this partition, and in from those of others (R4, P30).
+"""The handlers for messages between entities: read and delete outbox rows, store messages of other outboxes (R4, P30).
 
-An outbox row stays until its target has confirmed that the message is durable there. A target knows the highest
-number that it took from each outbox, so a message that is sent twice is stored once.
+An outbox row stays until its target has made the message durable. A target stores the highest number that it accepted
+from each outbox, so it stores a repeated message once. Owned by a `Partition`; works on its state.
 """
 
 from __future__ import annotations
@@ -21,54 +21,48 @@ from .records import (
     Record,
     message_key,
 )
-from .requests import (
-    Delivered,
-    Forwarded,
-    ReadOutbox,
-    Redirect,
-    Undeliverable,
-)
+from .requests import DeleteForwarded, ReadOutbox, Redirect, StoreForwarded, Undeliverable
 from .state import PartitionState
 from .step import Step
 
 
 class OutboxHandlers:
-    """The requests of the forwarder, to the partition that it reads from and to the one that it stores into."""
+    """Handlers of the forwarder's requests, to the source partition and to the target partition."""
 
     def __init__(self, state: PartitionState, enqueue: EnqueueHandlers) -> None:
         self._state = state
         self._enqueue = enqueue
 
-    def forwarded(self, request: Forwarded, now: int, view: Reader, step: Step) -> None:
-        """Take messages from another entity's outbox; those that came before are dropped."""
+    def forwarded(self, request: StoreForwarded, now: int, view: Reader, step: Step) -> None:
+        """Store messages of another partition's outbox; drop those that an earlier request stored."""
         key = FORWARDED_KEY.pack(self._state.queue_id, request.source_id, request.source_index)
         known = view.get(FORWARDED, key)
         highest = 0 if known is None else NUMBER.unpack(known)[0]
-        seen_ids = [(number, record) for number, record in request.records if number > highest]
-        messages = [parse_stored(record.stored) for _, record in seen_ids]
-        error = self._enqueue.refusal(messages, now, view) if seen_ids and not request.same_entity else None
-        if error is not None or not seen_ids:
+        new = [(number, record) for number, record in request.records if number > highest]
+        messages = [parse_stored(record.stored) for _, record in new]
+        error = self._enqueue.refusal(messages, now, view) if new and not request.same_entity else None
+        if error is not None or not new:
             step.effects.append((request.reply, error))
             return
-        seen: set[int] = set()
-        for (number, record), message in zip(seen_ids, messages, strict=True):
+        seen_ids: set[int] = set()
+        for (number, record), message in zip(new, messages, strict=True):
             highest = number
             if record.other_path == SCHEDULED_ELSEWHERE:
-                self._enqueue.take_scheduled([message], now, view, step, [record.enqueued_number], seen)
+                self._enqueue.store_scheduled([message], now, view, step, [record.enqueued_number], seen_ids)
             elif request.same_entity:
-                record.update(turn=0)
+                record.update(target_index=0)
                 self._enqueue.put(record, self._state.rows.new_number(), message, view, step)
-            elif not self._enqueue.is_duplicate(message, now, view, step, seen):
+            elif not self._enqueue.is_duplicate(message, now, view, step, seen_ids):
                 self._enqueue.activate(
                     message, record.enqueued_number, now, view, step, record.hops + 1, record.other_path
                 )
         step.changes.append((FORWARDED, key, NUMBER.pack(highest)))
         step.touched[self._state.queue_id] = self._state.counters
-        self._state.used(now)
+        self._state.mark_used(now)
         step.effects.append((request.reply, None))
 
     def read(self, request: ReadOutbox, now: int, view: Reader, step: Step) -> None:
-        """Show what waits to go elsewhere, in the order of the numbers."""
+        """Answer with the first outbox rows in order of their numbers."""
         del now
         queue_id = self._state.queue_id
         rows: list[tuple[int, int, Record]] = []
@@ -80,8 +74,8 @@ class OutboxHandlers:
         rows.sort(key=lambda row: row[1])
         step.effects.append((request.reply, rows[: request.count]))
 
-    def delivered(self, request: Delivered, now: int, view: Reader, step: Step) -> None:
-        """What arrived elsewhere is forgotten here."""
+    def delivered(self, request: DeleteForwarded, now: int, view: Reader, step: Step) -> None:
+        """Delete outbox rows that their targets have stored."""
         del now
         for home, number in request.rows:
             row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
@@ -90,20 +84,20 @@ class OutboxHandlers:
         step.effects.append((request.reply, None))
 
     def redirect(self, request: Redirect, now: int, view: Reader, step: Step) -> None:
-        """What was not stored in one partition of the target is for another, under a number that none has seen."""
+        """Give outbox rows another target partition and a new number, which no target has seen."""
         del now
         rows = self._state.rows
-        for home, number, turn in request.rows:
+        for home, number, target_index in request.rows:
             row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
             if row is not None:
                 record = Record.unpack(row)
-                record.update(turn=turn)
+                record.update(target_index=target_index)
                 rows.remove(Home(home), number, len(row), 0, step)
                 rows.put(Home(home), rows.new_number(), record.pack(), step)
         step.effects.append((request.reply, None))
 
     def undeliverable(self, request: Undeliverable, now: int, view: Reader, step: Step) -> None:
-        """What can't go elsewhere is dead-lettered here, or becomes active here."""
+        """Dead-letter an outbox message that its target refuses, or make it active here."""
         state = self._state
         home = Home(request.home)
         row = view.get(MESSAGES, message_key(state.queue_id, home, request.number))

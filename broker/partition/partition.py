@@ -1,9 +1,9 @@
-"""One partition of an entity: the pure state machine that decides everything about its messages (R2).
+"""One partition of an entity: a pure state machine that decides everything about the partition's messages (R2).
 
-Commands come in, changes for the store and effects for the world come out; what is stored is seen only through the
-view that is handed in. The concerns are in modules of their own (`enqueue`, `deliveries`, `settlements`, `sessions`)
-on one shared `state`; this one joins them and knows transactions. Does not know clocks (`now` is an argument),
-sockets, other stores and how a batch is committed. Owned by the `Worker` of its messaging store.
+It takes requests and returns changes for the store and effects for callers. It reads stored rows only through the view
+that each call passes. The handlers (`enqueue`, `outbox`, `receive`, `settle`, `sessions`) share one `state`; this
+module maps requests to handlers and runs transactions. Does not know clocks (`now` is an argument), sockets, other
+stores, and how a batch is committed. Owned by the `Worker` of its messaging store.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ from .requests import (
     AcceptSession,
     AdoptSequence,
     CancelScheduled,
+    CheckOperation,
     Commit,
+    DeleteForwarded,
     DeleteMessages,
     DeleteRows,
-    Delivered,
-    Examine,
     ExpireLocks,
-    Forwarded,
     GetExtent,
     GetSessionState,
     ListSessions,
@@ -67,6 +66,7 @@ from .requests import (
     Send,
     SetSessionState,
     Settle,
+    StoreForwarded,
     Transfer,
     Undeliverable,
 )
@@ -79,12 +79,12 @@ PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUP
 
 
 class Partition:
-    """The partition that `ref` names, as `view` (the committed rows) has it; `budget` bounds its read-ahead.
+    """The partition `ref`, loaded from `view` (the committed rows); `budget` limits its read-ahead.
 
-    `sibling(ref, view)` opens another partition of the same store, for the copies that a topic makes.
+    `sibling(ref, view)` opens another partition of the same store, for example of a topic's subscription.
 
-    Invariants (`check_invariants`): those of lines, locks and sessions; a locked number is in no line; the counters
-    equal the rows in the store, and the total of a topic the counters of all of it.
+    Invariants (`check_invariants`): those of ready queues, locks and sessions; no ready queue contains a locked number;
+    the counters match the stored rows; a topic's total is the sum of its partitions' counters.
     """
 
     def __init__(
@@ -108,26 +108,26 @@ class Partition:
             Schedule: self.enqueue.schedule,
             Reserve: self.enqueue.reserve,
             CancelScheduled: self.enqueue.cancel,
-            Forwarded: outbox.forwarded,
-            ProcessDue: self.enqueue.fall_due,
+            StoreForwarded: outbox.forwarded,
+            ProcessDue: self.enqueue.process_due,
             ReadOutbox: outbox.read,
-            Delivered: outbox.delivered,
+            DeleteForwarded: outbox.delivered,
             Redirect: outbox.redirect,
             Undeliverable: outbox.undeliverable,
-            Receive: self._receive.take,
-            ReceiveFromSession: self._receive.take_from_session,
-            ReceiveDeferred: self._receive.take_deferred,
+            Receive: self._receive.receive,
+            ReceiveFromSession: self._receive.receive_from_session,
+            ReceiveDeferred: self._receive.receive_deferred,
             Peek: self._receive.peek,
-            GetExtent: self._receive.measure,
+            GetExtent: self._receive.get_extent,
             DeleteMessages: self._receive.delete,
             Settle: self._settle.settle,
             Renew: self._settle.renew,
             ExpireLocks: self._expire_locks,
             Resubmit: self._resubmit,
             Commit: self._commit,
-            Examine: self._examine,
-            AdoptSequence: self._continue,
-            DeleteRows: self._clear,
+            CheckOperation: self._check_operation,
+            AdoptSequence: self._adopt_sequence,
+            DeleteRows: self._delete_rows,
         }
         if self._sessions is not None:
             self._handlers |= {
@@ -139,34 +139,34 @@ class Partition:
                 ListSessions: self._sessions.list,
             }
 
-    # ---- what the worker calls
+    # ---- the worker's interface
 
     def apply(self, request: Request, now: int, view: Reader, step: Step) -> None:
-        """Add to `step` what `request` means at the instant `now` (Unix ms); memory is as if it were committed.
+        """Execute `request` at `now` (Unix ms): update memory, add changes and effects to `step`.
 
-        When the batch that the command is part of is over, `keep` or `roll_back` follows.
+        At the end of the batch the worker calls `keep` or `roll_back`.
         """
         self._handlers[type(request)](request, now, view, step)
 
     def keep(self) -> None:
-        """The batch is committed, or had nothing to store."""
+        """Keep the changes of the batch: it is committed, or had nothing to store."""
         self.state.locks.keep()
         if self._sessions is not None:
             self._sessions.keep()
 
     def roll_back(self, view: Reader) -> None:
-        """Nothing of the batch is stored: memory is as `view` (the committed rows) has it, locks as before."""
+        """Undo the batch: reload ready queues and counters from `view` (the committed rows), restore the locks."""
         self.state.roll_back(view)
         if self._sessions is not None:
             self._sessions.roll_back()
 
     @property
     def counters(self) -> Counters:
-        """What the partition counts."""
+        """The partition's counters."""
         return self.state.counters
 
     def next_lock_end(self) -> int | None:
-        """When the earliest lock of a message or a session ends (Unix ms), if there is any."""
+        """When the earliest lock of a message or a session ends (Unix ms), None without locks."""
         lock = self.state.locks.first()
         session_end = None if self._sessions is None else self._sessions.next_end()
         if lock is None:
@@ -174,31 +174,31 @@ class Partition:
         return lock.until_at if session_end is None else min(lock.until_at, session_end)
 
     def locked_count(self) -> int:
-        """How many messages are locked now."""
+        """How many messages are locked."""
         return len(self.state.locks)
 
     def close(self) -> None:
-        """Forget everything that is only in memory; the partition object is of no use afterwards."""
+        """Release the memory of the partition; do not use the object afterwards."""
         for ready_queue in self.state.ready_queues.values():
             ready_queue.close()
-        self.state.rows.leave_total()
+        self.state.rows.leave_topic()
 
     def lose_sessions(self) -> None:
-        """The memory of this partition is dropped while the broker goes on: tell the holders of its sessions."""
+        """Report a lost lock to the receiver of each held session, because the broker drops this partition's memory."""
         if self._sessions is not None:
             self._sessions.lose_all()
 
     def announce_held(self) -> None:
-        """Tell the holders of sessions that these may have messages."""
+        """Announce possible messages to the receiver of each held session."""
         if self._sessions is not None:
             self._sessions.announce_held()
 
     def description_changed(self) -> None:
-        """The entity's description changed; locks keep the ends that they have."""
+        """Adapt to a changed description; locks keep their ends."""
         self.state.locks.sort()
 
     def check_invariants(self, view: Reader) -> None:
-        """Assert the invariants of the class docstring against the committed rows in `view`."""
+        """Assert the class's invariants against `view` (the committed rows)."""
         state = self.state
         state.locks.check_invariants()
         for ready_queue in state.ready_queues.values():
@@ -213,12 +213,12 @@ class Partition:
             bytes_used += sum(len(row) for _, row in rows)
         assert bytes_used == self.counters.bytes_used
         total = state.rows.total
-        if state.ref.fan_out is not None and total is not None and total.bytes_used is not None:
+        if state.ref.routing is not None and total is not None and total.bytes_used is not None:
             known = total.bytes_used
-            total.know(None)
+            total.set_bytes(None)
             assert known == state.bytes_used(view)
 
-    # ---- what belongs to no single concern
+    # ---- requests that need several handlers
 
     def _expire_locks(self, request: ExpireLocks, now: int, view: Reader, step: Step) -> None:
         self._settle.expire_locks(request, now, view, step)
@@ -242,14 +242,14 @@ class Partition:
             answer[number] = target.enqueue.refusal([*accepted, message], now, view)
             if answer[number] is None:
                 accepted.append(message)
-                self._receive.take_out(found, step)
+                self._receive.remove_dead_letter(found, step)
         if accepted:
-            self.state.used(now)
+            self.state.mark_used(now)
             target.enqueue.store_all(accepted, now, view, step)
         step.effects.append((request.reply, answer))
 
     def _commit(self, request: Commit, now: int, view: Reader, step: Step) -> None:
-        """A transaction: look at every operation first, then do all of them (P29)."""
+        """Commit a transaction: check all operations first, then execute them (P29)."""
         by_partition: dict[int, tuple[Partition, list[Operation]]] = {}
         for ref, operation in request.operations:
             partition = self if ref.queue_id == self.state.queue_id else self._sibling(ref, view)
@@ -263,33 +263,33 @@ class Partition:
             partition.commit(operations, now, view, step)
         step.effects.append((request.reply, None))
 
-    def _examine(self, request: Examine, now: int, view: Reader, step: Step) -> None:
+    def _check_operation(self, request: CheckOperation, now: int, view: Reader, step: Step) -> None:
         step.effects.append((request.reply, self.commit_refusal([request.operation], now, view)))
 
     def commit(self, operations: Sequence[Operation], now: int, view: Reader, step: Step) -> None:
-        """Do operations that `commit_refusal` had nothing against."""
+        """Execute operations that passed `commit_refusal`."""
         sent = [message for each in operations if isinstance(each, Send) for message in each.messages]
-        seen_ids: set[int] = set()  # of all of them: each sees the duplicates among the others
+        seen_ids: set[int] = set()  # shared, so that operations detect duplicates among each other
         self.enqueue.store_all(sent, now, view, step, seen_ids)
         for operation in operations:
             match operation:
                 case Schedule():
-                    self.enqueue.take_scheduled(operation.messages, now, view, step, operation.numbers, seen_ids)
+                    self.enqueue.store_scheduled(operation.messages, now, view, step, operation.numbers, seen_ids)
                 case Transfer():
                     self.enqueue.transfer(operation, now, step)
                 case Settle():
                     lock = self.state.locks.by_token[operation.token]
                     self._settle.end(lock, operation.outcome, now, view, step)
                 case CancelScheduled():
-                    self.enqueue.take_off(operation.numbers, view, step)
+                    self.enqueue.remove_scheduled(operation.numbers, view, step)
                 case SetSessionState():
                     assert self._sessions is not None
-                    self._sessions.keep_state(operation.session_id, operation.state, now, step)
+                    self._sessions.store_state(operation.session_id, operation.state, now, step)
                 case Send():
                     pass
 
     def commit_refusal(self, operations: Sequence[Operation], now: int, view: Reader) -> BrokerError | None:
-        """Why these operations can't all be done now, or None."""
+        """The error if these operations can't all be executed now, else None."""
         messages: list[Message] = []
         for operation in operations:
             error: BrokerError | None = None
@@ -297,7 +297,7 @@ class Partition:
                 case Send() | Schedule():
                     messages += operation.messages
                 case Transfer():
-                    if operation.number is None:  # else its own partition has said that it has room
+                    if operation.number is None:  # otherwise the other partition has checked its size
                         messages.append(operation.message)
                 case Settle():
                     error = self.settle_refusal(operation, now)
@@ -311,18 +311,18 @@ class Partition:
         return self.enqueue.refusal(messages, now, view) if messages else None
 
     def settle_refusal(self, operation: Settle, now: int) -> BrokerError | None:
-        """Why a lock can't be ended so now, or None."""
+        """The error if the lock can't end with this outcome now, else None."""
         return self._settle.refusal(operation, now)
 
-    def _continue(self, request: AdoptSequence, now: int, view: Reader, step: Step) -> None:
+    def _adopt_sequence(self, request: AdoptSequence, now: int, view: Reader, step: Step) -> None:
         del now
         counters = self.state.counters
         source = self._sibling(request.source, view).counters
-        counters.go_on_from(source.next_counter)
+        counters.advance_to(source.next_counter)
         step.touched[self.state.queue_id] = counters
         step.changes.append((STATE, STATE_KEY.pack(self.state.queue_id), counters.pack()))
 
-    def _clear(self, request: DeleteRows, now: int, view: Reader, step: Step) -> None:
+    def _delete_rows(self, request: DeleteRows, now: int, view: Reader, step: Step) -> None:
         del now
         state = self.state
         queue_id = state.queue_id
@@ -330,14 +330,14 @@ class Partition:
         for key, row in rows:
             number = int.from_bytes(key[-8:], "big")
             state.rows.remove(Home(key[4]), number, len(row), Record.unpack(row).expires_at, step)
-        left = request.limit - len(rows)
+        remaining = request.limit - len(rows)
         for table in PREFIXED_TABLES:
-            if left <= 0:
+            if remaining <= 0:
                 break
-            others = view.scan(table, STATE_KEY.pack(queue_id), STATE_KEY.pack(queue_id + 1), left)
+            others = view.scan(table, STATE_KEY.pack(queue_id), STATE_KEY.pack(queue_id + 1), remaining)
             step.changes.extend((table, key, None) for key, _ in others)
-            left -= len(others)
-        if left > 0:
+            remaining -= len(others)
+        if remaining > 0:
             step.changes.append((STATE, STATE_KEY.pack(queue_id), None))
             step.touched.pop(queue_id, None)
-        step.effects.append((request.reply, left <= 0))
+        step.effects.append((request.reply, remaining <= 0))

@@ -1,8 +1,8 @@
-"""The waiting line of one sub-queue in one partition: which available message comes next.
+"""Ready queues: the available messages of a sub-queue (`ReadyQueue`) or a session (`SessionQueue`) of one partition.
 
-Knows sequence numbers and a small window of records read ahead of demand (R7); everything else stays in the store,
-whose key order is the order of the line. Messages that come back (abandoned, lock expired, released) are kept by
-number only and read again. Does not know why a message is taken, counts and time. Owned by a `Partition`.
+A queue has a small window of rows in memory, read ahead of demand (R7); the store has the rest, in the same order.
+Returned messages (abandoned, lock expired, released) are in memory by number only; the queue reads them again. Does not
+know receivers, delivery counts and time. Owned by a `Partition`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Protocol
 from ..address import SubQueue
 from .records import MESSAGES, SESSION_MESSAGES, Home, message_key, session_message_key
 
-WINDOW_MESSAGES_MAX = 512  # per line
-WINDOW_BYTES_MAX = 2 << 20  # per line
-READ_MESSAGES_MAX = 256  # read from the store at once
+WINDOW_MESSAGES_MAX = 512  # per queue
+WINDOW_BYTES_MAX = 2 << 20  # per queue
+READ_MESSAGES_MAX = 256  # per read of the store
 
 
 class Reader(Protocol):
     """The read half of a store's batch or view."""
 
     def get(self, table: str, key: bytes) -> bytes | None:
-        """The value at `key`, if any."""
+        """The value at `key`, None without one."""
         ...
 
     def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
@@ -33,7 +33,7 @@ class Reader(Protocol):
 
 
 class WindowBudget:
-    """How many bytes all windows of a messaging store may hold together (R6)."""
+    """The limit of bytes in all windows of a messaging store (R6)."""
 
     __slots__ = ("bytes_max", "bytes_used")
 
@@ -45,18 +45,18 @@ class WindowBudget:
 class ReadyQueue:
     """The available messages of one sub-queue of one partition, in sequence order.
 
-    `taken` are the numbers of the messages that receivers have; they are in the store, but not available.
+    `locked` are the numbers of locked messages, which are in the store but not available.
 
-    Invariants: the window is ascending and lies below `next_read`; every available message is in the window, among
-    the returned ones, or in the store at or above `next_read` (then `more_in_store`).
+    Invariants: the window is ascending and below `next_read`; every available message is in the window, among the
+    returned ones, or in the store at or above `next_read` (then `more_in_store`).
     """
 
     __slots__ = (
         "_announce",
         "_budget",
+        "_locked",
         "_queue_id",
         "_returned",
-        "_taken",
         "_window",
         "_window_bytes",
         "announced",
@@ -75,7 +75,7 @@ class ReadyQueue:
         queue_id: int,
         budget: WindowBudget,
         announce: Callable[[SubQueue], None],
-        taken: Container[int],
+        locked: Container[int],
         *,
         more_in_store: bool,
     ) -> None:
@@ -83,33 +83,33 @@ class ReadyQueue:
         self.home = home
         self.deferred_home = Home(home + 1)
         self._announce = announce
-        self.announced = True  # a fresh dispatcher asks every partition once before it believes it empty
+        self.announced = True  # a new dispatcher asks every partition once
         self.more_in_store = more_in_store
         self.next_read = 0
-        self.gone: set[int] = set()  # numbers below next_read that left the line without being taken
+        self.gone: set[int] = set()  # removed numbers below next_read that `next` must skip
         self._queue_id = queue_id
         self._budget = budget
         self._window: deque[tuple[int, bytes]] = deque()
         self._window_bytes = 0
         self._returned: list[int] = []
-        self._taken = taken
+        self._locked = locked
 
     def announce(self, sub_queue: SubQueue) -> None:
-        """Tell the dispatcher that there are messages."""
+        """Announce to the dispatcher that the queue has messages."""
         self._announce(sub_queue)
 
     def is_first_announcement(self) -> bool:
-        """Whether the dispatcher has yet to hear that there are messages; it counts as announced then."""
+        """Whether messages have not been announced yet; marks them as announced."""
         first = not self.announced
         self.announced = True
         return first
 
     def announce_again(self) -> None:
-        """The dispatcher knows that there is nothing: the next message is announced."""
+        """Announce the next message, because the dispatcher knows that the queue is empty."""
         self.announced = False
 
     def append(self, number: int, record: bytes) -> None:
-        """A new message joined at the end (its number is higher than all before)."""
+        """Append a new message, whose number is the highest; `record` is its row."""
         size = len(record)
         if self.more_in_store or not self._fits(size):
             self.more_in_store = True
@@ -119,24 +119,24 @@ class ReadyQueue:
         self._budget.bytes_used += size
         self.next_read = number + 1
 
-    def give_back(self, number: int) -> None:
-        """A message that was taken is available again, at its old place."""
+    def put_back(self, number: int) -> None:
+        """Make a received message available again, in its order."""
         if number < self.next_read:  # else it is read from the store
             heapq.heappush(self._returned, number)
 
     def remove(self, number: int) -> None:
-        """An available message was removed from the store by other means than `next`."""
+        """Skip an available message that another handler removed from the store."""
         if number < self.next_read:
             self.gone.add(number)
 
     def has_more(self) -> bool:
-        """Whether `next` may still find something."""
+        """Whether `next` may return another message."""
         return bool(self._window or self._returned or self.more_in_store)
 
     def next(self, view: Reader, average_bytes: int) -> tuple[int, bytes] | None:
-        """Take the next available message off the line: (sequence number, record), or None when there is none.
+        """Remove and return the next available message (sequence number, row), None if the queue is empty.
 
-        `average_bytes` is the usual size of a record here; it bounds how much is read ahead.
+        `average_bytes` is the average size of a row; it limits the read-ahead.
         """
         while True:
             window = self._window
@@ -155,7 +155,7 @@ class ReadyQueue:
                 self._window_bytes -= size
                 self._budget.bytes_used -= size
             elif self.more_in_store:
-                continue  # what was read had all gone meanwhile
+                continue  # all rows of the last read were locked
             else:
                 return None
             if self.gone and found[0] in self.gone:
@@ -164,29 +164,29 @@ class ReadyQueue:
             return found
 
     def restart(self, *, more_in_store: bool) -> None:
-        """Forget what was read: all that is available is in the store, as `more_in_store` says."""
+        """Drop the window and read the store again; `more_in_store`: it has messages."""
         self.close()
-        self.announced = True  # the worker announces it anew
+        self.announced = True  # the worker announces it again
         self.more_in_store = more_in_store
         self.next_read = 0
         self.gone.clear()
         self._returned.clear()
 
     def close(self) -> None:
-        """Give the window's bytes back to the budget."""
+        """Drop the window and release its bytes from the budget."""
         self._budget.bytes_used -= self._window_bytes
         self._window_bytes = 0
         self._window.clear()
 
     def check_invariants(self) -> None:
-        """Assert what the class docstring promises about memory."""
+        """Assert the class's invariants about memory."""
         numbers = [number for number, _ in self._window]
         assert numbers == sorted(set(numbers))
         assert not numbers or numbers[-1] < self.next_read
         assert self._window_bytes == sum(len(record) for _, record in self._window)
         assert all(number < self.next_read for number in self._returned)
         assert not set(self._returned) & set(numbers)
-        assert not any(number in self._taken for number in (*numbers, *self._returned))
+        assert not any(number in self._locked for number in (*numbers, *self._returned))
 
     def _fits(self, size: int) -> bool:
         return (
@@ -207,7 +207,7 @@ class ReadyQueue:
         for key, record in rows:
             number = int.from_bytes(key[-8:], "big")
             self.next_read = number + 1
-            if number not in self._taken:  # as one before `restart` may be
+            if number not in self._locked:  # a lock from before `restart`
                 self._window.append((number, record))
                 self._window_bytes += len(record)
                 self._budget.bytes_used += len(record)
@@ -215,11 +215,11 @@ class ReadyQueue:
             self.more_in_store = False
 
 
-NUMBERS_READ_MAX = 64  # of a session's messages, ahead of demand
+NUMBERS_READ_MAX = 64  # per read of the store
 
 
 class SessionQueue:
-    """The active messages of one session, in order; a session's own `ReadyQueue`."""
+    """The active messages of one session, in sequence order; its window has numbers only."""
 
     def __init__(self, queue_id: int, session: int, announce: Callable[[None], None]) -> None:
         self.home = Home.ACTIVE
@@ -235,38 +235,38 @@ class SessionQueue:
         self.more_in_store = True
 
     def is_first_announcement(self) -> bool:
-        """Whether the holder has yet to hear that messages came back; it counts as announced then."""
+        """Whether returned messages have not been announced yet; marks them as announced."""
         first = not self.announced
         self.announced = True
         return first
 
-    def grew(self) -> None:
-        """The session has a new message, which is in the store."""
+    def message_added(self) -> None:
+        """Note that the store has a new message of the session."""
         self.more_in_store = True
 
     def announce(self, sub_queue: SubQueue) -> None:
-        """Tell the holder that there are messages."""
+        """Announce to the session's receiver that the queue has messages."""
         del sub_queue
         self._announce(None)
 
-    def give_back(self, number: int) -> None:
-        """A message that was taken is available again, at its old place."""
+    def put_back(self, number: int) -> None:
+        """Make a received message available again, in its order."""
         if number < self._next_read:  # else it is read from the store
             heapq.heappush(self._returned, number)
 
     def restart(self) -> None:
-        """Forget what was read; those who read pass over messages that are in the holder's hands."""
+        """Drop the window; callers of `next` must skip locked messages."""
         self._ahead.clear()
         self._returned.clear()
         self._next_read = 0
         self.more_in_store = True
 
     def has_more(self) -> bool:
-        """Whether `next` may still find something."""
+        """Whether `next` may return another message."""
         return bool(self._ahead or self._returned or self.more_in_store)
 
     def next(self, view: Reader) -> tuple[int, bytes] | None:
-        """Take the next message off the line: (sequence number, row), or None when there is none."""
+        """Remove and return the next message (sequence number, row), None if the queue is empty."""
         while True:
             if not self._ahead and self.more_in_store:
                 self._read_ahead(view)

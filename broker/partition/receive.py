@@ -1,6 +1,7 @@
-"""How messages leave a partition towards receivers: taken, taken from a session, taken by number, peeked, deleted.
+"""The handlers that deliver messages: receive, receive from a session, receive deferred, peek, delete.
 
-Knows locks in the making and what a delivery looks like. Works on the state of one partition.
+Knows how to lock a message and to build its delivery. Does not know what ends a lock (`settle`). Owned by a
+`Partition`; works on its state.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .sessions import MessageSessions
 from .state import PartitionState
 from .step import Delivery, Extent, Received, ReceiveMode, Step
 
-TAKE_BYTES_MAX = 4 << 20  # one answer to a receiver; more is asked for again
+RECEIVE_BYTES_MAX = 4 << 20  # per answer to a receiver, which then asks again
 SCAN_ROWS_MAX = 500
 STATES = {
     Home.DEFERRED: 1,
@@ -41,7 +42,7 @@ PEEK_HOMES = {
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """A dead-lettered message that nobody has locked; `size_bytes` is that of its row."""
+    """An unlocked message of the dead-letter queue; `size_bytes` is the size of its row."""
 
     number: int
     home: Home
@@ -50,19 +51,19 @@ class DeadLettered:
 
 
 class ReceiveHandlers:
-    """Take, peek, delete."""
+    """Handlers of receive, peek and delete requests."""
 
     def __init__(self, state: PartitionState, sessions: MessageSessions | None) -> None:
         self._state = state
         self._sessions = sessions
         self._of_subscription = isinstance(state.ref.description, SubscriptionDescription)
 
-    def take(self, request: Receive, now: int, view: Reader, step: Step) -> None:
-        """Hand over what is available in a sub-queue."""
+    def receive(self, request: Receive, now: int, view: Reader, step: Step) -> None:
+        """Deliver available messages of a sub-queue."""
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
         deliveries: list[Delivery] = []
-        bytes_left = TAKE_BYTES_MAX
+        bytes_left = RECEIVE_BYTES_MAX
         average_bytes = state.average_bytes()
         while len(deliveries) < request.count and bytes_left > 0:
             found = ready_queue.next(view, average_bytes)
@@ -73,72 +74,70 @@ class ReceiveHandlers:
             if expires_at and expires_at <= now:
                 state.expire(number, row, 0, step)
                 continue
-            deliveries.append(self._hand_over(ready_queue, ready_queue.home, number, row, request.mode, now, step))
+            deliveries.append(self._deliver(ready_queue, ready_queue.home, number, row, request.mode, now, step))
             bytes_left -= len(row)
         more = ready_queue.has_more()
         if not more:
             ready_queue.announce_again()
         if deliveries:
-            state.used(now)
+            state.mark_used(now)
         step.effects.append((request.reply, Received(deliveries, more)))
 
-    def take_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
-        """Hand over the next messages of a held session."""
+    def receive_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
+        """Deliver the next messages of a held session."""
         assert self._sessions is not None
         held = self._sessions.held(request.grant)
         if held is None or held.until_at <= now:
             step.effects.append((request.reply, Received([], False, service_errors.session_lock_lost())))
             return
         deliveries: list[Delivery] = []
-        bytes_left = TAKE_BYTES_MAX
+        bytes_left = RECEIVE_BYTES_MAX
         while len(deliveries) < request.count and bytes_left > 0:
             found = held.ready_queue.next(view)
             if found is None:
                 break
             number, row = found
             if number in self._state.locks.by_number:
-                continue  # it is in this receiver's hands already
+                continue  # the receiver has it already
             expires_at = unpack_head(row)[5]
             if expires_at and expires_at <= now:
                 self._state.expire(number, row, held.number, step)
                 continue
-            deliveries.append(
-                self._hand_over(held.ready_queue, Home.ACTIVE, number, row, request.mode, now, step, held)
-            )
+            deliveries.append(self._deliver(held.ready_queue, Home.ACTIVE, number, row, request.mode, now, step, held))
             bytes_left -= len(row)
-        self._state.used(now)
+        self._state.mark_used(now)
         step.effects.append((request.reply, Received(deliveries, held.ready_queue.has_more())))
 
-    def take_deferred(self, request: ReceiveDeferred, now: int, view: Reader, step: Step) -> None:
-        """Hand over deferred messages by number: all of them or none."""
+    def receive_deferred(self, request: ReceiveDeferred, now: int, view: Reader, step: Step) -> None:
+        """Deliver deferred messages by number, all or none."""
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
         held: HeldSession | None = None
         if self._sessions is not None and request.sub_queue is SubQueue.ACTIVE:
             name = request.session_id
-            if name is None:  # Go doesn't tell: it is the session of the messages
+            if name is None:  # Go's SDK sends none: use the session of the messages
                 name = self._session_of_deferred(request.sequence_numbers, view)
             held = None if name is None else self._sessions.held_by_name(name, now)
             if held is None:
                 step.effects.append((request.reply, service_errors.session_lock_lost()))
                 return
         found: list[tuple[int, bytes]] = []
-        for number in dict.fromkeys(request.sequence_numbers):  # a message that is asked for twice is locked once
+        for number in dict.fromkeys(request.sequence_numbers):  # a repeated number is locked once
             row = view.get(MESSAGES, message_key(state.queue_id, ready_queue.deferred_home, number))
             if row is None or number in state.locks.by_number or (held is not None and not _is_of(row, held.name)):
                 step.effects.append((request.reply, service_errors.deferred_not_found()))
                 return
             found.append((number, row))
         deliveries = [
-            self._hand_over(ready_queue, ready_queue.deferred_home, number, row, request.mode, now, step, held)
+            self._deliver(ready_queue, ready_queue.deferred_home, number, row, request.mode, now, step, held)
             for number, row in found
         ]
         step.effects.append((request.reply, deliveries))
 
     def peek(self, request: Peek, now: int, view: Reader, step: Step) -> None:
-        """Show messages in the order of their numbers, whatever their home."""
+        """Answer with messages of all homes of a sub-queue, in order of their numbers."""
         if request.is_use:
-            self._state.used(now)  # looking counts as use [wire 10.8]
+            self._state.mark_used(now)  # a peek counts as use [wire 10.8]
         answer: list[tuple[int, bytes]] = []
         bytes_left = request.bytes_max
         for number, home, row in self._rows(request, view):
@@ -153,8 +152,8 @@ class ReceiveHandlers:
                 break
         step.effects.append((request.reply, answer))
 
-    def measure(self, request: GetExtent, now: int, view: Reader, step: Step) -> None:
-        """Tell where a sub-queue begins and ends."""
+    def get_extent(self, request: GetExtent, now: int, view: Reader, step: Step) -> None:
+        """Answer with the extent of a sub-queue."""
         del now
         state = self._state
         homes = [home for home in PEEK_HOMES[request.sub_queue] if state.counters.messages[home]]
@@ -166,7 +165,7 @@ class ReceiveHandlers:
         step.effects.append((request.reply, extent))
 
     def delete(self, request: DeleteMessages, now: int, view: Reader, step: Step) -> None:
-        """Delete the oldest available messages that were enqueued before an instant."""
+        """Delete the oldest available messages that match the request."""
         del now
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
@@ -179,16 +178,16 @@ class ReceiveHandlers:
                 continue
             if request.session_id is not None and not _is_of(row, request.session_id):
                 continue
-            session = self._session_left(record, view) if ready_queue.home is Home.ACTIVE else 0
+            session = self._leave_session(record, view) if ready_queue.home is Home.ACTIVE else 0
             ready_queue.remove(number)
             state.remove(ready_queue.home, number, len(row), record.expires_at, session, step)
             deleted += 1
         if self._sessions is not None:
-            self._sessions.tidy(view, step)
+            self._sessions.update_heads(view, step)
         step.effects.append((request.reply, deleted))
 
     def dead_lettered(self, number: int, view: Reader) -> DeadLettered | BrokerError:
-        """The message of that number in the dead-letter queue, unless a receiver has it."""
+        """The message `number` of the dead-letter queue, or the error if it is locked or missing."""
         state = self._state
         ready_queue = state.ready_queues[SubQueue.DEAD_LETTER]
         for home in (ready_queue.home, ready_queue.deferred_home):
@@ -199,8 +198,8 @@ class ReceiveHandlers:
                 return DeadLettered(number, home, len(row), parse_stored(Record.unpack(row).stored))
         return service_errors.dead_letter_not_found(number)
 
-    def take_out(self, found: DeadLettered, step: Step) -> None:
-        """Remove what `dead_lettered` found."""
+    def remove_dead_letter(self, found: DeadLettered, step: Step) -> None:
+        """Remove the message that `dead_lettered` returned."""
         ready_queue = self._state.ready_queues[SubQueue.DEAD_LETTER]
         if found.home is ready_queue.home:
             ready_queue.remove(found.number)
@@ -215,7 +214,7 @@ class ReceiveHandlers:
                 return parse_stored(Record.unpack(row).stored).session_id
         return None
 
-    def _hand_over(
+    def _deliver(
         self,
         ready_queue: LockSource,
         home: Home,
@@ -226,6 +225,7 @@ class ReceiveHandlers:
         step: Step,
         held: HeldSession | None = None,
     ) -> Delivery:
+        """Lock or remove the message of `row`, and build its delivery; `held` is its session."""
         state = self._state
         record = Record.unpack(row)
         token = new_lock_token(self._state.index)
@@ -266,8 +266,9 @@ class ReceiveHandlers:
         *,
         deleted: bool = False,
     ) -> bytes:
+        """Return the encoded message for a client; `state` is 0 active, 1 deferred, 2 scheduled, None for none."""
         source = record.other_path or None
-        came = record.hops or self._of_subscription  # from a queue or topic, where it had another number
+        has_origin = record.hops or self._of_subscription  # it had another number in its source
         return delivery_bytes(
             record.stored,
             sequence_number=number,
@@ -276,14 +277,14 @@ class ReceiveHandlers:
             locked_until_at=until_at,
             state=state,
             partition_id=self._state.partition_id,
-            enqueue_sequence_number=record.enqueued_number if came and record.enqueued_number >= 0 else None,
+            enqueue_sequence_number=record.enqueued_number if has_origin and record.enqueued_number >= 0 else None,
             dead_letter_source=source if home is not Home.TRANSFER_OUTBOX else None,
             lock_token=lock_token,
             deleted=deleted,
         )
 
     def _rows(self, request: Peek, view: Reader) -> Iterator[tuple[int, Home, bytes]]:
-        """The rows of all homes of a sub-queue in the order of their numbers."""
+        """Yield (number, home, row) of all homes of a sub-queue, in order of the numbers."""
         first = max(0, request.from_sequence_number)
         sources = {
             home: self._home_rows(home, first, view, min(SCAN_ROWS_MAX, request.count))
@@ -306,8 +307,8 @@ class ReceiveHandlers:
     ) -> Iterator[tuple[int, bytes]]:
         queue_id = self._state.queue_id
         stop = message_key(queue_id, home + 1, 0)
-        # Large messages are read a few at a time: a page of them must not fill the memory.
-        limit = max(1, min(at_once, TAKE_BYTES_MAX // max(1, self._state.average_bytes())))
+        # A page of large messages must not fill the memory: read only a few at once.
+        limit = max(1, min(at_once, RECEIVE_BYTES_MAX // max(1, self._state.average_bytes())))
         while True:
             rows = view.scan(MESSAGES, message_key(queue_id, home, first), stop, limit)
             for key, row in rows:
@@ -317,14 +318,14 @@ class ReceiveHandlers:
             if len(rows) < limit:
                 return
 
-    def _session_left(self, record: Record, view: Reader) -> int:
-        """The number of the session that a message leaves by being deleted, 0 without."""
+    def _leave_session(self, record: Record, view: Reader) -> int:
+        """Note that a message leaves its session; return the session's number, 0 without session."""
         if self._sessions is None:
             return 0
         name = parse_stored(record.stored).session_id
         if name is None:
             return 0
-        self._sessions.left(name)
+        self._sessions.message_removed(name)
         return self._sessions.number_of(name, view)
 
 

@@ -1,18 +1,18 @@
-"""How a partition's rows look: keys that sort as the broker reads them, and the fixed head of a stored message.
+"""The row formats of a partition: keys that sort in reading order, and the fixed head of a stored message.
 
-Knows struct layouts and nothing else. All integers are big-endian so that byte order is number order. "number" is a
-sequence number, "session" the number of a message session (a hash of its name).
+Knows struct layouts only. All integers are big-endian so that byte order is number order. "number" is a
+sequence number; "session" is the number of a message session (a hash of its name).
 
 Tables of a messaging store (every key begins with the queue id, u32, unless it says otherwise):
 * `messages`: home (u8) · number (u64) → record
-* `due`: instant (u64, Unix ms) · queue id · what (u8) · number → nothing; what falls due then (see `Due`)
-* `state`: → counters of this partition of the queue (see `Counters`)
+* `due`: instant (u64, Unix ms) · queue id · what (u8) · number → nothing; a timer (see `Due`)
+* `state`: → counters of the partition (see `Counters`)
 * `sessions`: name → session, instant of the last state change
 * `session_messages`: session (u64) · number → nothing; the active messages of each session, in order
-* `session_heads`: number → session name; for each idle session with active messages the first of them
+* `session_heads`: number → session name; the first active message of each idle session
 * `session_state`: session → the application's bytes
-* `duplicates`: hash of the message id (8 bytes) → instant until which it is remembered
-* `forwarded`: source queue id (u32) · source partition (u16) → highest number taken from there
+* `duplicates`: hash of the message id (8 bytes) → end of its duplicate detection window (Unix ms)
+* `forwarded`: source queue id (u32) · source partition (u16) → highest number stored from there
 """
 
 from __future__ import annotations
@@ -44,18 +44,16 @@ TABLES = (
 
 RECORD_VERSION = 1
 VERSION_BITS = 4  # of the first byte of a record
-TURNS = 16  # values of a record's turn: as many as an entity has partitions at most
+TARGETS_MAX = 16  # target indexes of a record; an entity has at most as many partitions
 NO_ENQUEUED_NUMBER = -1
-SCHEDULED_ELSEWHERE = (
-    "$scheduled"  # in the transfer outbox: to be scheduled in another partition under its enqueued number
-)
+SCHEDULED_ELSEWHERE = "$scheduled"  # in the transfer outbox: another partition schedules it under its enqueued number
 PARTITION_SHIFT = 48  # the topmost 16 bits of a sequence number are the partition id (P22)
 COUNTER_MASK = (1 << PARTITION_SHIFT) - 1
 SEQUENCE_NUMBER_MAX = (1 << 63) - 1
 
 
 class Home(IntEnum):
-    """Where a message of an entity lives; one partition's store holds them all (R4)."""
+    """Where a message of an entity is; all homes of a partition are in one store (R4)."""
 
     ACTIVE = 0
     DEFERRED = 1
@@ -74,11 +72,11 @@ OUTBOXES = (Home.OUTBOX, Home.DEAD_LETTER_OUTBOX, Home.TRANSFER_OUTBOX)
 
 
 class Due(IntEnum):
-    """What a row of the `due` table is about."""
+    """What a row of the `due` table starts."""
 
-    EXPIRE = 0  # the active message of that number ends its time to live
-    ACTIVATE = 2  # the scheduled message of that number becomes active
-    FORGET = 255  # the duplicate hash in the place of the number is no longer remembered
+    EXPIRE = 0  # the time to live of the active message `number` ends
+    ACTIVATE = 2  # the scheduled message `number` becomes active
+    FORGET = 255  # the duplicate detection window of the hash `number` ends
 
 
 KEY = Struct(">IBQ")
@@ -91,13 +89,13 @@ FORWARDED_KEY = Struct(">IIH")
 NUMBER = Struct(">Q")
 INSTANT = Struct(">q")
 
-# version (low 4 bits) and turn (high 4 bits), hops, length of the note, delivery count, enqueued at, expires at (0:
-# never), enqueued sequence number; then the note (UTF-8: the dead-letter source, or the destination of a transfer) and
-# the stored message
+# version (low 4 bits) and target index (high 4 bits), hops, bytes of the path, delivery count, enqueued at, expires at
+# (0: never), enqueued sequence number; then the path (UTF-8: dead-letter source or transfer destination) and the stored
+# message
 HEAD = Struct(">BBHIqqq")
 HEAD_BYTES = HEAD.size
 
-# next counter, bytes used, then a message count per home
+# next counter, bytes used, message count of each home
 STATE_VALUE = Struct(f">QQ{len(HOMES)}Q")
 
 message_key = KEY.pack
@@ -105,7 +103,7 @@ due_key = DUE_KEY.pack
 unpack_head = HEAD.unpack_from
 session_message_key = SESSION_MESSAGE_KEY.pack
 session_number_key = SESSION_NUMBER_KEY.pack
-SESSION_NAME_BYTES_MAX = 400  # a key's limit is 511; longer names (128 characters may be 512 bytes) are hashed
+SESSION_NAME_BYTES_MAX = 400  # keys have at most 511; longer names (128 characters are up to 512) are hashed
 
 
 def session_key(queue_id: int, name: str) -> bytes:
@@ -117,19 +115,19 @@ def session_key(queue_id: int, name: str) -> bytes:
 
 
 def session_number(name: str) -> int:
-    """The number of a session inside a queue (63 bits): a hash, so that sessions take no sequence numbers."""
+    """The number of a session in its queue: a hash of 63 bits, never 0."""
     return duplicate_hash(name) >> 1 or 1
 
 
 def duplicate_hash(identity: str) -> int:
-    """The 64-bit hash under which a message id is remembered."""
+    """The 64-bit hash of a message id for duplicate detection."""
     return int.from_bytes(hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 class Record:
-    """A message as it is stored: the head's fields, the path of another entity, and the message's bytes.
+    """A stored message: the fields of the head, the path of another entity, the message's stored form.
 
-    `other_path` is where a dead letter comes from, or where a message of the transfer outbox goes.
+    `other_path` is the source of a dead letter, or the destination of a message in the transfer outbox.
     """
 
     __slots__ = (
@@ -140,7 +138,7 @@ class Record:
         "hops",
         "other_path",
         "stored",
-        "turn",
+        "target_index",
     )
 
     def __init__(
@@ -152,16 +150,16 @@ class Record:
         delivery_count: int = 0,
         hops: int = 0,
         other_path: str = "",
-        turn: int = 0,
+        target_index: int = 0,
     ) -> None:
         self.stored = stored
         self.enqueued_at = enqueued_at
         self.expires_at = expires_at  # Unix ms; 0: never
-        self.enqueued_number = enqueued_number  # NO_ENQUEUED_NUMBER: receivers are shown none
+        self.enqueued_number = enqueued_number  # NO_ENQUEUED_NUMBER: receivers get none
         self.delivery_count = delivery_count
         self.hops = hops
         self.other_path = other_path
-        self.turn = turn  # in an outbox: the partition that it is for if no key decides, 0 to 15
+        self.target_index = target_index  # in an outbox: the target partition of a message without a key, 0 to 15
 
     def update(
         self,
@@ -171,9 +169,9 @@ class Record:
         enqueued_number: int | None = None,
         delivery_count: int | None = None,
         other_path: str | None = None,
-        turn: int | None = None,
+        target_index: int | None = None,
     ) -> None:
-        """Change the fields that are given; what is packed before stays as it is."""
+        """Change the given fields; rows packed earlier do not change."""
         if stored is not None:
             self.stored = stored
         if expires_at is not None:
@@ -184,14 +182,14 @@ class Record:
             self.delivery_count = delivery_count
         if other_path is not None:
             self.other_path = other_path
-        if turn is not None:
-            self.turn = turn
+        if target_index is not None:
+            self.target_index = target_index
 
     def pack(self) -> bytes:
-        """The row of the `messages` table."""
+        """Return the row for the `messages` table."""
         other_path = self.other_path.encode()
         head = HEAD.pack(
-            RECORD_VERSION | self.turn << VERSION_BITS,
+            RECORD_VERSION | self.target_index << VERSION_BITS,
             self.hops,
             len(other_path),
             self.delivery_count,
@@ -203,23 +201,24 @@ class Record:
 
     @classmethod
     def unpack(cls, row: bytes) -> Record:
-        """The inverse of `pack`."""
+        """Return the record of a row; the inverse of `pack`."""
         version, hops, other_path_bytes, delivery_count, enqueued_at, expires_at, enqueued_number = HEAD.unpack_from(
             row
         )
         start = HEAD_BYTES + other_path_bytes
         other_path = row[HEAD_BYTES:start].decode() if other_path_bytes else ""
-        turn = version >> VERSION_BITS
-        return cls(row[start:], enqueued_at, expires_at, enqueued_number, delivery_count, hops, other_path, turn)
+        target_index = version >> VERSION_BITS
+        stored = row[start:]
+        return cls(stored, enqueued_at, expires_at, enqueued_number, delivery_count, hops, other_path, target_index)
 
 
 def record_version(row: bytes) -> int:
-    """The version of the row's form; the bits above it are the turn of a row in an outbox."""
+    """The format version of a row; the other bits of the byte are the target index."""
     return row[0] & ((1 << VERSION_BITS) - 1)
 
 
 class Counters:
-    """What one partition of a queue counts, kept in the same transactions as its messages (R7)."""
+    """The counters of one partition; each transaction stores them with the messages (R7)."""
 
     __slots__ = ("bytes_used", "messages", "next_counter")
 
@@ -229,26 +228,26 @@ class Counters:
         self.messages = [0] * len(HOMES) if messages is None else messages
 
     def take_counter(self) -> int:
-        """Give out the next counter."""
+        """Return the next counter and advance it."""
         counter = self.next_counter
         self.next_counter = counter + 1
         return counter
 
-    def go_on_from(self, counter: int) -> None:
-        """Give out no counter below `counter`."""
+    def advance_to(self, counter: int) -> None:
+        """Continue at `counter` or higher."""
         self.next_counter = max(self.next_counter, counter)
 
     def add_bytes(self, count: int) -> None:
-        """The rows of the partition grew by `count` bytes."""
+        """Add `count` bytes, negative for removed rows."""
         self.bytes_used += count
 
     def pack(self) -> bytes:
-        """The row of the `state` table."""
+        """Return the row for the `state` table."""
         return STATE_VALUE.pack(self.next_counter, self.bytes_used, *self.messages)
 
     @classmethod
     def unpack(cls, row: bytes | None) -> Counters:
-        """Counters from a row of the `state` table; no row yet means a partition that never held a message."""
+        """Return the counters of a `state` row; None (no row) is a partition that never had a message."""
         if row is None:
             return cls()
         next_counter, bytes_used, *messages = STATE_VALUE.unpack(row)
@@ -256,10 +255,10 @@ class Counters:
 
 
 class ByteTotal:
-    """How many bytes the partitions of a topic and of its subscriptions hold in one messaging store, all together.
+    """The bytes of a topic's and its subscriptions' partitions in one messaging store.
 
-    `bytes_used` follows every change of a row; None when it has to be added up anew: from `open`, the counters of those
-    partitions that are in memory, and from the store.
+    `bytes_used` follows every change of a row; None means that the next reader computes it from `open` (counters of the
+    partitions in memory, by queue id) and from the store.
     """
 
     __slots__ = ("bytes_used", "open")
@@ -269,15 +268,15 @@ class ByteTotal:
         self.open: dict[int, Counters] = {}
 
     def add(self, count: int) -> None:
-        """A row grew by `count` bytes."""
+        """Add `count` bytes, negative for removed rows."""
         if self.bytes_used is not None:
             self.bytes_used += count
 
-    def know(self, bytes_used: int | None) -> None:
-        """The sum is `bytes_used`; None lets it be added up anew."""
+    def set_bytes(self, bytes_used: int | None) -> None:
+        """Set the sum; None has the next reader compute it."""
         self.bytes_used = bytes_used
 
     def forget(self, queue_id: int) -> None:
-        """The memory of a partition is dropped, or it belongs to the topic no more."""
+        """Remove a partition that is closed or that left the topic."""
         self.open.pop(queue_id, None)
         self.bytes_used = None

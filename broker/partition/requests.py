@@ -1,11 +1,10 @@
-"""What can be asked of a partition, and what it answers with.
+"""Requests to a partition, as data.
 
-A command is data: it names what is wanted and who is to be told. `Partition.apply` turns it into a `Step`: changes for
-the store and effects for the world. Knows no store, no clock and no wire.
+A request holds its arguments and the callable that gets the answer. `Partition.apply` executes it and adds changes and
+effects to a `Step`. Does not know stores, clocks and the wire.
 
-Every command has `fail(error)`: the worker calls it instead of any effect when the batch that holds the command could
-not be committed (R3). `done` and `reply` callables are called exactly once, on the event-loop thread, and must not
-raise.
+Every request has `fail(error)`: if the request's batch is not committed, the worker calls it instead of the request's
+effects (R3). Exactly one call of `done` or `reply` answers a request, on the event-loop thread; they must not raise.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Numbered = Callable[[list[int | None]], None]
 
 
 class WithReply:
-    """A command that ends in `reply(result or BrokerError)`."""
+    """A request that is answered with `reply(result or BrokerError)`."""
 
     __slots__ = ()
     reply: Callable[[BrokerError], None]
@@ -36,12 +35,12 @@ class WithReply:
 
 
 class FireAndForget:
-    """A command that nobody waits for; after a failed commit it is found in the store or tried again."""
+    """A request without an answer; after a failed commit the worker finds its cause in the store or retries it."""
 
     __slots__ = ()
 
     def fail(self, error: BrokerError) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
 
 @dataclass(slots=True)
@@ -50,11 +49,11 @@ class Send:
 
     messages: Sequence[Message]
     done: Done
-    elsewhere: Callable[[BrokerError], None] | None = None  # tries another partition when this one's store fails
-    numbered: Numbered | None = None  # gets the sequence numbers before `done`; None for duplicates, which are not kept
+    elsewhere: Callable[[BrokerError], None] | None = None  # retries in another partition if this store fails
+    numbered: Numbered | None = None  # gets the sequence numbers before `done`; None for dropped duplicates
 
     def fail(self, error: BrokerError) -> None:
-        """Tell the sender that nothing was stored, or try elsewhere."""
+        """Report the error to the sender, or retry elsewhere."""
         (self.elsewhere or self.done)(error)
 
 
@@ -64,12 +63,12 @@ class Schedule(WithReply):
 
     messages: Sequence[Message]
     reply: Callable[[list[int] | BrokerError], None]
-    numbers: Sequence[int] = ()  # those that were reserved, inside a transaction
+    numbers: Sequence[int] = ()  # reserved numbers, inside a transaction
 
 
 @dataclass(slots=True)
 class Reserve(WithReply):
-    """Give out `count` sequence numbers; `reply` gets them."""
+    """Reserve `count` sequence numbers; `reply` gets them."""
 
     count: int
     reply: Callable[[list[int] | BrokerError], None]
@@ -77,18 +76,19 @@ class Reserve(WithReply):
 
 @dataclass(slots=True)
 class CancelScheduled(WithReply):
-    """Remove scheduled messages, all or none; `reply(None)` when they are gone."""
+    """Remove scheduled messages, all or none; `reply(None)` once they are removed."""
 
     numbers: Sequence[int]
     reply: Callable[[BrokerError | None], None]
 
 
 @dataclass(slots=True)
-class Forwarded(WithReply):
-    """Messages from the outbox of partition `source_index` of queue `source_id`, by their numbers there (R4).
+class StoreForwarded(WithReply):
+    """Store messages from the outbox of partition `source_index` of queue `source_id` (R4).
 
-    `reply(None)` once they are durable here, or had been before. With `same_entity` the source is another partition of
-    this entity, which has taken the messages: they stay as they are, and nothing is refused.
+    `records` are (number in the outbox, record). `reply(None)` once they are durable here, also if an earlier request
+    stored them. With `same_entity` the source is another partition of this entity, which accepted the messages: this
+    partition stores them unchanged and without a size check.
     """
 
     source_id: int
@@ -100,7 +100,7 @@ class Forwarded(WithReply):
 
 @dataclass(slots=True)
 class Receive:
-    """Hand over up to `count` available messages of `sub_queue`, locked or removed according to `mode`."""
+    """Receive up to `count` available messages of `sub_queue`; `mode` locks or removes them."""
 
     sub_queue: SubQueue
     count: int
@@ -114,7 +114,7 @@ class Receive:
 
 @dataclass(slots=True)
 class ReceiveFromSession:
-    """Hand over up to `count` messages of the session held as `grant`."""
+    """Receive up to `count` messages of the session with the lock `grant`."""
 
     grant: int
     count: int
@@ -128,10 +128,10 @@ class ReceiveFromSession:
 
 @dataclass(slots=True)
 class AcceptSession:
-    """Give the session named `session_id` to a receiver, or with None the idle one with the oldest message.
+    """Lock the session `session_id` for a receiver, or with None the idle session with the oldest message.
 
     `reply` gets a `Received` with one `SessionGrant` or none. `announce` is called when the session has messages
-    (again), `lost` when the holding ends by itself.
+    (again), `lost` when the session's lock expires.
     """
 
     session_id: str | None
@@ -146,14 +146,14 @@ class AcceptSession:
 
 @dataclass(slots=True)
 class ReleaseSession(FireAndForget):
-    """The receiver gives the session back; what it had not settled is available again, uncounted."""
+    """Unlock a session; its unsettled messages become available again, with the same delivery count."""
 
     grant: int
 
 
 @dataclass(slots=True)
 class RenewSession(WithReply):
-    """Start the lock duration of a held session anew; `reply` gets the new end (Unix ms)."""
+    """Renew the lock of a held session; `reply` gets its new end (Unix ms)."""
 
     session_id: str
     reply: Callable[[int | BrokerError], None]
@@ -161,7 +161,7 @@ class RenewSession(WithReply):
 
 @dataclass(slots=True)
 class SetSessionState(WithReply):
-    """Keep `state` for a held session; None clears it."""
+    """Store `state` for a held session; None clears it."""
 
     session_id: str
     state: bytes | None
@@ -170,7 +170,7 @@ class SetSessionState(WithReply):
 
 @dataclass(slots=True)
 class GetSessionState(WithReply):
-    """The state of a held session, None if it has none."""
+    """Get the state of a held session, None without state."""
 
     session_id: str
     reply: Callable[[bytes | BrokerError | None], None]
@@ -178,7 +178,7 @@ class GetSessionState(WithReply):
 
 @dataclass(slots=True)
 class ListSessions(WithReply):
-    """The names of sessions: with active messages or state, or (with `updated_after`) with a later change of state."""
+    """List sessions that have active messages or state, or whose state changed after `updated_after` (Unix ms)."""
 
     updated_after: int | None
     reply: Callable[[list[str] | BrokerError], None]
@@ -186,7 +186,7 @@ class ListSessions(WithReply):
 
 @dataclass(slots=True)
 class Settle:
-    """End the lock `token` of a message of `sub_queue` with `outcome`; without `done` nobody wants to hear of it."""
+    """End the lock `token` of a message of `sub_queue` with `outcome`; without `done` no caller waits for it."""
 
     token: bytes
     outcome: Outcome
@@ -194,16 +194,16 @@ class Settle:
     sub_queue: SubQueue = SubQueue.ACTIVE
 
     def fail(self, error: BrokerError) -> None:
-        """Tell the receiver, if it waits, that the settlement did not happen."""
+        """Report the error to the receiver if it waits."""
         if self.done is not None:
             self.done(error)
 
 
 @dataclass(slots=True)
 class Renew(WithReply):
-    """Start the lock durations of `tokens`, of messages of `sub_queue`, anew.
+    """Renew the locks `tokens` of messages of `sub_queue`, all or none.
 
-    `reply` gets the new ends (Unix ms) or the error for all of them.
+    `reply` gets the new ends (Unix ms) or one error.
     """
 
     sub_queue: SubQueue
@@ -213,10 +213,10 @@ class Renew(WithReply):
 
 @dataclass(slots=True)
 class Peek(WithReply):
-    """Show up to `count` messages of `sub_queue` from `from_sequence_number` on, of about `bytes_max` bytes in all.
+    """Peek up to `count` messages of `sub_queue` from `from_sequence_number` on, at most `bytes_max` bytes together.
 
-    With `session_id` only those of that session. The answer is a list of (sequence number, encoded message); the first
-    message is there whatever its size.
+    With `session_id` only messages of that session. `reply` gets a list of (sequence number, encoded message); the
+    first message may exceed `bytes_max`.
     """
 
     sub_queue: SubQueue
@@ -225,12 +225,12 @@ class Peek(WithReply):
     bytes_max: int
     session_id: str | None
     reply: Callable[[list[tuple[int, bytes]] | BrokerError], None]
-    is_use: bool = True  # False: the entity does not count as used by it
+    is_use: bool = True  # False: AutoDeleteOnIdle ignores this request
 
 
 @dataclass(slots=True)
 class GetExtent(WithReply):
-    """Tell the `Extent` of a sub-queue."""
+    """Get the `Extent` of a sub-queue."""
 
     sub_queue: SubQueue
     reply: Callable[[Extent | BrokerError], None]
@@ -238,7 +238,7 @@ class GetExtent(WithReply):
 
 @dataclass(slots=True)
 class ReceiveDeferred(WithReply):
-    """Hand over the deferred messages with these sequence numbers; all of them or an error."""
+    """Receive the deferred messages with these sequence numbers, all or none."""
 
     sub_queue: SubQueue
     sequence_numbers: Sequence[int]
@@ -249,9 +249,9 @@ class ReceiveDeferred(WithReply):
 
 @dataclass(slots=True)
 class DeleteMessages(WithReply):
-    """Delete up to `count` available messages enqueued before `before_at`, oldest first; `reply` gets how many.
+    """Delete up to `count` available messages enqueued before `before_at`, oldest first; `reply` gets the count.
 
-    With `before_number` only those with a lower sequence number.
+    `before_at` is in Unix ms. With `before_number` only messages with a lower sequence number.
     """
 
     sub_queue: SubQueue
@@ -264,10 +264,10 @@ class DeleteMessages(WithReply):
 
 @dataclass(slots=True)
 class Resubmit(WithReply):
-    """Take dead-lettered messages from this partition and send them anew to `target`, each whole or not at all.
+    """Move dead-lettered messages of this partition to `target`, as new messages.
 
-    `target` is a partition of the same messaging store: this partition, or that of the topic. `reply` gets,
-    by number, None for those that went and the BrokerError for those that stay.
+    `target` is a partition of the same messaging store: this partition or its topic's. `reply` gets, by sequence
+    number, None for a moved message and the BrokerError for one that stays.
     """
 
     numbers: Sequence[int]
@@ -277,9 +277,9 @@ class Resubmit(WithReply):
 
 @dataclass(slots=True)
 class Commit(WithReply):
-    """A transaction: all its operations or none; `reply(None)` when they are durable.
+    """Commit the operations of a transaction, all or none; `reply(None)` once they are durable.
 
-    Each operation names its partition; all of them are in the same messaging store.
+    Each operation comes with its partition; all partitions are in the same messaging store.
     """
 
     operations: Sequence[tuple[PartitionRef, Operation]]
@@ -287,8 +287,8 @@ class Commit(WithReply):
 
 
 @dataclass(slots=True)
-class Examine(WithReply):
-    """Look whether an operation could be done now, as part of a transaction; `reply` gets why not, or None."""
+class CheckOperation(WithReply):
+    """Check an operation of a transaction without executing it; `reply` gets the error or None."""
 
     operation: Operation
     reply: Callable[[BrokerError | None], None]
@@ -296,9 +296,9 @@ class Examine(WithReply):
 
 @dataclass(slots=True)
 class Transfer:
-    """Inside a transaction: a message for another entity, which leaves through this partition's outbox.
+    """Operation of a transaction: put a message for the entity `destination` into this partition's outbox.
 
-    With `number` it is to be scheduled in another partition of the same entity, which has reserved that number for it.
+    With `number` another partition of the same entity schedules the message under this reserved number.
     """
 
     message: Message
@@ -306,10 +306,10 @@ class Transfer:
     number: int | None = None
 
 
-def is_unanswered(request: Request) -> bool:
-    """Whether nobody waits for a command, and nothing in the store brings it up again: it is tried until it is done.
+def must_be_retried(request: Request) -> bool:
+    """Whether the worker must retry a request: no caller waits for it, and no stored row repeats it.
 
-    A message that a client completes, defers or dead-letters without waiting comes back at the end of its lock instead.
+    An unanswered complete, defer or dead-letter is not retried: its message becomes available when the lock ends.
     """
     if isinstance(request, Settle):
         return request.done is None and isinstance(request.outcome, Release | Abandon)
@@ -317,19 +317,19 @@ def is_unanswered(request: Request) -> bool:
 
 
 Operation = Send | Schedule | CancelScheduled | Settle | SetSessionState | Transfer
-"""What can be part of a transaction."""
+"""The operations of a transaction."""
 
 
 @dataclass(slots=True)
 class AdoptSequence(FireAndForget):
-    """Go on with the sequence numbers of another partition of the same messaging store."""
+    """Continue the sequence numbers of another partition of the same messaging store."""
 
     source: PartitionRef
 
 
 @dataclass(slots=True)
 class ReadOutbox(WithReply):
-    """The first `count` messages that wait in the outboxes with numbers above `after`: (home, number, record)."""
+    """Read the first `count` outbox messages with numbers above `after`; `reply` gets (home, number, record)."""
 
     count: int
     reply: Callable[[list[tuple[int, int, Record]] | BrokerError], None]
@@ -337,8 +337,8 @@ class ReadOutbox(WithReply):
 
 
 @dataclass(slots=True)
-class Delivered(WithReply):
-    """Messages of the outboxes (home, number) have arrived elsewhere: forget them."""
+class DeleteForwarded(WithReply):
+    """Delete outbox messages (home, number) that their targets have stored."""
 
     rows: Sequence[tuple[int, int]]
     reply: Callable[[BrokerError | None], None]
@@ -346,9 +346,9 @@ class Delivered(WithReply):
 
 @dataclass(slots=True)
 class Redirect(WithReply):
-    """Messages of the outboxes (home, number, turn) go to other partitions than they were meant for.
+    """Give outbox messages (home, number, new target index) other target partitions.
 
-    They get new numbers: a partition takes numbers from an outbox in ascending order only.
+    They get new numbers, because a target accepts numbers of an outbox only in ascending order.
     """
 
     rows: Sequence[tuple[int, int, int]]
@@ -357,7 +357,7 @@ class Redirect(WithReply):
 
 @dataclass(slots=True)
 class Undeliverable(WithReply):
-    """A message of an outbox can't go where it should: dead-letter it (or, without a reason, make it active here)."""
+    """Dead-letter an outbox message that its target refuses; without `reason` make it active here."""
 
     home: int
     number: int
@@ -368,19 +368,19 @@ class Undeliverable(WithReply):
 
 @dataclass(slots=True)
 class ExpireLocks(FireAndForget):
-    """End the locks, of messages and of sessions, whose time is over."""
+    """End the expired locks of messages and sessions."""
 
 
 @dataclass(slots=True)
 class ProcessDue(FireAndForget):
-    """These rows of the `due` table are due: (instant, what, number)."""
+    """Process due rows of the `due` table: (instant in Unix ms, `Due` code, number)."""
 
     rows: Sequence[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
 
 
 @dataclass(slots=True)
 class DeleteRows(WithReply):
-    """Remove up to `limit` messages of this partition; `reply` gets whether any are left. For deleted entities."""
+    """Delete up to `limit` rows of this partition of a deleted entity; `reply` gets True if rows may remain."""
 
     limit: int
     reply: Callable[[bool | BrokerError], None]
@@ -391,7 +391,7 @@ Request = (
     | Schedule
     | Reserve
     | CancelScheduled
-    | Forwarded
+    | StoreForwarded
     | Receive
     | ReceiveFromSession
     | AcceptSession
@@ -408,10 +408,10 @@ Request = (
     | DeleteMessages
     | Resubmit
     | Commit
-    | Examine
+    | CheckOperation
     | AdoptSequence
     | ReadOutbox
-    | Delivered
+    | DeleteForwarded
     | Redirect
     | Undeliverable
     | ExpireLocks

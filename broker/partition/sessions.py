@@ -1,9 +1,9 @@
-"""Message sessions of one partition: who holds which, what is in them, what waits to be accepted.
+"""Message sessions of one partition: their locks, messages, state, and the order in which receivers accept them.
 
-Knows session names, their numbers, the order of their messages and their state. A session has one holder at a time;
-idle sessions are accepted in the order of their oldest messages. Of the idle ones only a window is in memory (R7).
-Works on the state of one partition; time comes in as an argument. A batch that the store does not take changes no
-holding: how to undo its changes is recorded until the commit.
+Knows session names and numbers. A session has at most one receiver, which holds its lock. Receivers accept idle
+sessions in order of their oldest messages; only a window of the idle sessions is in memory (R7). `now` is an argument.
+Changes of locks are recorded until the batch is committed and undone on rollback. Owned by a `Partition`; works on its
+state.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ IDLE_WINDOW_MAX = 1024  # idle sessions known in memory
 NAMES_CACHED_MAX = 10_000
 LIST_ROWS_MAX = 1 << 20
 
-# Of the process, not of a partition: who held a session when its partition was reopened still knows the grant, and
-# must not reach the session that another one holds since.
+# Unique in the process: after its partition was closed and opened again, a receiver still has its old grant, which must
+# not match the lock of another receiver.
 _grants = count(1)
 
 
 class MessageSessions:
     """All message sessions of a partition.
 
-    Invariants: a held session is not among the idle ones in memory; every session that is not held and has active
-    messages has at least one row in `session_heads`, and is in the window unless it lies beyond it.
+    Invariants: a held session is not in the window of idle sessions; every other session with active messages has at
+    least one row in `session_heads`, and is in the window unless its row is beyond it.
     """
 
-    def __init__(self, state: PartitionState, settlements: SettleHandlers) -> None:
+    def __init__(self, state: PartitionState, settle: SettleHandlers) -> None:
         self._state = state
-        self._settle = settlements
-        self._held: OrderedDict[str, HeldSession] = OrderedDict()  # by end, as renewals move to the end
+        self._settle = settle
+        self._held: OrderedDict[str, HeldSession] = OrderedDict()  # by end of the lock
         self._by_grant: dict[int, HeldSession] = {}
         self._numbers: OrderedDict[str, int] = OrderedDict()
         self._idle: dict[int, str] = SortedDict()  # by number
@@ -65,47 +65,47 @@ class MessageSessions:
         self._more_idle = True
         self._next_idle = 0
         self._announced = True
-        self._thinned: set[str] = set()  # sessions that messages left by themselves, in the command under way
-        self._undo: list[Callable[[], None]] = []  # the changes of the batch under way to holdings
+        self._shrunk: set[str] = set()  # sessions that lost messages without a receiver, in this request
+        self._undo: list[Callable[[], None]] = []  # undoes the batch's changes of session locks
 
-    # ---- batches end
+    # ---- end of a batch
 
     def keep(self) -> None:
-        """The batch is committed."""
+        """Keep the changes of the committed batch."""
         self._undo.clear()
 
     def roll_back(self) -> None:
-        """The batch is not stored: sessions are held as before it, and the idle ones are read again."""
+        """Undo the batch's changes of session locks, and reload the idle sessions."""
         while self._undo:
             self._undo.pop()()
-        self._held = OrderedDict(sorted(self._held.items(), key=lambda item: (item[1].until_at, item[1].turn)))
+        self._held = OrderedDict(sorted(self._held.items(), key=lambda item: (item[1].until_at, item[1].rank)))
         for held in self._held.values():
             held.ready_queue.restart()
-            held.sort_taken()
+            held.sort_locks()
         self._numbers.clear()
         self._idle.clear()
         self._idle_of.clear()
         self._more_idle = True
         self._next_idle = 0
-        self._announced = True  # the worker announces them anew
-        self._thinned.clear()
+        self._announced = True  # the worker announces them again
+        self._shrunk.clear()
 
     def announce_held(self) -> None:
-        """Have every holder ask for messages."""
+        """Announce possible messages to every receiver of a session."""
         for held in list(self._held.values()):
             held.announce(None)
 
-    # ---- messages come and go
+    # ---- messages of sessions
 
     def add_message(self, name: str, number: int, view: Reader, step: Step) -> int:
-        """An active message joined the session `name`; the session's number."""
+        """Add an active message to session `name`; return the session's number."""
         session = self._number(name, view, step, create=True)
         assert session is not None
         key = session_message_key(self._state.queue_id, session, number)
         held = self._held.get(name)
         if held is not None:
-            held.ready_queue.grew()
-            if held.head is None:  # after a crash nobody holds it, and it must be found
+            held.ready_queue.message_added()
+            if held.head is None:  # locks end with the process: then `accept` finds it by its head
                 self._undo.append(partial(held.set_head, None))
                 held.set_head(number)
                 self._put_head(name, number, step)
@@ -116,16 +116,16 @@ class MessageSessions:
         return session
 
     def number_of(self, name: str, view: Reader) -> int:
-        """The number of a session that has (had) messages; 0 if it is unknown."""
+        """The number of a session, 0 if the session is unknown."""
         return self._number(name, view, None, create=False) or 0
 
-    def left(self, name: str) -> None:
-        """A message left the session `name` by itself, not through a receiver; `tidy` follows in the same command."""
-        self._thinned.add(name)
+    def message_removed(self, name: str) -> None:
+        """Note that expiry or deletion removed a message of session `name`; `update_heads` must follow."""
+        self._shrunk.add(name)
 
-    def tidy(self, view: Reader, step: Step) -> None:
-        """Put right which message is the first of the idle sessions that messages left; forget those without any."""
-        names, self._thinned = self._thinned, set()
+    def update_heads(self, view: Reader, step: Step) -> None:
+        """Update the heads of the idle sessions that lost messages; remove the sessions without messages."""
+        names, self._shrunk = self._shrunk, set()
         gone: dict[int, set[int]] = {}
         come: dict[int, int] = {}
         for table, key, value in step.changes if names else ():
@@ -135,7 +135,7 @@ class MessageSessions:
                     gone.setdefault(session, set()).add(number)
                 else:
                     come[session] = min(number, come.get(session, number))
-        for name in sorted(names - self._held.keys()):  # of held ones the end of the holding sees to it
+        for name in sorted(names - self._held.keys()):  # the end of a session lock updates the others
             session = session_number(name)
             before = self._first_message(session, view)
             left = [self._first_message(session, view, gone.get(session, frozenset())), come.get(session)]
@@ -146,24 +146,24 @@ class MessageSessions:
                     self._remove_head(stale, step)
             if first is None:
                 self._drop_idle(name)
-                self._forget_name(name, view, step)
+                self._remove_row(name, view, step)
             elif first != before or known not in (None, first):
                 self._drop_idle(name)
                 self._add_head(name, first, step)
 
     def held(self, grant: int) -> HeldSession | None:
-        """The holding of that number, if it goes on."""
+        """The session with the lock `grant`, None if the lock has ended."""
         return self._by_grant.get(grant)
 
     def held_by_name(self, name: str, now: int) -> HeldSession | None:
-        """The holding of the session `name`, if there is one."""
+        """The held session `name`, None if it is not locked."""
         held = self._held.get(name)
         return None if held is None or held.until_at <= now else held
 
-    # ---- commands
+    # ---- requests
 
     def accept(self, request: AcceptSession, now: int, view: Reader, step: Step) -> None:
-        """Give a session to a receiver."""
+        """Lock a session for a receiver."""
         if request.session_id is None:
             found = self._next_head(view, step)
             name = None if found is None else found
@@ -175,54 +175,54 @@ class MessageSessions:
                 return
         grants: list[SessionGrant] = []
         if name is not None:
-            grants.append(self._hold(request, name, now, view, step))
+            grants.append(self._grant_session(request, name, now, view, step))
         more = bool(self._idle) or self._more_idle
         if not more:
             self._announced = False
         step.effects.append((request.reply, Received(grants, more)))
 
     def release(self, request: ReleaseSession, now: int, view: Reader, step: Step) -> None:
-        """The receiver gives the session back; nothing is counted."""
+        """Unlock a session; delivery counts do not change."""
         held = self._by_grant.get(request.grant)
         if held is not None:
             self._end(held, now, view, step, counted=False)
 
     def renew(self, request: RenewSession, now: int, view: Reader, step: Step) -> None:
-        """Start the lock duration of a session anew."""
+        """Renew the lock of a session."""
         del view
         held = self.held_by_name(request.session_id, now)
         if held is None:
             step.effects.append((request.reply, service_errors.session_lock_lost()))
             return
-        self._undo.append(partial(held.end_at, held.until_at, held.turn))
-        held.end_at(now + self._state.receivable.lock_duration_ms, next(_grants))
+        self._undo.append(partial(held.set_end, held.until_at, held.rank))
+        held.set_end(now + self._state.receivable.lock_duration_ms, next(_grants))
         self._held.move_to_end(held.name)
         step.effects.append((request.reply, held.until_at))
 
     def set_state(self, request: SetSessionState, now: int, view: Reader, step: Step) -> None:
-        """Keep the application's bytes for a session."""
+        """Store the application's state of a session."""
         del view
         error = self.state_refusal(request.session_id, now)
         if error is None:
-            self.keep_state(request.session_id, request.state, now, step)
+            self.store_state(request.session_id, request.state, now, step)
         step.effects.append((request.reply, error))
 
     def state_refusal(self, session_id: str, now: int) -> BrokerError | None:
-        """Why the state of a session can't be set now, or None."""
+        """The error if the session is not locked, else None."""
         return service_errors.session_lock_lost() if self.held_by_name(session_id, now) is None else None
 
-    def keep_state(self, session_id: str, state: bytes | None, now: int, step: Step) -> None:
-        """Keep a state that `state_refusal` had nothing against."""
+    def store_state(self, session_id: str, state: bytes | None, now: int, step: Step) -> None:
+        """Store a state after `state_refusal` returned None."""
         held = self._held[session_id]
         queue_id = self._state.queue_id
-        # No bytes are no state: Go clears it so, and expects none back.
+        # Empty bytes clear the state: Go's SDK sends them and expects none back.
         step.changes.append((SESSION_STATE, session_number_key(queue_id, held.number), state or None))
         value = SESSION_VALUE.pack(held.number, now)
         step.changes.append((SESSIONS, session_key(queue_id, held.name), value + held.name.encode()))
         step.touched[queue_id] = self._state.counters
 
     def get_state(self, request: GetSessionState, now: int, view: Reader, step: Step) -> None:
-        """The application's bytes of a session."""
+        """Answer with the application's state of a session."""
         held = self.held_by_name(request.session_id, now)
         answer: bytes | BrokerError | None
         if held is None:
@@ -232,7 +232,7 @@ class MessageSessions:
         step.effects.append((request.reply, answer))
 
     def list(self, request: ListSessions, now: int, view: Reader, step: Step) -> None:
-        """Names of sessions, in the order of their keys."""
+        """Answer with names of sessions, in order of their keys."""
         del now
         queue_id = self._state.queue_id
         names: list[str] = []
@@ -252,13 +252,13 @@ class MessageSessions:
     # ---- time
 
     def next_end(self) -> int | None:
-        """When the next holding ends (Unix ms)."""
+        """The earliest end of a session lock (Unix ms), None without locks."""
         for held in self._held.values():
             return held.until_at
         return None
 
     def expire(self, now: int, view: Reader, step: Step) -> None:
-        """End the holdings whose time is over; what they had in hand counts as delivered."""
+        """End the expired session locks; their unsettled messages count as delivered."""
         while self._held:
             held = next(iter(self._held.values()))
             if held.until_at > now:
@@ -267,43 +267,43 @@ class MessageSessions:
             step.effects.append((held.lost, service_errors.session_lock_lost()))
 
     def lose_all(self) -> None:
-        """Every holding has ended, and its receiver is told."""
+        """Report a lost session lock to every receiver."""
         for held in self._held.values():
             held.lost(service_errors.session_lock_lost())
 
     def check_invariants(self) -> None:
-        """Assert what the class docstring promises about memory."""
+        """Assert the class's invariants about memory."""
         assert {held.grant for held in self._held.values()} == set(self._by_grant)
         assert not set(self._held) & set(self._idle_of)
         assert {name: number for number, name in self._idle.items()} == self._idle_of
 
     # ---- helpers
 
-    def _hold(self, request: AcceptSession, name: str, now: int, view: Reader, step: Step) -> SessionGrant:
-        session = session_number(name)  # its row is written with a message or a state, not before
+    def _grant_session(self, request: AcceptSession, name: str, now: int, view: Reader, step: Step) -> SessionGrant:
+        session = session_number(name)  # a message or a state writes its row
         until_at = now + self._state.receivable.lock_duration_ms
         ready_queue = SessionQueue(self._state.queue_id, session, request.announce)
         held = HeldSession(request, name, session, next(_grants), until_at, ready_queue)
         held.set_head(self._first_message(session, view))
         known = self._drop_idle(name)
-        if known is not None and known != held.head:  # left by a crash in the middle of a holding
+        if known is not None and known != held.head:  # a crash during a session lock left it
             self._remove_head(known, step)
         if held.head is not None:
             key = session_number_key(self._state.queue_id, held.head)
             if view.get(SESSION_HEADS, key) is None:
                 self._put_head(name, held.head, step)
-        self._undo.append(partial(self._take_back, held))
-        self._give(held)
-        self._state.used(now)
+        self._undo.append(partial(self._remove_held, held))
+        self._add_held(held)
+        self._state.mark_used(now)
         return SessionGrant(name, held.grant, self._state.index, until_at)
 
     def _end(self, held: HeldSession, now: int, view: Reader, step: Step, *, counted: bool) -> None:
         start = len(step.changes)
-        for lock in list(held.taken.values()):
+        for lock in list(held.locks.values()):
             self._settle.release(lock, now, view, step, counted=counted)
-        self._undo.append(partial(self._give, held))
-        self._take_back(held)
-        # Those that have just been dead-lettered or have expired are still in the view.
+        self._undo.append(partial(self._add_held, held))
+        self._remove_held(held)
+        # The view still has the messages that `release` dead-lettered or expired.
         gone = {int.from_bytes(key[-8:], "big") for table, key, _ in step.changes[start:] if table == SESSION_MESSAGES}
         first = self._first_message(held.number, view, gone)
         if held.head is not None and held.head != first:
@@ -311,18 +311,18 @@ class MessageSessions:
         if first is not None:
             self._add_head(held.name, first, step)
         else:
-            self._forget_name(held.name, view, step)
+            self._remove_row(held.name, view, step)
 
-    def _give(self, held: HeldSession) -> None:
+    def _add_held(self, held: HeldSession) -> None:
         self._held[held.name] = held
         self._by_grant[held.grant] = held
 
-    def _take_back(self, held: HeldSession) -> None:
+    def _remove_held(self, held: HeldSession) -> None:
         del self._held[held.name]
         del self._by_grant[held.grant]
 
-    def _forget_name(self, name: str, view: Reader, step: Step) -> None:
-        """A session without messages and without holder is remembered for its state only."""
+    def _remove_row(self, name: str, view: Reader, step: Step) -> None:
+        """Remove the row of an idle session without messages and without state."""
         queue_id = self._state.queue_id
         key = session_key(queue_id, name)
         if view.get(SESSION_STATE, session_number_key(queue_id, session_number(name))) is None and view.get(
@@ -353,7 +353,7 @@ class MessageSessions:
         return number
 
     def _first_message(self, session: int, view: Reader, gone: Collection[int] = ()) -> int | None:
-        """The number of the session's first message in `view` that is not among those that are `gone` since."""
+        """The number of the session's first message in `view` that is not in `gone`."""
         queue_id = self._state.queue_id
         start, stop = session_message_key(queue_id, session, 0), session_message_key(queue_id, session + 1, 0)
         for key, _ in view.scan(SESSION_MESSAGES, start, stop, len(gone) + 1):
@@ -372,7 +372,7 @@ class MessageSessions:
         step.touched[self._state.queue_id] = self._state.counters
 
     def _add_head(self, name: str, number: int, step: Step) -> None:
-        """An idle session has `number` for its first message."""
+        """Add an idle session with the first message `number`."""
         self._put_head(name, number, step)
         if number < self._next_idle or (not self._more_idle and len(self._idle) < IDLE_WINDOW_MAX):
             self._idle[number] = name
@@ -385,14 +385,14 @@ class MessageSessions:
             step.effects.append((self._state.ref.announce_session, None))
 
     def _drop_idle(self, name: str) -> int | None:
-        """Take a session off the idle ones in memory; the number that it had there."""
+        """Remove a session from the window of idle sessions; return its number there or None."""
         number = self._idle_of.pop(name, None)
         if number is not None:
             del self._idle[number]
         return number
 
     def _next_head(self, view: Reader, step: Step) -> str | None:
-        """The idle session with the oldest message; rows of `session_heads` are put right on the way."""
+        """The idle session with the oldest message; corrects stale rows of `session_heads`."""
         while True:
             while self._more_idle and (not self._idle or next(iter(self._idle)) >= self._next_idle):
                 self._read_heads(view, step)
@@ -402,12 +402,12 @@ class MessageSessions:
             name = self._idle[number]
             first = self._first_message(session_number(name), view)
             if first == number:
-                return name  # the row stays while it is true, for the case of a crash; the holding's end replaces it
+                return name  # after a crash the row finds the session; the end of the lock replaces it
             self._drop_idle(name)
             self._remove_head(number, step)
             if first is None:
-                self._forget_name(name, view, step)
-            else:  # its older messages went without being received
+                self._remove_row(name, view, step)
+            else:  # its older messages were removed without a receiver
                 self._put_head(name, first, step)
                 self._idle[first] = name
                 self._idle_of[name] = first
@@ -423,7 +423,7 @@ class MessageSessions:
             if held is None and known is None:
                 self._idle[number] = name
                 self._idle_of[name] = number
-            elif number != known:  # left by a crash; the session has another row
+            elif number != known:  # a crash left it; the session has another row
                 self._remove_head(number, step)
         if rows:
             self._next_idle = NUMBER.unpack(rows[-1][0][-8:])[0] + 1

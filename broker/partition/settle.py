@@ -1,6 +1,7 @@
-"""How a lock ends: settled by its receiver, or by time. What becomes of the message then.
+"""The handlers that end or renew locks: settle, renew, expire.
 
-Knows outcomes, delivery counts and the delivery limit. Works on the state of one partition.
+Knows outcomes, delivery counts and MaxDeliveryCount, and the home of a message after its lock ends. Does not know how
+messages are locked (`receive`). Owned by a `Partition`; works on its state.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ REASON_DELIVERY_COUNT = "MaxDeliveryCountExceeded"
 
 
 class SettleHandlers:
-    """Settle, renew, expire."""
+    """Handlers of settle, renew and expire requests; `sessions`: the entity requires sessions."""
 
     def __init__(self, state: PartitionState, sessions: bool) -> None:
         self._state = state
         self._sessions = sessions
 
     def settle(self, request: Settle, now: int, view: Reader, step: Step) -> None:
-        """End one lock as its receiver wants it."""
+        """End one lock with the receiver's outcome."""
         error = self.refusal(request, now)
         if error is None:
             self.end(self._state.locks.by_token[request.token], request.outcome, now, view, step)
@@ -40,7 +41,7 @@ class SettleHandlers:
             step.effects.append((request.done, error))
 
     def refusal(self, request: Settle, now: int) -> BrokerError | None:
-        """Why this lock can't be ended so now, or None."""
+        """The error if the lock can't end with this outcome now, else None."""
         lock = self._state.locks.find(request.token, now)
         if lock is None:
             return (
@@ -54,9 +55,9 @@ class SettleHandlers:
         return changes_refusal(changes, self._state.ref.bounds) if changes else None
 
     def end(self, lock: Lock, outcome: Outcome, now: int, view: Reader, step: Step) -> None:
-        """End a lock that `refusal` had nothing against."""
+        """End a lock whose settlement passed `refusal`."""
         state = self._state
-        state.used(now)
+        state.mark_used(now)
         state.locks.remove(lock)
         if isinstance(outcome, Complete):
             state.remove(lock.home, lock.number, lock.size_bytes, lock.expires_at, lock.session, step)
@@ -66,7 +67,7 @@ class SettleHandlers:
             return
         match outcome:
             case Release():
-                self._back_to_line(lock, row, now, step)
+                self._make_available(lock, row, now, step)
             case Abandon(properties):
                 self.attempt_failed(lock, _modified(row, properties), len(row), now, step)
             case Defer(properties):
@@ -75,9 +76,9 @@ class SettleHandlers:
                 state.dead_letter(lock.home, lock.number, row, _changes(outcome), step, lock.session)
 
     def attempt_failed(self, lock: Lock, row: bytes, old_bytes: int, now: int, step: Step) -> None:
-        """A delivery attempt ended without success: count it, then back to its place or to the dead-letter queue.
+        """Count a failed delivery attempt, then make the message available again or dead-letter it.
 
-        A dead letter keeps the count that it had when it was dead-lettered, as in the service.
+        `old_bytes` is the size of the stored row. A dead letter keeps its delivery count, as in the service.
         """
         state = self._state
         record = Record.unpack(row)
@@ -91,10 +92,10 @@ class SettleHandlers:
             reason = {"DeadLetterReason": REASON_DELIVERY_COUNT, "DeadLetterErrorDescription": text}
             state.dead_letter(lock.home, lock.number, row, reason, step, lock.session)
         else:
-            self._back_to_line(lock, row, now, step)
+            self._make_available(lock, row, now, step)
 
     def release(self, lock: Lock, now: int, view: Reader, step: Step, *, counted: bool) -> None:
-        """A lock ends by other means than a settlement: by time (`counted`), or with its session."""
+        """End a lock without a settlement: it expired (`counted`), or its session is released."""
         self._state.locks.remove(lock)
         row = view.get(MESSAGES, message_key(self._state.queue_id, lock.home, lock.number))
         if row is None:
@@ -102,15 +103,15 @@ class SettleHandlers:
         if counted:
             self.attempt_failed(lock, row, len(row), now, step)
         else:
-            self._back_to_line(lock, row, now, step)
+            self._make_available(lock, row, now, step)
 
     def renew(self, request: Renew, now: int, view: Reader, step: Step) -> None:
-        """Start lock durations anew, of all tokens or of none."""
+        """Renew the locks of all tokens, or of none."""
         del view
         locks = self._state.locks
         found = [locks.find(token, now) for token in request.tokens]
         valid = [lock for lock in found if lock is not None]
-        if self._locks_sessions(request.sub_queue) or any(lock.holding is not None for lock in valid):
+        if self._locks_sessions(request.sub_queue) or any(lock.session_lock is not None for lock in valid):
             step.effects.append((request.reply, service_errors.renew_in_session()))
             return
         if len(valid) != len(found):
@@ -122,30 +123,30 @@ class SettleHandlers:
         step.effects.append((request.reply, [until_at] * len(valid)))
 
     def expire_locks(self, request: ExpireLocks, now: int, view: Reader, step: Step) -> None:
-        """End the locks outside sessions whose time is over."""
+        """End the expired locks outside sessions."""
         del request
         while (lock := self._state.locks.first()) is not None and lock.until_at <= now:
             self.release(lock, now, view, step, counted=True)
 
     def _locks_sessions(self, sub_queue: SubQueue) -> bool:
-        """Whether receivers of a sub-queue lock message sessions; dead letters are locked one by one."""
+        """Whether receivers of a sub-queue lock message sessions; dead letters have locks of their own."""
         return self._sessions and sub_queue is SubQueue.ACTIVE
 
-    def _back_to_line(self, lock: Lock, row: bytes, now: int, step: Step) -> None:
+    def _make_available(self, lock: Lock, row: bytes, now: int, step: Step) -> None:
         if lock.home is not lock.ready_queue.home:
             return  # deferred messages stay deferred
         expires_at = Record.unpack(row).expires_at
         if expires_at and expires_at <= now:
             self._state.expire(lock.number, row, lock.session, step)
             return
-        lock.ready_queue.give_back(lock.number)
-        if lock.holding is None:
+        lock.ready_queue.put_back(lock.number)
+        if lock.session_lock is None:
             self._state.announce_ready(lock.ready_queue, step)
         else:
-            step.effects.append((lock.holding.announce, None))
+            step.effects.append((lock.session_lock.announce, None))
 
     def _defer(self, lock: Lock, row: bytes, old_bytes: int, step: Step) -> None:
-        """Put a message among the deferred ones. The delivery counts, but a deferral alone never dead-letters."""
+        """Defer a message. This counts as a delivery but never dead-letters the message."""
         state = self._state
         home = lock.ready_queue.deferred_home
         if lock.home in MAIN_HOMES:
@@ -155,13 +156,13 @@ class SettleHandlers:
         if lock.home is home:
             state.rows.replace(home, lock.number, row, old_bytes, step)
             return
-        # Deferred messages don't expire: the row in `due` goes with the active one.
+        # Deferred messages don't expire: `remove` also deletes the row in `due`.
         state.remove(lock.home, lock.number, old_bytes, lock.expires_at, lock.session, step)
         state.rows.put(home, lock.number, row, step)
 
 
 def _changes(outcome: Outcome) -> Mapping[str, object]:
-    """The application properties that an outcome adds or replaces."""
+    """The application properties that an outcome sets."""
     match outcome:
         case Abandon(properties) | Defer(properties):
             return properties

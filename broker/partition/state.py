@@ -1,7 +1,7 @@
-"""What one partition is made of, and the moves that every concern shares: lines, locks, rows, dead-lettering, expiry.
+"""The state of one partition (ready queues, locks, rows, counters), and the moves that all handlers share.
 
-Knows where a message may be and how it gets from one home to another within the partition (R4). Does not know
-commands; the concerns built on it do (`enqueue`, `deliveries`, `settlements`, `sessions`). Owned by a `Partition`.
+Knows the homes of messages and how a message moves between them within the partition (R4). Does not know requests; the
+handlers do (`enqueue`, `outbox`, `receive`, `settle`, `sessions`). Owned by a `Partition`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .records import (
     SESSION_MESSAGES,
     STATE,
     STATE_KEY,
-    TURNS,
+    TARGETS_MAX,
     ByteTotal,
     Counters,
     Due,
@@ -39,7 +39,7 @@ TEXT_EXPIRED = "The message expired and was dead lettered."
 
 
 class PartitionState:
-    """Rows, lines and locks of the partition that `ref` names, as the committed rows in `view` have it."""
+    """Rows, ready queues and locks of the partition `ref`, loaded from `view` (the committed rows)."""
 
     def __init__(self, ref: PartitionRef, view: Reader, budget: WindowBudget) -> None:
         self.ref = ref
@@ -51,7 +51,7 @@ class PartitionState:
         self.rows = Rows(ref.queue_id, number_base, counters, ref.total)
         self.locks = Locks()
         self.last_activity_at = 0
-        self._next_turn = ref.index  # the partitions of a source begin with different ones of the target
+        self._next_target = ref.index  # each source partition starts with another target
         self.ready_queues = {
             sub_queue: ReadyQueue(
                 sub_queue,
@@ -68,15 +68,15 @@ class PartitionState:
                 (SubQueue.TRANSFER_DEAD_LETTER, Home.TRANSFER_DEAD_LETTER),
             )
         }
-        self.main = self.ready_queues[SubQueue.ACTIVE]
+        self.active_queue = self.ready_queues[SubQueue.ACTIVE]
 
     @property
     def counters(self) -> Counters:
-        """What the partition counts."""
+        """The partition's counters."""
         return self.rows.counters
 
     def roll_back(self, view: Reader) -> None:
-        """A batch is not stored: lines and counters are as `view` (the committed rows) has them, locks as before."""
+        """Undo a batch: reload ready queues and counters from `view` (the committed rows), restore the locks."""
         counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(self.queue_id)))
         self.rows.restart(counters)
         self.locks.roll_back()
@@ -85,47 +85,47 @@ class PartitionState:
 
     @property
     def receivable(self) -> Receivable:
-        """The description of an entity that can be received from."""
+        """The description of the queue or subscription; topics have no receivers."""
         description = self.ref.description
         assert not isinstance(description, TopicDescription)
         return description
 
     def bytes_used(self, view: Reader) -> int:
-        """What counts for the size of the entity: of a topic, what its subscriptions hold beside it, too."""
-        own, fan_out, total = self.counters.bytes_used, self.ref.fan_out, self.rows.total
-        if fan_out is None or total is None:
+        """The bytes of the entity in this store; a topic's include its subscriptions'."""
+        own, routing, total = self.counters.bytes_used, self.ref.routing, self.rows.total
+        if routing is None or total is None:
             return own
         if total.bytes_used is None:
             beside = 0
-            for ref in fan_out.subscriptions(self.index):
+            for ref in routing.subscriptions(self.index):
                 counters = total.open.get(ref.queue_id)
                 if counters is None:
                     counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(ref.queue_id)))
                 beside += counters.bytes_used
-            total.know(own + beside)
+            total.set_bytes(own + beside)
         return total.bytes_used or 0
 
     def announce_ready(self, ready_queue: LockSource, step: Step) -> None:
-        """Say once that a line has messages; its dispatcher says when it wants to hear it again."""
+        """Announce that a ready queue has messages, once until the dispatcher asks for the next announcement."""
         if ready_queue.is_first_announcement():
             step.effects.append((ready_queue.announce, ready_queue.sub_queue))
 
-    def turn_of(self, message: Message) -> int:
-        """Which partition of another entity a message is for if it has no key there: each in turn."""
+    def target_index_of(self, message: Message) -> int:
+        """The target partition of a forwarded message: this index for one with a key, else round-robin."""
         if message.session_id is not None or message.partition_key is not None:
             return self.index
-        turn = self._next_turn % TURNS
-        self._next_turn = turn + 1
-        return turn
+        target_index = self._next_target % TARGETS_MAX
+        self._next_target = target_index + 1
+        return target_index
 
-    def used(self, now: int) -> None:
-        """The partition was used at the instant `now` (Unix ms)."""
+    def mark_used(self, now: int) -> None:
+        """Note that a client used the partition at `now` (Unix ms)."""
         self.last_activity_at = now
 
     # ---- moves
 
     def remove(self, home: Home, number: int, size_bytes: int, expires_at: int, session: int, step: Step) -> None:
-        """A message leaves its home for good or for another one; `session` is its session's number or 0."""
+        """Remove a message from `home`; `size_bytes` is that of its row, `session` its session's number or 0."""
         self.rows.remove(home, number, size_bytes, expires_at, step)
         if session and home is Home.ACTIVE:
             key = session_message_key(self.queue_id, session, number)
@@ -140,7 +140,10 @@ class PartitionState:
         step: Step,
         session: int = 0,
     ) -> None:
-        """Move a message to the dead-letter queue, under a new number so that its order is the order of arrival."""
+        """Move a message to the dead-letter queue; a new number keeps that queue in order of arrival.
+
+        `row` is its stored row, `session` its session's number or 0.
+        """
         record = Record.unpack(row)
         self.remove(home, number, len(row), record.expires_at, session, step)
         self.dead_letter_record(record, properties, step)
@@ -154,13 +157,13 @@ class PartitionState:
         *,
         forward: bool = True,
     ) -> None:
-        """Put a message that has no home here into the dead-letter queue, or on its way to where those go."""
+        """Store a message without a home in `sub_queue`, or in the outbox to ForwardDeadLetteredMessagesTo."""
         record.update(expires_at=0, stored=with_application_properties(record.stored, properties))
         number = self.rows.new_number()
         description = self.ref.description
         target = None if isinstance(description, TopicDescription) else description.forward_dead_letters_to
         if forward and target is not None and sub_queue is SubQueue.DEAD_LETTER:
-            record.update(other_path=self.ref.path, turn=self.turn_of(parse_stored(record.stored)))
+            record.update(other_path=self.ref.path, target_index=self.target_index_of(parse_stored(record.stored)))
             self.rows.put(Home.DEAD_LETTER_OUTBOX, number, record.pack(), step)
             step.effects.append((self.ref.announce_outbox, None))
             return
@@ -171,7 +174,7 @@ class PartitionState:
         self.announce_ready(ready_queue, step)
 
     def expire(self, number: int, row: bytes, session: int, step: Step) -> None:
-        """The time to live of an active message is over."""
+        """Dead-letter or remove an active message after its time to live."""
         if self.receivable.dead_letter_on_expiration:
             reason = {"DeadLetterReason": REASON_EXPIRED, "DeadLetterErrorDescription": TEXT_EXPIRED}
             self.dead_letter(Home.ACTIVE, number, row, reason, step, session)
@@ -179,7 +182,7 @@ class PartitionState:
             self.remove(Home.ACTIVE, number, len(row), Record.unpack(row).expires_at, session, step)
 
     def put_active(self, record: Record, number: int, step: Step) -> bytes:
-        """Store a message as active under `number`, with its expiry; its row. The line is the caller's business."""
+        """Store a message as active with its expiry and return its row; the caller updates the ready queue."""
         row = record.pack()
         self.rows.put(Home.ACTIVE, number, row, step)
         if record.expires_at:
@@ -187,13 +190,13 @@ class PartitionState:
         return row
 
     def average_bytes(self) -> int:
-        """The usual size of a row here."""
+        """The average size of a row."""
         stored = sum(self.counters.messages)
         return self.counters.bytes_used // stored if stored else 1
 
 
 class Rows:
-    """Rows and counters of partition `number_base >> 48` of the queue `queue_id`; `total` is that of its topic."""
+    """Rows and counters of partition `number_base >> 48` of the queue `queue_id`; `total` is its topic's."""
 
     __slots__ = ("counters", "number_base", "queue_id", "total")
 
@@ -205,40 +208,40 @@ class Rows:
         if total is not None:
             total.open[queue_id] = counters
 
-    def leave_total(self) -> None:
-        """Be no part of a topic any more."""
+    def leave_topic(self) -> None:
+        """Leave the topic's total."""
         if self.total is not None:
             self.total.forget(self.queue_id)
             self.total = None
 
     def restart(self, counters: Counters) -> None:
-        """The rows are as they were before a batch, and these their counters."""
+        """Replace the counters after a rolled-back batch."""
         self.counters = counters
         if self.total is not None:
             self.total.open[self.queue_id] = counters
-            self.total.know(None)
+            self.total.set_bytes(None)
 
     def new_number(self) -> int:
-        """The next sequence number (P22)."""
+        """Take the next sequence number (P22)."""
         return self.number_base | (self.counters.take_counter() & COUNTER_MASK)
 
     def next_number(self) -> int:
-        """The sequence number that `new_number` would give."""
+        """The sequence number that `new_number` will return."""
         return self.number_base | (self.counters.next_counter & COUNTER_MASK)
 
     def put(self, home: Home, number: int, row: bytes, step: Step) -> None:
-        """Store a message that was not there."""
+        """Store a new message."""
         step.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
         self.counters.messages[home] += 1
         self._add_bytes(len(row), step)
 
     def replace(self, home: Home, number: int, row: bytes, old_bytes: int, step: Step) -> None:
-        """Store a message anew in its place."""
+        """Replace the row of a message; `old_bytes` is the old row's size."""
         step.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
         self._add_bytes(len(row) - old_bytes, step)
 
     def remove(self, home: Home, number: int, size_bytes: int, expires_at: int, step: Step) -> None:
-        """Delete a message of `size_bytes`, and its row in `due` if it would have expired."""
+        """Delete a message and its `due` row; `size_bytes` is the row's size, `expires_at` Unix ms or 0."""
         step.changes.append((MESSAGES, message_key(self.queue_id, home, number), None))
         if expires_at and home is Home.ACTIVE:
             step.changes.append((DUE, due_key(expires_at, self.queue_id, Due.EXPIRE, number), None))
@@ -246,12 +249,12 @@ class Rows:
         self._add_bytes(-size_bytes, step)
 
     def put_due(self, at: int, what: Due, number: int, step: Step) -> None:
-        """Have the worker come back at `at` (Unix ms)."""
+        """Add a `due` row for `at` (Unix ms)."""
         step.changes.append((DUE, due_key(at, self.queue_id, what, number), b""))
         step.due_at(at)
 
     def remove_due(self, at: int, what: Due, number: int, step: Step) -> None:
-        """Call off what was due at `at`."""
+        """Delete the `due` row for `at` (Unix ms)."""
         step.changes.append((DUE, due_key(at, self.queue_id, what, number), None))
 
     def _add_bytes(self, count: int, step: Step) -> None:

@@ -1,4 +1,8 @@
-"""What comes out of a partition: changes and effects of a batch, deliveries, the answers to requests."""
+"""The output of a partition: the changes and effects of a batch, and the types of its answers.
+
+Also the interfaces that a partition needs of its entity (`PartitionRef`) and of its topic (`SubscriptionRouting`). Does
+not know requests, stores and clocks.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,7 @@ from ..errors import BrokerError
 from ..message.bounds import MessageBounds
 from ..message.message import Message
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from .records import (
-    ByteTotal,
-    Counters,
-)
+from .records import ByteTotal, Counters
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ class ReceiveMode(Enum):
 
 @dataclass(slots=True)
 class Delivery:
-    """A message on its way to a receiver: its lock token (also the delivery-tag), its bytes, its sequence number."""
+    """A message for a receiver: lock token (16 bytes, also the delivery-tag), encoded message, sequence number."""
 
     token: bytes
     payload: bytes
@@ -38,7 +39,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class SessionGrant:
-    """A message session in the hands of a receiver: `grant` names this holding of it, `until_at` its end (Unix ms)."""
+    """The lock of a message session: `grant` identifies it, `until_at` is its end (Unix ms)."""
 
     session_id: str
     grant: int
@@ -48,7 +49,7 @@ class SessionGrant:
 
 @dataclass(slots=True)
 class Received(Generic[T]):
-    """The answer to a request for messages or sessions: what was found, and whether the partition has more."""
+    """The answer to a request for messages or sessions: the deliveries, and whether the partition may have more."""
 
     deliveries: list[T]
     more: bool
@@ -56,10 +57,11 @@ class Received(Generic[T]):
 
 
 class Step:
-    """What one batch of commands wants: `changes` (table, key, value or None to delete) and `effects` (call, argument).
+    """The result of one batch of requests: `changes` (table, key, value or None to delete), `effects` (call, argument).
 
-    `touched` are the counters that changed, by queue id. `next_due` is the earliest instant (Unix ms) that the changes
-    added to the `due` table, if any.
+    The worker stores the changes in one commit and makes the effects' calls afterwards, on the event-loop thread.
+    `touched` has the changed counters by queue id. `next_due` is the earliest instant (Unix ms) that the changes added
+    to the `due` table, or None.
     """
 
     __slots__ = ("changes", "effects", "next_due", "touched")
@@ -71,15 +73,15 @@ class Step:
         self.next_due: int | None = None
 
     def due_at(self, at: int) -> None:
-        """A change adds a row to the `due` table for the instant `at` (Unix ms)."""
+        """Note that a change adds a row to the `due` table for the instant `at` (Unix ms)."""
         if self.next_due is None or at < self.next_due:
             self.next_due = at
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What a partition has of a sub-queue: the lowest sequence number that is there, the next one that will be given
-    (the same when it is empty), and how many messages are there, scheduled ones not counted."""
+    """The extent of a sub-queue in one partition: the lowest sequence number of its messages, the partition's next
+    sequence number (both are equal if it is empty), and the message count without scheduled messages."""
 
     partition_id: int
     first_sequence_number: int
@@ -92,37 +94,37 @@ Receivable = QueueDescription | SubscriptionDescription
 
 @dataclass(frozen=True, slots=True)
 class RoutedMessage:
-    """A message for one subscription: the subscription's partition, and the message as its rules made it.
+    """A message for one subscription: the subscription's partition, and the message after the rules' actions.
 
-    The partition `ref` is in the topic's messaging store. With `error` the rules failed on the message, and the copy is
-    for the dead-letter queue.
+    The partition `ref` is in the topic's messaging store. With `error` (reason, description) a rule failed on the
+    message, and the copy goes to the dead-letter queue.
     """
 
     ref: PartitionRef
     message: Message
     error: tuple[str, str] | None = None
-    goes_to: int | None = None  # the partition of the subscription that its new key names, if that is another one
+    target_index: int | None = None  # the subscription's partition for the message's new key, if it differs from `ref`
 
 
 class SubscriptionRouting(Protocol):
-    """Which subscriptions get a message; the partitions of all are in the same messaging store (R4)."""
+    """Chooses the subscriptions of a message; their partitions are in the topic's messaging store (R4)."""
 
     @property
     def copies_max(self) -> int:
-        """How many copies of one message there may be."""
+        """The highest number of copies of one message."""
         ...
 
-    def copies(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
-        """The copies of a message that a topic took."""
+    def route(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
+        """The copies of a message for the subscriptions, at `now` (Unix ms)."""
         ...
 
     def subscriptions(self, partition_index: int) -> list[PartitionRef]:
-        """The partitions of all subscriptions beside the topic's partition of that index."""
+        """The partition `partition_index` of each subscription."""
         ...
 
 
 class PartitionRef(Protocol):
-    """One partition of an entity, as it is known before its memory exists."""
+    """One partition of an entity, as its entity describes it; the partition itself may not be open."""
 
     queue_id: int
     index: int
@@ -131,7 +133,7 @@ class PartitionRef(Protocol):
 
     @property
     def description(self) -> Receivable | TopicDescription:
-        """What the entity is now."""
+        """The current description of the entity."""
         ...
 
     @property
@@ -141,32 +143,32 @@ class PartitionRef(Protocol):
 
     @property
     def bounds(self) -> MessageBounds:
-        """What is too large in a message, and how often it may be forwarded."""
+        """The size limits of messages, and the highest number of hops."""
         ...
 
     @property
     def name_in_errors(self) -> str:
-        """How the service's brokers call the entity."""
+        """The entity's name in the service's error texts."""
         ...
 
     @property
-    def fan_out(self) -> SubscriptionRouting | None:
-        """How a topic finds the subscriptions of a message; None for entities that keep their messages."""
+    def routing(self) -> SubscriptionRouting | None:
+        """The routing of a topic; None for queues and subscriptions."""
         ...
 
     @property
     def total(self) -> ByteTotal | None:
-        """What a topic and its subscriptions hold beside each other in this store; None for queues."""
+        """The bytes of a topic and its subscriptions in this store; None for queues."""
         ...
 
     def announce(self, sub_queue: SubQueue) -> None:
-        """An effect: messages became available in a line of this partition that was said to be empty."""
+        """Effect: a ready queue of this partition, reported as empty before, has messages."""
         ...
 
     def announce_session(self, argument: None) -> None:
-        """An effect: a message session that nobody holds has messages."""
+        """Effect: an idle message session has messages."""
         ...
 
     def announce_outbox(self, argument: None) -> None:
-        """An effect: messages wait in an outbox."""
+        """Effect: an outbox has messages."""
         ...

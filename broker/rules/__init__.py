@@ -1,13 +1,13 @@
 """Subscription rules: SQL filters, SQL actions, correlation filters, and the index of a topic's rules [wire 10.9].
 
-A filter is compiled once, from its description to a closure, and then called with a `MessageContext` for each message;
-its answer is one of three truths, and only True is a match. An action is compiled to steps that change a draft; the
-copy is spliced together, so that all that the action does not name keeps its bytes. The `RuleIndex` holds the rules of
-all subscriptions of a topic and tells which of them get which copies of a message.
+A filter is compiled once, from its description to a closure, and evaluated with a `MessageContext` per message. The
+result is TRUE, FALSE or UNKNOWN; only TRUE matches. An action is compiled to steps that change a draft; properties that
+the action does not name keep their bytes. The `RuleIndex` holds the rules of all subscriptions of a topic and returns
+the copies of a message for each of them.
 
-From text to truth: `grammar` (text to `syntax`), `compiler` (syntax to closures), `values` and `patterns` (operators),
-`context` (the message). A rule that cannot be used is a `FilterError` where it is written; one that fails for a message
-is a `FilterException` where it is evaluated.
+The path of a text: `grammar` (text to `syntax`), `compiler` (syntax to closures), `values` and `patterns` (operators),
+`context` (the message). An invalid rule raises `FilterError` when it is created; a rule that fails on a message raises
+`FilterException` when it is evaluated.
 """
 
 from .compiled import CompiledFilter

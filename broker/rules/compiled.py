@@ -1,6 +1,6 @@
-"""What every kind of filter is compiled to: something to call with a message, and what an index may know about it.
+"""Compiled filters: a closure for messages, and facts for the index.
 
-Knows no kind of filter. Immutable; shared by all who compiled the same description.
+Does not know the kinds of filters. Immutable and shared.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from .context import MessageContext
 from .values import Truth
 
 Test = Callable[[MessageContext], Truth]
-"""Raises FilterException when the message does not let itself be tested."""
+"""Raises FilterException if the message can't be tested."""
 
 
 class Space(Enum):
-    """How a property is looked up."""
+    """The ways to look up a property."""
 
     SYSTEM = auto()  # by canonical name
     NAMED = auto()  # application property by exact name
@@ -26,10 +26,10 @@ class Space(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """A property that must have one value for the filter to be true; `key` is the `equality_key` of that value.
+    """A property that must have one value for the filter to be TRUE; `key` is the `equality_key` of that value.
 
-    `decides` is the position, among the `conditions` of the filter, of the condition that equal keys make true; None if
-    the keys can be equal although the values differ.
+    `decides` is the position in `conditions` of the condition that equal keys make TRUE; None if different values can
+    have equal keys.
     """
 
     space: Space
@@ -40,12 +40,11 @@ class Equality:
 
 @dataclass(frozen=True, slots=True)
 class CompiledFilter:
-    """A filter, ready: call it with a message.
+    """A compiled filter, called with a message.
 
-    `always` is True or False for a filter that says the same to every message (UNKNOWN counts as False), else None.
-    For any of `equalities`, a message in which that property is different or missing is not matched, and cannot make
-    the filter fail, if all of `system_names` and (if `reads_user`) the application properties can be read.
-    `conditions` are what `test` joins by AND.
+    `always` is True or False for a filter with a constant result (UNKNOWN counts as False), else None. A message in
+    which a property of `equalities` differs or is missing does not match, and cannot make the filter fail if all of
+    `system_names` and (if `reads_user`) the application properties are readable. `test` joins `conditions` by AND.
     """
 
     test: Test
@@ -56,11 +55,11 @@ class CompiledFilter:
     reads_user: bool = False
 
     def __call__(self, context: MessageContext) -> Truth:
-        """The truth of the filter for one message. Raises FilterException."""
+        """Evaluate the filter for one message. Raises FilterException."""
         return self.test(context)
 
     def rest(self, equality: Equality) -> Test | None:
-        """What decides about a message that has the value of `equality`; None if that value makes the filter true."""
+        """Return the remaining test of a message with the value of `equality`; None if the filter is TRUE."""
         rest = [test for position, test in enumerate(self.conditions) if position != equality.decides]
         return all_of(rest) if rest else None
 
@@ -70,7 +69,7 @@ NEVER = CompiledFilter(lambda _: False, False)
 
 
 def all_of(tests: Sequence[Test]) -> Test:
-    """AND: stops at the first FALSE; one UNKNOWN makes the rest UNKNOWN or FALSE."""
+    """AND: stops at the first FALSE; otherwise one UNKNOWN makes the result UNKNOWN."""
     if len(tests) == 1:
         return tests[0]
 

@@ -1,10 +1,9 @@
-"""A message as rules see it: system properties by name, application properties decoded at most once.
+"""The message as rules see it: system properties by name, application properties decoded at most once.
 
-Knows how to read every system property of a message on its way into a topic, where there is no lock and no delivery
-yet. Does not know any rule. Whatever cannot be decoded is a `FilterException` for the rule that asked.
+Reads every system property of a message that arrives at a topic, before any lock or delivery. Does not know rules.
+Undecodable data raises `FilterException` in the rule that reads it.
 
-A context belongs to the topic that made it, for one message and as long as that is being matched. `Draft` is the
-context that the statements of one action see and change.
+A context lives while one message is matched. `Draft` is the context that the statements of one action read and change.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from typing import Final
 from ..errors import BrokerError
 from ..message.message import Message
 from .errors import FilterException
-from .names import SYSTEM_PROPERTIES, Home
+from .names import SYSTEM_PROPERTIES, Section
 from .values import TICKS_PER_MS, Instant, Span, Value, normalise
 
 
 class MessageContext:
-    """One message; instants in Unix milliseconds, all of them None where they are not known (yet).
+    """One message; instants are Unix milliseconds, None if unknown.
 
-    `expires_at` None means what the message's own time to live says.
+    `expires_at` None means: by the time to live of the message.
     """
 
     __slots__ = (
@@ -62,7 +61,7 @@ class MessageContext:
         self._folded: dict[str, Value] | None = None
 
     def system(self, name: str) -> Value:
-        """A system property by its canonical name, None when it is not set."""
+        """Return a system property by its canonical name, None if it is not set."""
         known = self._system
         if name not in known:
             try:
@@ -72,7 +71,7 @@ class MessageContext:
         return known[name]
 
     def raw(self) -> Mapping[str, object]:
-        """The application properties with their AMQP types, by their exact names."""
+        """Return the application properties with their AMQP types, by exact name."""
         if self._raw is None:
             try:
                 self._raw = self.message.application_properties()
@@ -81,13 +80,13 @@ class MessageContext:
         return self._raw
 
     def named(self) -> Mapping[str, Value]:
-        """The application properties by their exact names: what correlation filters compare with."""
+        """Return the application properties by exact name, for correlation filters."""
         if self._named is None:
             self._named = {name: normalise(value) for name, value in self.raw().items()}
         return self._named
 
     def folded(self) -> Mapping[str, Value]:
-        """The application properties by lower-case names, as SQL sees them; of those that fall together the first."""
+        """Return the application properties by lower-case name, for SQL; the first of equal names wins."""
         if self._folded is None:
             folded: dict[str, Value] = {}
             for name, value in self.named().items():
@@ -97,10 +96,10 @@ class MessageContext:
 
 
 class Draft(MessageContext):
-    """A context that an action changes, statement by statement; what changed is read from the two dicts.
+    """A context that an action changes, statement by statement.
 
-    `system_changes` has the new values by canonical names, None for those that are cleared. `user_changes` has AMQP
-    values by exact names, `REMOVED` for those that go.
+    `system_changes` has new values by canonical name, None for cleared ones. `user_changes` has AMQP values by exact
+    name, `REMOVED` for removed ones.
     """
 
     __slots__ = ("_origin", "system_changes", "user_changes")
@@ -114,18 +113,18 @@ class Draft(MessageContext):
         self.user_changes: dict[str, object] = {}
 
     def system(self, name: str) -> Value:
-        """A system property as the statements before have left it."""
+        """Return a system property after the earlier statements."""
         return self.system_changes[name] if name in self.system_changes else self._origin.system(name)
 
     def raw(self) -> Mapping[str, object]:
-        """The application properties as the statements before have left them."""
+        """Return the application properties after the earlier statements."""
         if self._raw is None:
             kept = {**self._origin.raw(), **self.user_changes}
             self._raw = {name: value for name, value in kept.items() if value is not self.REMOVED}
         return self._raw
 
     def names_of(self, name: str) -> list[str]:
-        """The application properties that a name means, as they are spelt in the message, in their order."""
+        """Return the spellings of an application property in the message, in order."""
         key = name.lower()
         return [each for each in self.raw() if each.lower() == key]
 
@@ -134,16 +133,16 @@ class Draft(MessageContext):
         self.system_changes[name] = value
 
     def set_user(self, name: str, raw: object) -> None:
-        """Set an application property, by its exact name, or take it away (`REMOVED`)."""
+        """Set an application property, by its exact name, or remove it (`REMOVED`)."""
         self.user_changes[name] = raw
         self._raw = self._named = self._folded = None
 
 
-# ---------------------------------------------------------------- where system properties come from
+# ---------------------------------------------------------------- readers of system properties
 
 
 def _field(position: int, context: MessageContext) -> Value:
-    """A field of the properties section; identifiers that are no strings by their text [wire 4.3]."""
+    """Read a field of the properties section; identifiers of other types become text [wire 4.3]."""
     value = context.message.field(position)
     if isinstance(value, bytes):
         return value.hex()
@@ -170,15 +169,15 @@ _READERS: Final[Mapping[str, Callable[[MessageContext], Value]]] = {
     **{
         name: partial(_field, known.position)
         for name, known in SYSTEM_PROPERTIES.items()
-        if known.home is Home.PROPERTIES
+        if known.section is Section.PROPERTIES
     },
     "DeadLetterSource": lambda context: context.dead_letter_source,
-    "DeliveryCount": lambda _: 0,  # nobody has received it
+    "DeliveryCount": lambda _: 0,  # not received yet
     "EnqueuedSequenceNumber": lambda context: context.enqueued_sequence_number,
     "EnqueuedTimeUtc": lambda context: _instant(context.enqueued_at),
     "ExpiresAtUtc": _expires_at,
     "ForcePersistence": lambda context: context.message.durable,
-    "LockedUntilUtc": lambda _: None,  # nobody has locked it
+    "LockedUntilUtc": lambda _: None,  # not locked yet
     "LockToken": lambda _: None,
     "PartitionKey": lambda context: context.message.partition_key,
     "ScheduledEnqueueTimeUtc": lambda context: _instant(context.message.scheduled_enqueue_at),

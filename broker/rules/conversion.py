@@ -1,8 +1,8 @@
-"""What SET does with a value: the type that it takes on in the message [wire 10.9].
+"""Type conversion by SET [wire 10.9].
 
-Knows the types of system properties and how a value is brought to the type of the property that it replaces. Where
-that is not possible without losing something, an application property takes the type of the value, and for a system
-property it is a `FilterException`. Pure.
+Knows the types of system properties, and converts a value to the type of the property that it replaces. If the
+conversion would lose data, an application property gets the type of the value, and a system property raises
+`FilterException`. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 
 def system_value(known: SystemProperty, value: Value) -> Value:
-    """The value that a system property takes on; None clears it. Raises FilterException for one that does not fit."""
+    """Convert a value for a system property; None clears it. Raises FilterException."""
     if value is None:
         return None
     try:
@@ -41,7 +41,7 @@ def _text(value: Value) -> str:
     if value is OPAQUE:
         raise ValueError("this value has no text")
     text = to_text(value)
-    text.encode()  # half a surrogate pair is no text
+    text.encode()  # refuses lone surrogates
     return text
 
 
@@ -78,10 +78,10 @@ _SYSTEM: Final[Mapping[Kind, Callable[[Value], Value]]] = {
 
 
 def user_value(value: Value, raw: object, replaced: object) -> object:
-    """The AMQP value that an application property takes on: in the type of `replaced`, if that keeps the value whole.
+    """Convert a value for an application property, to the type of `replaced` if that loses no data.
 
-    `raw` is the AMQP value that was copied from another property, None for one that was computed; `replaced` is None
-    when there was none. `value` is not None.
+    `raw` is the AMQP value copied from another property, None for a computed one; `replaced` is the old value or None.
+    `value` is not None.
     """
     convert = _USER.get(type(replaced))
     if convert is not None and value is not OPAQUE:

@@ -1,8 +1,7 @@
 """Correlation filters: every given property must have the given value [wire 10.9].
 
-Knows the system properties behind the filter's fields. Strings are compared with case, values with their kind: the
-string "2" is not the number 2, while all widths of numbers are compared by value. Names of application properties are
-exact. Pure.
+Knows the system properties of the filter's fields. Comparison is case-sensitive and by kind: the string "2" differs
+from the number 2; numbers of all widths compare by value. Names of application properties are exact. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .errors import FilterError
 from .names import SYSTEM_PROPERTIES
 from .values import Value, compare, equality_key, from_description, keys_decide
 
-# The order prefers what tells most messages apart: the index takes the first of equally good ones.
+# Most selective fields first: the index takes the first of equally good ones.
 FIELDS: Final[Mapping[str, str]] = {
     "message_id": "MessageId",
     "correlation_id": "CorrelationId",
@@ -36,7 +35,7 @@ _Read = Callable[[MessageContext], Value]
 
 
 def compile_correlation(description: CorrelationFilter) -> CompiledFilter:
-    """The filter, ready; one that compares nothing matches everything. FilterError for a value that is none."""
+    """Compile the filter; an empty one matches everything. Raises FilterError for an invalid value."""
     parts: list[tuple[Space, str, Value, _Read]] = []
     for field, name in FIELDS.items():
         text: str | None = getattr(description, field)

@@ -1,7 +1,6 @@
-"""A copy of a message with some properties changed, all other bytes as they came (R8).
+"""Copies a message with changed properties; all other bytes stay (R8).
 
-Knows in which section each system property lives and how its value is encoded there. Does not know why anything
-changes. Pure.
+Knows the section and the encoding of each system property. Does not know rules. Pure.
 """
 
 from __future__ import annotations
@@ -23,56 +22,56 @@ from ...codec.types import Symbol, Uint
 from ..errors import BrokerError
 from ..message.message import Message, parse_message
 from .errors import FilterException
-from .names import SYSTEM_PROPERTIES, Home, Kind, SystemProperty
+from .names import SYSTEM_PROPERTIES, Kind, Section, SystemProperty
 from .values import TICKS_PER_MS, Span, Value
 
-_TTL_MS_MAX: Final = 0xFFFF_FFFF  # 49 days: what the header can say
-_SECTION_CODE: Final = 0x70  # of the header; the others follow in the order of their ranks
+_TTL_MS_MAX: Final = 0xFFFF_FFFF  # 49 days: the maximum of the header field
+_SECTION_CODE: Final = 0x70  # of the header; the others follow by rank
 
 
 def changed_message(
     message: Message, system: Mapping[str, Value], user: Mapping[str, object], removed: list[str]
 ) -> Message:
-    """A message like the given one, but for some properties.
+    """Return a copy of the message with changed properties.
 
-    `system` has values by canonical names, None to clear; `user` has AMQP values by exact names; `removed` has exact
-    names of application properties. Raises FilterException when the outcome is no valid message.
+    `system` has values by canonical name, None to clear; `user` has AMQP values by exact name; `removed` has exact
+    names of application properties. Raises FilterException if the copy is no valid message.
     """
     data, at = message.located()
     sections: dict[int, bytes] = {}
 
-    def section(rank: int, value: bytes) -> None:
+    def put(rank: int, value: bytes) -> None:
         sections[rank] = bytes((0, 0x53, _SECTION_CODE + rank)) + value
 
     def span(rank: int) -> tuple[int, int]:
         return (at[rank], at[rank + 7]) if at[rank + 7] else (0, 0)
 
     try:
-        for home, rank in ((Home.HEADER, HEADER), (Home.PROPERTIES, PROPERTIES)):
-            values = {known.position: _encoded(known, system[known.name]) for known in _of_home(home, system)}
+        for section, rank in ((Section.HEADER, HEADER), (Section.PROPERTIES, PROPERTIES)):
+            values = {known.position: _encoded(known, system[known.name]) for known in _of_section(section, system)}
             if values:
-                section(rank, list_with(data, *span(rank), values))
-        annotations = {known.annotation: system[known.name] for known in _of_home(Home.ANNOTATIONS, system)}
+                put(rank, list_with(data, *span(rank), values))
+        annotations = {known.annotation: system[known.name] for known in _of_section(Section.ANNOTATIONS, system)}
         if annotations:
             given = {key: value for key, value in annotations.items() if value is not None}
             gone = annotations.keys() - given.keys()
-            section(
+            put(
                 MESSAGE_ANNOTATIONS,
                 map_with_entries(data, *span(MESSAGE_ANNOTATIONS), given, gone, symbols=True),
             )
         if user or removed:
-            section(APPLICATION_PROPERTIES, map_with_entries(data, *span(APPLICATION_PROPERTIES), user, removed))
+            put(APPLICATION_PROPERTIES, map_with_entries(data, *span(APPLICATION_PROPERTIES), user, removed))
         return parse_message(with_sections(data, at, sections))
     except (BrokerError, ValueError) as error:
         raise FilterException(f"The action gives no valid message: {error}") from None
 
 
-def _of_home(home: Home, names: Mapping[str, Value]) -> list[SystemProperty]:
-    return [SYSTEM_PROPERTIES[name] for name in names if SYSTEM_PROPERTIES[name].home is home]
+def _of_section(section: Section, names: Mapping[str, Value]) -> list[SystemProperty]:
+    return [SYSTEM_PROPERTIES[name] for name in names if SYSTEM_PROPERTIES[name].section is section]
 
 
 def _encoded(known: SystemProperty, value: Value) -> bytes:
-    """The bytes of a field of the header or the properties."""
+    """Encode a field of the header or the properties."""
     if isinstance(value, Span):
         return encode(Uint(min(max(value // TICKS_PER_MS, 1), _TTL_MS_MAX)))
     if known.kind is Kind.SYMBOL and isinstance(value, str):

@@ -1,8 +1,4 @@
-"""The two ways in which a rule fails: when it is written, and when it meets a message.
-
-Knows only the two exceptions; who raises them is the other modules' business, what becomes of the message the caller's.
-Nothing here has an owner.
-"""
+"""The two errors of rules: an invalid rule, and a rule that fails on a message."""
 
 from __future__ import annotations
 
@@ -10,14 +6,14 @@ from ..errors import BrokerError, Condition
 
 
 class FilterError(BrokerError):
-    """A rule that cannot be used: `line` and `column` count from 1, both 0 where the fault has no place in a text.
+    """An invalid rule: `line` and `column` count from 1, both 0 if the error has no position in a text.
 
     `token` is the text at fault, "" at the end of the input. The condition is that of a bad argument [wire 7.4].
     """
 
     def __init__(self, problem: str, *, line: int = 0, column: int = 0, token: str = "") -> None:
-        place = f" (line {line}, column {column})" if line else ""
-        super().__init__(Condition.ARGUMENT_ERROR, f"{problem}{place}")
+        position = f" (line {line}, column {column})" if line else ""
+        super().__init__(Condition.ARGUMENT_ERROR, f"{problem}{position}")
         self.problem = problem
         self.line = line
         self.column = column
@@ -25,4 +21,4 @@ class FilterError(BrokerError):
 
 
 class FilterException(Exception):  # noqa: N818  (the name that Service Bus writes into DeadLetterReason)
-    """A rule that could not be evaluated for one message; the text is fit for DeadLetterErrorDescription."""
+    """A rule failed on a message; the text becomes the DeadLetterErrorDescription."""

@@ -1,6 +1,6 @@
-"""Any filter description to its compiled form, and the check that a rule can be used.
+"""Compiles filter descriptions and checks rules.
 
-Knows the four kinds of filters and which SQL needs no parser. Does not know how they are evaluated.
+Knows the four kinds of filters, and the SQL texts that need no parser. Does not know their evaluation.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .errors import FilterError
 from .sql.action import compile_action
 from .sql.compiler import compile_sql
 
-# How SDKs write true and false filters over AMQP: no reason to load the parser.
+# True and false filters as SDKs send them over AMQP; they need no parser.
 _CONSTANT_SQL: Final = re.compile(r"\s*1\s*=\s*([01])\s*")
 
 
 def compile_filter(description: Filter) -> CompiledFilter:
-    """The filter, ready to be called with a `MessageContext`. FilterError."""
+    """Compile a filter. Raises FilterError."""
     match description:
         case TrueFilter():
             return ALWAYS
@@ -38,7 +38,7 @@ def compile_filter(description: Filter) -> CompiledFilter:
 
 
 def check_rule(rule: RuleDescription, limits: Limits) -> None:
-    """Raise FilterError, or BrokerError for what the limits forbid, unless the rule can be used."""
+    """Raise FilterError for an invalid rule or one above the limits."""
     violations = validate_rule(rule, limits)
     if violations:
         raise FilterError(f"rule {rule.name!r:.80}: {'; '.join(map(str, violations))}")

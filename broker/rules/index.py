@@ -1,11 +1,10 @@
-"""The rules of all subscriptions of one topic, and which copies of a message they make [wire 10.9].
+"""The index of all rules of one topic: it finds the matching rules and makes the copies of a message [wire 10.9].
 
-Knows the rules that it was given, compiled, and how to find those that match without evaluating all: a filter that
-demands one value of some property (a correlation filter, or SQL with `property = constant` in an AND) lies in a dict
-under that property and value, and is looked at only for messages that have it. Of several such demands the one with
-the fewest rules beside it is taken. Filters that are always true need no evaluation, those that are always false are
-not kept at hand, all others are evaluated for every message. The outcome is the same as if all were evaluated in order.
-Does not know what becomes of the copies.
+A filter that requires one value of a property (a correlation filter, or SQL with `property = constant` in an AND) is in
+a dict under that property and value, and only messages with that value evaluate the rest of it. Of several required
+values the index takes the one with the fewest rules. Filters that are always TRUE are not evaluated, filters that are
+always FALSE are not indexed, all others are evaluated for every message. The outcome equals an evaluation of all rules
+in order.
 
 Owned by its topic; used on the event-loop thread only.
 """
@@ -26,14 +25,14 @@ from .filters import compile_filter
 from .sql.action import Action, compile_action
 from .values import equality_key
 
-_RULES_MAX: Final = 1 << 32  # of one subscription, over its whole life: the place of a rule is one integer
+_RULES_MAX: Final = 1 << 32  # per subscription, ever: ranks of rules are integers in its range
 
 
 class Match:
-    """What a message means for one subscription: the copies that it gets, and the first error, if any rule failed.
+    """The result for one subscription: its copies, and the first error of its rules.
 
-    The message itself stands first in `copies` if a rule without action matched; one changed copy for each rule with
-    an action follows. With an error, `copies` has what the other rules made; it may be empty.
+    `copies` begins with the message itself if a rule without action matched, then has one changed copy per rule with an
+    action. After an error it has the copies of the other rules and may be empty.
     """
 
     __slots__ = ("copies", "error", "subscription")
@@ -48,9 +47,9 @@ class Match:
 
 
 class _Rule:
-    """One rule, compiled; `place` orders all rules of the topic."""
+    """One rule, compiled; `rank` orders all rules of the topic."""
 
-    __slots__ = ("action", "description", "equality", "filter", "name", "place", "rest", "subscription")
+    __slots__ = ("action", "description", "equality", "filter", "name", "rank", "rest", "subscription")
 
     def __init__(self, description: RuleDescription) -> None:
         self.description = description
@@ -60,32 +59,32 @@ class _Rule:
         if description.action is not None:
             self.action = compile_action(description.action, parameters=description.action_parameters)
         self.subscription = ""
-        self.place = 0
+        self.rank = 0
         self.equality: Equality | None = None
         self.rest: Test | None = self.filter.test
-        """What is left to evaluate of a rule that the index has found; None if nothing is."""
+        """The test that remains after an index hit; None if none remains."""
 
 
 class _Subscription:
-    """The rules of a subscription by lower-case name, in order; `base` is the place of the subscription."""
+    """The rules of a subscription by lower-case name, in order; `base` is the rank of the subscription."""
 
-    __slots__ = ("base", "next_place", "rules")
+    __slots__ = ("base", "next_rank", "rules")
 
     def __init__(self, base: int) -> None:
         self.base = base
-        self.next_place = base
+        self.next_rank = base
         self.rules: dict[str, _Rule] = {}
 
 
-_Slots = dict[str, dict[object, dict[int, _Rule]]]  # property name -> key of the value -> rules by place
-_place = attrgetter("place")
+_Slots = dict[str, dict[object, dict[int, _Rule]]]  # property name -> key of the value -> rules by rank
+_rank = attrgetter("rank")
 
 
 class RuleIndex:
     """The rules of a topic's subscriptions.
 
-    Subscriptions are told apart by the keys that the topic gives them; names of rules differ in more than case.
-    Matches come in the order in which the subscriptions were added; replacing one keeps its place.
+    The topic gives each subscription a key; names of rules are case-insensitive. Matches come in the order in which the
+    subscriptions were added; a replaced one keeps its rank.
     """
 
     def __init__(self) -> None:
@@ -94,14 +93,14 @@ class RuleIndex:
         self._always: dict[int, _Rule] = {}
         self._evaluated: dict[int, _Rule] = {}
         self._slots: dict[Space, _Slots] = {space: {} for space in Space}
-        # What indexed rules read, by how many: a message that lacks nothing but readability is matched without index.
+        # Number of indexed rules per property read: an unreadable message is matched without the index.
         self._system_names: Counter[str] = Counter()
         self._user_readers = 0
 
-    # ------------------------------------------------------------ what there is
+    # ------------------------------------------------------------ changes
 
     def put_subscription(self, key: str, rules: Sequence[RuleDescription]) -> None:
-        """Add a subscription or replace its rules. FilterError for a rule that cannot be used: nothing changes then."""
+        """Add a subscription or replace its rules. Raises FilterError, without a change, for an invalid rule."""
         compiled = [_Rule(rule) for rule in rules]
         subscription = self._subscriptions.get(key)
         if subscription is None:
@@ -114,9 +113,9 @@ class RuleIndex:
             self._put(key, subscription, rule)
 
     def change_subscription(self, key: str, rules: Sequence[RuleDescription]) -> None:
-        """Change the rules of a subscription. Only rules that are other objects than before are compiled.
+        """Change the rules of a subscription; compile only those that are new objects.
 
-        KeyError if there is no such subscription; FilterError for a rule that cannot be used: nothing changes then.
+        Raises KeyError for an unknown subscription, and FilterError, without a change, for an invalid rule.
         """
         subscription = self._subscriptions[key]
         known = subscription.rules
@@ -129,7 +128,7 @@ class RuleIndex:
         ]
         kept = (name for name in known if name in wanted)
         new = (name for name in wanted if name not in known)
-        if [*kept, *new] != list(wanted):  # places follow the order in which rules are added
+        if [*kept, *new] != list(wanted):  # ranks follow the order of addition
             self.put_subscription(key, rules)
             return
         compiled = [_Rule(rule) for rule in changed]
@@ -139,30 +138,30 @@ class RuleIndex:
             self._put(key, subscription, rule)
 
     def remove_subscription(self, key: str) -> None:
-        """Forget a subscription and its rules. KeyError if it is not there."""
+        """Remove a subscription and its rules. Raises KeyError."""
         for rule in self._subscriptions.pop(key).rules.values():
             self._take_out(rule)
 
     def _put(self, key: str, subscription: _Subscription, rule: _Rule) -> None:
         known = subscription.rules.get(rule.name.lower())
         if known is None:
-            rule.place = subscription.next_place
-            subscription.next_place += 1
+            rule.rank = subscription.next_rank
+            subscription.next_rank += 1
         else:
-            rule.place = known.place
+            rule.rank = known.rank
             self._take_out(known)
         rule.subscription = key
         subscription.rules[rule.name.lower()] = rule
         compiled = rule.filter
         if compiled.always is not None:
             if compiled.always:
-                self._always[rule.place] = rule
+                self._always[rule.rank] = rule
         elif not compiled.equalities:
-            self._evaluated[rule.place] = rule
+            self._evaluated[rule.rank] = rule
         else:
             rule.equality = equality = min(compiled.equalities, key=self._beside)
             rule.rest = compiled.rest(equality)
-            self._slots[equality.space].setdefault(equality.name, {}).setdefault(equality.key, {})[rule.place] = rule
+            self._slots[equality.space].setdefault(equality.name, {}).setdefault(equality.key, {})[rule.rank] = rule
             self._system_names.update(compiled.system_names)
             self._user_readers += compiled.reads_user
 
@@ -170,14 +169,14 @@ class RuleIndex:
         return len(self._slots[equality.space].get(equality.name, {}).get(equality.key, ()))
 
     def _take_out(self, rule: _Rule) -> None:
-        self._always.pop(rule.place, None)
-        self._evaluated.pop(rule.place, None)
+        self._always.pop(rule.rank, None)
+        self._evaluated.pop(rule.rank, None)
         equality = rule.equality
         if equality is None:
             return
         slots = self._slots[equality.space]
         by_key = slots[equality.name]
-        del by_key[equality.key][rule.place]
+        del by_key[equality.key][rule.rank]
         if not by_key[equality.key]:
             del by_key[equality.key]
             if not by_key:
@@ -191,7 +190,7 @@ class RuleIndex:
     # ------------------------------------------------------------ matching
 
     def matches(self, context: MessageContext) -> list[Match]:
-        """What the message means for each subscription that gets it or whose rules fail; never raises."""
+        """Return the result for each subscription that gets the message or whose rules fail; never raises."""
         hits: list[_Rule] = list(self._always.values())
         errors: list[tuple[_Rule, FilterException]] = []
         for rule, test in self._candidates(context):
@@ -206,14 +205,14 @@ class RuleIndex:
                     hits.append(rule)
             except FilterException as error:
                 errors.append((rule, error))
-        hits.sort(key=_place)
+        hits.sort(key=_rank)
         return _matches(hits, errors, context)
 
     def _candidates(self, context: MessageContext) -> Iterator[tuple[_Rule, Test | None]]:
-        """The indexed rules that may match, and what is left to evaluate of each."""
+        """Return the indexed rules that may match, each with its remaining test."""
         try:
             found = list(self._found(context))
-        except FilterException:  # as if there were no index: each rule decides whether it needs what is unreadable
+        except FilterException:  # evaluate all: each rule fails only if it needs the unreadable part
             for slots in self._slots.values():
                 for by_key in slots.values():
                     for rules in by_key.values():
@@ -244,14 +243,14 @@ class RuleIndex:
 
 
 def _matches(hits: list[_Rule], errors: list[tuple[_Rule, FilterException]], context: MessageContext) -> list[Match]:
-    """Group the matching rules, which are in order, by subscription; run their actions."""
+    """Group the matching rules (in order) by subscription and run their actions."""
     matches: list[Match] = []
-    places: list[int] = []  # of the subscriptions in `matches`
+    ranks: list[int] = []  # of the subscriptions in `matches`
     message = context.message
     for rule in hits:
         if not matches or matches[-1].subscription != rule.subscription:
             matches.append(Match(rule.subscription, []))
-            places.append(rule.place)
+            ranks.append(rule.rank)
         match = matches[-1]
         if rule.action is None:
             if not match.copies or match.copies[0] is not message:
@@ -261,13 +260,13 @@ def _matches(hits: list[_Rule], errors: list[tuple[_Rule, FilterException]], con
             match.copies.append(rule.action.apply(context, rule.name))
         except FilterException as error:
             errors.append((rule, error))
-    return _with_errors(matches, errors, places) if errors else matches
+    return _with_errors(matches, errors, ranks) if errors else matches
 
 
-def _with_errors(matches: list[Match], errors: list[tuple[_Rule, FilterException]], places: list[int]) -> list[Match]:
-    by_key = dict(zip((match.subscription for match in matches), zip(places, matches, strict=True), strict=True))
-    for rule, error in sorted(errors, key=lambda each: each[0].place):
-        match = by_key.setdefault(rule.subscription, (rule.place, Match(rule.subscription, [])))[1]
+def _with_errors(matches: list[Match], errors: list[tuple[_Rule, FilterException]], ranks: list[int]) -> list[Match]:
+    by_key = dict(zip((match.subscription for match in matches), zip(ranks, matches, strict=True), strict=True))
+    for rule, error in sorted(errors, key=lambda each: each[0].rank):
+        match = by_key.setdefault(rule.subscription, (rule.rank, Match(rule.subscription, [])))[1]
         if match.error is None:
             match.error = error
     return [match for _, match in sorted(by_key.values(), key=lambda each: each[0])]

@@ -1,12 +1,12 @@
-"""What rules compute with: values, three-valued truth, comparison and arithmetic as in C# [wire 10.9].
+"""Values of rules: kinds, three-valued truth, comparison and arithmetic as in C# [wire 10.9].
 
-Knows the few kinds of values that the AMQP types fall into, what each operator does with each kind, and how values
-are written and read as text. Does not know messages and expressions. Pure functions on immutable values.
+Knows the kinds to which AMQP types map, the operators on each kind, and the text form of values. Does not know messages
+and expressions. Pure functions on immutable values.
 
-UNKNOWN and null are one value, `None`: whatever touches it is UNKNOWN. Where Service Bus does not say what happens:
-integers are computed with 64 bits and wrap around; dividing an integer by zero is a `FilterException`, as is
-Int64.MinValue / -1; doubles follow IEEE 754; an integer meets a double as a double; `+` with a string on either side
-concatenates; kinds that do not go together are UNKNOWN.
+UNKNOWN and null are one value, `None`; an operation on it is UNKNOWN. Decisions where Service Bus publishes nothing:
+integers have 64 bits and wrap around; division of an integer by zero and Int64.MinValue / -1 raise `FilterException`;
+doubles follow IEEE 754; an integer with a double becomes a double; `+` with a string concatenates; incompatible kinds
+give UNKNOWN.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Span(int):
 
 
 class Opaque:
-    """The kind of values that no operator takes: binary, decimals, lists, maps."""
+    """Values without operators: binary, decimals, lists, maps."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ _INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
 
 def _described(value: Any) -> Value:
-    """A described value as .NET sends those types that AMQP lacks."""
+    """Convert a described value: .NET sends types that AMQP lacks this way."""
     convert = _DESCRIBED.get(value.descriptor) if isinstance(value.descriptor, Symbol) else None
     return convert(value.value) if convert is not None else OPAQUE
 
@@ -90,13 +90,13 @@ _NORMALISERS: Final[Mapping[type[Any], Callable[[Any], Value]]] = {
 
 
 def normalise(raw: Any) -> Value:
-    """The value that rules see for a decoded AMQP value: of one of the exact types that this module tells apart."""
+    """Convert a decoded AMQP value to one of the exact types of this module."""
     convert = _NORMALISERS.get(type(raw))
     return OPAQUE if convert is None else convert(raw)
 
 
 def to_amqp(value: Value) -> object:
-    """The AMQP value that stands for a computed one; integers become longs."""
+    """Convert a computed value to AMQP; integers become longs."""
     if isinstance(value, Instant):
         return Timestamp(value // TICKS_PER_MS)
     if isinstance(value, Span):
@@ -105,7 +105,7 @@ def to_amqp(value: Value) -> object:
 
 
 def from_description(value: PropertyValue) -> Value:
-    """The value of a parameter or of a property to compare with. ValueError if it is none."""
+    """Convert the value of a parameter or a filter property. Raises ValueError."""
     if isinstance(value, TypedText):
         read = TEXT_TYPES.get(value.type)
         if read is None:
@@ -134,20 +134,20 @@ _kind = _KINDS.get
 
 
 def equality_key(value: Any) -> object:
-    """A dict key such that values which any operator calls equal have equal keys; the reverse need not hold.
+    """Return a dict key: equal values have equal keys.
 
-    Strings, booleans, instants, spans and GUIDs with equal keys are equal; numbers may not be.
+    The reverse holds for strings, booleans, instants, spans and GUIDs, not for numbers.
     """
     kind = _kind(type(value))
     if kind == _TEXT:
         return value
     if kind == _NUMBER:
         return float(value)
-    return type(value), value  # keeps TRUE from 1, and the other integers in disguise from both
+    return type(value), value  # separates TRUE from 1, and the subclasses of int from both
 
 
 def keys_decide(value: Any) -> bool:
-    """Whether whatever has the same `equality_key` as this value is equal to it."""
+    """Whether every value with the same `equality_key` is equal to this one."""
     return type(value) is not int and type(value) is not float
 
 
@@ -167,7 +167,7 @@ _EQUALITY_ONLY: Final = (_BOOLEAN, _GUID)
 
 
 def compare(test: Operator, left: Any, right: Any) -> Truth:
-    """The truth of one of `COMPARISONS` between two values."""
+    """Compare two values by one of `COMPARISONS`."""
     kind = _kind(type(left))
     if kind is None or kind != _kind(type(right)):
         return None
@@ -182,12 +182,12 @@ def compare(test: Operator, left: Any, right: Any) -> Truth:
 
 
 def wrapped(number: int) -> int:
-    """The 64-bit signed integer that is left of `number` when it overflows."""
+    """Wrap `number` to a signed 64-bit integer."""
     return ((number + 2**63) & _UINT64_MAX) - 2**63
 
 
 def add(left: Value, right: Value) -> Value:
-    """Sum of numbers; concatenation where one side is a string."""
+    """Add numbers; concatenate if one side is a string."""
     if isinstance(left, str) or isinstance(right, str):
         if left is None or right is None or left is OPAQUE or right is OPAQUE:
             return None
@@ -209,7 +209,7 @@ def multiply(left: Value, right: Value) -> Value:
 
 
 def divide(left: Value, right: Value) -> Value:
-    """Quotient of numbers; that of integers is cut off towards zero."""
+    """Quotient of numbers; for integers truncated towards zero."""
     return _numeric(left, right, _divide_integers, _divide_doubles)
 
 
@@ -276,7 +276,7 @@ _CLOCK_SPAN: Final = re.compile(
 
 
 def parse_instant(text: str) -> Instant:
-    """An ISO 8601 date and time; one without a zone is UTC. ValueError."""
+    """Parse an ISO 8601 date and time, UTC without a zone. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -284,7 +284,7 @@ def parse_instant(text: str) -> Instant:
 
 
 def parse_span(text: str) -> Span:
-    """An ISO 8601 duration (`PT1M`) or a .NET TimeSpan (`00:01:00`, `1.02:03:04.5`). ValueError."""
+    """Parse an ISO 8601 duration (`PT1M`) or a .NET TimeSpan (`00:01:00`, `1.02:03:04.5`). Raises ValueError."""
     match = _CLOCK_SPAN.fullmatch(text)
     if match is None:
         return Span(parse_duration(text) * TICKS_PER_MS)
@@ -298,13 +298,13 @@ TEXT_TYPES: Final[Mapping[str, Callable[[str], Value]]] = {
     "dateTime": parse_instant,
     "duration": parse_span,
     "guid": uuid.UUID,
-    "long": int,  # of those that an int would hold, too
+    "long": int,  # also for values that fit an int
 }
-"""By XML Schema type: how the text of a `TypedText` is read; ValueError if it is wrong."""
+"""Parsers of `TypedText` by XML Schema type; they raise ValueError."""
 
 
 def to_text(value: Value) -> str:
-    """The text of a value, as .NET writes it in the invariant culture; dates in ISO 8601."""
+    """Format a value like .NET in the invariant culture; dates in ISO 8601."""
     match value:
         case Instant():
             try:

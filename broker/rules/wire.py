@@ -1,7 +1,6 @@
-"""Rules as AMQP values: what `add-rule` brings and what `enumerate-rules` gives [wire 7.4].
+"""The AMQP forms of rules: the request of `add-rule` and the answer of `enumerate-rules` [wire 7.4].
 
-Knows the descriptors, field orders and field names of both forms. Does not know whether a rule's SQL is well formed
-and what a rule does. Pure.
+Knows the descriptors, field orders and field names of both forms. Does not parse SQL or evaluate rules. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ..model.durations import format_duration
 from .errors import FilterException
 from .values import TEXT_TYPES, TICKS_PER_MS, Instant, Span, Value, normalise, to_amqp, to_text
 
-# Rule and action codes are 0x137_…, filter codes 0x1370_…: two magnitudes, both real.
+# Rule and action codes are 0x137_…, filter codes 0x1370_…; both are correct.
 RULE_DESCRIPTION: Final = Ulong(0x0000013700000004)
 EMPTY_ACTION: Final = Ulong(0x0000013700000005)
 SQL_ACTION: Final = Ulong(0x0000013700000006)
@@ -46,7 +45,7 @@ _CORRELATION_FIELDS: Final[Mapping[str, str]] = {
     "reply-to-session-id": "reply_to_session_id",
     "content-type": "content_type",
 }
-"""Fields of `CorrelationFilter` by their names in `add-rule`, in the order of the described list."""
+"""Fields of `CorrelationFilter` by name in `add-rule`, in the order of the described list."""
 
 _INT32: Final = range(-(2**31), 2**31)
 
@@ -54,7 +53,7 @@ _INT32: Final = range(-(2**31), 2**31)
 
 
 def rule_to_amqp(rule: RuleDescription) -> Described:
-    """The described list of a rule; without the instant of its creation where that is not known."""
+    """Return the described list of a rule, without its creation if unknown."""
     action = (
         Described(EMPTY_ACTION, [])  # never null: JavaScript reads its descriptor
         if rule.action is None
@@ -79,7 +78,7 @@ def _filter_to_amqp(description: Filter) -> Described:
 
 
 def _value_to_amqp(value: PropertyValue) -> object:
-    """An integer becomes the narrower of int and long that holds it; a text that cannot be read stays a text."""
+    """Convert a property value: integers to the smallest of int, long and ulong; unparsable texts stay texts."""
     if isinstance(value, TypedText):
         read = TEXT_TYPES.get(value.type)
         try:
@@ -95,9 +94,9 @@ def _value_to_amqp(value: PropertyValue) -> object:
 
 
 def rule_from_amqp(name: str, mapping: Mapping[Any, object]) -> RuleDescription:
-    """The rule that `add-rule` asks for; `mapping` is its `rule-description`.
+    """Return the rule of an `add-rule` request; `mapping` is its `rule-description`.
 
-    Raises BrokerError (argument-error) that names the field which is wrong.
+    Raises BrokerError (argument-error) with the wrong field.
     """
     sql = _map(mapping, "sql-filter")
     correlation = _map(mapping, "correlation-filter")

@@ -1,1 +1,1 @@
-"""Messaging stores at run time: one worker for each store, its group commits, its outages (R3)."""
+"""Messaging stores at run time: one worker per store, its group commits, timers and outages (R3)."""

@@ -1,4 +1,4 @@
-"""What a messaging store's worker counts about its commits; plain integers, read when somebody asks for metrics.
+"""Statistics of a messaging store's commits, as plain integers; the metrics page reads them.
 
 Knows the bounds of the histograms. Does not know clocks and Prometheus. Owned by a `Worker`.
 """
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Final
 
 LATENCY_BOUNDS_US: Final = (100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000)
-"""Microseconds; what takes longer than the last is counted behind it."""
+"""Microseconds; longer commits are counted after the last bound."""
 
 SIZE_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
-"""Commands in one batch."""
+"""Requests in one batch."""
 
 
 class Histogram:
-    """How many values were at most each of `bounds` (and above the one before), with their sum."""
+    """Counts of values up to each of `bounds` (and above the bound before), and the sum of the values."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -33,7 +33,7 @@ class Histogram:
 
 
 class CommitStats:
-    """Commits of one store: how many, how long they took (microseconds), how many commands each had; failures."""
+    """Histograms of one store's commits: latency (microseconds) and requests per batch; the number of failures."""
 
     __slots__ = ("failures", "latency_us", "sizes")
 
@@ -42,11 +42,11 @@ class CommitStats:
         self.sizes = Histogram(SIZE_BOUNDS)
         self.failures = 0
 
-    def committed(self, command_count: int, took_us: int) -> None:
-        """A batch is stored."""
+    def committed(self, request_count: int, took_us: int) -> None:
+        """Count a commit."""
         self.latency_us.add(took_us)
-        self.sizes.add(command_count)
+        self.sizes.add(request_count)
 
     def failed(self) -> None:
-        """A commit failed."""
+        """Count a failed commit."""
         self.failures += 1

@@ -1,6 +1,6 @@
-"""Outages of a messaging store, made on purpose (P18): down, slow, failing its commits, full.
+"""Simulated outages of a messaging store (P18): down, slow, failing commits, full.
 
-Knows what each kind does to a commit; when it begins and ends is the `Broker`'s business.
+Knows the effect of each kind on a commit. Does not know when an outage begins and ends (`Broker`).
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from ..clock import Clock
 
 
 class OutageKind(StrEnum):
-    """What is wrong with the store."""
+    """The kind of an outage."""
 
-    DOWN = "down"  # it answers nothing
+    DOWN = "down"  # every request fails
     SLOW = "slow"  # every commit takes longer
     FAILING = "failing"  # every commit fails
-    FULL = "full"  # nothing more can be stored
+    FULL = "full"  # every commit fails for lack of space
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """An outage of one kind; `delay_ms` is how much longer a commit takes, for `slow`."""
+    """An outage of one kind; `delay_ms` is the delay of a commit, for `slow`."""
 
     kind: OutageKind
     delay_ms: int = 0
 
     @property
     def is_down(self) -> bool:
-        """Whether the store answers nothing at all."""
+        """Whether every request to the store fails."""
         return self.kind is OutageKind.DOWN
 
     async def before_commit(self, clock: Clock, over: asyncio.Future[None]) -> None:
-        """What happens to a commit under this outage, at most until `over`; StoreError if it must not happen."""
+        """Delay a commit, at most until `over` is set, or raise the outage's StoreError."""
         match self.kind:
             case OutageKind.SLOW:
                 clock.call_at(clock.now_ms() + self.delay_ms, lambda: None if over.done() else over.set_result(None))

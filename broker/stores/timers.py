@@ -1,6 +1,7 @@
-"""When a messaging store has something to do by itself: locks end, rows of its `due` table fall due.
+"""The timers of a messaging store: for the ends of locks and for rows of its `due` table.
 
-Keeps the earliest instants in memory and one timer of the broker's clock for them. Owned by the store's worker.
+Keeps the earliest instants in memory, and one timer of the broker's clock. Does not know how a partition ends a lock or
+processes a row. Owned by the store's worker.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from ..partition.records import DUE, DUE_KEY
 from ..partition.requests import ProcessDue, Request
 from ..partition.step import PartitionRef
 
-DUE_ROWS_MAX: Final = 500  # expired messages looked at in one batch
-DUE_ROWS_AT_ONCE: Final = 16  # in one command; of a topic 1, since each activated message is copied
+DUE_ROWS_MAX: Final = 500  # per batch
+DUE_ROWS_AT_ONCE: Final = 16  # per request; 1 for a topic, which copies each activated message
 FIRST_DUE: Final = b""
 LAST_DUE: Final = b"\xff" * (DUE_KEY.size + 1)
 
@@ -25,7 +26,7 @@ LAST_DUE: Final = b"\xff" * (DUE_KEY.size + 1)
 class StoreTimers:
     """The timers of one store.
 
-    `locks_ended(queue_id)` is called when the earliest lock of a partition ends, `rows_due()` when rows of `due` are.
+    `locks_ended(queue_id)` is called when the earliest lock of a partition ends, `rows_due()` when `due` rows are due.
     """
 
     def __init__(self, clock: Clock, locks_ended: Callable[[int], None], rows_due: Callable[[], None]) -> None:
@@ -33,16 +34,16 @@ class StoreTimers:
         self._locks_ended = locks_ended
         self._rows_due = rows_due
         self._lock_ends: list[tuple[int, int]] = []  # (instant, queue id), a heap
-        self._lock_end_of: dict[int, int] = {}  # the entry of a queue in that heap
+        self._lock_end_of: dict[int, int] = {}  # the valid entry of a queue in that heap
         self._next_due: int | None = None
-        self._due_from = FIRST_DUE  # rows before it were read; those that stayed belong to locked messages
+        self._due_from = FIRST_DUE  # earlier rows were read; the remaining ones are of locked messages
         self._timer: Timer | None = None
         self._timer_at: int | None = None
         self.is_due = False  # rows are due now
-        self.orphans: list[bytes] = []  # keys of `due` rows whose queues are deleted: the next batch deletes the rows
+        self.orphans: list[bytes] = []  # keys of `due` rows of deleted queues; the next batch deletes them
 
     def start(self, first_due: int | None) -> None:
-        """Begin with the earliest instant (Unix ms) of the `due` table."""
+        """Start with the earliest instant of the `due` table (Unix ms), None if it is empty."""
         self._next_due = first_due
         self.arm()
 
@@ -52,18 +53,18 @@ class StoreTimers:
             self._timer.cancel()
 
     def read_again(self) -> None:
-        """Let all rows of `due` be read again from the first one on."""
+        """Have the next batch read `due` from its first row."""
         self._due_from = FIRST_DUE
         self.is_due = True
 
     def row_added(self, at: int) -> None:
-        """A batch stored a row of `due` for the instant `at` (Unix ms)."""
+        """Note a new row of `due` for the instant `at` (Unix ms)."""
         self._due_from = min(self._due_from, DUE_KEY.pack(at, 0, 0, 0))
         if self._next_due is None or at < self._next_due:
             self._next_due = at
 
     def watch_locks(self, partitions: Mapping[int, Partition]) -> None:
-        """Know the earliest end of a lock in each of these partitions (by queue id)."""
+        """Note the earliest end of a lock of each partition (by queue id)."""
         for queue_id, partition in partitions.items():
             at = partition.next_lock_end()
             known = self._lock_end_of.get(queue_id)
@@ -100,7 +101,7 @@ class StoreTimers:
     def due_requests(
         self, store: Store, resolve: Callable[[int], PartitionRef | None]
     ) -> list[tuple[PartitionRef, Request]]:
-        """What is due now; `orphans` get the rows of deleted queues. Raises StoreError."""
+        """Return requests for the due rows; add rows of deleted queues to `orphans`. Raises StoreError."""
         end = DUE_KEY.pack(self._clock.now_ms() + 1, 0, 0, 0)
         with store.view() as view:
             rows = view.scan(DUE, self._due_from, end, DUE_ROWS_MAX)
@@ -119,6 +120,6 @@ class StoreTimers:
             if ref is None:
                 self.orphans += (DUE_KEY.pack(at, queue_id, what, number) for at, what, number in due)
                 continue
-            at_once = DUE_ROWS_AT_ONCE if ref.fan_out is None else 1
+            at_once = DUE_ROWS_AT_ONCE if ref.routing is None else 1
             requests += ((ref, ProcessDue(due[start : start + at_once])) for start in range(0, len(due), at_once))
         return requests

@@ -1,8 +1,8 @@
-"""The worker of one messaging store: take the inbox, decide, commit once, release the effects (R3).
+"""The worker of one messaging store: take a batch from the inbox, execute it, commit once, call the effects (R3).
 
-Knows the order of these steps and what a failure of one means; refuses to know what a command means (`partition.py`).
-While a commit runs off the loop the next batch gathers in the inbox: that is the group commit, and no timer is needed
-for it. Owns the partitions of its store and their timers; runs on the event loop.
+Knows the order of these steps and the handling of their failures. Does not know what a request does (`partition`).
+While a commit runs on a thread, the inbox collects the next batch: a group commit without a timer. Owns the open
+partitions and timers of its store; runs on the event loop. Owned by the `Namespace`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..errors import BrokerError, Condition
 from ..model.catalog import UnreadableRowError
 from ..partition.partition import Partition
 from ..partition.records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters
-from ..partition.requests import ExpireLocks, Request, Reserve, is_unanswered
+from ..partition.requests import ExpireLocks, Request, Reserve, must_be_retried
 from ..partition.step import PartitionRef, Step
 from .batch_weight import written_bytes_max
 from .commit_stats import CommitStats
@@ -32,20 +32,20 @@ from .open_partitions import OpenPartitions
 from .outage import Outage, OutageKind
 from .timers import FIRST_DUE, LAST_DUE, StoreTimers
 
-BATCH_COMMANDS_MAX = 1000  # bounds how long one batch keeps the loop from everything else
-BATCH_BYTES_MAX = 1 << 20  # LMDB keeps the memory of the largest batch of each store for ever
-RETRY_AFTER_MS = 250  # after a failed commit, until consumers ask the store again
-STATES_MAX = 1 << 24  # one row per entity: all of them
+BATCH_REQUESTS_MAX = 1000  # limits how long a batch blocks the event loop
+BATCH_BYTES_MAX = 1 << 20  # a store never frees the memory of its largest batch
+RETRY_AFTER_MS = 250  # after a failed commit
+STATES_MAX = 1 << 24  # more than a store has
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
 
 class Worker:
-    """Drives the partitions that live in `store`; `index` is the number of the messaging store.
+    """Drives the partitions of `store`; `index` is the number of the messaging store.
 
-    `resolve(queue_id)` finds the partition of a queue in this store, or None for a queue that is no more.
-    `pool` runs commits that block on disk.
+    `resolve(queue_id)` returns a queue's partition in this store, None for a deleted queue. `pool` runs commits that
+    block. `failpoint(name)` marks a step of the commit for tests.
     """
 
     def __init__(
@@ -65,24 +65,24 @@ class Worker:
         self._failpoint = failpoint
         self._open = OpenPartitions()
         self._inbox: list[tuple[PartitionRef, Request]] = []
-        self._unanswered: list[tuple[PartitionRef, Request]] = []  # to be tried again before what is in the inbox
+        self._to_retry: list[tuple[PartitionRef, Request]] = []  # before the inbox, once the store works
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timers = StoreTimers(clock, self._locks_ended, self._wake.set)
         self._stopping = False
-        self._outage_gate: asyncio.Future[None] | None = None  # what a commit waits for under an outage
-        self.turn = asyncio.Lock()  # whoever has it, no batch is under way
+        self._outage_gate: asyncio.Future[None] | None = None  # a commit waits for it during an outage
+        self.idle_lock = asyncio.Lock()  # held while a batch runs
         self.commit_stats = CommitStats()
-        self._committing = False  # from here on a failure leaves open what is stored
+        self._committing = False  # if a commit fails now, its outcome is unknown
         self.outage: Outage | None = None
-        self.fault: str | None = None  # why the newest commit failed; None after one that succeeded
+        self.fault: str | None = None  # the error of the last commit, None if it succeeded
 
-    # ---- what the rest of the broker calls
+    # ---- the interface for the broker
 
     def start(self) -> list[int]:
-        """Begin to work; expired messages of an earlier run are due at once.
+        """Start the loop and the timers; return the queue ids of partitions with messages in outboxes.
 
-        The queue ids of partitions whose outboxes hold messages. UnreadableRowError, StoreError.
+        Raises UnreadableRowError and StoreError.
         """
         with self._store.view() as view:
             first = view.scan(DUE, FIRST_DUE, LAST_DUE, 1)
@@ -97,14 +97,14 @@ class Worker:
         return [queue_id for queue_id, counters in read if any(counters.messages[home] for home in OUTBOXES)]
 
     def _parsed(self, table: str, row: tuple[bytes, bytes], parse: Callable[[bytes, bytes], T]) -> T:
-        """What a row says that a start needs; UnreadableRowError if it says nothing."""
+        """Return `parse(key, value)` of a row. Raises UnreadableRowError."""
         try:
             return parse(*row)
         except (struct.error, ValueError, IndexError) as error:
             raise UnreadableRowError(f"store-{self.index:02}", table, row[0], error) from error
 
     async def stop(self) -> None:
-        """Finish what is in the inbox, then close the store; what comes later fails."""
+        """Finish the inbox, then close the store; later requests fail."""
         self.end_outage()
         self._stopping = True
         self._wake.set()
@@ -117,14 +117,14 @@ class Worker:
 
     @property
     def available(self) -> bool:
-        """Whether the store takes commands at all."""
+        """Whether the store accepts requests."""
         return self.outage is None or not self.outage.is_down
 
     def submit(self, ref: PartitionRef, request: Request) -> None:
-        """Queue `request` for the next batch; while the store is down it fails instead, or waits if nobody asks."""
+        """Add `request` to the inbox; while the store is down, fail it or keep it for a retry."""
         if self.outage is not None and self.outage.is_down:
-            if is_unanswered(request):
-                self._unanswered.append((ref, request))
+            if must_be_retried(request):
+                self._to_retry.append((ref, request))
                 return
             error = service_errors.store_unavailable(self.index, "it is down")
             asyncio.get_running_loop().call_soon(request.fail, error)
@@ -133,20 +133,20 @@ class Worker:
         self._wake.set()
 
     def probe(self) -> None:
-        """Ask for a commit that changes nothing: after it `fault` shows whether the store works again."""
+        """Submit a request that only commits; afterwards `fault` shows whether the store works."""
         for ref in list(self._open.refs.values())[:1]:
             if not self._stopping:
                 self.submit(ref, Reserve(0, lambda _: None))
 
     def begin_outage(self, outage: Outage) -> None:
-        """Behave as `outage` says until `end_outage`; what waits in the inbox of a store that goes down fails."""
+        """Simulate `outage` until `end_outage`; if the store goes down, fail the requests in the inbox."""
         self.outage = outage
         if outage.is_down:
             requests, self._inbox = self._inbox, []
             self._answer(requests, service_errors.store_unavailable(self.index, "it is down"))
 
     def end_outage(self) -> None:
-        """Work normally again; a commit that an outage holds up goes on."""
+        """End the outage and continue a delayed commit."""
         if self.outage is None:
             return
         self.outage = None
@@ -156,19 +156,19 @@ class Worker:
         self._resume(self._open.refs.values())
 
     def copy_to(self, folder: Path) -> Callable[[], None]:
-        """Get ready to copy the store (see `storage.Store.copy_to`); the caller has the `turn`."""
+        """Prepare a copy of the store (see `storage.Store.copy_to`); the caller holds `idle_lock`."""
         return self._store.copy_to(folder)
 
-    def look(self) -> View:
-        """The committed rows, for now (see `storage.View`). Raises StoreError."""
+    def view(self) -> View:
+        """Open a view of the committed rows (see `storage.View`). Raises StoreError."""
         return self._store.view()
 
     def partition(self, queue_id: int) -> Partition | None:
-        """The partition as it is in memory, if it was used since the start; to be read, not to be changed."""
+        """The open partition of a queue, for reading only; None if it is not open."""
         return self._open.by_queue_id.get(queue_id)
 
     def counters(self, queue_id: int) -> Counters:
-        """What the partition of a queue counts, whether or not it was used since the start. Raises StoreError."""
+        """The counters of a queue's partition, from memory or from the store. Raises StoreError."""
         partition = self._open.by_queue_id.get(queue_id)
         if partition is not None:
             return partition.counters
@@ -176,7 +176,7 @@ class Worker:
             return Counters.unpack(view.get(STATE, STATE_KEY.pack(queue_id)))
 
     def has_outgoing(self, queue_id: int) -> bool:
-        """Whether messages wait in the partition of a queue to go elsewhere; also if that can't be known now."""
+        """Whether a queue's partition has messages in outboxes; True if the store can't be read."""
         try:
             messages = self.counters(queue_id).messages
         except StoreError:
@@ -184,17 +184,17 @@ class Worker:
         return any(messages[home] for home in OUTBOXES)
 
     def last_activity_at(self, queue_id: int) -> int:
-        """When the partition of a queue was last used (Unix ms), 0 if it was not since the start."""
+        """The last use of a queue's partition (Unix ms), 0 if unused since the start."""
         return self._open.last_activity_at(queue_id)
 
     def description_changed(self, queue_id: int) -> None:
-        """The description of an entity changed; its partition here, if open, follows."""
+        """Adapt the open partition of a queue to its changed description."""
         partition = self._open.by_queue_id.get(queue_id)
         if partition is not None:
             partition.description_changed()
 
-    def forget(self, queue_id: int) -> None:
-        """Drop the memory of a partition whose queue is gone."""
+    def remove(self, queue_id: int) -> None:
+        """Close the partition of a deleted queue."""
         self._open.remove(queue_id)
 
     # ---- the loop
@@ -207,65 +207,65 @@ class Worker:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            async with self.turn:
+            async with self.idle_lock:
                 await self._next_batch()
 
     async def _next_batch(self) -> None:
         inbox = self._inbox
-        requests, self._inbox = inbox[:BATCH_COMMANDS_MAX], inbox[BATCH_COMMANDS_MAX:]
+        requests, self._inbox = inbox[:BATCH_REQUESTS_MAX], inbox[BATCH_REQUESTS_MAX:]
         self._committing = False
         self._open.touched.clear()
         try:
             if self._timers.is_due:
                 requests = [*requests, *self._timers.due_requests(self._store, self._resolve)]
-                self._timers.arm()  # also if nothing is due any more
+                self._timers.arm()  # even if no row is due
         except StoreError as error:
             self._refuse(requests, error)
             return
-        await self._work_off(requests)
+        await self._run_batches(requests)
 
-    async def _work_off(self, requests: list[tuple[PartitionRef, Request]]) -> None:
-        """Do `requests` in their order, in as many batches as they need.
+    async def _run_batches(self, requests: list[tuple[PartitionRef, Request]]) -> None:
+        """Execute `requests` in order, in as many batches as necessary.
 
-        A batch that does not fit, or that fails before its commit, is tried again in halves, down to single commands:
-        only the command that can't be done fails.
+        If a batch does not fit into the store, or fails before its commit, retry it in halves, down to single requests:
+        only the failing request fails.
         """
         while requests or self._timers.orphans:
             count = len(requests)
             self._committing = False
             try:
                 count, expected_bytes = self._next_count(requests)
-                done_count = await self._process(requests[:count], expected_bytes)
+                done_count = await self._run_batch(requests[:count], expected_bytes)
             except StoreError as error:
                 if isinstance(error, StoreFull) and error.grows:
                     self._roll_back(requests[:count])
-                    continue  # the store makes more room at its next batch
+                    continue  # the store grows at the next batch
                 if isinstance(error, StoreFull) and count > 1:
-                    await self._work_off_halves(requests[:count], error)
+                    await self._retry_in_halves(requests[:count], error)
                 else:
                     self._refuse(requests[:count], error)
-                    self._timers.orphans.clear()  # they are found again
+                    self._timers.orphans.clear()  # the timers find them again
                 done_count = count
             except Exception as error:
                 if count > 1 and not self._committing:
-                    await self._work_off_halves(requests[:count], error)
+                    await self._retry_in_halves(requests[:count], error)
                 else:
                     log.exception("batch failed", store=self.index, requests=count)
                     failure = BrokerError(Condition.INTERNAL_ERROR, "The broker failed; see its log.")
-                    self._fail(requests[:count], failure, is_open=self._committing)
+                    self._fail(requests[:count], failure, is_unknown=self._committing)
                 done_count = count
             requests = requests[done_count:]
 
-    async def _work_off_halves(self, requests: list[tuple[PartitionRef, Request]], error: Exception) -> None:
-        log.warning("batch is tried again in halves", store=self.index, cause=str(error), requests=len(requests))
+    async def _retry_in_halves(self, requests: list[tuple[PartitionRef, Request]], error: Exception) -> None:
+        log.warning("batch retried in halves", store=self.index, cause=str(error), requests=len(requests))
         refs = self._roll_back(requests)
         half = len(requests) // 2
-        await self._work_off(requests[:half])
-        await self._work_off(requests[half:])
-        self._offer(refs.values())
+        await self._run_batches(requests[:half])
+        await self._run_batches(requests[half:])
+        self._announce(refs.values())
 
     def _next_count(self, requests: Sequence[tuple[PartitionRef, Request]]) -> tuple[int, int]:
-        """How many of `requests` come into the next batch, and how many bytes it writes at most."""
+        """Return how many of `requests` form the next batch, and how many bytes it writes at most."""
         sent_bytes = expected_bytes = largest_bytes = 0
         count = 0
         for ref, request in requests:
@@ -277,11 +277,11 @@ class Worker:
             if with_copies_bytes > largest_bytes:
                 largest_bytes = with_copies_bytes
             count += 1
-        # `_apply` stops behind the command that passes the limit.
+        # `_apply` stops after the request that passes the limit.
         return count, min(expected_bytes, BATCH_BYTES_MAX + largest_bytes)
 
-    async def _process(self, requests: Sequence[tuple[PartitionRef, Request]], expected_bytes: int) -> int:
-        """Do the first of `requests` in one batch; how many it were."""
+    async def _run_batch(self, requests: Sequence[tuple[PartitionRef, Request]], expected_bytes: int) -> int:
+        """Execute the first of `requests` in one batch; return their number."""
         step = Step()
         now = self._clock.now_ms()
         self._open.touched.clear()
@@ -311,7 +311,7 @@ class Worker:
             self._failpoint("effects-released")
         return done_count
 
-    async def _commit(self, batch: Batch, changed: bool, command_count: int) -> None:
+    async def _commit(self, batch: Batch, changed: bool, request_count: int) -> None:
         if not changed:
             batch.abort()
             return
@@ -329,14 +329,14 @@ class Worker:
         else:
             batch.commit()
         self.fault = None
-        self.commit_stats.committed(command_count, self._clock.stopwatch_us() - began_us)
+        self.commit_stats.committed(request_count, self._clock.stopwatch_us() - began_us)
 
     def _apply(
         self, requests: Sequence[tuple[PartitionRef, Request]], now: int, batch: Batch, step: Step
     ) -> tuple[int, bool]:
-        """Decide about commands until the batch is large enough.
+        """Apply requests until the batch is large enough.
 
-        The answer is how many it were, and whether anything has to be stored beside counters.
+        Returns their number, and whether there are changes besides counters.
         """
         partitions, touched, touch = self._open.by_queue_id, self._open.touched, self._open.touch
         changes = step.changes
@@ -363,38 +363,38 @@ class Worker:
         return done_count, written_bytes > 0
 
     def _refuse(self, requests: Sequence[tuple[PartitionRef, Request]], error: StoreError) -> None:
-        """The store said no to a batch: its callers hear whether nothing of it is stored, or that this is not known."""
+        """Fail a batch that the store refused: nothing of it is stored, or its outcome is unknown."""
         self.commit_stats.failed()
         log.error("commit failed", store=self.index, cause=str(error), requests=len(requests))
         if not isinstance(error, StoreFull):
             if self.fault is None:
                 self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, self.probe)
             self.fault = str(error)
-        is_open = self._committing and not isinstance(error, StoreFull)
-        refusal = service_errors.outcome_unknown if is_open else service_errors.store_unavailable
-        self._fail(requests, refusal(self.index, str(error)), is_open=is_open)
+        is_unknown = self._committing and not isinstance(error, StoreFull)
+        refusal = service_errors.outcome_unknown if is_unknown else service_errors.store_unavailable
+        self._fail(requests, refusal(self.index, str(error)), is_unknown=is_unknown)
 
-    def _fail(self, requests: Sequence[tuple[PartitionRef, Request]], error: BrokerError, *, is_open: bool) -> None:
-        """A batch failed: forget what memory made of it, report to the callers, offer the lines anew.
+    def _fail(self, requests: Sequence[tuple[PartitionRef, Request]], error: BrokerError, *, is_unknown: bool) -> None:
+        """After a failed batch: undo it in memory, report the error to the callers, later announce its messages again.
 
-        With `is_open` it is not known whether the batch is stored.
+        With `is_unknown` the batch's outcome is unknown.
         """
-        refs = self._drop(requests) if is_open else self._roll_back(requests)
+        refs = self._drop(requests) if is_unknown else self._roll_back(requests)
         self._answer(requests, error)
-        # Not at once: a store that refuses every commit must not be asked in a tight loop.
+        # Not immediately: a store that refuses every commit would cause a busy loop.
         self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, lambda: self._resume(refs.values()))
 
     def _answer(self, requests: Sequence[tuple[PartitionRef, Request]], error: BrokerError) -> None:
-        """Report that these commands failed; those that nobody asks about are kept to be tried again."""
+        """Report the error of these requests; keep those that must be retried."""
         for ref, request in requests:
             request.fail(error)
-            if is_unanswered(request) and error.condition is Condition.SERVER_BUSY:
-                self._unanswered.append((ref, request))
+            if must_be_retried(request) and error.condition is Condition.SERVER_BUSY:
+                self._to_retry.append((ref, request))
 
     def _roll_back(self, requests: Sequence[tuple[PartitionRef, Request]]) -> dict[int, PartitionRef]:
-        """Undo what memory made of a batch of which nothing is stored; the partitions of the batch, by queue id.
+        """Undo a batch that is not stored, including its locks; return its partitions by queue id.
 
-        Locks and held sessions are as before the batch. If not even reading works, memory is dropped.
+        If the store can't be read, drop their memory.
         """
         try:
             with self._store.view() as view:
@@ -406,25 +406,25 @@ class Worker:
         return refs
 
     def _drop(self, requests: Sequence[tuple[PartitionRef, Request]]) -> dict[int, PartitionRef]:
-        """Forget the partitions of a batch that may be stored, locks and held sessions with them; by queue id."""
+        """Drop the partitions of a batch with an unknown outcome; return their refs by queue id."""
         refs = self._open.refs_of_batch(ref for ref, _ in requests)
         self._open.drop(refs)
         self._open.touched.clear()
         return refs
 
     def _resume(self, refs: Iterable[PartitionRef]) -> None:
-        """Look at the store with fresh eyes: what is available, what has expired."""
+        """Retry kept requests, read `due` again, and announce the messages of these partitions."""
         self._timers.read_again()
         if self.available:
-            again, self._unanswered = self._unanswered, []
+            again, self._to_retry = self._to_retry, []
             self._inbox[:0] = (each for each in again if self._resolve(each[0].queue_id) is not None)
         self._wake.set()
-        self._timers.watch_locks(self._open.by_queue_id)  # of those that ended meanwhile the store has not heard
+        self._timers.watch_locks(self._open.by_queue_id)  # some may have ended during the outage
         self._timers.arm()
-        self._offer(refs)
+        self._announce(refs)
 
-    def _offer(self, refs: Iterable[PartitionRef]) -> None:
-        """Announce that these partitions may have messages, sessions and what is to be forwarded."""
+    def _announce(self, refs: Iterable[PartitionRef]) -> None:
+        """Announce possible messages, sessions and outbox messages of these partitions."""
         for ref in refs:
             for sub_queue in SubQueue:
                 ref.announce(sub_queue)

@@ -1,4 +1,4 @@
-"""The fixtures of this folder: a joint that has been opened, and the care that nothing is left of it."""
+"""The fixtures of this folder: a joint that has been opened; at the end nothing of it, and of brokers, is left."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from structlog.testing import capture_logs
 
 from emubus.codec.types import Described
 
+from ..broker.namespace import _brokers_stop, brokers_stop
 from .transacting import DECLARED, ID, coordinate, declare
 from .wire import Wire
+
+__all__ = ["_brokers_stop", "bare", "brokers_stop", "open_transaction", "wire"]
 
 
 @pytest.fixture

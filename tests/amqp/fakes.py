@@ -179,7 +179,7 @@ class FakeBroker(FakeVerbs):
         self.senders.append(sender)
         return sender
 
-    def open_consumer(
+    def open_receiver(
         self,
         address: str,
         *,

@@ -148,6 +148,6 @@ async def converse(pieces: list[bytes], together: bool) -> None:
 
 
 @given(pieces=st.lists(steps, min_size=1, max_size=25), together=st.booleans())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_any_performatives_in_any_order(pieces: list[bytes], together: bool) -> None:
     asyncio.run(converse(pieces, together))

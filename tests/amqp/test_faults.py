@@ -120,7 +120,7 @@ async def test_connections_are_cut_where_they_have_a_link_to_the_entity(wire: Wi
 
 @pytest.fixture
 def table(wire: Wire) -> FaultTable:
-    """The faults of a face whose one connection is the wire."""
+    """The faults of a server whose one connection is the wire."""
     return wire.state.faults.table
 
 
@@ -160,7 +160,7 @@ def handles(wire: Wire) -> list[object]:
     """What the links of messages hold of the broker, in the order of their attaches."""
     links = wire.server.links.values()
     return [
-        link._send if isinstance(link, IncomingLink) else link._consumer
+        link._send if isinstance(link, IncomingLink) else link._receiver
         for link in links
         if isinstance(link, IncomingLink | OutgoingLink)
     ]

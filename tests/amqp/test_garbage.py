@@ -147,13 +147,11 @@ async def test_the_stream_that_the_others_are_made_of_is_understood() -> None:
 
 
 @given(data=st.binary(max_size=200), chunk=chunks, skip=st.integers(0, len(VALID)))
-@settings(deadline=None)
 def test_random_bytes_after_any_part_of_a_conversation(data: bytes, chunk: int, skip: int) -> None:
     asyncio.run(converse(b"".join(VALID[:skip]) + data, chunk))
 
 
 @given(stop=st.integers(0, len(STREAM)), chunk=chunks)
-@settings(deadline=None)
 def test_a_conversation_that_breaks_off_anywhere(stop: int, chunk: int) -> None:
     asyncio.run(converse(STREAM[:stop], chunk))
 
@@ -162,7 +160,7 @@ def test_a_conversation_that_breaks_off_anywhere(stop: int, chunk: int) -> None:
     changes=st.lists(st.tuples(st.integers(0, len(STREAM) - 1), st.integers(0, 255)), min_size=1, max_size=4),
     chunk=chunks,
 )
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_a_conversation_with_wrong_bytes_in_it(changes: list[tuple[int, int]], chunk: int) -> None:
     data = bytearray(STREAM)
     for position, octet in changes:
@@ -171,7 +169,7 @@ def test_a_conversation_with_wrong_bytes_in_it(changes: list[tuple[int, int]], c
 
 
 @given(order=st.lists(st.integers(3, len(VALID) - 1), max_size=30), chunk=chunks)
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_right_frames_in_the_wrong_order(order: list[int], chunk: int) -> None:
     asyncio.run(converse(b"".join(VALID[:4] + [VALID[index] for index in order]), chunk))
 
@@ -197,7 +195,7 @@ def test_right_frames_in_the_wrong_order(order: list[int], chunk: int) -> None:
     channel=st.integers(0, 3),
     skip=st.integers(4, len(VALID)),
 )
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_performatives_with_any_fields(code: int, fields: list[object], channel: int, skip: int) -> None:
     asyncio.run(converse(b"".join(VALID[:skip]) + frame(channel, code, fields, b"x"), 100_000))
 

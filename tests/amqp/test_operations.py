@@ -430,7 +430,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(sorted(OPERATIONS)), st.dictionaries(KEYS, VALUES, max_size=5) | VALUES)
 def test_any_body_is_answered_with_a_status(name: str, body: Any) -> None:
     async def converse() -> None:

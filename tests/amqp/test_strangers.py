@@ -9,7 +9,7 @@ import pytest
 
 from emubus.amqp.connection import Connection
 from emubus.amqp.limits import Limits
-from emubus.amqp.quotas import Held, Kept
+from emubus.amqp.quotas import MemoryAccount, MemoryUse
 from emubus.broker.access import Access
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.keys import SharedKey
@@ -102,27 +102,27 @@ async def test_the_oldest_stranger_goes_for_a_new_one() -> None:
 
 def test_bytes_are_limited_per_connection_and_over_all_and_given_back() -> None:
     limits = replace(LIMITS, partial_bytes_max=100, partial_bytes_in_all_max=150)
-    in_all: Counter[Kept] = Counter()
-    one, two = (Held(limits, in_all, lambda: False) for _ in range(2))
-    one.change(Kept.PARTIAL, 100)
+    in_all: Counter[MemoryUse] = Counter()
+    one, two = (MemoryAccount(limits, in_all, lambda: False) for _ in range(2))
+    one.change(MemoryUse.PARTIAL, 100)
     with pytest.raises(BrokerError, match="101 bytes of unfinished deliveries; allowed are at most 100 per") as error:
-        one.put(Kept.PARTIAL, 101)
+        one.put(MemoryUse.PARTIAL, 101)
     assert error.value.condition is Condition.RESOURCE_LIMIT_EXCEEDED
     with pytest.raises(BrokerError, match="201 bytes of unfinished deliveries; allowed are at most 150 for all"):
-        two.change(Kept.PARTIAL, 100)
+        two.change(MemoryUse.PARTIAL, 100)
     one.close()
-    two.put(Kept.PARTIAL, 99)
-    assert in_all[Kept.PARTIAL] == 99
+    two.put(MemoryUse.PARTIAL, 99)
+    assert in_all[MemoryUse.PARTIAL] == 99
     two.close()
-    assert in_all[Kept.PARTIAL] == 0
+    assert in_all[MemoryUse.PARTIAL] == 0
 
 
 def test_a_stranger_s_bytes_are_limited_whatever_they_are_kept_for() -> None:
-    held = Held(LIMITS, Counter(), lambda: True)
-    held.change(Kept.ATTACHES, 1_500)
-    held.change(Kept.REPLIES, 1_500)
+    held = MemoryAccount(LIMITS, Counter(), lambda: True)
+    held.change(MemoryUse.ATTACHES, 1_500)
+    held.change(MemoryUse.REPLIES, 1_500)
     with pytest.raises(BrokerError, match="3001 bytes of unfinished deliveries; allowed are at most 3000 before"):
-        held.change(Kept.PARTIAL, 1)
+        held.change(MemoryUse.PARTIAL, 1)
 
 
 # ---------------------------------------------------------------- turns

@@ -396,7 +396,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.sampled_from([1, 8, 9]), VALUES, st.integers(0x20, 0x40), st.booleans()), max_size=6))
 def test_any_states_and_any_commands_are_answered(steps: list[tuple[int, Any, int, bool]]) -> None:
     import asyncio

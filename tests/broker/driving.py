@@ -39,7 +39,7 @@ class Place:
     partitioned: bool = True
     size_bytes_max: int = 1 << 30
     bounds: MessageBounds = STANDARD_BOUNDS
-    fan_out: None = None
+    routing: None = None
     total: None = None
     announced: list[SubQueue] = field(default_factory=list[SubQueue])
     sessions_announced: int = 0

@@ -13,7 +13,7 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import Consumer
+from emubus.broker.entities.links import Receiver as BrokerReceiver
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, Topology
@@ -122,7 +122,7 @@ class Receiver:
     def __init__(self, broker: Broker, address: str, mode: ReceiveMode = ReceiveMode.PEEK_LOCK) -> None:
         self.got: list[Delivery] = []
         self._more = asyncio.Event()
-        self.consumer: Consumer = broker.open_consumer(address, mode=mode, deliver=self._deliver, detached=print)
+        self.consumer: BrokerReceiver = broker.open_receiver(address, mode=mode, deliver=self._deliver, detached=print)
 
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
         self.got.extend(deliveries)

@@ -13,7 +13,7 @@ from proton import timestamp
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.entities.router import partition_for_key
 from emubus.broker.model.descriptions import (
     QueueDescription,
@@ -56,7 +56,7 @@ async def settled(clock: Clock) -> None:
 
 async def receive_session(broker: Broker, session_id: str, count: int) -> list[str]:
     """The bodies of up to `count` messages of a session, in order."""
-    granted: asyncio.Future[SessionConsumer] = asyncio.get_running_loop().create_future()
+    granted: asyncio.Future[SessionReceiver] = asyncio.get_running_loop().create_future()
     broker.accept_session(
         "t/Subscriptions/s",
         session_id,

@@ -188,3 +188,29 @@ async def test_messages_that_wait_to_be_forwarded_are_read_whatever_partition_th
         await send(broker, "source", encoded(f"{number}"))
     await broker.stop()
     assert check_data_folder(tmp_path).problems == []
+
+
+def damage_a_message(folder: Path) -> None:
+    """Write other bytes into the sections of the first message."""
+    for path in sorted(folder.glob("store-*")):
+        store = open_store(path, TABLES, Durability.PROCESS)
+        with store.view() as view:
+            rows = view.scan(MESSAGES, b"", b"\xff" * 24, 1)
+        if rows:
+            (key, row) = rows[0]
+            batch = store.begin(1000)
+            batch.put(MESSAGES, key, row[:-12] + b"\x00\x53\x99" + b"\xff" * 9)
+            batch.commit()
+        store.close()
+        if rows:
+            return
+    raise AssertionError("no store has a message")
+
+
+async def test_a_message_whose_sections_are_damaged_is_reported_and_the_check_goes_on(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    damage_a_message(tmp_path)
+    report = check_data_folder(tmp_path)
+    (problem,) = (each for each in report.problems if "can't be read" in each)
+    assert "malformed AMQP data at offset" in problem
+    assert sum(sum(totals.messages) for totals in report.queues.values()) == 20 + 15 - 1  # the others are counted

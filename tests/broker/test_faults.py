@@ -19,12 +19,12 @@ def test_a_fault_strikes_its_entity_and_its_operations_until_it_is_used_up() -> 
     changes: list[bool] = []
     table = FaultTable(lambda: changes.append(table.is_empty))
     fault = table.add(FaultKind.SERVER_BUSY, entity="Q", operations=[SEND], count=2)
-    assert table.strike("other", SEND) is None
-    assert table.strike("q", SETTLE) is None
-    assert table.strike("amqps://host/q", SEND) is fault
+    assert table.next_fault("other", SEND) is None
+    assert table.next_fault("q", SETTLE) is None
+    assert table.next_fault("amqps://host/q", SEND) is fault
     assert (fault.left, fault.hit_count) == (1, 1)
-    assert table.strike("q/$DeadLetterQueue", SEND) is fault
-    assert table.strike("q", SEND) is None
+    assert table.next_fault("q/$DeadLetterQueue", SEND) is fault
+    assert table.next_fault("q", SEND) is None
     assert changes == [False, True]
 
 
@@ -33,8 +33,8 @@ def test_the_oldest_fault_strikes_first_and_a_probability_lets_the_next_one_have
     table = FaultTable(lambda: None, lambda: next(draws))
     unlikely = table.add(FaultKind.DROPPED_LINK, probability=0.5)
     likely = table.add(FaultKind.SERVER_BUSY, probability=0.5)
-    assert table.strike("q", SEND) is likely
-    assert table.strike("q", SEND) is unlikely
+    assert table.next_fault("q", SEND) is likely
+    assert table.next_fault("q", SEND) is unlikely
     assert [each.hit_count for each in table.list()] == [1, 1]
 
 

@@ -18,7 +18,7 @@ from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.outcomes import DeadLetter
 from emubus.broker.partition.records import Home, Record
-from emubus.broker.partition.requests import Forwarded
+from emubus.broker.partition.requests import StoreForwarded
 from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import Driver, decoded, encoded
@@ -142,7 +142,7 @@ def test_what_comes_a_second_time_needs_no_room() -> None:
     record = Record(parse_message(encoded("x" * 800)).stored(driver.now, None), driver.now, 0, 1)
     answers: list[BrokerError | None] = []
     for _ in range(2):
-        answers.append(driver.ask(Forwarded, 8, 0, [(1, record)]))
+        answers.append(driver.ask(StoreForwarded, 8, 0, [(1, record)]))
     assert answers == [None, None]
     assert len(driver.take(5)) == 1
 
@@ -215,7 +215,7 @@ async def test_a_message_that_a_partition_may_have_stored_is_given_to_no_other(t
 
     def unconfirmed(ref: Any, request: Any) -> None:
         """Do the work, but answer as after a commit that was not confirmed."""
-        if type(request) is Forwarded:
+        if type(request) is StoreForwarded:
             reply = request.reply
             request.reply = lambda error: reply(service_errors.outcome_unknown(0, "the disk failed"))
             done.append(None)

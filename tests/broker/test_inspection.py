@@ -6,7 +6,7 @@ import pytest
 
 from emubus.broker.address import SubQueue
 from emubus.broker.admin import figures
-from emubus.broker.admin.overview import Inspection
+from emubus.broker.admin.overview import Overview
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
@@ -30,11 +30,11 @@ async def filled(count: int = 100, body: str = "x") -> Broker:
 @pytest.mark.parametrize("count", [1, 7, 250])
 async def test_paging_shows_every_message_once_whatever_the_size_of_a_page(bytes_max: int, count: int) -> None:
     broker = await filled(60, "x" * 400)
-    inspection = Inspection(broker)
+    overview = Overview(broker)
     seen: list[int] = []
     first: int | None = 0
     while first is not None:
-        page = await inspection.messages(
+        page = await overview.messages(
             broker.find("parts")[0], SubQueue.ACTIVE, first=first, count=count, bytes_max=bytes_max
         )
         assert len(page.messages) <= count
@@ -46,12 +46,12 @@ async def test_paging_shows_every_message_once_whatever_the_size_of_a_page(bytes
 
 async def test_partitions_in_a_store_that_is_down_have_no_figures_and_the_others_have_them() -> None:
     broker = await filled()
-    inspection = Inspection(broker)
+    overview = Overview(broker)
     entity = broker.find("parts")[0]
-    before = inspection.partitions(entity)
+    before = overview.partitions(entity)
     broker.begin_outage(5, Outage(OutageKind.DOWN))
     broker.begin_outage(6, Outage(OutageKind.FAILING))
-    after = inspection.partitions(entity)
+    after = overview.partitions(entity)
     assert [each.health for each in after] == [
         "down" if n == 5 else "failing" if n == 6 else "available" for n in range(16)
     ]
@@ -60,7 +60,7 @@ async def test_partitions_in_a_store_that_is_down_have_no_figures_and_the_others
         each.messages for each in before if each.partition_id != 5
     ]
     assert {each.partition_id for each in figures.used_partitions(broker)} == set(range(16)) - {5}
-    page = await inspection.messages(entity, SubQueue.ACTIVE, first=0, count=250, bytes_max=1 << 20)
+    page = await overview.messages(entity, SubQueue.ACTIVE, first=0, count=250, bytes_max=1 << 20)
     assert {each.partition_id for each in page.messages} == set(range(16)) - {5}
 
 
@@ -68,13 +68,12 @@ async def test_what_a_list_counts_is_what_partitions_count() -> None:
     broker = await filled(10)
     receiver = Receiver(broker, "parts")
     await receiver.receive(3)
-    inspection = Inspection(broker)
-    report = inspection.report(broker.find("parts")[0])
+    overview = Overview(broker)
+    report = overview.report(broker.find("parts")[0])
     assert (report.locked_count, sum(report.messages.values()), report.partition_count) == (3, 10, 16)
     counted = {each.partition_id: sum(each.messages.values()) for each in figures.used_partitions(broker)}
     shown = {
-        each.partition_id: sum((each.messages or {}).values())
-        for each in inspection.partitions(inspection.entity("PARTS"))
+        each.partition_id: sum((each.messages or {}).values()) for each in overview.partitions(overview.entity("PARTS"))
     }
     assert counted == {index: count for index, count in shown.items() if count}
 
@@ -83,11 +82,11 @@ async def test_nothing_is_sent_to_a_subscription_and_nothing_is_there_that_is_no
     broker = open_broker(PARTS)
     broker.administration.create(TopicDescription("topic"))
     broker.administration.create(SubscriptionDescription("topic", "s"))
-    inspection = Inspection(broker)
+    overview = Overview(broker)
     with pytest.raises(BrokerError) as refused:
-        inspection.route(inspection.entity("topic/Subscriptions/s"), session_id=None, partition_key=None)
+        overview.route(overview.entity("topic/Subscriptions/s"), session_id=None, partition_key=None)
     assert refused.value.condition is Condition.NOT_ALLOWED
     with pytest.raises(BrokerError) as missing:
-        inspection.entity("nothing")
+        overview.entity("nothing")
     assert missing.value.condition is Condition.NOT_FOUND
     await send(broker, "parts", encoded())

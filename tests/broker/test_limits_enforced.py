@@ -38,7 +38,7 @@ from .namespace import WAIT_S, CheckedBroker, Receiver, loop_turns, send
 ROOT = Path(__file__).parent.parent.parent
 Work = Callable[[Broker], Awaitable[None]]
 NOT_LIMITS = {"profile", "defaults", "partitioning", "partition_count", "size_is_per_partition", "jms"}
-ELSEWHERE = {"connections_max": "tests/amqp/test_face.py"}
+ELSEWHERE = {"connections_max": "tests/amqp/test_server.py"}
 RULE = RuleDescription("r", SqlFilter("a = 1"), "SET a = 1; SET b = 2")
 BY_PROPERTY = CorrelationFilter(properties={"name": "value"})
 KEY = AuthorizationRule("name", (Right.LISTEN,), "primary")
@@ -165,7 +165,7 @@ async def test_more_receivers_than_may_wait_are_detached_as_busy_and_others_go_o
         broker.administration.create(SubscriptionDescription("t", name))
     heard: list[tuple[str, Condition]] = []
     consumers = {
-        name: broker.open_consumer(
+        name: broker.open_receiver(
             f"t/Subscriptions/{name}",
             mode=ReceiveMode.PEEK_LOCK,
             deliver=lambda _: None,

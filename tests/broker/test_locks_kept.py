@@ -10,7 +10,7 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.message import parse_sent
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
@@ -44,7 +44,7 @@ class Holder:
     """A receiver that holds the session "s" of the queue "in sessions"."""
 
     def __init__(self, broker: Broker) -> None:
-        self.consumer: SessionConsumer | None = None
+        self.consumer: SessionReceiver | None = None
         self.errors: list[Condition] = []
         self.got: list[Delivery] = []
         broker.accept_session(
@@ -57,7 +57,7 @@ class Holder:
             detached=self._ended,
         )
 
-    def _granted(self, consumer: SessionConsumer) -> None:
+    def _granted(self, consumer: SessionReceiver) -> None:
         consumer.deliver_to(self.got.extend)
         self.consumer = consumer
         consumer.set_credit(10)

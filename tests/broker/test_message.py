@@ -201,7 +201,7 @@ def test_an_id_that_is_not_utf8_is_a_decode_error() -> None:
         (lambda: parse_message(b"\x00\x53\x99\x40"), "at offset 1: 153 describes no section of a message"),
         (lambda: parse_message(b"\x00\x53\x73\xc0"), "at offset 4: the message is cut off"),
         (lambda: parse_sent(b"\x00\x53\x75\xa0\x09x"), "at offset 6: the last section should end at 14"),
-        (lambda: split_batch(b""), "at offset 0: a batch without a data section holds no message"),
+        (lambda: split_batch(b""), "at offset 0: the batch has no data section, so no message"),
         (lambda: split_batch(b"\x00\x53\x75\xb0\x00"), "at offset 3: a value ends at 8, the data at 5"),
         (
             lambda: parse_message(section(APPLICATION, {"a": True})[:-1] + b"\x99").application_properties(),

@@ -26,11 +26,10 @@ from emubus.broker.partition.requests import (
     AcceptSession,
     CancelScheduled,
     Commit,
+    DeleteForwarded,
     DeleteMessages,
     DeleteRows,
-    Delivered,
     ExpireLocks,
-    Forwarded,
     GetExtent,
     GetSessionState,
     ListSessions,
@@ -49,6 +48,7 @@ from emubus.broker.partition.requests import (
     Send,
     SetSessionState,
     Settle,
+    StoreForwarded,
     Transfer,
     Undeliverable,
 )
@@ -312,7 +312,7 @@ class Simulation:
             for step, each in messages:
                 model.forwarded(source, step, each.name, each.message_id, each.session, now)
 
-        return Act(lambda reply: Forwarded(*source, records, reply), on_model)
+        return Act(lambda reply: StoreForwarded(*source, records, reply), on_model)
 
     def cancel(self) -> Act:
         orders = self.orders(Home.SCHEDULED)
@@ -375,7 +375,7 @@ class Simulation:
     def delivered(self) -> Act:
         orders = list(dict.fromkeys(self.orders(Home.TRANSFER_OUTBOX)))
         rows = [(int(Home.TRANSFER_OUTBOX), order) for order in orders]
-        return Act(lambda reply: Delivered(rows, reply), lambda model, _: model.delivered(orders))
+        return Act(lambda reply: DeleteForwarded(rows, reply), lambda model, _: model.delivered(orders))
 
     def undeliverable(self) -> Act:
         order = self.orders(Home.TRANSFER_OUTBOX)[0]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from emubus.broker.address import SubQueue
-from emubus.broker.admin.overview import Inspection
+from emubus.broker.admin.overview import Overview
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.builder import NewMessage
@@ -32,10 +32,8 @@ async def bury(broker: Broker, path: str, count: int) -> list[int]:
 
 
 async def dead(broker: Broker, path: str) -> list[int]:
-    inspection = Inspection(broker)
-    page = await inspection.messages(
-        inspection.entity(path), SubQueue.DEAD_LETTER, first=0, count=100, bytes_max=1 << 20
-    )
+    overview = Overview(broker)
+    page = await overview.messages(overview.entity(path), SubQueue.DEAD_LETTER, first=0, count=100, bytes_max=1 << 20)
     return [each.sequence_number for each in page.messages]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionConsumer, SessionWait
+from emubus.broker.entities.links import SessionAccept, SessionReceiver
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
@@ -46,11 +46,11 @@ class Holder:
         mode: ReceiveMode = ReceiveMode.PEEK_LOCK,
     ) -> None:
         loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[SessionConsumer] = loop.create_future()
+        self.answer: asyncio.Future[SessionReceiver] = loop.create_future()
         self.lost: list[BrokerError] = []
         self.got: list[Delivery] = []
         self.more = asyncio.Event()
-        self.wait: SessionWait = broker.accept_session(
+        self.wait: SessionAccept = broker.accept_session(
             "s",
             session_id,
             mode=mode,
@@ -60,7 +60,7 @@ class Holder:
             detached=self.lost.append,
         )
 
-    def _granted(self, consumer: SessionConsumer) -> None:
+    def _granted(self, consumer: SessionReceiver) -> None:
         consumer.deliver_to(self._deliver)
         self.answer.set_result(consumer)
 
@@ -68,7 +68,7 @@ class Holder:
         self.got.extend(deliveries)
         self.more.set()
 
-    async def accepted(self) -> SessionConsumer:
+    async def accepted(self) -> SessionReceiver:
         return await asyncio.wait_for(asyncio.shield(self.answer), WAIT_S)
 
     async def receive(self, count: int) -> list[Delivery]:

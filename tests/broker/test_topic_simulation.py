@@ -24,8 +24,7 @@ from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Outcome
 from emubus.broker.partition.records import HOMES, ByteTotal, Due, Home, Record
 from emubus.broker.partition.requests import (
     Commit,
-    Delivered,
-    Forwarded,
+    DeleteForwarded,
     ProcessDue,
     ReadOutbox,
     Receive,
@@ -34,6 +33,7 @@ from emubus.broker.partition.requests import (
     Schedule,
     Send,
     Settle,
+    StoreForwarded,
     Undeliverable,
 )
 from emubus.broker.partition.step import PartitionRef, Received, ReceiveMode, RoutedMessage
@@ -65,7 +65,7 @@ class Place:
 
     queue_id: int
     description: Any
-    fan_out: Any = None
+    routing: Any = None
     total: ByteTotal | None = None
     index: int = 0
     partitioned: bool = False
@@ -93,7 +93,7 @@ class SubscriptionRouting:
     def __init__(self, places: list[Place]) -> None:
         self._handles = places
 
-    def copies(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
+    def route(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
         return [RoutedMessage(place, message) for place in self._handles]
 
     def subscriptions(self, partition_index: int) -> list[PartitionRef]:
@@ -409,13 +409,13 @@ class World:
             numbers = [number for _, number, _ in rows]
             answer = self.run(
                 TARGETS[queue_id],
-                lambda reply: Forwarded(queue_id, 0, records, reply),
+                lambda reply: StoreForwarded(queue_id, 0, records, reply),
                 lambda model: model.forwarded(queue_id, numbers, self.now),
             )
             if answer is None:
                 self.run(
                     queue_id,
-                    lambda reply: Delivered([(home, number) for home, number, _ in rows], reply),
+                    lambda reply: DeleteForwarded([(home, number) for home, number, _ in rows], reply),
                     lambda model: model.delivered(queue_id, numbers),
                 )
 

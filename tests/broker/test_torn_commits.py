@@ -16,7 +16,7 @@ import pytest
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Complete, Defer
@@ -196,7 +196,7 @@ class Holder:
     """A receiver that holds a message session."""
 
     def __init__(self, broker: Broker, session_id: str) -> None:
-        self.consumer: SessionConsumer | None = None
+        self.consumer: SessionReceiver | None = None
         self.lost: list[BrokerError] = []
         self.got: list[str] = []
         broker.accept_session(
@@ -209,7 +209,7 @@ class Holder:
             detached=self.lost.append,
         )
 
-    def _granted(self, consumer: SessionConsumer) -> None:
+    def _granted(self, consumer: SessionReceiver) -> None:
         consumer.deliver_to(lambda deliveries: self.got.extend(bodies(deliveries)))
         self.consumer = consumer
 

@@ -11,7 +11,7 @@ from proton import timestamp
 
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.entities.transaction import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
@@ -57,8 +57,8 @@ async def seen(broker: Broker, address: str = "q") -> list[str]:
     return [bytes(message.body).decode() for message in messages]
 
 
-async def held_session(broker: Broker, name: str = "a") -> SessionConsumer:
-    granted: asyncio.Future[SessionConsumer] = asyncio.get_running_loop().create_future()
+async def held_session(broker: Broker, name: str = "a") -> SessionReceiver:
+    granted: asyncio.Future[SessionReceiver] = asyncio.get_running_loop().create_future()
     broker.accept_session(
         "s",
         name,

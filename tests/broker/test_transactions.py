@@ -228,7 +228,7 @@ async def test_the_lost_lock_of_a_message_sessions_dead_letter_is_a_message_lock
         with pytest.raises(BrokerError) as refused:
             broker.transactional_settle(transaction_id, address, bytes(16), Complete())
         assert refused.value.condition is lost
-    dead_letters = broker.open_consumer(
+    dead_letters = broker.open_receiver(
         "s/$DeadLetterQueue", mode=ReceiveMode.PEEK_LOCK, deliver=lambda _: None, detached=lambda _: None
     )
     assert dead_letters.address == "s/$DeadLetterQueue"  # by which its link settles in transactions

@@ -12,7 +12,7 @@ import pytest
 
 from emubus.broker.admin.folder_view import CATALOG_FOLDER, STORE_FOLDER
 from emubus.broker.broker import Broker
-from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
@@ -99,7 +99,7 @@ async def test_rows_of_what_was_emptied_leave_the_stores(tmp_path: Path) -> None
         await asyncio.get_running_loop().run_in_executor(None, int)
     rows: Counter[str] = Counter()
     for worker in broker.workers:
-        with worker.look() as view:
+        with worker.view() as view:
             rows.update({table: len(view.scan(table, b"", b"\xff" * 30, 1_000)) for table in TABLES})
     assert rows["messages"] == 0
     assert rows["state"] == 16
@@ -229,14 +229,14 @@ async def test_links_hear_of_a_deletion_that_there_is_nothing_and_else_that_they
         return lambda error: heard.setdefault(who, []).append(error.condition)
 
     sender = broker.open_sender("t", detached=hear("sender"))
-    broker.open_consumer(
+    broker.open_receiver(
         "t/Subscriptions/plain", mode=ReceiveMode.PEEK_LOCK, deliver=print, detached=hear("consumer")
     ).set_credit(1)
-    broker.open_consumer(
+    broker.open_receiver(
         "t/Subscriptions/plain/$DeadLetterQueue", mode=ReceiveMode.PEEK_LOCK, deliver=print, detached=hear("dead")
     )
     await send(broker, "t", encoded("x", group_id="held"))
-    granted: asyncio.Future[SessionConsumer] = asyncio.get_running_loop().create_future()
+    granted: asyncio.Future[SessionReceiver] = asyncio.get_running_loop().create_future()
     for name, grant in (("held", granted.set_result), (None, print)):
         broker.accept_session(
             "t/Subscriptions/sessions",

@@ -9,7 +9,10 @@ from azure.servicebus import ServiceBusClient
 
 from emubus.testing import EmubusServer, QueueDescription, SubscriptionDescription, TopicDescription
 
+from ..broker.namespace import _brokers_stop, brokers_stop
 from .rest import Rest
+
+__all__ = ["_brokers_stop", "brokers_stop", "bus", "rest", "sdk"]
 
 ENTITIES = (
     QueueDescription("plain"),

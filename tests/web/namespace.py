@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from emubus.broker.admin.overview import Inspection
+from emubus.broker.admin.overview import Overview
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.outcomes import DeadLetter
@@ -41,7 +41,7 @@ def lock(server: EmubusServer, path: str, count: int, *, reason: str | None = No
             got.extend(deliveries)  # type: ignore[arg-type]
             more.set()
 
-        consumer = server.server.broker.open_consumer(
+        consumer = server.server.broker.open_receiver(
             path, mode=ReceiveMode.PEEK_LOCK, deliver=deliver, detached=lambda _: None
         )
         consumer.set_credit(count)
@@ -64,7 +64,7 @@ def counts(server: EmubusServer, path: str) -> dict[str, int]:
     """How many messages there are, by where they are; what there is none of is left out."""
 
     def look() -> dict[str, int]:
-        inspection = Inspection(server.server.broker)
-        return {name: count for name, count in inspection.report(inspection.entity(path)).messages.items() if count}
+        overview = Overview(server.server.broker)
+        return {name: count for name, count in overview.report(overview.entity(path)).messages.items() if count}
 
     return server.call(look)

@@ -361,10 +361,10 @@ class Management:
         totals = entity.totals_now()
         if not isinstance(entity.description, TopicDescription) or call.is_change:
             return EntityView(entry, totals, accessed_at, *fixed)
-        fan_out = self._broker.subscriptions_of(entity.path)
-        subscriptions = fan_out.entities()
+        routing = self._broker.subscriptions_of(entity.path)
+        subscriptions = routing.entities()
         rule_count = sum(len(self._administration.rules(each.path)) for each in subscriptions)
-        correlation_count = fan_out.filter_count(CorrelationFilter)
+        correlation_count = routing.filter_count(CorrelationFilter)
         counts = (len(subscriptions), rule_count - correlation_count, correlation_count)
         return EntityView(entry, self._broker.totals_of_topic(entity), accessed_at, *fixed, *counts)
 

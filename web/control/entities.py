@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from ...broker.address import SubQueue
-from ...broker.admin.overview import HOME_NAMES, Inspection, PartitionReport
+from ...broker.admin.overview import HOME_NAMES, Overview, PartitionReport
 from ...broker.api import OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
 from .endpoints import ControlCall, Endpoint
@@ -97,24 +97,24 @@ PURGED: Final = record("Removed messages.", {"message_count": integer("Number of
 
 async def list_entities(call: ControlCall) -> object:
     """A page of all entities."""
-    inspection = Inspection(call.services.broker)
+    overview = Overview(call.services.broker)
     found = sorted(call.services.broker.entities(), key=lambda each: each.path.lower())
     page = found[call.query["skip"] :][: call.query["top"]]
-    return {"entities": [asdict(inspection.report(each)) for each in page], "total": len(found)}
+    return {"entities": [asdict(overview.report(each)) for each in page], "total": len(found)}
 
 
 async def show_entity(call: ControlCall) -> object:
     """One entity."""
-    inspection = Inspection(call.services.broker)
-    entity = inspection.entity(call.path["entity"])
-    partitions = [_partition(each) for each in inspection.partitions(entity)]
-    return {**asdict(inspection.report(entity)), "partitions": partitions}
+    overview = Overview(call.services.broker)
+    entity = overview.entity(call.path["entity"])
+    partitions = [_partition(each) for each in overview.partitions(entity)]
+    return {**asdict(overview.report(entity)), "partitions": partitions}
 
 
 async def list_partitions(call: ControlCall) -> object:
     """The partitions of an entity."""
-    inspection = Inspection(call.services.broker)
-    found = inspection.partitions(inspection.entity(call.path["entity"]))
+    overview = Overview(call.services.broker)
+    found = overview.partitions(overview.entity(call.path["entity"]))
     return {"partitions": [_partition(each) for each in found]}
 
 
@@ -124,15 +124,15 @@ def _partition(report: PartitionReport) -> dict[str, Any]:
 
 async def show_route(call: ControlCall) -> object:
     """Where a message would go."""
-    inspection = Inspection(call.services.broker)
-    return asdict(inspection.route(inspection.entity(call.path["entity"]), **call.query))
+    overview = Overview(call.services.broker)
+    return asdict(overview.route(overview.entity(call.path["entity"]), **call.query))
 
 
 async def list_messages(call: ControlCall) -> object:
     """A page of messages."""
-    inspection = Inspection(call.services.broker)
-    page = await inspection.messages(
-        inspection.entity(call.path["entity"]),
+    overview = Overview(call.services.broker)
+    page = await overview.messages(
+        overview.entity(call.path["entity"]),
         SUB_QUEUES[call.query["sub_queue"]],
         first=call.query["from_sequence_number"],
         count=call.query["count"],
@@ -148,7 +148,7 @@ async def list_messages(call: ControlCall) -> object:
 
 async def purge_entity(call: ControlCall) -> object:
     """Purge an entity."""
-    Inspection(call.services.broker).entity(call.path["entity"])
+    Overview(call.services.broker).entity(call.path["entity"])
     return {"message_count": call.services.broker.maintenance.purge(call.path["entity"])}
 
 

@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ...broker.admin import figures
-from ...broker.admin.overview import Inspection
+from ...broker.admin.overview import Overview
 from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
@@ -70,13 +70,13 @@ class Site:
         self._templates.globals["parts"] = self._templates.get_template("parts.html").module
 
     @property
-    def inspection(self) -> Inspection:
+    def overview(self) -> Overview:
         """Reports on the present namespace."""
-        return Inspection(self.broker)
+        return Overview(self.broker)
 
     def entity(self, path: str) -> Entity:
         """The entity of a path. BrokerError (not-found)."""
-        return self.inspection.entity(path)
+        return self.overview.entity(path)
 
     def entity_of(self, request: web.Request) -> Entity:
         """The entity that a request's query names. FormError, BrokerError (not-found)."""

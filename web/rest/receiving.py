@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from ...broker.api import Consumer, Delivery, ReceiveMode
+from ...broker.api import Delivery, ReceiveMode, Receiver
 from ...broker.broker import Broker
 from ...broker.clock import Clock
 from ...broker.errors import BrokerError, Condition
@@ -44,10 +44,10 @@ class PendingReceive:
         self._address = address
         self._answer: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
         self._delivery: Delivery | None = None
-        self._consumer: Consumer = broker.open_consumer(
+        self._receiver: Receiver = broker.open_receiver(
             address, mode=ReceiveMode.PEEK_LOCK, deliver=self._deliver, detached=self._detached
         )
-        self._entity = self._consumer.entity
+        self._entity = self._receiver.entity
 
     async def message(self, timeout_ms: int, connection: WatchedConnection) -> Delivery | None:
         """The message, locked; None if none came in time or the client disconnected. BrokerError for a deleted entity.
@@ -60,9 +60,9 @@ class PendingReceive:
         try:
             if connection.is_lost:  # already, so no watcher is called
                 return None
-            self._consumer.set_credit(1)
+            self._receiver.set_credit(1)
             if not timeout_ms:
-                self._consumer.drain(self._nothing)
+                self._receiver.drain(self._nothing)
             found = await self._answer
         except BaseException:
             self.release()
@@ -70,7 +70,7 @@ class PendingReceive:
         finally:
             timer.cancel()
             connection.watchers.discard(self._nothing)
-            self._consumer.close()
+            self._receiver.close()
         if connection.is_lost:  # while the message was on its way
             self.release()
             return None

@@ -1,11 +1,10 @@
-"""SQL actions: statements that change the copy of a message that a rule makes [wire 10.9].
+"""SQL actions: statements that change a rule's copy of a message [wire 10.9].
 
-Knows SET and REMOVE, and that a statement sees what those before it did. Does not know when an action is run. An
-action is immutable; each run has a draft of its own.
+Knows SET and REMOVE; a statement sees the changes of earlier ones. An action is immutable; each run has its own draft.
 
-Where Service Bus does not say: SET with an UNKNOWN value makes an application property null, leaves one that is not
-there out, and clears a system property. Names of application properties are compared without case; SET keeps the
-spelling that is there, REMOVE takes all spellings. ScheduledEnqueueTimeUtc can be set, without effect.
+Decisions where Service Bus publishes nothing: SET with an UNKNOWN value makes an existing application property null,
+adds no missing one, and clears a system property. Names of application properties are case-insensitive; SET keeps the
+existing spelling, REMOVE removes all spellings. ScheduledEnqueueTimeUtc can be set, without effect.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from ..context import Draft, MessageContext
 from ..conversion import system_value, user_value
 from ..editing import changed_message
 from ..errors import FilterError, FilterException
-from ..names import SYSTEM_PROPERTIES, Home
+from ..names import SYSTEM_PROPERTIES, Section
 from . import syntax
 from .compiler import Compiler
 from .grammar import parse_action
 
 RULE_NAME_PROPERTY: Final = "RuleName"
-"""The application property that tells which rule made a copy."""
+"""The application property with the name of the rule that made a copy."""
 
 _Step = Callable[[Draft], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """The statements of an action, ready."""
+    """The compiled statements of an action."""
 
     steps: tuple[_Step, ...]
 
     def apply(self, context: MessageContext, rule_name: str | None = None) -> Message:
-        """The changed copy, which with `rule_name` tells the rule; the message of `context` stays as it is.
+        """Return the changed copy, with `RuleName` if `rule_name` is given; the message of `context` stays unchanged.
 
         Raises FilterException.
         """
@@ -60,7 +59,7 @@ def compile_action(
     statements_max: int | None = None,
     length_max: int | None = None,
 ) -> Action:
-    """A SQL action, ready. FilterError, also for more statements or characters than are allowed."""
+    """Compile a SQL action. Raises FilterError, also for too many statements or characters."""
     if length_max is not None and len(text) > length_max:
         raise FilterError(f"SQL action: {len(text)} characters are more than {length_max}")
     statements = parse_action(text)
@@ -81,7 +80,7 @@ def compile_action(
 
 def _step(statement: syntax.Statement, parameters: Mapping[str, PropertyValue]) -> _Step:
     name = statement.property
-    if isinstance(name, syntax.SystemName) and SYSTEM_PROPERTIES[name.name].home is Home.BROKER:
+    if isinstance(name, syntax.SystemName) and SYSTEM_PROPERTIES[name.name].section is Section.BROKER:
         raise FilterError(
             f"sys.{name.name} cannot be changed by an action", line=name.line, column=name.column, token=name.name
         )
@@ -109,7 +108,7 @@ def _set(statement: syntax.Set, parameters: Mapping[str, PropertyValue]) -> _Ste
         source = statement.expression.name if isinstance(statement.expression, syntax.UserName) else None
         return lambda draft: _set_user(draft, target.name, source, read(draft))
     known = SYSTEM_PROPERTIES[target.name]
-    if known.home is Home.IGNORED:
+    if known.section is Section.IGNORED:
         return lambda draft: read(draft) and None  # evaluated, for its errors
     if value.is_constant:
         try:
@@ -121,7 +120,7 @@ def _set(statement: syntax.Set, parameters: Mapping[str, PropertyValue]) -> _Ste
 
 
 def _set_user(draft: Draft, name: str, source: str | None, value: object) -> None:
-    """SET of an application property; `source` is the one that the value is copied from, if it is no more than that."""
+    """SET an application property; `source` names the property if the expression is a plain copy."""
     spelt = draft.names_of(name)
     if value is None:
         if spelt:

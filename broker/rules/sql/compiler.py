@@ -1,11 +1,10 @@
-"""SQL from `syntax` to closures: what every part of a filter or an expression means [wire 10.9].
+"""The SQL compiler: `syntax` to closures [wire 10.9].
 
-Knows scopes, parameters, three-valued logic, and which parts of a filter are the same for every message. What `values`
-says about operators is taken as it is. AND and OR take their operands from left to right and stop as soon as the result
-is settled; a comparison, LIKE and arithmetic always take all of theirs. Nesting is limited, so that neither compiling
-nor evaluating comes near the limit of Python's stack.
+Knows scopes, parameters, three-valued logic and constant folding; `values` defines the operators. AND and OR evaluate
+from left to right and stop as soon as the result is certain; comparison, LIKE and arithmetic evaluate all operands.
+Nesting is limited, so that compilation and evaluation stay far below Python's recursion limit.
 
-A compiler object lives for one filter or one statement; the closures are immutable.
+A compiler object serves one filter or one statement; the closures are immutable.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from .grammar import parse_filter
 from .patterns import Pattern, like_pattern
 
 NESTING_MAX: Final = 100
-"""How deep parentheses, functions and NOT may lie in each other, where they mean something."""
+"""The maximum depth of the syntax tree: parentheses, functions, NOT."""
 
 Read = Callable[[MessageContext], Value]
-_NO_MESSAGE: Final = cast(MessageContext, None)  # what constants are evaluated with: they do not look
+_NO_MESSAGE: Final = cast(MessageContext, None)  # the context of constants, which read nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A closure; whether it is the same for every message, and whether it is sure not to raise if one can be read."""
+    """A closure; whether its result is constant, and whether it never raises on a readable message."""
 
     evaluate: Callable[[MessageContext], Any]
     is_constant: bool
@@ -44,19 +43,19 @@ class Compiled:
 
 
 def _of(evaluate: Callable[[MessageContext], Any], parts: list[Compiled], *, is_safe: bool = True) -> Compiled:
-    """What is computed from `parts`; once and for all if they are all constant."""
+    """Return the closure over `parts`, folded if all of them are constant."""
     is_safe = is_safe and all(part.is_safe for part in parts)
     if all(part.is_constant for part in parts):
         try:
             value = evaluate(_NO_MESSAGE)
         except FilterException:
-            return Compiled(evaluate, False, False)  # it is to fail when a message comes, not before
+            return Compiled(evaluate, False, False)  # it must fail at evaluation, not here
         return Compiled(lambda _: value, True, True)
     return Compiled(evaluate, False, is_safe)
 
 
 class Compiler:
-    """Compiles the parts of one filter or statement; afterwards, `system_names` and `reads_user` tell what it reads."""
+    """Compiles one filter or statement, and collects the properties that it reads."""
 
     def __init__(self, parameters: Mapping[str, PropertyValue]) -> None:
         self._parameters = {name.lstrip("@").lower(): value for name, value in parameters.items()}
@@ -65,7 +64,7 @@ class Compiler:
         self.reads_user = False
 
     def compile(self, node: syntax.Predicate | syntax.Expression) -> Compiled:
-        """The closure of a node: a truth for a predicate, a value for an expression. FilterError."""
+        """Compile a node: a predicate returns a truth, an expression a value. Raises FilterError."""
         if self._depth >= NESTING_MAX:
             raise FilterError(f"the expression is nested deeper than {NESTING_MAX} levels")
         self._depth += 1
@@ -84,13 +83,13 @@ class Compiler:
         return Compiled(lambda _: value, True, True)
 
     def _parameter(self, node: syntax.Parameter) -> Compiled:
-        place: dict[str, Any] = {"line": node.line, "column": node.column, "token": f"@{node.name}"}
+        position: dict[str, Any] = {"line": node.line, "column": node.column, "token": f"@{node.name}"}
         if node.name.lower() not in self._parameters:
-            raise FilterError(f"the parameter @{node.name:.80} has no value", **place)
+            raise FilterError(f"the parameter @{node.name:.80} has no value", **position)
         try:
             value = from_description(self._parameters[node.name.lower()])
         except ValueError as error:
-            raise FilterError(f"the parameter @{node.name:.80}: {error}", **place) from None
+            raise FilterError(f"the parameter @{node.name:.80}: {error}", **position) from None
         return Compiled(lambda _: value, True, True)
 
     def _system_name(self, node: syntax.SystemName) -> Compiled:
@@ -134,7 +133,7 @@ class Compiler:
         read = operand.evaluate
         if node.negative:
             return _of(lambda context: negate(read(context)), [operand])
-        return _of(lambda context: negate(negate(read(context))), [operand])  # UNKNOWN unless it is a number
+        return _of(lambda context: negate(negate(read(context))), [operand])  # UNKNOWN for a non-number
 
     def _chain(self, node: syntax.Chain) -> Compiled:
         first = self.compile(node.first)
@@ -148,7 +147,7 @@ class Compiler:
                 value = apply(value, read(context))
             return value
 
-        # Division may meet a zero; a sum may become a string that is too long.
+        # Division by zero and a concatenation that is too long raise.
         return _of(evaluate, [first, *rest], is_safe=all(sign in "-*" for sign, _ in node.rest))
 
     # ------------------------------------------------------------ predicates
@@ -269,7 +268,7 @@ _COMPILERS: Final[Mapping[type, Callable[[Compiler, Any], Compiled]]] = {
 
 
 def named(text: str) -> syntax.Property | str:
-    """What the argument of `property()` means, with or without scope; a str tells that it is no system property."""
+    """Return the property that the argument of `property()` names, or an error text."""
     scope, dot, name = text.partition(".")
     if not dot or scope.lower() not in ("sys", "user"):
         return syntax.UserName(text)
@@ -288,7 +287,7 @@ def _compare_with_text(test: Callable[[Any, Any], bool], read: Read, text: str) 
 
 
 def _constant_pattern(node: syntax.Like, pattern: Value, escape: Value) -> Pattern | None:
-    """The pattern, None if it is NULL (or its escape is). FilterError for any other that is none."""
+    """Return the pattern, None if it or its escape is NULL. Raises FilterError."""
     if pattern is None or (node.escape is not None and escape is None):
         return None
     problem = "the pattern of LIKE must be a string" if type(pattern) is not str else ""
@@ -313,7 +312,7 @@ def _nothing(_value: Value) -> Truth:
 
 
 def compile_sql(text: str, parameters: Mapping[str, PropertyValue]) -> CompiledFilter:
-    """A SQL filter, ready. FilterError."""
+    """Compile a SQL filter. Raises FilterError."""
     predicate = parse_filter(text)
     compiler = Compiler(parameters)
     items = predicate.items if isinstance(predicate, syntax.All) else (predicate,)
@@ -337,7 +336,7 @@ def compile_sql(text: str, parameters: Mapping[str, PropertyValue]) -> CompiledF
 
 
 def _equalities(compiler: Compiler, items: tuple[syntax.Predicate, ...]) -> tuple[Equality, ...]:
-    """The operands of an AND that compare a property with a constant."""
+    """Return the operands of an AND that compare a property with a constant."""
     found = []
     for position, item in enumerate(items):
         match item:

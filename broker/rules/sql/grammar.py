@@ -1,11 +1,10 @@
 """SQL filters and SQL actions as text: the grammar, and the parsers that turn text into `syntax` [wire 10.9].
 
-Knows the whole language that Service Bus documents and the words for what is wrong with a text. Does not know what
-a filter means, and which parameters it is given. Every fault of a text is a `FilterError` with line and column; text
-of any length is parsed without recursion, in time linear in its length.
+Knows the documented language and the texts of syntax errors. Does not know the meaning of a filter and its parameters.
+A syntax error is a `FilterError` with line and column; parsing needs no recursion and takes linear time.
 
-The parser generator is imported, and its tables are built, when the first text is parsed: that takes about as long as
-the rest of the server takes to start, and a namespace without SQL rules never needs it. The parsers are shared by all.
+The first text imports the parser generator and builds its tables. That takes about as long as the rest of the start,
+and a namespace without SQL rules never needs it. The parsers are shared.
 """
 
 from __future__ import annotations
@@ -94,14 +93,14 @@ PARAMETER: /@[^\W\d]\w*/
 
 @lru_cache(_TEXTS_CACHED_MAX)
 def parse_filter(text: str) -> syntax.Predicate:
-    """The predicate that the text of a SQL filter stands for. FilterError."""
+    """Parse a SQL filter. Raises FilterError."""
     predicate: syntax.Predicate = _parse("filter", "SQL filter", text)
     return predicate
 
 
 @lru_cache(_TEXTS_CACHED_MAX)
 def parse_action(text: str) -> tuple[syntax.Statement, ...]:
-    """The statements of a SQL action, one or more, in order. FilterError."""
+    """Parse a SQL action to one or more statements, in order. Raises FilterError."""
     statements: tuple[syntax.Statement, ...] = _parse("action", "SQL action", text)
     return statements
 
@@ -123,11 +122,11 @@ def _parse(start: str, what: str, text: str) -> Any:
 def _parser(start: str) -> Lark:
     from lark import Lark
 
-    # Keywords are reserved wherever they stand: the contextual lexer would take `a = in` for a property.
+    # Keywords are reserved everywhere: the contextual lexer would take `a = in` for a property.
     return Lark(GRAMMAR, start=start, parser="lalr", lexer="basic", transformer=_Builder())
 
 
-# ---------------------------------------------------------------- what is wrong, in words
+# ---------------------------------------------------------------- error texts
 
 _EXPECTED: Final[Mapping[str, str]] = {
     "RPAR": "')'",
@@ -193,12 +192,12 @@ _INTEGER_DIGITS_MAX: Final = 19  # of 2^63
 _QUOTES: Final[Mapping[str, tuple[str, str]]] = {"BRACKETED": ("]]", "]"), "QUOTED": ('""', '"')}
 
 
-def _place(token: Token) -> dict[str, Any]:
+def _position(token: Token) -> dict[str, Any]:
     return {"line": token.line, "column": token.column, "token": str(token)}
 
 
 class _Builder:
-    """What the parser calls when it has found a rule: one method each, children in, syntax out."""
+    """The parser's callbacks: one method per grammar rule, children in, syntax out."""
 
     def filter(self, children: list[Any]) -> Any:
         return children[0]
@@ -267,10 +266,10 @@ class _Builder:
         if function not in _FUNCTIONS:
             near = difflib.get_close_matches(function, _FUNCTIONS, 1)
             hint = f"; did you mean {near[0]}()?" if near else ""
-            raise FilterError(f"there is no function {_shown(name)}{hint}", **_place(name))
+            raise FilterError(f"there is no function {_shown(name)}{hint}", **_position(name))
         if (function == "newid") != (argument is None):
             count = "no argument" if function == "newid" else "one argument"
-            raise FilterError(f"{function}() takes {count}", **_place(name))
+            raise FilterError(f"{function}() takes {count}", **_position(name))
         return syntax.NewId() if argument is None else syntax.PropertyCall(argument, name.line, name.column)
 
     def parameter(self, children: list[Any]) -> Any:
@@ -286,7 +285,7 @@ class _Builder:
             case "DOUBLE":
                 value = float(token)
                 if value == float("inf"):
-                    raise FilterError(f"{_shown(token)} does not fit a double", **_place(token))
+                    raise FilterError(f"{_shown(token)} does not fit a double", **_position(token))
             case "STRING":
                 value = token[1:-1].replace("''", "'")
             case kind:
@@ -299,14 +298,14 @@ class _Builder:
         if token.type in _QUOTES:
             name = name[1:-1].replace(*_QUOTES[token.type])
             if not name:
-                raise FilterError("the name of a property is empty", **_place(token))
+                raise FilterError("the name of a property is empty", **_position(token))
         if scope is None or scope.lower() == "user":
             return syntax.UserName(name)
         if scope.lower() != "sys":
-            raise FilterError(f"there is no scope {_shown(scope)}, only sys and user", **_place(scope))
+            raise FilterError(f"there is no scope {_shown(scope)}, only sys and user", **_position(scope))
         known = system_property(name)
         if known is None:
-            raise FilterError(unknown_system_property(name), **_place(token))
+            raise FilterError(unknown_system_property(name), **_position(token))
         return syntax.SystemName(known.name, token.line, token.column)
 
     def action(self, children: list[Any]) -> Any:
@@ -322,9 +321,9 @@ class _Builder:
 
 
 def _integer(token: Token) -> int:
-    """The value of an integer, up to 2^63: only a sign in front tells whether that is too much."""
+    """Return an integer up to 2^63; only a minus in front makes 2^63 valid."""
     digits = token.lstrip("0") or "0"
     value = int(digits) if len(digits) <= _INTEGER_DIGITS_MAX else 2**64
     if value > 2**63:
-        raise FilterError(f"{_shown(token)} does not fit a 64-bit integer", **_place(token))
+        raise FilterError(f"{_shown(token)} does not fit a 64-bit integer", **_position(token))
     return value

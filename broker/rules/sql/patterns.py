@@ -1,8 +1,8 @@
 r"""LIKE patterns: `%` any run, `_` one character, an escape character before either takes it literally [wire 10.9].
 
-Knows how to match without backtracking: a pattern is cut at its `%` into pieces of fixed length; the first must begin
-the text, the last must end it, the others are found one behind the other, each as early as possible. Whatever the
-pattern, the time is linear in the text, with a small factor. Case counts, and a line break is a character.
+Matches without backtracking: `%` splits a pattern into pieces of fixed length. The first must begin the text, the last
+must end it, the others follow each other, each as early as possible. The time is linear in the text for every pattern.
+Matching is case-sensitive, and a line break is a character.
 Patterns are immutable.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 _PATTERNS_CACHED_MAX: Final = 256
 _REGEX_STEPS_MAX: Final = 1_000_000
-"""Above this product of lengths a piece is searched with bits instead of a regex, whose worst case is the product."""
+"""Above this product of lengths a bit search replaces the regex, whose worst case is the product."""
 
 
 class _Piece:
@@ -30,13 +30,13 @@ class _Piece:
         self._regex = re.compile(source, re.DOTALL)
 
     def is_at(self, text: str, position: int) -> bool:
-        """Whether the piece lies at `position`."""
+        """Whether the piece is at `position`."""
         if self._literal is not None:
             return text.startswith(self._literal, position)
         return self._regex.match(text, position) is not None
 
     def find(self, text: str, start: int, stop: int) -> int:
-        """The first position between `start` and `stop` where the piece lies, -1 if there is none."""
+        """Return the first position of the piece between `start` and `stop`, or -1."""
         if self._literal is not None:
             return text.find(self._literal, start, stop)
         if (stop - start) * self.length <= _REGEX_STEPS_MAX:
@@ -45,12 +45,12 @@ class _Piece:
         return self._find_by_bits(text, start, stop)
 
     def _find_by_bits(self, text: str, start: int, stop: int) -> int:
-        """As `find`: bit i of `state` tells whether the last i + 1 characters are the first i + 1 of the piece."""
-        anywhere = sum(1 << place for place, each in enumerate(self._characters) if each is None)
+        """Like `find`: bit i of `state` is set if the last i + 1 characters match the first i + 1 of the piece."""
+        anywhere = sum(1 << position for position, each in enumerate(self._characters) if each is None)
         masks: dict[str, int] = {}
-        for place, each in enumerate(self._characters):
+        for position, each in enumerate(self._characters):
             if each is not None:
-                masks[each] = masks.get(each, anywhere) | 1 << place
+                masks[each] = masks.get(each, anywhere) | 1 << position
         state, last = 0, 1 << self.length - 1
         for position in range(start, stop):
             state = (state << 1 | 1) & masks.get(text[position], anywhere)
@@ -60,7 +60,7 @@ class _Piece:
 
 
 class Pattern:
-    """A pattern ready to be matched; made by `like_pattern`."""
+    """A compiled pattern; made by `like_pattern`."""
 
     __slots__ = ("_first", "_last", "_length_min", "_middle")
 
@@ -71,7 +71,7 @@ class Pattern:
         self._length_min = sum(piece.length for piece in pieces)
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text is what the pattern describes."""
+        """Whether the pattern matches the whole text."""
         length, start = len(text), self._first.length
         if length < self._length_min or not self._first.is_at(text, 0):
             return False
@@ -90,7 +90,7 @@ class Pattern:
 
 @lru_cache(_PATTERNS_CACHED_MAX)
 def like_pattern(pattern: str, escape: str | None) -> Pattern:
-    """The pattern, ready. ValueError: an escape that is not one character, or one with nothing behind it."""
+    """Compile a pattern. Raises ValueError for an escape that is not one character, or one at the end."""
     if escape is not None and len(escape) != 1:
         raise ValueError(f"the ESCAPE of LIKE must be one character, not {len(escape)}")
     pieces: list[list[str | None]] = [[]]

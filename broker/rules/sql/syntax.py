@@ -1,8 +1,7 @@
-"""The parts of a filter and of an action, as the parser gives them: plain immutable values.
+"""The syntax tree of filters and actions: immutable values.
 
-Knows the shape of the language only: what is precedence in the text is nesting here, chains of one precedence are
-flat (`a + b - c` is one node), a row of signs or NOTs is one. Does not know what anything means. `line` and `column`
-count from 1.
+Precedence becomes nesting; operators of one precedence are one flat node (`a + b - c`), a row of signs or NOTs is one
+node. Does not know semantics. `line` and `column` count from 1.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class Signed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """`first` and then, from left to right, operators of one precedence with their right operands."""
+    """`first`, then operators of one precedence with their right operands, from left to right."""
 
     first: Expression
     rest: tuple[tuple[str, Expression], ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from emubus.broker.entities.links import SessionConsumer
+from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.entities.router import partition_for_key
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.partition.step import Delivery, ReceiveMode
@@ -24,7 +24,7 @@ WAIT_MS = 60_000
 class Holder:
     """A receiver that got a session."""
 
-    def __init__(self, consumer: SessionConsumer, holding: Holding) -> None:
+    def __init__(self, consumer: SessionReceiver, holding: Holding) -> None:
         self.consumer = consumer
         self.holding = holding
 
@@ -57,7 +57,7 @@ class Sessions:
             return
         if not run.model.is_receivable(command.of):
             return
-        granted: list[SessionConsumer] = []
+        granted: list[SessionReceiver] = []
         refused: list[BrokerError] = []
         wait = run.world.broker.accept_session(
             command.of,
@@ -86,7 +86,7 @@ class Sessions:
         if run.model.calm and free:
             run.report("everything available", f"{command} gets none, though {free} have messages")
 
-    def _granted(self, command: c.AcceptSession, consumer: SessionConsumer) -> None:
+    def _granted(self, command: c.AcceptSession, consumer: SessionReceiver) -> None:
         run = self._run
         name = consumer.session_id
         key = (command.of, name)
@@ -235,7 +235,7 @@ class Sessions:
         run.model.end_holding(*key, sure=run.model.calm)
         run.model.tick(run.model.now)
 
-    def _lost(self, consumer: SessionConsumer, error: BrokerError) -> None:
+    def _lost(self, consumer: SessionReceiver, error: BrokerError) -> None:
         run = self._run
         key = next((key for key, holder in self.holders.items() if holder.consumer is consumer), None)
         if key is None:

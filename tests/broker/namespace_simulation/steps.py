@@ -281,7 +281,7 @@ class Run:
         got: list[Delivery] = []
         drained: list[bool] = []
         mode = ReceiveMode.RECEIVE_AND_DELETE if command.delete else ReceiveMode.PEEK_LOCK
-        consumer = self.world.broker.open_consumer(
+        consumer = self.world.broker.open_receiver(
             command.of + suffix, mode=mode, deliver=got.extend, detached=lambda _: None
         )
         consumer.set_credit(command.count)

@@ -333,7 +333,7 @@ def test_the_index_hides_no_failure(expression: str, user: dict[str, object]) ->
 
 
 @given(STEPS, st.lists(MESSAGES, min_size=1, max_size=4))
-@settings(max_examples=500, deadline=2000)
+@settings(max_examples=500)
 def test_the_index_finds_what_evaluating_every_rule_finds(
     steps: list[tuple[str, list[RuleDescription] | None]], messages: list[bytes]
 ) -> None:
@@ -356,7 +356,7 @@ def test_the_index_finds_what_evaluating_every_rule_finds(
 
 
 @given(STEPS)
-@settings(max_examples=50, deadline=2000)
+@settings(max_examples=50)
 def test_an_index_from_which_all_is_removed_holds_nothing(
     steps: list[tuple[str, list[RuleDescription] | None]],
 ) -> None:

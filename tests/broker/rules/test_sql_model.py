@@ -40,7 +40,7 @@ def is_refused(tree: Any) -> bool:
 
 
 @given(naive.PREDICATES, naive.PROPERTIES)
-@settings(max_examples=600, deadline=2000)
+@settings(max_examples=600)
 def test_a_filter_says_what_a_naive_reading_of_it_says(tree: naive.Tree, properties: naive.Properties) -> None:
     text = naive.text(tree)
     try:

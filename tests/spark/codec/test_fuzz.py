@@ -74,26 +74,26 @@ INTERESTING = list(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(damaged(RICH))
 def test_a_damaged_message_is_a_row_or_refused(data: bytes) -> None:
     taken(data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(damaged(NESTED))
 def test_a_damaged_value_is_a_row_or_refused(data: bytes) -> None:
     taken(data)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=60) | st.binary(max_size=60).map(lambda octets: b"\x00\x53" + octets))
 def test_any_octets_are_a_row_or_refused(data: bytes) -> None:
     taken(data)
     taken(with_sections(data))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(damaged(REPLY))
 def test_a_damaged_reply_is_split_or_refused(data: bytes) -> None:
     codes = set()
@@ -105,7 +105,7 @@ def test_a_damaged_reply_is_split_or_refused(data: bytes) -> None:
     assert codes <= {Code.MALFORMED_MESSAGE}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(VALUES, VALUES, st.lists(st.tuples(VALUES, VALUES), max_size=3), st.lists(VALUES, max_size=13))
 def test_values_of_any_type_in_any_place_make_a_row_or_are_refused(
     body: object, note: object, entries: list[tuple[object, object]], fields: list[object]

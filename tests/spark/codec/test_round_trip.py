@@ -61,7 +61,6 @@ def client_fields(draw: st.DrawFn) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-@settings(deadline=None)
 @given(st.lists(client_fields(), min_size=1, max_size=5))
 def test_what_clients_set_goes_through_spark_and_comes_back(messages: list[dict[str, Any]]) -> None:
     sent = [peeked(**fields) for fields in messages]
@@ -74,7 +73,7 @@ def test_what_clients_set_goes_through_spark_and_comes_back(messages: list[dict[
         assert (ours.annotations or {}) == {k: v for k, v in theirs.annotations.items() if str(k) in mine}
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.dictionaries(TEXTS, VALUES, max_size=4), min_size=1, max_size=4))
 def test_application_properties_as_json_keep_their_bytes(maps: list[dict[str, object]]) -> None:
     sections = [b"\x00\x53\x74" + encode(each) for each in maps]
@@ -83,7 +82,6 @@ def test_application_properties_as_json_keep_their_bytes(maps: list[dict[str, ob
         assert after == (section if each else b"") + b"\x00\x53\x75\xa0\x00"
 
 
-@settings(deadline=None)
 @given(st.lists(st.dictionaries(TEXTS, st.none() | TEXTS, max_size=4), min_size=1, max_size=4))
 def test_application_properties_as_text_keep_texts(maps: list[dict[str, str | None]]) -> None:
     sent = [peeked(properties=each or None, body=b"") for each in maps]

@@ -53,7 +53,7 @@ async def show(
         partition = query.number("partition", "Partition", 0, len(entity.partitions) - 1)
     page = await _peek(
         site,
-        site.inspection.messages(
+        site.overview.messages(
             entity,
             SUB_QUEUES[name],
             first=first,

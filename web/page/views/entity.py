@@ -32,7 +32,7 @@ WORKS: Final = "available"
 async def show(site: Site, request: web.Request, failed: Failed | None = None, path: str = "") -> web.Response:
     """The page of an entity."""
     entity = site.entity(path) if path else site.entity_of(request)
-    picture, scale_max = bars(site.inspection.partitions(entity), PICTURE_HEIGHT)
+    picture, scale_max = bars(site.overview.partitions(entity), PICTURE_HEIGHT)
     subscriptions: list[Entity] = []
     if isinstance(entity.description, TopicDescription):
         subscriptions = sorted(site.broker.subscriptions_of(entity.path).entities(), key=lambda each: each.path.lower())
@@ -81,7 +81,7 @@ def facts_of(site: Site, entity: Entity) -> Sequence[tuple[str, str]]:
         window = rendering.span(description.duplicate_window_ms)
         facts += [
             ("Duplicate detection", f"within {window}" if description.requires_duplicate_detection else "no"),
-            ("Max size", rendering.size(site.inspection.report(entity).size_bytes_max)),
+            ("Max size", rendering.size(site.overview.report(entity).size_bytes_max)),
         ]
     if description.user_metadata:
         facts.append(("User metadata", description.user_metadata))

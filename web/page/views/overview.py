@@ -83,11 +83,11 @@ def in_order(site: Site) -> Iterator[Entity]:
 
 def row_of(site: Site, entity: Entity) -> Row:
     """The row of an entity."""
-    partitions = site.inspection.partitions(entity)
+    partitions = site.overview.partitions(entity)
     description = entity.description
     is_topic = isinstance(description, TopicDescription)
     return Row(
-        site.inspection.report(entity),
+        site.overview.report(entity),
         description.name,
         site.rates.sample(entity),
         bars(partitions, STRIP_HEIGHT)[0],

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from ....broker.address import SubQueue
 from ....broker.admin import figures
-from ....broker.admin.overview import Inspection
+from ....broker.admin.overview import Overview
 from ....broker.api import Entity
 from ....broker.broker import Broker
 from ....broker.errors import BrokerError
@@ -24,7 +25,7 @@ AT_ONCE: Final = 50
 AT_ONCE_BYTES: Final = 4 << 20
 FAILURES_SHOWN_MAX: Final = 20
 KEPT_MAX: Final = 100
-WAIT_S: Final = 1.0
+WAIT_MS: Final = 1_000
 """How long the answer to a form waits for the end: enough for a few messages."""
 
 
@@ -78,7 +79,9 @@ class Resubmissions:
         task = asyncio.create_task(self._run(entity, target, numbers, ends, progress), name=f"resubmit {entity.path}")
         self._tasks[key] = task
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
-        await asyncio.wait([task], timeout=WAIT_S)
+        with suppress(TimeoutError):
+            async with self._broker.clock.time_limit(WAIT_MS):
+                await asyncio.wait([task])
         return progress
 
     def cancel(self, path: str) -> bool:
@@ -99,7 +102,7 @@ class Resubmissions:
     def _target(self, entity: Entity) -> Entity:
         description = entity.description
         if isinstance(description, SubscriptionDescription):
-            return Inspection(self._broker).entity(description.topic_name)
+            return Overview(self._broker).entity(description.topic_name)
         return entity
 
     def _keep(self, key: str, progress: Progress) -> None:
@@ -130,11 +133,11 @@ class Resubmissions:
             progress.is_running = False
 
     async def _all(self, entity: Entity, target: Entity, ends: Sequence[int | None], progress: Progress) -> None:
-        inspection = Inspection(self._broker)
+        overview = Overview(self._broker)
         for index, end in enumerate(ends):
             first: int | None = figures.placement_in(entity, index).first_number
             while end is not None and first is not None and not progress.is_cancelled:
-                page = await inspection.messages(
+                page = await overview.messages(
                     entity,
                     SubQueue.DEAD_LETTER,
                     first=first,

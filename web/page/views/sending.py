@@ -80,7 +80,7 @@ async def where(site: Site, request: web.Request) -> web.Response:
 def destination_of(site: Site, entity: Entity, message: NewMessage) -> Destination:
     """The destination of a message. BrokerError, FormError."""
     parsed = _parsed(entity, message)
-    route = site.inspection.route(
+    route = site.overview.route(
         entity, session_id=message.session_id, partition_key=message.partition_key, message_id=message.message_id
     )
     matching: list[tuple[str, str]] = []
@@ -176,7 +176,7 @@ async def _copies_in(site: Site, subscription: Entity, sub_queue: SubQueue, inde
     placed = figures.placement_in(subscription, index)
     if placed.next_number is None:
         return []
-    page = await site.inspection.messages(
+    page = await site.overview.messages(
         subscription,
         sub_queue,
         first=max(placed.first_number, placed.next_number - COPIES_SEEN_MAX),

@@ -1,4 +1,4 @@
-"""The one place with a real socket: the face takes connections, and ends them."""
+"""The one place with a real socket: the server takes connections, and ends them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from emubus.amqp import AmqpServer, Limits
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
+from emubus.broker.errors import BrokerError
 from emubus.broker.service_errors import jms_not_supported
 from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Symbol, Uint
@@ -21,19 +22,26 @@ from .wire import BEGIN, CLOSE, OPEN, Frame, frame, read_frames, sasl_init
 Listen = Callable[[AmqpServer], Awaitable[int]]
 
 
-def face(connections_max: int | None = None, clock: Clock | None = None) -> AmqpServer:
+def server(connections_max: int | None = None, jms_refusal: BrokerError | None = None) -> AmqpServer:
     return AmqpServer(
         as_broker(FakeBroker()),
         Access(verify=False),
-        clock or Clock(),
-        limits=Limits(stop_wait_ms=60_000),
+        Clock(manual=True),
         connections_max=connections_max,
+        jms_refusal=jms_refusal,
     )
+
+
+async def stop(amqp: AmqpServer) -> None:
+    """Stop a server whose clients stay: it waits for them in vain."""
+    clock = amqp.protocol().clock
+    asyncio.get_running_loop().call_soon(clock.advance, Limits().stop_wait_ms)
+    await amqp.stop()
 
 
 @pytest.fixture
 async def listen() -> AsyncIterator[Listen]:
-    """Gives the connections on a port to a face."""
+    """Gives the connections on a port to a server."""
     servers: list[asyncio.Server] = []
 
     async def listen(amqp: AmqpServer) -> int:
@@ -46,9 +54,8 @@ async def listen() -> AsyncIterator[Listen]:
 
 
 @pytest.mark.parametrize("polite", [True, False])
-async def test_a_stopping_face_says_why_and_does_not_wait_for_those_who_stay(polite: bool, listen: Listen) -> None:
-    clock = Clock()
-    amqp = face(clock=clock)
+async def test_a_stopping_server_says_why_and_does_not_wait_for_those_who_stay(polite: bool, listen: Listen) -> None:
+    amqp = server()
     port = await listen(amqp)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(SASL_HEADER + sasl_init() + AMQP_HEADER + frame(0, OPEN, ["client", None, Uint(65536)]))
@@ -70,14 +77,14 @@ async def test_a_stopping_face_says_why_and_does_not_wait_for_those_who_stay(pol
     if polite:
         writer.close()
     else:
-        clock.advance(60_000)
+        amqp.protocol().clock.advance(Limits().stop_wait_ms)
     await stopping
     assert amqp.connection_count == 0
     writer.close()
 
 
-async def test_a_connection_that_has_said_nothing_ends_with_the_face(listen: Listen) -> None:
-    amqp = face()
+async def test_a_connection_that_has_said_nothing_ends_with_the_server(listen: Listen) -> None:
+    amqp = server()
     port = await listen(amqp)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -85,15 +92,15 @@ async def test_a_connection_that_has_said_nothing_ends_with_the_face(listen: Lis
     silent_reader, silent_writer = await asyncio.open_connection("127.0.0.1", port)
     silent_writer.write(SASL_HEADER)
     assert (await silent_reader.readexactly(8)) == SASL_HEADER
-    await amqp.stop()
+    await stop(amqp)
     await silent_reader.read()
     assert await silent_reader.read() == b""
     writer.close()
     silent_writer.close()
 
 
-async def test_a_face_without_connections_can_be_stopped() -> None:
-    await face().stop()
+async def test_a_server_without_connections_can_be_stopped() -> None:
+    await server().stop()
 
 
 async def opened(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -128,12 +135,7 @@ async def until(reader: asyncio.StreamReader, code: int) -> list[Frame]:
 async def test_the_jms_library_is_refused_where_jms_2_is_not_offered(
     listen: Listen, refuses: bool, properties: dict[Symbol, object], refused: bool
 ) -> None:
-    amqp = AmqpServer(
-        as_broker(FakeBroker()),
-        Access(verify=False),
-        Clock(),
-        jms_refusal=jms_not_supported(partitioned=False) if refuses else None,
-    )
+    amqp = server(jms_refusal=jms_not_supported(partitioned=False) if refuses else None)
     port = await listen(amqp)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     fields = ["client", None, Uint(65536), *([None] * 6), properties]
@@ -148,12 +150,12 @@ async def test_the_jms_library_is_refused_where_jms_2_is_not_offered(
             "Full JMS 2.0 parity over AMQP is a feature supported only by a Premium Messaging namespace.",
             {},
         )
-    await amqp.stop()
+    await stop(amqp)
     writer.close()
 
 
 async def test_connections_beyond_the_quota_are_told_so_and_closed(listen: Listen) -> None:
-    amqp = face(connections_max=2)
+    amqp = server(connections_max=2)
     port = await listen(amqp)
     _, silent = await asyncio.open_connection("127.0.0.1", port)  # has no part in the quota
     clients = [await opened(port) for _ in range(2)]
@@ -173,6 +175,6 @@ async def test_connections_beyond_the_quota_are_told_so_and_closed(listen: Liste
     await clients[0][0].read()  # to the end: the server is done with it
     again, writer = await opened(port)
     assert [each.code for each in await until(again, OPEN)] == [OPEN]
-    await amqp.stop()
+    await stop(amqp)
     for each in (silent, refused, writer, *[writer for _, writer in clients]):
         each.close()
