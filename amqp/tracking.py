@@ -44,13 +44,13 @@ class Tracker:
         """The refusal of an attach: by the gateway, or by the broker behind it."""
         path = parse_address(address).entity
         is_missing = error.condition is Condition.NOT_FOUND and SUBSCRIPTIONS not in path.lower()
-        if is_missing or error.condition in BEFORE_THE_BROKER or _is_node(path):
+        if is_missing or error.condition in BEFORE_THE_BROKER or _names_no_entity(path):
             return self._with(error, Form.GATEWAY, self._at_host(path) if is_missing else "")
         return self._with(error, Form.BOTH, self._broker.name_of(address))
 
     def detached(self, error: BrokerError, address: str) -> BrokerError:
         """The error of a link that the broker closes; one whose token is over, and a node's, the gateway closes."""
-        if "Code: RenewToken" in error.description or _is_node(parse_address(address).entity):
+        if "Code: RenewToken" in error.description or _names_no_entity(parse_address(address).entity):
             return self._with(error, Form.GATEWAY, "")
         return self._with(error, Form.BROKER, self._broker.name_of(address))
 
@@ -70,6 +70,6 @@ class Tracker:
         return BrokerError(error.condition, f"{error.description} {tail}", error.info)
 
 
-def _is_node(path: str) -> bool:
-    """Whether a link is none of an entity: to the coordinator, or to a node such as `$cbs`."""
+def _names_no_entity(path: str) -> bool:
+    """Whether a link's address is empty (the coordinator) or a node of the connection such as `$cbs`."""
     return not path or path.startswith("$")

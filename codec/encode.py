@@ -187,7 +187,7 @@ def _map_body(entries: Mapping[Any, object] | MapItems) -> tuple[int, bytes]:
     return 2 * len(entries), b"".join(encode(key) + encode(value) for key, value in entries.items())
 
 
-def _in_array(width: int, body: Callable[[Any], tuple[int, bytes]]) -> _Encoder:
+def _array_element_encoder(width: int, body: Callable[[Any], tuple[int, bytes]]) -> _Encoder:
     return lambda value: _sized(width, *body(value))
 
 
@@ -224,12 +224,12 @@ _ELEMENTS: Final[dict[int, _Encoder]] = {
     0xB0: _prefixed(4, bytes),
     0xB1: _prefixed(4, _utf8),
     0xB3: _prefixed(4, _utf8),
-    0xC0: _in_array(1, _list_body),
-    0xC1: _in_array(1, _map_body),
-    0xD0: _in_array(4, _list_body),
-    0xD1: _in_array(4, _map_body),
-    0xE0: _in_array(1, _nested_array_body),
-    0xF0: _in_array(4, _nested_array_body),
+    0xC0: _array_element_encoder(1, _list_body),
+    0xC1: _array_element_encoder(1, _map_body),
+    0xD0: _array_element_encoder(4, _list_body),
+    0xD1: _array_element_encoder(4, _map_body),
+    0xE0: _array_element_encoder(1, _nested_array_body),
+    0xF0: _array_element_encoder(4, _nested_array_body),
 }
 
 _encode_long: Final = _integer(0x81, ">q", small=(0x55, -128, 127))

@@ -177,10 +177,12 @@ def source_columns(schema: StructType) -> tuple[Column, ...]:
 def _check_source_field(field: StructField) -> None:
     column = _SOURCE_BY_NAME.get(field.name.lower())
     if column is None:
-        raise _unsupported(f"a Service Bus source has no column {field.name!r}{_meant(field.name, _source_names())}")
+        raise _unsupported(
+            f"a Service Bus source has no column {field.name!r}{_suggestion(field.name, _source_column_names())}"
+        )
     if field.dataType.simpleString() not in SOURCE_TYPES[column.name]:
-        shown = " or ".join(_sql(known) for known in column.types)
-        raise _unsupported(f"column {field.name!r} can't be {_sql(field.dataType)}: declare it {shown}")
+        shown = " or ".join(_sql_type_name(known) for known in column.types)
+        raise _unsupported(f"column {field.name!r} can't be {_sql_type_name(field.dataType)}: declare it {shown}")
 
 
 # ---- the sink
@@ -228,7 +230,7 @@ def sink_fields(schema: StructType, *, entity: str | None, ignore_read_only: boo
 def _check_left_out(name: str, ignore_read_only: bool) -> None:
     """ConnectorError unless the column may be left out of messages."""
     if name.lower() not in _READ_ONLY_BY_LOWER:
-        raise _unsupported(f"a Service Bus sink has no column {name!r}{_meant(name, _sink_names())}")
+        raise _unsupported(f"a Service Bus sink has no column {name!r}{_suggestion(name, _sink_column_names())}")
     if not ignore_read_only:
         raise _unsupported(
             f"column {name!r} is set by the service: drop it, or leave it out with ignoreReadOnlyColumns=true"
@@ -238,40 +240,40 @@ def _check_left_out(name: str, ignore_read_only: bool) -> None:
 def _check_sink_field(column: SinkColumn, field: StructField) -> None:
     kind = field.dataType
     if not isinstance(kind, column.types):
-        shown = " or ".join(_class_sql(known) for known in column.types)
-        raise _unsupported(f"column {field.name!r} is {_sql(kind)}: cast it to {shown}")
+        shown = " or ".join(_sql_class_name(known) for known in column.types)
+        raise _unsupported(f"column {field.name!r} is {_sql_type_name(kind)}: cast it to {shown}")
     if isinstance(kind, MapType) and not (
         isinstance(kind.keyType, StringType) and isinstance(kind.valueType, MAP_VALUES)
     ):
-        shown = ", ".join(_class_sql(known) for known in MAP_VALUES)
+        shown = ", ".join(_sql_class_name(known) for known in MAP_VALUES)
         raise _unsupported(
-            f"column {field.name!r} is {_sql(kind)}: its keys must be STRING and its values one of {shown}"
+            f"column {field.name!r} is {_sql_type_name(kind)}: its keys must be STRING and its values one of {shown}"
         )
 
 
 # ---- texts
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     by_lower = {each.lower(): each for each in known}
     foreign = FOREIGN_COLUMNS.get(name.lower(), "").lower()
     close = [foreign] if foreign in by_lower else difflib.get_close_matches(name.lower(), by_lower, n=1)
     return f": did you mean {by_lower[close[0]]!r}?" if close else f"; there are: {', '.join(by_lower.values())}"
 
 
-def _source_names() -> list[str]:
+def _source_column_names() -> list[str]:
     return [column.name for column in SOURCE_COLUMNS]
 
 
-def _sink_names() -> list[str]:
+def _sink_column_names() -> list[str]:
     return [name for column in SINK_COLUMNS for name in column.names]
 
 
-def _sql(kind: DataType) -> str:
+def _sql_type_name(kind: DataType) -> str:
     return kind.simpleString().upper()
 
 
-def _class_sql(kind: type[DataType]) -> str:
+def _sql_class_name(kind: type[DataType]) -> str:
     if kind is MapType:
         return "MAP<STRING, STRING>"
     return kind().simpleString().upper().split("(")[0]

@@ -96,22 +96,22 @@ class LinkKind:
 # ---- what links need
 
 
-def _nothing(request: AttachRequest) -> tuple[Need, ...]:
+def _needs_nothing(request: AttachRequest) -> tuple[Need, ...]:
     del request
     return ()
 
 
-def _to_listen(request: AttachRequest) -> tuple[Need, ...]:
+def _needs_listen(request: AttachRequest) -> tuple[Need, ...]:
     return (Need(request.address, (Right.LISTEN,)),)
 
 
-def _to_send(request: AttachRequest) -> tuple[Need, ...]:
+def _needs_send(request: AttachRequest) -> tuple[Need, ...]:
     destination = _destination(request)
     need = Need(request.address, (Right.SEND,))
     return (need,) if destination is None else (need, Need(destination, (Right.SEND,)))
 
 
-def _to_manage(request: AttachRequest) -> tuple[Need, ...]:
+def _needs_management(request: AttachRequest) -> tuple[Need, ...]:
     """Either right; each operation checks the one that it needs."""
     return (Need(parse_address(request.address).path, (Right.SEND, Right.LISTEN)),)
 
@@ -149,9 +149,9 @@ def _is_cbs(request: AttachRequest) -> bool:
     return strip_authority(request.address).lower() == CBS_ADDRESS
 
 
-def _cbs(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+def _make_cbs_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     context = factory.context
-    return _node_link(
+    return _make_node_link(
         factory, pointer, request, CBS_ADDRESS, lambda: cbs_answer(partial(_put_token, context), context.tracker)
     )
 
@@ -177,7 +177,7 @@ def _is_management(request: AttachRequest) -> bool:
     return parse_address(request.address).management
 
 
-def _management(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+def _make_management_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     context, path = factory.context, parse_address(request.address).path
     context.broker.find(path)
 
@@ -187,10 +187,10 @@ def _management(factory: LinkFactory, pointer: Pointer, request: AttachRequest) 
 
         return management_answer(context.broker, path, require, context.tracker)
 
-    return _node_link(factory, pointer, request, path.lower(), make_answer)
+    return _make_node_link(factory, pointer, request, path.lower(), make_answer)
 
 
-def _node_link(
+def _make_node_link(
     factory: LinkFactory, pointer: Pointer, request: AttachRequest, key: str, make_answer: Callable[[], Answer]
 ) -> Link:
     node = factory.node(key, make_answer)
@@ -214,7 +214,7 @@ def _is_coordinator(request: AttachRequest) -> bool:
     return request.sends and request.is_coordinator
 
 
-def _coordinator(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+def _make_coordinator_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     del request
     context, scope = factory.context, factory.scope(pointer, cross_entity=True)
     accept_link(pointer, context.limits.request_bytes_max)
@@ -230,7 +230,7 @@ def _destination(request: AttachRequest) -> str | None:
     return str.__str__(named) if isinstance(named, str) else None
 
 
-def _sender(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+def _make_sender_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     context, destination, properties = factory.context, _destination(request), {}
     if destination is not None:
         context.broker.open_sender(destination, detached=lambda _: None).close()
@@ -245,7 +245,7 @@ def _wants_message_session(request: AttachRequest) -> bool:
     return not request.sends and SESSION_FILTER in request.filter
 
 
-def _message_session(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+def _make_message_session_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     scope = factory.scope(pointer)
     scope.check(request.address)
     link = MessageSessionLink(factory.context, pointer, request)
@@ -254,7 +254,7 @@ def _message_session(factory: LinkFactory, pointer: Pointer, request: AttachRequ
     return link
 
 
-def _browser(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+def _make_browsing_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     context = factory.context
     link = BrowsingLink(context, pointer, request.address, presettled=request.settled_by_sender)
     receiver = context.broker.open_receiver(  # which never gets credit: it is refused and detached like others
@@ -268,7 +268,7 @@ def _browser(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> 
     return link
 
 
-def _receiver(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+def _make_receiver_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     context, scope = factory.context, factory.scope(pointer)
     scope.check(request.address)
     link = OutgoingLink(context, pointer, presettled=request.settled_by_sender)
@@ -285,13 +285,13 @@ def _receiver(factory: LinkFactory, pointer: Pointer, request: AttachRequest) ->
 
 
 LINK_KINDS: Final[tuple[LinkKind, ...]] = (
-    LinkKind("coordinator", _is_coordinator, _nothing, _coordinator),
-    LinkKind("dynamic node", lambda request: request.is_dynamic, _nothing, _refuse_dynamic),
-    LinkKind("cbs", _is_cbs, _nothing, _cbs),
-    LinkKind("management", _is_management, _to_manage, _management),
-    LinkKind("message selector", _has_selector, _to_listen, _refuse_selector),
-    LinkKind("message session", _wants_message_session, _to_listen, _message_session),
-    LinkKind("sender", lambda request: request.sends, _to_send, _sender),
-    LinkKind("browser", lambda request: request.copies, _to_listen, _browser),
-    LinkKind("receiver", lambda _: True, _to_listen, _receiver),
+    LinkKind("coordinator", _is_coordinator, _needs_nothing, _make_coordinator_link),
+    LinkKind("dynamic node", lambda request: request.is_dynamic, _needs_nothing, _refuse_dynamic),
+    LinkKind("cbs", _is_cbs, _needs_nothing, _make_cbs_link),
+    LinkKind("management", _is_management, _needs_management, _make_management_link),
+    LinkKind("message selector", _has_selector, _needs_listen, _refuse_selector),
+    LinkKind("message session", _wants_message_session, _needs_listen, _make_message_session_link),
+    LinkKind("sender", lambda request: request.sends, _needs_send, _make_sender_link),
+    LinkKind("browser", lambda request: request.copies, _needs_listen, _make_browsing_link),
+    LinkKind("receiver", lambda _: True, _needs_listen, _make_receiver_link),
 )

@@ -23,26 +23,26 @@ _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 _SPECIAL_DOUBLES: Final = {"INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
 
 
-def _int(text: str) -> PropertyValue:
-    return _whole(text, _INT32)
+def _parse_int(text: str) -> PropertyValue:
+    return _parse_whole_number(text, _INT32)
 
 
-def _long(text: str) -> PropertyValue:
-    value = _whole(text, _INT64)
+def _parse_long(text: str) -> PropertyValue:
+    value = _parse_whole_number(text, _INT64)
     return TypedText("long", str(value)) if value in _INT32 else value
 
 
-def _whole(text: str, allowed: range) -> int:
+def _parse_whole_number(text: str, allowed: range) -> int:
     if len(text) > _DIGITS_MAX or (value := int(text)) not in allowed:
         raise ValueError(text)
     return value
 
 
-def _double(text: str) -> PropertyValue:
+def _parse_double(text: str) -> PropertyValue:
     return _SPECIAL_DOUBLES[text] if text in _SPECIAL_DOUBLES else float(text)
 
 
-def _boolean(text: str) -> PropertyValue:
+def _parse_boolean(text: str) -> PropertyValue:
     if text.lower() not in _BOOLEANS:
         raise ValueError(text)
     return _BOOLEANS[text.lower()]
@@ -50,10 +50,10 @@ def _boolean(text: str) -> PropertyValue:
 
 READERS: Final[Mapping[str, Callable[[str], PropertyValue]]] = {
     "string": str,
-    "int": _int,
-    "long": _long,
-    "double": _double,
-    "boolean": _boolean,
+    "int": _parse_int,
+    "long": _parse_long,
+    "double": _parse_double,
+    "boolean": _parse_boolean,
     "dateTime": lambda text: TypedText("dateTime", text),
     "duration": lambda text: TypedText("duration", text),
     "guid": lambda text: TypedText("guid", text),
@@ -92,20 +92,20 @@ def values_markup(name: str, values: Mapping[str, PropertyValue]) -> str:
     """The element `name` with keys and values; nothing at all without values."""
     if not values:
         return ""
-    entries = (f"<{ENTRY}><Key>{escaped(key)}</Key>{_markup(value)}</{ENTRY}>" for key, value in values.items())
+    entries = (f"<{ENTRY}><Key>{escaped(key)}</Key>{_value_element(value)}</{ENTRY}>" for key, value in values.items())
     return f"<{name}>{''.join(entries)}</{name}>"
 
 
-def _markup(value: PropertyValue) -> str:
+def _value_element(value: PropertyValue) -> str:
     if value is None:
         return '<Value i:nil="true"/>'
-    kind, text = _written(value)
+    kind, text = _type_and_text(value)
     # The prefix is d6p1 as in the service's answers: JavaScript cuts off five characters.
     namespace = SERIALIZATION if kind in _SERIALIZED else SCHEMA
     return f'<Value i:type="d6p1:{kind}" xmlns:d6p1="{namespace}">{escaped(text)}</Value>'
 
 
-def _written(value: str | float | bool | TypedText) -> tuple[str, str]:
+def _type_and_text(value: str | float | bool | TypedText) -> tuple[str, str]:
     match value:
         case TypedText():
             return value.type, value.text

@@ -34,8 +34,8 @@ async def encoded_in(request: web.Request, sender: Sender) -> tuple[bytes, bool]
     try:
         if is_batch:
             body = await body_of(request, sender.batch_bytes_max * BATCH_JSON_FACTOR)
-            return envelope([message.encoded() for message in _batch(body)]), True
-        single = _single(request)
+            return envelope([message.encoded() for message in _batch_messages(body)]), True
+        single = _single_message_headers(request)
         body = await body_of(request, sender.message_bytes_max)
         return _message(body, *single).encoded(), False
     except (TypeError, ValueError) as error:  # half a surrogate pair, a content type beyond ASCII
@@ -64,7 +64,7 @@ def _too_large(size_bytes: int, bytes_max: int) -> HttpRefusal:
     return HttpRefusal(403, f"The body has {size_bytes} bytes or more; at most {bytes_max} are allowed here.")
 
 
-def _single(request: web.Request) -> tuple[BrokerProperties, str | None, dict[str, object]]:
+def _single_message_headers(request: web.Request) -> tuple[BrokerProperties, str | None, dict[str, object]]:
     """The headers of a single message: broker properties, content type and custom properties."""
     text = request.headers.get(HEADER)
     if text is None:
@@ -123,7 +123,7 @@ def _message(
 # ---- batches
 
 
-def _batch(body: bytes) -> list[NewMessage]:
+def _batch_messages(body: bytes) -> list[NewMessage]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
