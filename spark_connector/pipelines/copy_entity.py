@@ -53,7 +53,7 @@ def copy_entity(run: job.Job) -> str:
         return run.summary(_copy_once(run, source, target), what)
     frame = run.spark.readStream.format("servicebus").options(**source).load()
     query = (
-        job.sendable(frame, "copy")
+        job.as_frame_to_send(frame, "copy")
         .writeStream.format("servicebus")
         .options(**target)
         .option("checkpointLocation", arguments.checkpoint)
@@ -71,7 +71,7 @@ def _copy_once(run: job.Job, source: dict[str, str], target: dict[str, str]) -> 
 
     seen = Observation()
     frame = run.spark.read.format("servicebus").options(**source).load()
-    counted = job.sendable(frame, "copy").observe(seen, f.count(f.lit(1)).alias("rows"))
+    counted = job.as_frame_to_send(frame, "copy").observe(seen, f.count(f.lit(1)).alias("rows"))
     run.watch(counted.write.format("servicebus").options(**target).mode("append").save)
     return int(seen.get["rows"])
 

@@ -397,7 +397,7 @@ class Job:
 # ---- frames
 
 
-def sendable(frame: DataFrame, name: str) -> DataFrame:
+def as_frame_to_send(frame: DataFrame, name: str) -> DataFrame:
     """A frame of messages as it can be sent again.
 
     Past schedules would only change the order. Messages without an id get one from their sequence number, so that

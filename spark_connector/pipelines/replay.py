@@ -60,7 +60,7 @@ def replay(run: job.Job) -> str:
     if arguments.where:
         frame = frame.where(arguments.where)
     rows = run.watch(frame.count)
-    ordered = in_order(job.sendable(frame, "replay"), 1 if arguments.total_order else arguments.tasks)
+    ordered = in_order(job.as_frame_to_send(frame, "replay"), 1 if arguments.total_order else arguments.tasks)
     writer = ordered.write.format("servicebus").options(**options).mode("append")
     run.say(f"{rows:,} rows to send")
     run.watch(writer.save)

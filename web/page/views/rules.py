@@ -133,11 +133,11 @@ def _filter_in(form: Form) -> Filter:
     rows = zip(form.all("value_name"), form.all("value_kind"), form.all("value"), strict=False)
     for name, kind, text in rows:
         if name.strip():
-            properties[name.strip()] = _value(name.strip(), kind, text)
+            properties[name.strip()] = _property_value(name.strip(), kind, text)
     return CorrelationFilter(**texts, properties=properties)
 
 
-def _value(name: str, kind: str, text: str) -> str | int | float | bool:
+def _property_value(name: str, kind: str, text: str) -> str | int | float | bool:
     read, allowed = PROPERTY_TYPES[kind] if kind in VALUE_KINDS else PROPERTY_TYPES["string"]
     try:
         value = read(text if kind == "string" else text.strip())
