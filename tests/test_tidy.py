@@ -15,6 +15,12 @@ ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 MAKEFILE_LINES_MAX = 40
+BANNED = re.compile(
+    r"\b(EntityPartition|TopicFanOut|SessionLine|FallDue|Doors|Hasty|Inflow|Outflow|Sniffer|Tunnel|Patience|Survey"
+    r"|fastpath|fan_out|is_curious|_is_dull|interpose|may_look|settle_in|described_anew|persistently"
+    r"|bury|buried|burying|grave|upkeep|composing|loosely|whoever|told|what there is|refuses to know)\b",
+    re.IGNORECASE,
+)
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|NotImplemented" + r"Error)\b")
 SLEEP_OR_SKIP = re.compile(
     r"\b(time|asyncio)\.sleep\(|pytest\.skip|mark\.skip|mark\.xfail|importorskip"
@@ -70,6 +76,19 @@ def test_a_function_has_at_most_60_lines() -> None:
                 if size > FUNCTION_LINES_MAX:
                     long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name} ({size})")
     assert long == []
+
+
+def test_the_product_and_the_documents_use_the_terms_of_the_field() -> None:
+    """Names that were replaced, and idioms that hide the subject, do not come back."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}"
+        for path in tracked()
+        if path.suffix in {".py", ".md", ".html", ".js", ".toml"}
+        and path.relative_to(ROOT).parts[0] in {*PACKAGES, "docs", "docker", "README.md", "CONTRIBUTING.md"}
+        for number, line in enumerate(text_of(path).splitlines(), 1)
+        for match in BANNED.finditer(line)
+    ]
+    assert found == []
 
 
 def test_nothing_is_left_unfinished() -> None:
