@@ -21,9 +21,9 @@ from pathlib import Path
 import uvloop
 from proton import Message, timestamp
 
+from emubus.broker.api import TABLES, Complete, ReceiveMode, SessionReceiver
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import (
@@ -36,9 +36,6 @@ from emubus.broker.model.descriptions import (
     Topology,
 )
 from emubus.broker.model.profiles import Profile, limits_for
-from emubus.broker.outcomes import Complete
-from emubus.broker.partition.records import TABLES
-from emubus.broker.partition.step import ReceiveMode
 from emubus.storage import Durability, open_store
 
 WINDOW = 1000

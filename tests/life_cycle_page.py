@@ -15,19 +15,10 @@ from typing import Any
 from proton import timestamp
 
 from emubus.broker.address import SubQueue
+from emubus.broker.api import PARTITION_SHIFT, Abandon, Complete, DeadLetter, Defer, Home, Outcome, ReceiveMode, Release
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from emubus.broker.partition.records import (
-    HOMES,
-    MESSAGES,
-    PARTITION_SHIFT,
-    SCHEDULED_ELSEWHERE,
-    Due,
-    Home,
-    Record,
-    message_key,
-)
+from emubus.broker.partition.records import HOMES, MESSAGES, SCHEDULED_ELSEWHERE, Due, Record, message_key
 from emubus.broker.partition.requests import (
     AcceptSession,
     CancelScheduled,
@@ -50,7 +41,6 @@ from emubus.broker.partition.requests import (
     Transfer,
     Undeliverable,
 )
-from emubus.broker.partition.step import ReceiveMode
 
 from .broker.driving import Driver, encoded
 

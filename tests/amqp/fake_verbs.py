@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emubus.broker.entities.transaction import TransactionRef
+from emubus.broker.api import Delivery, Extent, Outcome, ReceiveMode, TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import RuleDescription
-from emubus.broker.outcomes import Outcome
-from emubus.broker.partition.step import Delivery, Extent, ReceiveMode
 from emubus.broker.service_errors import already_exists, not_found, scheduled_not_found, session_lock_lost
 
 Done = Callable[[BrokerError | None], None]

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from emubus.broker.address import Address, parse_address
+from emubus.broker.api import Abandon, Delivery, Outcome, ReceiveMode, Release
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.outcomes import Abandon, Outcome, Release
-from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.broker.service_errors import lock_lost, name_of, not_found, too_large
 
 from .fake_verbs import FakeVerbs

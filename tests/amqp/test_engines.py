@@ -7,7 +7,7 @@ from typing import Any
 import proton
 import pytest
 
-from emubus.broker.outcomes import Complete
+from emubus.broker.api import Complete
 from emubus.codec.frames import SASL_HEADER
 
 from .wire import Wire, sasl_init

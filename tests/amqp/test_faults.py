@@ -12,8 +12,8 @@ from emubus.amqp.faults import Faults, Target
 from emubus.amqp.links.incoming import IncomingLink
 from emubus.amqp.links.outgoing import OutgoingLink
 from emubus.broker.admin.fault_table import FaultKind, FaultOperation, FaultTable
+from emubus.broker.api import Abandon
 from emubus.broker.errors import Condition
-from emubus.broker.outcomes import Abandon
 from emubus.broker.service_errors import throttled
 from emubus.codec.types import Symbol, Uint
 

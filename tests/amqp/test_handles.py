@@ -7,7 +7,7 @@ import pytest
 from emubus.amqp.limits import Limits
 from emubus.amqp.wire.engine import lib
 from emubus.amqp.wire.handles import LATE_HANDLES_MAX
-from emubus.broker.outcomes import Complete, Release
+from emubus.broker.api import Complete, Release
 from emubus.codec.types import Described, Uint, Ulong
 
 from ..tracking import untracked

@@ -8,9 +8,8 @@ import pytest
 
 from emubus.amqp.links.message_sessions import dotnet_ticks
 from emubus.broker.access import Access
+from emubus.broker.api import Complete, Delivery, ReceiveMode
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.outcomes import Complete
-from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.codec.encode import encode
 from emubus.codec.types import Described, Long, Symbol, Ubyte, Uint, Ulong
 

@@ -9,8 +9,8 @@ import pytest
 
 from emubus.amqp.limits import Limits
 from emubus.broker.access import Access, sign
+from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Outcome
 from emubus.broker.keys import SharedKey
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong

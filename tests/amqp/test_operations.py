@@ -14,12 +14,11 @@ from structlog.testing import capture_logs
 from emubus.amqp.nodes.management import OPERATIONS, STATUS
 from emubus.amqp.nodes.operations import Within
 from emubus.broker.access import Access
+from emubus.broker.api import Abandon, Complete, ReceiveMode
 from emubus.broker.errors import Condition
 from emubus.broker.ids import token_to_uuid
 from emubus.broker.keys import Right, SharedKey
 from emubus.broker.model.descriptions import CorrelationFilter, FalseFilter, RuleDescription, SqlFilter, TrueFilter
-from emubus.broker.outcomes import Abandon, Complete
-from emubus.broker.partition.step import ReceiveMode
 from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 from .asking import Asker

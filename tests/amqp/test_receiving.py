@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from emubus.amqp.limits import Limits
+from emubus.broker.api import Delivery, ReceiveMode, Release
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.outcomes import Release
-from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.codec.types import Described, Symbol, Ubyte, Uint, Ulong
 
 from ..tracking import taken_apart

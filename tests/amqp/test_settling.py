@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.codec.types import Described, Symbol, Timestamp, Uint, Ulong
 
 from .fakes import token

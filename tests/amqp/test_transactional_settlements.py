@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.codec.types import Described, Symbol, Uint, Ulong
 
 from .fakes import token

@@ -9,16 +9,16 @@ from typing import Any
 from proton import Message as ProtonMessage
 
 from emubus.broker.address import SubQueue
+from emubus.broker.api import TABLES, Delivery, Outcome, ReceiveMode
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.bounds import STANDARD_BOUNDS, MessageBounds
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.outcomes import Outcome
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import WindowBudget
-from emubus.broker.partition.records import DUE, DUE_KEY, STATE, STATE_KEY, TABLES
+from emubus.broker.partition.records import DUE, DUE_KEY, STATE, STATE_KEY
 from emubus.broker.partition.requests import Receive, Request, Send, Settle
-from emubus.broker.partition.step import Delivery, Received, ReceiveMode, Step
+from emubus.broker.partition.step import Received, Step
 from emubus.storage import MemoryStore, StoreError
 
 NOTHING = object()

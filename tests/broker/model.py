@@ -12,8 +12,8 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from emubus.broker.address import SubQueue
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from emubus.broker.partition.records import HOMES, Due, Home, session_number
+from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Home, Outcome, Release
+from emubus.broker.partition.records import HOMES, Due, session_number
 
 from .tearing import Picture, hash_of
 

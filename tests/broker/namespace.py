@@ -11,16 +11,14 @@ from typing import ClassVar
 
 import pytest
 
+from emubus.broker.api import TABLES, Delivery, Outcome, ReceiveMode
+from emubus.broker.api import Receiver as BrokerReceiver
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import Receiver as BrokerReceiver
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
-from emubus.broker.outcomes import Outcome
-from emubus.broker.partition.records import TABLES
-from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.storage import Durability, Store, no_failpoint, open_store
 
 from ..checking import check_partitions

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from sortedcontainers import SortedDict
 
+from emubus.broker.api import TABLES
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.stored import application_properties
 from emubus.broker.partition.partition import Partition
@@ -41,7 +42,6 @@ from emubus.broker.partition.records import (
     SESSIONS,
     STATE,
     STATE_KEY,
-    TABLES,
     Counters,
     Record,
     duplicate_hash,

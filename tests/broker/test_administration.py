@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from emubus.broker.api import TABLES
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
@@ -24,7 +25,6 @@ from emubus.broker.model.descriptions import (
     Topology,
 )
 from emubus.broker.model.profiles import LIMITS, Limits, Profile
-from emubus.broker.partition.records import TABLES
 from emubus.broker.rules import compile_filter, rule_to_amqp
 from emubus.broker.service_errors import resources_exceeded
 from emubus.codec.types import Described, Int, Timestamp, Ulong

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
+from emubus.broker.api import Abandon, DeadLetter, ReceiveMode
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.outcomes import Abandon, DeadLetter
-from emubus.broker.partition.step import ReceiveMode
 from emubus.broker.service_errors import forwards
 
 from .driving import decoded, encoded, read

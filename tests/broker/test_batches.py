@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from proton import timestamp
 
+from emubus.broker.api import TABLES
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
@@ -18,7 +19,6 @@ from emubus.broker.message.message import parse_sent
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
-from emubus.broker.partition.records import TABLES
 from emubus.broker.partition.requests import Done, FireAndForget, Send
 from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore

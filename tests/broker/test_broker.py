@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from emubus.broker.api import Abandon, Complete, ReceiveMode, partition_for_key
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.router import Router, partition_for_key
+from emubus.broker.entities.router import Router
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.builder import envelope
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.catalog import CatalogError
 from emubus.broker.model.descriptions import EntityStatus, QueueDescription
-from emubus.broker.outcomes import Abandon, Complete
-from emubus.broker.partition.step import ReceiveMode
 
 from .driving import decoded, encoded, read
 from .namespace import Receiver, open_broker, per_partition, send

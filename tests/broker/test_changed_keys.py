@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from proton import timestamp
 
+from emubus.broker.api import Home, Outage, OutageKind, ReceiveMode, SessionReceiver, partition_for_key
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionReceiver
-from emubus.broker.entities.router import partition_for_key
 from emubus.broker.model.descriptions import (
     QueueDescription,
     RuleDescription,
@@ -22,9 +21,6 @@ from emubus.broker.model.descriptions import (
     TopicDescription,
     TrueFilter,
 )
-from emubus.broker.partition.records import Home
-from emubus.broker.partition.step import ReceiveMode
-from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import decoded, encoded, read
 from .namespace import Receiver, loop_turns, open_broker, per_partition, send

@@ -10,11 +10,11 @@ import pytest
 from proton import timestamp
 
 from emubus.broker.admin.verify import check_data_folder
+from emubus.broker.api import TABLES, Abandon, Complete, DeadLetter, Defer, Outcome
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from emubus.broker.partition.records import DUE, MESSAGES, SESSION_MESSAGES, STATE, TABLES
+from emubus.broker.partition.records import DUE, MESSAGES, SESSION_MESSAGES, STATE
 from emubus.storage import Durability, open_store
 
 from .driving import encoded

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from emubus.broker.address import SubQueue
+from emubus.broker.api import DeadLetter
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.outcomes import DeadLetter
 
 from .driving import Driver, encoded
 

@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 
 from emubus.broker import service_errors
+from emubus.broker.api import DeadLetter, Home, Outage, OutageKind, partition_for_key
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.router import partition_for_key
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.outcomes import DeadLetter
-from emubus.broker.partition.records import Home, Record
+from emubus.broker.partition.records import Record
 from emubus.broker.partition.requests import StoreForwarded
-from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import Driver, decoded, encoded
 from .namespace import Receiver, loop_turns, open_broker, per_partition, send

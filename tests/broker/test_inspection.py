@@ -7,10 +7,10 @@ import pytest
 from emubus.broker.address import SubQueue
 from emubus.broker.admin import figures
 from emubus.broker.admin.overview import Overview
+from emubus.broker.api import Outage, OutageKind
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import encoded
 from .namespace import Receiver, open_broker, send

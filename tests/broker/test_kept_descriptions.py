@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from emubus.broker.api import Home, Outage, OutageKind
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
@@ -25,9 +26,7 @@ from emubus.broker.model.descriptions import (
     TrueFilter,
     TypedText,
 )
-from emubus.broker.partition.records import Home
 from emubus.broker.rules import FilterError
-from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import Durability, MemoryStore, open_store
 
 from .driving import encoded, read

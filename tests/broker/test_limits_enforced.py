@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from emubus.broker.api import TABLES, ReceiveMode
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
@@ -27,8 +28,6 @@ from emubus.broker.model.descriptions import (
     Topology,
 )
 from emubus.broker.model.profiles import LIMITS, Limits, Profile, Range
-from emubus.broker.partition.records import TABLES
-from emubus.broker.partition.step import ReceiveMode
 from emubus.storage import MemoryStore
 
 from ..limits_page import PAGE, page

@@ -8,19 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from emubus.broker.api import TABLES, Abandon, Complete, Delivery, Outage, OutageKind, ReceiveMode, SessionReceiver
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.message import parse_sent
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
-from emubus.broker.outcomes import Abandon, Complete
-from emubus.broker.partition.records import TABLES
 from emubus.broker.partition.requests import Done, Send, Settle
-from emubus.broker.partition.step import Delivery, ReceiveMode
-from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore
 

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
+from emubus.broker.api import Complete, Outage, OutageKind, partition_for_key
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.router import partition_for_key
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.outcomes import Complete
-from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import decoded, encoded, read
 from .namespace import Receiver, loop_turns, open_broker, per_partition, send

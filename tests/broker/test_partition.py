@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 
 from emubus.broker.address import SubQueue
+from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Delivery, Home, Outcome, ReceiveMode, Release
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from emubus.broker.partition.records import Home
 from emubus.broker.partition.requests import ExpireLocks, Peek, ProcessDue, Receive, ReceiveDeferred, Renew
-from emubus.broker.partition.step import Delivery, Received, ReceiveMode
+from emubus.broker.partition.step import Received
 
 from .driving import Driver, decoded, encoded, read
 

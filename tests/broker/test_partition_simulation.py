@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from emubus.broker.address import SubQueue
+from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Delivery, Home, Outcome, ReceiveMode, Release
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.broker.partition import ready_queue, sessions
-from emubus.broker.partition.records import Home, Record, session_number
+from emubus.broker.partition.records import Record, session_number
 from emubus.broker.partition.requests import (
     AcceptSession,
     CancelScheduled,
@@ -52,7 +52,7 @@ from emubus.broker.partition.requests import (
     Transfer,
     Undeliverable,
 )
-from emubus.broker.partition.step import Delivery, Received, ReceiveMode, SessionGrant
+from emubus.broker.partition.step import Received, SessionGrant
 
 from .driving import Place, encoded
 from .model import SEEN, TAKEN, Held, Model

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from emubus.broker.api import DeadLetter, Defer, Extent, Outage, OutageKind
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, TopicDescription
-from emubus.broker.outcomes import DeadLetter, Defer
-from emubus.broker.partition.step import Extent
-from emubus.broker.stores.outage import Outage, OutageKind
 
 from .driving import encoded, read
 from .namespace import Receiver, open_broker, send

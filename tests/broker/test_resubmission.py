@@ -9,15 +9,12 @@ import pytest
 
 from emubus.broker.address import SubQueue
 from emubus.broker.admin.overview import Overview
+from emubus.broker.api import Complete, DeadLetter, Defer, Home, Outage, OutageKind, ReceiveMode
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.outcomes import Complete, DeadLetter, Defer
-from emubus.broker.partition.records import Home
-from emubus.broker.partition.step import ReceiveMode
-from emubus.broker.stores.outage import Outage, OutageKind
 
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emubus.broker.address import SubQueue
+from emubus.broker.api import ReceiveMode
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.requests import (
     AcceptSession,
@@ -15,7 +16,7 @@ from emubus.broker.partition.requests import (
     ReleaseSession,
     SetSessionState,
 )
-from emubus.broker.partition.step import Received, ReceiveMode, SessionGrant
+from emubus.broker.partition.step import Received, SessionGrant
 
 from .driving import Driver, encoded
 from .tearing import heads_of, sessions_of

@@ -8,13 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from emubus.broker.api import (
+    Abandon,
+    Complete,
+    DeadLetter,
+    Defer,
+    Delivery,
+    Outcome,
+    ReceiveMode,
+    SessionAccept,
+    SessionReceiver,
+)
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionAccept, SessionReceiver
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from emubus.broker.partition.step import Delivery, ReceiveMode
 
 from .driving import decoded, encoded
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send

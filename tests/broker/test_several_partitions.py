@@ -10,13 +10,11 @@ from typing import Any, cast
 import pytest
 from proton import timestamp
 
+from emubus.broker.api import Home, Outage, OutageKind, partition_for_key
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.router import partition_for_key
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.partition.records import Home
-from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import Batch, Store, StoreFailed, View
 
 from .driving import decoded, encoded

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from emubus.broker.address import SubQueue
+from emubus.broker.api import Abandon, Complete, DeadLetter, Home, Outcome, ReceiveMode
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.bounds import STANDARD_BOUNDS, MessageBounds
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Outcome
-from emubus.broker.partition.records import HOMES, ByteTotal, Due, Home, Record
+from emubus.broker.partition.records import HOMES, ByteTotal, Due, Record
 from emubus.broker.partition.requests import (
     Commit,
     DeleteForwarded,
@@ -36,7 +36,7 @@ from emubus.broker.partition.requests import (
     StoreForwarded,
     Undeliverable,
 )
-from emubus.broker.partition.step import PartitionRef, Received, ReceiveMode, RoutedMessage
+from emubus.broker.partition.step import PartitionRef, Received, RoutedMessage
 
 from .driving import encoded
 from .tearing import FAILURE, Cell, Fate, Picture, hash_of, name_of, picture_of

@@ -14,15 +14,12 @@ from typing import Any
 
 import pytest
 
+from emubus.broker.api import Complete, Defer, Outage, OutageKind, ReceiveMode, SessionReceiver
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.outcomes import Complete, Defer
 from emubus.broker.partition.requests import Reserve
-from emubus.broker.partition.step import ReceiveMode
-from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import StoreFailed
 
 from .driving import decoded, encoded

@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 from proton import timestamp
 
+from emubus.broker.api import Complete, Delivery, ReceiveMode, SessionReceiver, TransactionRef
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.links import SessionReceiver
-from emubus.broker.entities.transaction import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.outcomes import Complete
-from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.storage import StoreFailed
 
 from .driving import decoded, encoded

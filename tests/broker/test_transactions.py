@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
+from emubus.broker.api import Complete, ReceiveMode, TransactionRef
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.entities.transaction import TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.outcomes import Complete
-from emubus.broker.partition.step import ReceiveMode
 
 from .driving import decoded, encoded, read
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send

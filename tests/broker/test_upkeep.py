@@ -11,15 +11,11 @@ from typing import Any
 import pytest
 
 from emubus.broker.admin.folder_view import CATALOG_FOLDER, STORE_FOLDER
+from emubus.broker.api import TABLES, Complete, Home, Outage, OutageKind, ReceiveMode, SessionReceiver
 from emubus.broker.broker import Broker
-from emubus.broker.entities.links import SessionReceiver
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.outcomes import Complete
-from emubus.broker.partition.records import TABLES, Home
-from emubus.broker.partition.step import ReceiveMode
-from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import read_into_memory
 
 from .driving import encoded

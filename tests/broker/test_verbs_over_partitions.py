@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 
+from emubus.broker.api import Complete, DeadLetter, Defer, Delivery, Outage, OutageKind, ReceiveMode
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
-from emubus.broker.outcomes import Complete, DeadLetter, Defer
-from emubus.broker.partition.step import Delivery, ReceiveMode
-from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.storage import Store
 
 from .driving import decoded, encoded, read

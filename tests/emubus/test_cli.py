@@ -19,7 +19,7 @@ import structlog
 
 from emubus import __version__
 from emubus.__main__ import main
-from emubus.broker.entities.router import partition_for_key
+from emubus.broker.api import partition_for_key
 from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.config import Config, LogFormat, LogLevel
 from emubus.logging import READY_LINE, announce_ready, configure_logging

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.broker.entities.entity_base import Totals
+from emubus.broker.api import Totals
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.keys import Right
 from emubus.broker.model.catalog import Entry

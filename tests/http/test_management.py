@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from emubus.broker.api import Outage, OutageKind
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.server import Server
 
 from .administering import ATOM, CONNECT, NOW, Raw, entry, raw, running

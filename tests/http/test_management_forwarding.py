@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emubus.broker.outcomes import DeadLetter
+from emubus.broker.api import DeadLetter
 from emubus.server import Server
 
 from ..broker.driving import encoded

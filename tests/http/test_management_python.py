@@ -22,10 +22,9 @@ from azure.servicebus.management import (
 )
 from proton import timestamp
 
+from emubus.broker.api import DeadLetter, Defer, Outage, OutageKind
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.outcomes import DeadLetter, Defer
-from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.server import Server
 
 from ..broker.driving import encoded

@@ -10,7 +10,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusRece
 from azure.servicebus.exceptions import ServiceBusServerBusyError
 
 from emubus.broker import service_errors
-from emubus.broker.entities.router import partition_for_key
+from emubus.broker.api import partition_for_key
 from emubus.testing import EmubusServer, OutageKind
 
 from .rest import Answer, Rest

@@ -8,12 +8,11 @@ from collections.abc import Callable
 import pytest
 from azure.servicebus import ServiceBusClient
 
+from emubus.broker.api import Delivery, Outage, OutageKind
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.partition.step import Delivery
-from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.testing import EmubusServer
 from emubus.web.rest.receiving import PendingReceive
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import pytest
 
+from emubus.broker.api import OutageKind
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.stores.outage import OutageKind
 from emubus.testing import EmubusServer
 
 from .client import Sdk

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from emubus.broker.stores.outage import OutageKind
+from emubus.broker.api import OutageKind
 from emubus.testing import EmubusServer
 
 from .client import EMPTY_WAIT_MS, FIRST_EMPTY_WAIT_MS, Sdk

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.entities.router import partition_for_key
+from emubus.broker.api import partition_for_key
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from emubus.broker.admin.overview import Overview
+from emubus.broker.api import DeadLetter, Delivery, ReceiveMode
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.builder import NewMessage
-from emubus.broker.outcomes import DeadLetter
-from emubus.broker.partition.step import Delivery, ReceiveMode
 from emubus.testing import EmubusServer
 
 WAIT_S = 120.0

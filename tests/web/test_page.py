@@ -7,7 +7,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from emubus.broker.entities.router import partition_for_key
+from emubus.broker.api import OutageKind, partition_for_key
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.model.descriptions import (
     QueueDescription,
@@ -16,7 +16,6 @@ from emubus.broker.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from emubus.broker.stores.outage import OutageKind
 from emubus.codec.types import Long
 from emubus.testing import EmubusServer
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import chain, pairwise, product
 
-from emubus.broker.entities.router import partition_for_key
+from emubus.broker.api import partition_for_key
 from emubus.broker.partition.records import HOMES, OUTBOXES
 
 from .items import ACTIVE, Item, Possibility

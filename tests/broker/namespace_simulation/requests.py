@@ -7,10 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from emubus.broker.address import SubQueue
+from emubus.broker.api import SEQUENCE_NUMBER_MAX, ReceiveMode
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.partition.receive import PEEK_HOMES
-from emubus.broker.partition.records import SEQUENCE_NUMBER_MAX
-from emubus.broker.partition.step import ReceiveMode
 
 from . import commands as c
 from .comparing import fits, is_row

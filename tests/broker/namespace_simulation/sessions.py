@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from emubus.broker.entities.links import SessionReceiver
-from emubus.broker.entities.router import partition_for_key
+from emubus.broker.api import Delivery, ReceiveMode, SessionReceiver, partition_for_key
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
-from emubus.broker.partition.step import Delivery, ReceiveMode
 
 from . import commands as c
 from .items import ACTIVE, Holding

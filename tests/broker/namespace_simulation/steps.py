@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Delivery, OutageKind, Outcome, ReceiveMode, Release
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.message.builder import NewMessage, envelope
 from emubus.broker.message.message import parse_message
-from emubus.broker.outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.broker.partition.records import session_number
-from emubus.broker.partition.step import Delivery, ReceiveMode
-from emubus.broker.stores.outage import OutageKind
 
 from ..tearing import Fate
 from . import commands as c

@@ -17,14 +17,14 @@ from typing import Any
 import structlog
 
 from emubus.broker import ids
+from emubus.broker.api import Home, Outage, OutageKind
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.stored import application_properties, parse_stored
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.profiles import Profile, limits_for
-from emubus.broker.partition.records import HOMES, MESSAGES, SESSION_NUMBER_KEY, SESSION_STATE, Home, Record
-from emubus.broker.stores.outage import Outage, OutageKind
+from emubus.broker.partition.records import HOMES, MESSAGES, SESSION_NUMBER_KEY, SESSION_STATE, Record
 from emubus.storage import MemoryStore, StoreError
 
 from ..tearing import Fate, TearingStore

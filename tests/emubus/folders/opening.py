@@ -15,8 +15,8 @@ from typing import Any
 
 from emubus.broker.admin.folder_view import CATALOG_FOLDER
 from emubus.broker.admin.verify import check_data_folder
+from emubus.broker.api import TABLES
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError
-from emubus.broker.partition.records import TABLES
 from emubus.server import own_folder
 from emubus.storage import Durability, Store, StoreError, open_store
 

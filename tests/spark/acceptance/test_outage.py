@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emubus.broker.stores.outage import OutageKind
+from emubus.broker.api import OutageKind
 from emubus.spark_connector.timing import monotonic_s
 from emubus.testing import EmubusServer
 

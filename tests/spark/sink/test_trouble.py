@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
+from emubus.broker.api import OutageKind
 from emubus.broker.errors import Condition
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.stores.outage import OutageKind
 from emubus.spark_connector.errors import ConnectorError
 from emubus.spark_connector.sink import delivery
 

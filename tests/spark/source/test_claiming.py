@@ -10,7 +10,7 @@ from azure.servicebus import ServiceBusClient
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import MapType, StringType, StructField, StructType
 
-from emubus.broker.stores.outage import OutageKind
+from emubus.broker.api import OutageKind
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.source.stream import StreamReader
 from emubus.testing import EmubusServer

@@ -10,8 +10,8 @@ import pytest
 from azure.servicebus import ServiceBusClient
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from emubus.broker.api import OutageKind
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.stores.outage import OutageKind
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.source import follow
 from emubus.spark_connector.source.stream import StreamReader

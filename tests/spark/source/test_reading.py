@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.stores.outage import OutageKind
+from emubus.broker.api import OutageKind
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.source.batch import BatchReader
 from emubus.spark_connector.source.plan import RangeTask

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from emubus.broker.api import OutageKind
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.stores.outage import OutageKind
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.wire import Connection, Management, Modified, PartitionRange, management
 from emubus.spark_connector.wire.requests import read_body, read_head
