@@ -193,4 +193,23 @@ MISJUDGED = (
         ),
         _ONE_COPY_EXPIRES,
     ),
+    Case(
+        "a dead letter went on as it expired, and the model did not know that its last queue remembers it",
+        "lost",
+        (
+            Shape("q0", deliveries_max=1, forward_dead_letters_to="q1"),
+            Shape("q1", ttl_ms=5_000, bury_expired=True, forward_dead_letters_to="q2"),
+            Shape("q2", duplicates=True),
+        ),
+        (
+            Send("q0", (Spec(1, id="id0"),)),
+            Tear(3, "REFUSED"),
+            Receive("q0", 1),
+            Advance(40_000),
+            Advance(10_000),
+            Rest(),
+            Send("q2", (Spec(2, id="id0"),)),
+            Rest(),
+        ),
+    ),
 )
