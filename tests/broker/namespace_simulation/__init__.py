@@ -16,7 +16,7 @@ a case for `cases.py`. The long run:
 
     python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
 
-That it notices what it should: on a broker without these rules each case of `cases` fails, and seeds found
+That it notices what it should: on a broker without these rules each case of `cases.CASES` fails, and seeds found
 (`--find RULE` mutes all other rules):
 
 | rule | what it was | seed | command of that run |

@@ -1,10 +1,27 @@
-"""Runs that failed, shrunk, each with a sentence that says what it found. They pass now."""
+"""Runs that failed, shrunk, each with a sentence that says what it found. They pass now.
+
+`CASES` found faults of the broker. In `MISJUDGED` the broker was right, and the model wrong.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .commands import AcceptSession, Advance, Cancel, Command, Outage, Rest, Schedule, Send, SetStatus, Spec, Together
+from .commands import (
+    AcceptSession,
+    Advance,
+    Cancel,
+    Command,
+    Outage,
+    Receive,
+    Rest,
+    Schedule,
+    Send,
+    SetStatus,
+    Spec,
+    Tear,
+    Together,
+)
 from .shapes import Rule, Shape
 
 
@@ -106,6 +123,93 @@ CASES = (
             SetStatus("q0", "Disabled"),
             SetStatus("q0"),
             AcceptSession("q0"),
+        ),
+    ),
+)
+
+_TWO_COPIES_WITH_ONE_ID = (
+    Shape("t0", "topic", partitioned=True),
+    Shape(
+        "t0/Subscriptions/s1",
+        "subscription",
+        deliveries_max=1,
+        forward_dead_letters_to="q0",
+        rules=(Rule("r0", action="set key", value="c"), Rule("r1", action="drop key")),
+    ),
+    Shape("q0", forward_to="t1"),
+    Shape("t1", "topic", partitioned=True, duplicates=True),
+    Shape("t1/Subscriptions/s0", "subscription"),
+)
+_ONE_COPY_EXPIRES = (
+    Send("t0", (Spec(1, id="id0", ttl_ms=40_000),)),
+    Tear(15, "REFUSED"),  # forgets the lock of the copy with a key: it expires, and the other one is a dead letter
+    Receive("t0/Subscriptions/s1", 5),
+    Advance(120_000),
+    Rest(),
+    Send("t1", (Spec(2, session="c", id="id0"),)),
+    Receive("t1/Subscriptions/s0", 500),
+)
+
+MISJUDGED = (
+    Case(
+        "a scheduled message got a number and was dropped as the duplicate of a dead letter: there is none to cancel",
+        "answer",
+        (
+            Shape("q3", ttl_ms=40_000, bury_expired=True, forward_dead_letters_to="q2"),
+            Shape("q2", duplicates=True),
+        ),
+        (
+            Send("q3", (Spec(1, id="id24"),)),
+            Advance(120_000),
+            Schedule("q2", (Spec(2, id="id24", after_ms=20_000),)),
+            Cancel("q2", (2,)),
+        ),
+    ),
+    Case(
+        "a scheduled message that was dropped as a duplicate is not there when the request that names it is refused",
+        "cancel: all or none",
+        (Shape("q0", forward_to="t0"), Shape("t0", "topic", duplicates=True)),
+        (
+            Outage(8, "failing"),
+            Send("q0", (Spec(1, id="id1"),)),
+            Schedule("t0", (Spec(2, id="id1", after_ms=100_000),)),
+            Cancel("t0", (2,), stranger=9),
+        ),
+    ),
+    Case(
+        "a copy that had expired was thought to have become a dead letter, and to be remembered where those go",
+        "delivery",
+        _TWO_COPIES_WITH_ONE_ID,
+        _ONE_COPY_EXPIRES,
+    ),
+    Case(
+        "the dead letter of one copy was thought to be that of another, which had expired and is not remembered",
+        "delivery",
+        (
+            *_TWO_COPIES_WITH_ONE_ID,
+            Shape(
+                "t1/Subscriptions/s1", "subscription", rules=(Rule("r0", action="set session", value="e"), Rule("r1"))
+            ),
+        ),
+        _ONE_COPY_EXPIRES,
+    ),
+    Case(
+        "a dead letter went on as it expired, and the model did not know that its last queue remembers it",
+        "lost",
+        (
+            Shape("q0", deliveries_max=1, forward_dead_letters_to="q1"),
+            Shape("q1", ttl_ms=5_000, bury_expired=True, forward_dead_letters_to="q2"),
+            Shape("q2", duplicates=True),
+        ),
+        (
+            Send("q0", (Spec(1, id="id0"),)),
+            Tear(3, "REFUSED"),
+            Receive("q0", 1),
+            Advance(40_000),
+            Advance(10_000),
+            Rest(),
+            Send("q2", (Spec(2, id="id0"),)),
+            Rest(),
         ),
     ),
 )

@@ -17,6 +17,7 @@ from .model import Model
 from .world import STORES, Mark, Row, World
 
 Report = Callable[[str, str], None]
+Explanation = tuple[list[Possibility], list[tuple[Item, Row]]]
 NOT_FORWARDED = ("MessagingEntityNotFound", "MessagingEntityDisabled")
 TALLY_MIN, TALLY_SLACK = 32, 6
 
@@ -87,9 +88,11 @@ def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Repo
     for index, place in pairs.items():
         see(items[index], rows[place], model, tally)
     missing = [item for index, item in enumerate(items) if index not in pairs]
+    possible = _as_possible(missing, left, model)
     before: list[Item] = []
     while missing != before:  # what becomes of one may depend on what became of another
-        before, missing = missing, [item for item in missing if not _resolve(item, left, model, tally)]
+        before = missing
+        missing = [item for item in missing if not _resolve(item, left, possible.get(item, []), model, tally)]
     for item in missing:
         others = "; ".join(map(str, left)) or "nowhere"
         report("lost", f"{item} is not there, but {others}")
@@ -144,26 +147,73 @@ def _pairs(items: list[Item], rows: list[Row]) -> dict[int, int]:
     return {index: place for place, index in owners.items()}
 
 
-def _resolve(item: Item, left: list[Row], model: Model, tally: Tally) -> bool:
-    """Whether the item's doubts explain what is there instead.
+def _resolve(item: Item, left: list[Row], others: list[Possibility], model: Model, tally: Tally) -> bool:
+    """Whether the item's doubts explain what is there instead; `others` are possible as well.
 
-    An explanation with rows goes before one without: that a message is gone would fit whatever is there.
+    An explanation with rows goes before one without: that a message is gone would fit whatever is there. Of several
+    that are as good it is open which is right, and so what entities remember.
     """
-    best: tuple[list[Possibility], list[tuple[Item, Row]]] | None = None
-    for what in sorted(item.doubts):
-        possibilities = model.suppose(item, what)
-        for possibility in possibilities:
-            found = _explained(possibility.items, left, model)
-            if found is not None and (best is None or len(found) > len(best[1])):
-                best = possibilities, found
-    if best is None:
+    explanations = _explanations(item, left, model)
+    if not explanations:
         return False
-    possibilities, pairs = best
-    model.resolved(item, possibilities, [each for each, _ in pairs])
+    pairs = max((found for _, found in explanations), key=len)
+    possible = [possibilities for possibilities, found in explanations if len(found) == len(pairs)]
+    model.resolved(item, [*chain(*possible), *others], [each for each, _ in pairs])
     for each, row in pairs:
         left.remove(row)
         see(each, row, model, tally)
     return True
+
+
+def _explanations(item: Item, left: list[Row], model: Model) -> list[Explanation]:
+    """For each doubt of a message that may be right: what may have become of it, and the rows that are its."""
+    explanations: list[Explanation] = []
+    for what in sorted(item.doubts):
+        possibilities = model.suppose(item, what)
+        explained = (_explained(possibility.items, left, model) for possibility in possibilities)
+        found = max((each for each in explained if each is not None), key=len, default=None)
+        if found is not None:
+            explanations.append((possibilities, found))
+    return explanations
+
+
+def _as_possible(missing: list[Item], left: list[Row], model: Model) -> dict[Item, list[Possibility]]:
+    """What may have become of each of several copies.
+
+    A row may be what became of one copy or of the other. So a doubt of a copy may be right, whatever else may, if the
+    doubts of the others explain the rows that it leaves as well as all explain all rows.
+    """
+    if len(missing) < 2:
+        return {}
+    best = _unexplained(missing, left, model)
+    found: dict[Item, list[Possibility]] = {}
+    for place, item in enumerate(missing):
+        explanations = _explanations(item, left, model)
+        if not any(each.identities for possibilities, _ in explanations for each in possibilities):
+            continue  # no entity remembers it
+        others = [*missing[:place], *missing[place + 1 :]]
+        for possibilities, pairs in explanations:
+            rest = _without(left, pairs)
+            if _unexplained(others, rest, model) <= best:
+                found.setdefault(item, []).extend(possibilities)
+    return found
+
+
+def _unexplained(items: list[Item], rows: list[Row], model: Model) -> int:
+    """How many items and rows are left when each item takes the most rows that it explains."""
+    missed = 0
+    for item in items:
+        explanations = _explanations(item, rows, model)
+        missed += not explanations
+        rows = _without(rows, max((found for _, found in explanations), key=len, default=[]))
+    return missed + len(rows)
+
+
+def _without(rows: list[Row], pairs: list[tuple[Item, Row]]) -> list[Row]:
+    left = list(rows)
+    for _, row in pairs:
+        left.remove(row)
+    return left
 
 
 def _explained(items: Iterable[Item], rows: list[Row], model: Model, depth: int = 4) -> list[tuple[Item, Row]] | None:

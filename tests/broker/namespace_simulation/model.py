@@ -403,8 +403,10 @@ class Model:
 
     def resolved(self, item: Item, possibilities: list[Possibility], final: Iterable[Item]) -> None:
         """A quiet point has shown what became of a message: one of `possibilities`, and at last `final`."""
+        identities = dict.fromkeys(sorted(self._later_identities(possibilities), key=repr), False)
+        identities |= self._identities(possibilities)
         self.remove(item)
-        for identity, is_sure in self._identities(possibilities):
+        for identity, is_sure in identities.items():
             self._memory.add(identity, self.rested_at, self.now, is_sure=is_sure)
         self._put([Possibility(list(final))])
 
@@ -438,6 +440,15 @@ class Model:
         """As what entities may remember a message, and whether they do in any case."""
         for identity in sorted(set().union(*(possibility.identities for possibility in possibilities)), key=repr):
             yield identity, all(possibility.identities.get(identity) for possibility in possibilities)
+
+    def _later_identities(self, possibilities: Iterable[Possibility], depth: int = 4) -> set[Identity]:
+        """As what entities may remember a message to which more may have happened, doubt after doubt."""
+        found: set[Identity] = set()
+        for item in chain.from_iterable(possibility.items for possibility in possibilities):
+            for what in sorted(item.doubts - {"taken"}) if depth else ():
+                later = self.suppose(item, what)
+                found = found.union(*(each.identities for each in later), self._later_identities(later, depth - 1))
+        return found
 
     def rested(self) -> None:
         """A quiet point: all stores work, nothing is under way, and what is where was seen."""

@@ -217,25 +217,39 @@ class Run:
         items = [scheduled[label] for label in command.labels if label in scheduled]
         if self.world.is_slow() or command.of not in self.model.shapes or (not items and command.stranger is None):
             return
+        stored = {(row.path, row.label) for row in self.world.rows()}
+        dropped = [item for item in items if "taken" in item.doubts and (item.path, item.label) not in stored]
         numbers = [item.number or 0 for item in items]
         if command.stranger is not None:
             numbers.append((command.stranger << 48 if self.model.is_partitioned(command.of) else 0) | 0xFFFF_FFFF)
         answer = self.world.ask(self.world.broker.cancel_scheduled(command.of, numbers))
-        self._pending.append(Pending(answer, lambda answer: self._judge_cancel(command, items, numbers, answer)))
+        self._pending.append(
+            Pending(answer, lambda answer: self._judge_cancel(command, items, dropped, numbers, answer))
+        )
 
-    def _judge_cancel(self, command: c.Cancel, items: list[Item], numbers: list[int], answer: Answer) -> None:
+    def _judge_cancel(
+        self, command: c.Cancel, items: list[Item], dropped: list[Item], numbers: list[int], answer: Answer
+    ) -> None:
+        """`dropped`: those that got a number, and were dropped as duplicates."""
         error = answer.error
+        for item in dropped:
+            if item in self.model.items.get(item.label, ()):
+                self.model.remove(item)
+        items = [item for item in items if item not in dropped]
         left = {(row.path, row.label, row.number) for row in self.world.rows()}
         there = [item for item in items if (item.path, item.label, item.number) in left]
         if error is None:
-            if command.stranger is not None:
-                self.report("answer", f"{command} is accepted though there is no message {numbers[-1]:#x}")
+            missing = [item.number or 0 for item in dropped] + numbers[-1:] * (command.stranger is not None)
+            if missing:
+                self.report("answer", f"{command} is accepted though there are no messages {missing}")
             if there:
                 self.report(
                     "cancel: all or none", f"{command} is accepted and these are there: {[str(item) for item in there]}"
                 )
         else:
-            self._check_cancel_error(command, numbers, error)
+            self._check_cancel_error(
+                command, numbers, error, is_any_missing=bool(dropped) or command.stranger is not None
+            )
             allowed = {0, len(items)} if isinstance(error, UnknownOutcomeError) else {len(items)}
             if isinstance(error, UnknownOutcomeError) and self._spans_stores(command, numbers):
                 allowed = set(range(len(items) + 1))  # a store may fail between two removals (decision 2)
@@ -249,12 +263,14 @@ class Run:
     def _spans_stores(self, command: c.Cancel, numbers: list[int]) -> bool:
         return self.model.is_partitioned(command.of) and len({number >> 48 for number in numbers}) > 1
 
-    def _check_cancel_error(self, command: c.Cancel, numbers: list[int], error: BrokerError) -> None:
+    def _check_cancel_error(
+        self, command: c.Cancel, numbers: list[int], error: BrokerError, *, is_any_missing: bool
+    ) -> None:
         is_partitioned = self.model.is_partitioned(command.of)
         entity = self.world.broker.entity(command.of)
         assert entity is not None
         places = [entity.partitions[number >> 48 if is_partitioned else 0] for number in numbers]
-        if error.condition is Condition.MESSAGE_NOT_FOUND and command.stranger is not None:
+        if error.condition is Condition.MESSAGE_NOT_FOUND and is_any_missing:
             return
         if error.condition is Condition.SERVER_BUSY and any(
             self.world.is_troubled(each.worker.index) for each in places
