@@ -19,7 +19,7 @@ Ownership, from the outside in:
 - The composition root (`emubus/server.py`) owns the `Broker`, the clock and the stores' folder.
 - The `Broker` is a `Namespace` and owns `Administration`, `Maintenance`, the catalog, the transactions, the forwarder,
   the commit threads and one `Worker` per messaging store.
-- A `Worker` owns its store and the partitions in it. Nobody else changes a partition.
+- A `Worker` owns its store and the partitions in it. Only the worker changes a partition.
 - An `Entity` owns its partition handles and dispatchers; a link owns its `Sender`, `Receiver` or `SessionReceiver`.
 
 Everything runs on the event-loop thread, with one exception: the commit of a store runs on a pool thread, and the

@@ -31,7 +31,7 @@ def opened(wire: Wire, product: str = PYTHON) -> None:
     wire.attach_sender(channel=CHANNEL)
 
 
-def told(frames: list[Frame]) -> list[tuple[int, str | None]]:
+def outcomes(frames: list[Frame]) -> list[tuple[int, str | None]]:
     """The deliveries that dispositions are about, in order, each with the condition of its rejection."""
     found: list[tuple[int, str | None]] = []
     for each in frames:
@@ -51,7 +51,9 @@ async def test_every_delivery_arrives_and_is_settled_by_its_own_id(bare: Wire, n
         bare.broker.q.error = BrokerError(Condition.NOT_ALLOWED, "No.") if turn % 2 else None
         bare.write(transfer(number, b"%d" % turn))
         frames += await bare.turn()
-    assert told(frames) == [(number, "amqp:not-allowed" if turn % 2 else None) for turn, number in enumerate(numbers)]
+    assert outcomes(frames) == [
+        (number, "amqp:not-allowed" if turn % 2 else None) for turn, number in enumerate(numbers)
+    ]
     assert [data for data, _ in bare.broker.q.sent] == [b"0", b"2", b"4"]
 
 
@@ -62,10 +64,10 @@ async def test_one_outcome_of_many_deliveries_names_each_of_them(bare: Wire, num
     bare.write(b"".join(transfer(number, b"%d" % turn) for turn, number in enumerate(numbers)))
     assert await bare.turn() == []
     bare.broker.q.answer_all()
-    assert told(await bare.turn()) == [(number, None) for number in numbers]
+    assert outcomes(await bare.turn()) == [(number, None) for number in numbers]
     bare.broker.q.waiting = None
     bare.write(transfer(numbers[-1] + 1, b"next"))
-    assert told(await bare.turn()) == [(numbers[-1] + 1, None)]
+    assert outcomes(await bare.turn()) == [(numbers[-1] + 1, None)]
 
 
 async def test_deliveries_of_many_frames_and_those_that_are_settled_already_go_on(bare: Wire) -> None:
@@ -74,7 +76,7 @@ async def test_deliveries_of_many_frames_and_those_that_are_settled_already_go_o
     bare.write(transfer(0, b"a", more=True) + transfer(0, b"b", handle=1) + transfer(0, b"c", more=True))
     bare.write(transfer(None, b"d") + transfer(2, b"e", settled=True) + transfer(2, b"f", settled=True))
     bare.write(transfer(4, b"g", more=True, handle=1) + transfer(4, b"h", handle=1))
-    assert sorted(told(await bare.turn())) == [(0, None), (0, None), (4, None)]
+    assert sorted(outcomes(await bare.turn())) == [(0, None), (0, None), (4, None)]
     assert sorted(data for data, _ in bare.broker.q.sent) == [b"acd", b"b", b"e", b"f", b"gh"]
 
 
@@ -88,7 +90,7 @@ async def test_an_amqp_session_that_begins_anew_counts_anew(bare: Wire) -> None:
     bare.begin(CHANNEL)
     bare.attach_sender(channel=CHANNEL)
     bare.write(transfer(0, b"c") + transfer(1, b"d"))
-    assert told(await bare.turn()) == [(0, None), (1, None)]
+    assert outcomes(await bare.turn()) == [(0, None), (1, None)]
 
 
 async def test_other_clients_must_count(bare: Wire) -> None:

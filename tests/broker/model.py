@@ -1,6 +1,6 @@
 """A queue partition in its plainest form: lists and loops, to compare the real one with.
 
-Messages are told apart by their names. `order` is the sequence number that a message should have, and `picture` all
+Names distinguish the messages. `order` is the sequence number that a message should have, and `picture` all
 that should be stored, so that the real store can be compared with it as a whole. A model can be forked: one goes on as
 if a command had been stored, the other as if not.
 """
@@ -62,7 +62,7 @@ class Item:
         other.__dict__.update(self.__dict__)
         return other
 
-    def told(self) -> tuple[object, ...]:
+    def reported(self) -> tuple[object, ...]:
         return (
             self.name,
             self.count,
@@ -84,7 +84,7 @@ class Held:
 
 
 class Model:
-    """What must be true of a partition, told as simply as possible."""
+    """A plain model of what must be true of a partition."""
 
     def __init__(
         self, lock_ms: int, deliveries_max: int, dead_letter_expired: bool, sessions: bool, window_ms: int | None
@@ -122,7 +122,7 @@ class Model:
         counts = Counter(item.home for item in self.items)
         active = [item for item in self.items if item.home is Home.ACTIVE]
         return {
-            "messages": {(item.home, item.order): item.told() for item in self.items},
+            "messages": {(item.home, item.order): item.reported() for item in self.items},
             "next": self.orders + 1,
             "counts": [counts[home] for home in HOMES],
             "bytes miscounted": 0,

@@ -1,7 +1,7 @@
 """Partitions driven by hand over a store that fails in every way a disk can, and what is in such a store, in words.
 
 A commit that fails has stored nothing (the disk refused) or everything (it is all there, but the confirmation was
-lost): stores are atomic, and whoever drives them is told no more than that the commit failed. The store can also do
+lost): stores are atomic, and their driver learns only that the commit failed. The store can also do
 what no store may, keep a part of a batch, to show that those who look for that find it.
 """
 
@@ -61,7 +61,7 @@ Picture = dict[str, Any]
 
 
 class Fate(Enum):
-    """What becomes of a batch. All but the first fail whoever commits it, with the same error."""
+    """What becomes of a batch. All but the first raise the same error in the committer."""
 
     STORED = auto()
     REFUSED = auto()
@@ -111,7 +111,7 @@ class Lossy:
 
 
 class LossyStore:
-    """Any store, with which no batch is safe: a write of it may be lost, and nobody is told."""
+    """Any store, with which no batch is safe: a write of it may be lost without an error."""
 
     def __init__(self, store: Store, lossy: Lossy) -> None:
         self._store = store
@@ -265,8 +265,8 @@ def name_of(stored: bytes) -> str:
 
 
 @lru_cache(1 << 14)
-def _told(row: bytes) -> tuple[object, ...]:
-    """The name of a stored message and all that its row says besides, in the order of `Item.told`."""
+def _reported(row: bytes) -> tuple[object, ...]:
+    """The name of a stored message and all that its row says besides, in the order of `Item.reported`."""
     record = Record.unpack(row)
     reason = application_properties(record.stored).get("DeadLetterReason") if b"DeadLetterReason" in row else None
     return (
@@ -301,7 +301,7 @@ def picture_of(store: MemoryStore, queue_id: int) -> Picture:
     changed_at = dict(SESSION_VALUE.unpack_from(row) for _, row in rows[SESSIONS])
     states = {SESSION_NUMBER_KEY.unpack(key)[1]: row for key, row in rows[SESSION_STATE]}
     return {
-        "messages": {(HOMES[home], number): _told(row) for (_, home, number), row in messages},
+        "messages": {(HOMES[home], number): _reported(row) for (_, home, number), row in messages},
         "next": counters.next_counter,
         "counts": counters.messages,
         "bytes miscounted": counters.bytes_used - sum(len(row) for _, row in rows[MESSAGES]),

@@ -363,8 +363,8 @@ async def test_a_locked_message_says_its_lock_token_in_its_delivery_annotations_
         await send(broker, "q", encoded("x"))
     (locked,) = await Receiver(broker, "q").receive(1)
     (removed,) = await Receiver(broker, "q", ReceiveMode.RECEIVE_AND_DELETE).receive(1)
-    told = [message.instructions for message in decoded([locked, removed])]
-    assert told == [{"x-opt-lock-token": uuid.UUID(bytes_le=locked.token)}, {}]
+    reported = [message.instructions for message in decoded([locked, removed])]
+    assert reported == [{"x-opt-lock-token": uuid.UUID(bytes_le=locked.token)}, {}]
 
 
 @pytest.mark.parametrize("batch", [False, True])

@@ -50,7 +50,7 @@ async def send_at_once(broker: Broker, address: str, messages: list[bytes]) -> N
 
 
 async def settled(clock: Clock) -> None:
-    """Whoever waits to try again has done so."""
+    """Let the forwarder make the attempts for which it waits."""
     for _ in range(3):
         clock.advance(1_000)
         await loop_turns(50)

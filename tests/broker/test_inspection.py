@@ -1,4 +1,4 @@
-"""What there is to see of a namespace without touching it."""
+"""Reports about a namespace leave it untouched."""
 
 from __future__ import annotations
 

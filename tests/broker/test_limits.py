@@ -1,4 +1,4 @@
-"""The limits of the profiles, and what a description that breaks them is told."""
+"""The limits of the profiles, and the violations that a description is refused with."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SEEDS_PER_TEST = 4
 SEEDS = range(1, 201)
 
 
-def told(failure: Failure | None) -> None:
+def reported(failure: Failure | None) -> None:
     """Fail with the shortest version of what was found."""
     if failure is not None:
         pytest.fail(f"seed {failure.seed}: {failure.seen}\n{written(Shrinking(failure).smallest())}")
@@ -24,7 +24,7 @@ def told(failure: Failure | None) -> None:
 @pytest.mark.parametrize("first", SEEDS[::SEEDS_PER_TEST])
 def test_the_broker_does_what_service_bus_does_whatever_is_asked_and_whatever_fails(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
-        told(run_seed(seed, COMMANDS_PER_SEED))
+        reported(run_seed(seed, COMMANDS_PER_SEED))
 
 
 @pytest.mark.parametrize("case", [*CASES, *MISJUDGED], ids=lambda case: case.found)
@@ -36,7 +36,7 @@ def test_what_failed_once_passes(case: Case) -> None:
 def test_one_seed_is_one_run() -> None:
     runs = [SeededRun(5) for _ in range(2)]  # there the broker gives ids that choose partitions
     for run in runs:
-        told(run.go(400))
+        reported(run.go(400))
     first, second = runs
     assert (first.done, first.rows()) == (second.done, second.rows())
     assert len(first.done) > 100

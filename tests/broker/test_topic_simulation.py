@@ -115,7 +115,7 @@ class Row:
     note: str = ""
     reason: str | None = None
 
-    def told(self) -> tuple[object, ...]:
+    def reported(self) -> tuple[object, ...]:
         return self.name, self.count, self.at, 0, self.origin, self.hops, self.note, self.reason
 
 
@@ -146,7 +146,7 @@ class Rows:
         counts = Counter(row.home for row in self.rows.values())
         scheduled = {number: row.due_at for number, row in self.rows.items() if row.home is Home.SCHEDULED}
         return {
-            "messages": {(row.home, number): row.told() for number, row in self.rows.items()},
+            "messages": {(row.home, number): row.reported() for number, row in self.rows.items()},
             "next": self.next,
             "counts": [counts[home] for home in HOMES],
             "bytes miscounted": 0,
@@ -226,8 +226,8 @@ class Model:
         for number in numbers:
             row = self.of[source].rows[number]
             if number > target.forwarded.get((source, 0), 0):
-                told = {"hops": row.hops + 1, "note": row.note, "reason": row.reason}
-                target.put(Home.ACTIVE, row.name, now, row.origin, **told)
+                reported = {"hops": row.hops + 1, "note": row.note, "reason": row.reason}
+                target.put(Home.ACTIVE, row.name, now, row.origin, **reported)
                 target.forwarded[source, 0] = number
 
     def delivered(self, queue_id: int, numbers: list[int]) -> None:

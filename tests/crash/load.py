@@ -17,8 +17,8 @@ RECONNECT_NEVER = False
 
 
 @dataclass
-class Told:
-    """What the broker said before it died."""
+class BrokerAnswers:
+    """The broker's answers before it died."""
 
     accepted: set[str] = field(default_factory=set[str])  # sends that it acknowledged
     refused: list[str] = field(default_factory=list[str])
@@ -35,7 +35,7 @@ class Load(MessagingHandler):
         queues: list[str],
         prefix: str,
         messages_max: int,
-        confirmed: Callable[[Told], None] = lambda _: None,
+        confirmed: Callable[[BrokerAnswers], None] = lambda _: None,
     ) -> None:
         """`confirmed` is called after each confirmation of the broker; it may kill the broker."""
         super().__init__(auto_accept=False, prefetch=50)
@@ -44,7 +44,7 @@ class Load(MessagingHandler):
         self.queues = queues
         self.prefix = prefix
         self.messages_max = messages_max
-        self.told = Told()
+        self.answers = BrokerAnswers()
         self._sent = 0
         self._seen = 0
         self._ids: dict[Delivery, str] = {}
@@ -67,20 +67,20 @@ class Load(MessagingHandler):
 
     def on_accepted(self, event: Any) -> None:
         if event.link.is_sender:
-            self.told.accepted.add(event.delivery.tag)
-            self._confirmed(self.told)
+            self.answers.accepted.add(event.delivery.tag)
+            self._confirmed(self.answers)
             self._send(event.link)
 
     def on_rejected(self, event: Any) -> None:
         if event.link.is_sender:
-            self.told.refused.append(event.delivery.tag)
+            self.answers.refused.append(event.delivery.tag)
 
     def on_message(self, event: Any) -> None:
         self._seen += 1
         if self._seen % 2:
             return  # stays locked: it must be there after the restart
         name = str(event.message.id)
-        self.told.settling.add(name)
+        self.answers.settling.add(name)
         self._ids[event.delivery] = name
         event.delivery.update(Delivery.ACCEPTED)
 
@@ -88,8 +88,8 @@ class Load(MessagingHandler):
         if event.link.is_receiver:
             name = self._ids.pop(event.delivery, None)
             if name is not None and event.delivery.remote_state == Delivery.ACCEPTED:
-                self.told.settled.add(name)
-                self._confirmed(self.told)
+                self.answers.settled.add(name)
+                self._confirmed(self.answers)
 
     def on_disconnected(self, event: Any) -> None:
         event.container.stop()
@@ -106,7 +106,7 @@ class Peek(AtLeastOnce):
         link.rcv_settle_mode = 1
 
 
-def run_until_killed(load: Load) -> Told:
+def run_until_killed(load: Load) -> BrokerAnswers:
     """Run the peer until the broker is gone; what the broker confirmed."""
     Container(load).run()
-    return load.told
+    return load.answers

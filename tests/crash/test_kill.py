@@ -19,7 +19,7 @@ from emubus.testing import Durability, EmubusServer
 
 from ..checking import check_partitions
 from ..rounds import rounds
-from .load import Load, Told, run_until_killed
+from .load import BrokerAnswers, Load, run_until_killed
 from .server import ServerProcess, check
 
 QUEUES = ["plain", "parts"]
@@ -41,22 +41,22 @@ def scenario(seed: int) -> tuple[list[str], int]:
     return [*options, "--failpoint", f"{name}:{numbers.randint(1, 120)}"], MESSAGES_MAX
 
 
-def run_and_kill(data: Path, seed: int) -> Told:
+def run_and_kill(data: Path, seed: int) -> BrokerAnswers:
     options, kill_at = scenario(seed)
     server = ServerProcess(data, *options)
     count = itertools.count(1)
 
-    def confirmed(_: Told) -> None:
+    def confirmed(_: BrokerAnswers) -> None:
         if next(count) == kill_at:
             server.process.kill()
 
     try:
-        told = run_until_killed(Load(server.url, QUEUES, f"s{seed}", MESSAGES_MAX, confirmed))
+        answers = run_until_killed(Load(server.url, QUEUES, f"s{seed}", MESSAGES_MAX, confirmed))
     finally:
         server.process.kill()
         server.wait()
     assert "Traceback" not in server.log, server.log
-    return told
+    return answers
 
 
 def collect(data: Path) -> Counter[str]:
@@ -70,14 +70,14 @@ def collect(data: Path) -> Counter[str]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
-    told = run_and_kill(data, seed)
+    answers = run_and_kill(data, seed)
     check(data)
     found = collect(data)
     assert [name for name, times in found.items() if times > 1] == []
-    missing = told.accepted - told.settling - set(found)
+    missing = answers.accepted - answers.settling - set(found)
     assert missing == set()
-    assert told.settled & set(found) == set()
-    assert told.refused == []
+    assert answers.settled & set(found) == set()
+    assert answers.refused == []
     check(data)
 
 
@@ -85,11 +85,11 @@ def test_a_load_really_gets_acknowledgements(tmp_path: Path) -> None:
     """The tests above would pass with a broker that never answers; this one would not end."""
     server = ServerProcess(tmp_path / "data", "--durability", "process")
 
-    def confirmed(told: Told) -> None:
-        if len(told.accepted) == 400 and len(told.settled) > 50:
+    def confirmed(answers: BrokerAnswers) -> None:
+        if len(answers.accepted) == 400 and len(answers.settled) > 50:
             server.process.kill()
 
-    told = run_until_killed(Load(server.url, QUEUES, "x", 400, confirmed))
+    answers = run_until_killed(Load(server.url, QUEUES, "x", 400, confirmed))
     server.wait()
-    assert len(told.accepted) == 400
-    assert len(told.settled) > 50
+    assert len(answers.accepted) == 400
+    assert len(answers.settled) > 50

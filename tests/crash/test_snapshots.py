@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ..rounds import rounds
-from .load import Load, Told, run_until_killed
+from .load import BrokerAnswers, Load, run_until_killed
 from .server import ServerProcess, check
 from .test_kill import QUEUES
 
@@ -28,18 +28,18 @@ class Confirmations:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._told = Told()
+        self._answers = BrokerAnswers()
 
-    def more(self, told: Told) -> None:
+    def more(self, answers: BrokerAnswers) -> None:
         """One more confirmation has come."""
         with self._changed:
-            self._told = told
+            self._answers = answers
             self._changed.notify()
 
-    def wait_for(self, is_enough: Callable[[Told], bool]) -> None:
+    def wait_for(self, is_enough: Callable[[BrokerAnswers], bool]) -> None:
         """Until what is confirmed is enough."""
         with self._changed:
-            assert self._changed.wait_for(lambda: is_enough(self._told), WAIT_S)
+            assert self._changed.wait_for(lambda: is_enough(self._answers), WAIT_S)
 
 
 @pytest.fixture
@@ -102,13 +102,13 @@ def test_a_snapshot_under_load_is_what_a_restore_after_a_kill_brings_back(
     load = Load(server.url, QUEUES, f"s{seed}", MESSAGES_MAX, confirmations.more)
     sending = threading.Thread(target=run_until_killed, args=(load,))
     sending.start()
-    confirmations.wait_for(lambda told: len(told.accepted) >= 200 + 300 * seed)
-    accepted_before = set(load.told.accepted)
+    confirmations.wait_for(lambda answers: len(answers.accepted) >= 200 + 300 * seed)
+    accepted_before = set(load.answers.accepted)
     taken = ask(server, "PUT", "/snapshots/s")
     sent_until = load._sent
-    settling_until = set(load.told.settling)
+    settling_until = set(load.answers.settling)
     later = {f"s{seed}-{number}" for number in range(sent_until + 100, MESSAGES_MAX)}
-    confirmations.wait_for(lambda told: not later.isdisjoint(told.accepted))
+    confirmations.wait_for(lambda answers: not later.isdisjoint(answers.accepted))
     server.kill()
     sending.join()
 
@@ -141,7 +141,7 @@ def test_a_kill_in_the_middle_of_a_restore_leaves_one_namespace_or_the_other(
     load = Load(server.url, QUEUES, "x", 2_000, confirmations.more)
     sending = threading.Thread(target=run_until_killed, args=(load,))
     sending.start()
-    confirmations.wait_for(lambda told: len(told.accepted) == 2_000)
+    confirmations.wait_for(lambda answers: len(answers.accepted) == 2_000)
     ask(server, "PUT", "/snapshots/full")
     ask(server, "POST", "/snapshots/full/restore")  # the peer has lost its links, and settles no more
     full = set(stored(server))

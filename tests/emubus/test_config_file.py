@@ -1,4 +1,4 @@
-"""Config.json: what it may say, and what a file that is wrong is told."""
+"""Config.json: its contents, and the errors for a wrong file."""
 
 from __future__ import annotations
 

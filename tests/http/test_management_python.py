@@ -196,16 +196,16 @@ async def test_p03_every_entity_of_a_partitioned_premium_namespace_is_partitione
             entity = server.broker.entity(name)
             assert entity is not None
             assert len(entity.partitions) == int(count)
-        told = await refusal(admin, lambda client: client.create_queue("not", enable_partitioning=False), 400)
-        assert "EnablePartitioning is false; allowed is true: the namespace is partitioned" in told
+        error = await refusal(admin, lambda client: client.create_queue("not", enable_partitioning=False), 400)
+        assert "EnablePartitioning is false; allowed is true: the namespace is partitioned" in error
         assert server.broker.entity("not") is None
 
 
 async def test_p03_no_entity_of_an_unpartitioned_premium_namespace_is_partitioned(tmp_path: Path) -> None:
     async with served(tmp_path, profile="premium") as (server, admin):
         await admin(lambda client: client.create_topic("unsaid"))
-        told = await refusal(admin, lambda client: client.create_topic("not", enable_partitioning=True), 400)
-        assert "EnablePartitioning is true; allowed is false: the namespace is not partitioned" in told
+        error = await refusal(admin, lambda client: client.create_topic("not", enable_partitioning=True), 400)
+        assert "EnablePartitioning is true; allowed is false: the namespace is not partitioned" in error
         assert (await admin(lambda client: client.get_topic("unsaid"))).enable_partitioning is False
         assert server.broker.entity("not") is None
 
@@ -226,8 +226,8 @@ async def test_p03_partitioned_entities_that_were_migrated_to_premium_keep_their
         expected = QueueDescription("old", enable_partitioning=True, max_size_mb=2048, max_delivery_count=3)
         assert entity.description == replace(expected, max_message_bytes=1 << 20)
         assert {place.size_bytes_max for place in entity.partitions} == {2048 << 20}
-        told = await refusal(admin, lambda client: client.create_queue("new", enable_partitioning=True), 400)
-        assert "EnablePartitioning is true; allowed is false: the namespace is not partitioned" in told
+        error = await refusal(admin, lambda client: client.create_queue("new", enable_partitioning=True), 400)
+        assert "EnablePartitioning is true; allowed is false: the namespace is not partitioned" in error
         await admin(lambda client: client.create_queue("new"))
         assert len(broker.find_target("new").partitions) == 1
         await send(broker, "new", encoded("x"))
@@ -257,8 +257,8 @@ async def test_p05_a_standard_namespace_has_at_most_100_partitioned_entities(tmp
 
     async with served(tmp_path) as (server, admin):
         await admin(hundred)
-        told = await refusal(admin, lambda client: client.create_queue("more", enable_partitioning=True), 403)
-        assert "'EnablePartioning == true' has been reached or exceeded: there are 100; allowed is at most 100" in told
+        error = await refusal(admin, lambda client: client.create_queue("more", enable_partitioning=True), 403)
+        assert "'EnablePartioning == true' has been reached or exceeded: there are 100; allowed is at most 100" in error
         assert server.broker.entity("more") is None
         await admin(lambda client: client.create_queue("plain"))
         assert (await admin(lambda client: client.get_queue("plain"))).max_message_size_in_kilobytes == 256
@@ -272,10 +272,10 @@ async def test_p05_a_namespace_has_a_number_of_entities_that_is_the_most(tmp_pat
         assert server.broker.limits.entities_max == 10_000
         server.broker.limits = replace(server.broker.limits, entities_max=2)
         await admin(lambda client: client.create_topic("second"))
-        told = await refusal(admin, lambda client: client.create_queue("third"), 403)
+        error = await refusal(admin, lambda client: client.create_queue("third"), 403)
         assert (
             "'Queue or Topic' has been reached or exceeded: there are 2; allowed is at most 2 (profile standard)."
-            in told
+            in error
         )
 
 

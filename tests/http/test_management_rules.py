@@ -351,13 +351,13 @@ async def test_a_valid_token_without_manage_is_told_what_it_lacks(guarded: Serve
         await http.put(SUBSCRIPTION, "<SubscriptionDescription/>", token=root)
         listener = token("https://h/t", "l", "p")
         words = "401 SubCode=40100: Unauthorized : Unauthorized access for 'GetSubscription' operation on endpoint "
-        for method, path, told in (
+        for method, path, reported in (
             ("GET", "/t", "Manage,EntityRead claims required for this operation."),
             ("DELETE", "/t", "Authorization failed for specified action: Manage,EntityDelete."),
             ("GET", SUBSCRIPTION, f"{words}'sb://{http.authority}{SUBSCRIPTION}'."),
         ):
             refused = await http(method, path, Authorization=listener)
-            assert (refused.status, refused.detail[: len(told)]) == (401, told)
+            assert (refused.status, refused.detail[: len(reported)]) == (401, reported)
 
 
 async def test_the_rules_of_entities_open_them_over_amqp_too(guarded: Server) -> None:

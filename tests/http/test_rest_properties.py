@@ -111,7 +111,7 @@ def application_properties(message: ServiceBusReceivedMessage) -> dict[str, Any]
 
 
 def test_p21_a_message_sent_over_http_is_read_over_amqp_as_it_was_meant(rest: Rest, sdk: ServiceBusClient) -> None:
-    told = {
+    reported = {
         "CorrelationId": "c",
         "Label": "M1",
         "MessageId": "m",
@@ -126,7 +126,7 @@ def test_p21_a_message_sent_over_http_is_read_over_amqp_as_it_was_meant(rest: Re
         "SequenceNumber": 12345,
         "Unknown": {"a": 1},
     }
-    assert rest.send("plain", b'{"a":1}', HEADERS_SENT, **told).status == 201
+    assert rest.send("plain", b'{"a":1}', HEADERS_SENT, **reported).status == 201
     got = by_sdk(sdk, "plain")
     assert (got.body_type, b"".join(got.body)) == (AmqpMessageBodyType.DATA, b'{"a":1}')
     assert {
@@ -141,7 +141,7 @@ def test_p21_a_message_sent_over_http_is_read_over_amqp_as_it_was_meant(rest: Re
         "PartitionKey": got.partition_key,
         "TimeToLive": got.time_to_live,
     } == {
-        **{name: told[name] for name in ("CorrelationId", "Label", "MessageId", "ReplyTo", "ReplyToSessionId")},
+        **{name: reported[name] for name in ("CorrelationId", "Label", "MessageId", "ReplyTo", "ReplyToSessionId")},
         "SessionId": "s",
         "To": "t",
         "ContentType": "application/json; charset=utf-8",
@@ -246,8 +246,8 @@ def test_an_identifier_that_is_too_long_is_refused(rest: Rest, name: str) -> Non
 
 
 def test_scalars_in_the_place_of_strings_are_their_texts_and_empty_ones_are_nothing(rest: Rest) -> None:
-    told = {"MessageId": 5, "Label": True, "CorrelationId": 0.5, "To": "", "SessionId": None, "TimeToLive": ""}
-    rest.send("plain", b"x", (), **told)
+    reported = {"MessageId": 5, "Label": True, "CorrelationId": 0.5, "To": "", "SessionId": None, "TimeToLive": ""}
+    rest.send("plain", b"x", (), **reported)
     got = rest.receive("plain").broker
     assert [got[name] for name in ("MessageId", "Label", "CorrelationId")] == ["5", "true", "0.5"]
     assert not {"To", "SessionId", "ScheduledEnqueueTimeUtc"} & got.keys()
@@ -293,10 +293,10 @@ def test_p21_a_message_sent_over_amqp_is_read_over_http_as_it_was_meant(
     enqueued_at, until_at = (http_date_in(text) for text in times.values())
     assert enqueued_at is not None
     assert until_at is not None
-    told = got.broker
+    reported = got.broker
     assert (until_at - enqueued_at) // 1000 == 60
-    number = told["SequenceNumber"]
-    assert {name: told[name] for name in told if name not in times} == {
+    number = reported["SequenceNumber"]
+    assert {name: reported[name] for name in reported if name not in times} == {
         "CorrelationId": "c",
         "DeliveryCount": 1,
         "EnqueuedSequenceNumber": 0,
@@ -311,7 +311,7 @@ def test_p21_a_message_sent_over_amqp_is_read_over_http_as_it_was_meant(
         "TimeToLive": 90,
         "To": "t",
     }
-    assert list(told) == sorted(told)
+    assert list(reported) == sorted(reported)
     assert got.custom == OF_AMQP_SHOWN
 
 

@@ -95,8 +95,8 @@ def running_engine(folder: Path) -> Iterator[tuple[Engine, str]]:
         def do_GET(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else {}
-            status, told = engine.answer(self.command, self.path, body)
-            content = b"" if told is None else json.dumps(told).encode()
+            status, reported = engine.answer(self.command, self.path, body)
+            content = b"" if reported is None else json.dumps(reported).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             if status != 204:

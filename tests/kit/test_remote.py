@@ -54,7 +54,7 @@ def servers() -> Iterator[EmubusServer]:
 
 @pytest.fixture(params=["in the process", "over HTTP"])
 def broker(request: pytest.FixtureRequest, servers: EmubusServer) -> Emubus:
-    """The verbs, done here and done over HTTP: whoever accepts one as an `Emubus` accepts both."""
+    """The verbs, done here and done over HTTP: a function that takes an `Emubus` takes both."""
     servers.reset()
     here: Emubus = servers
     there: Emubus = RemoteEmubus(f"http://localhost:{servers.http_port}")

@@ -131,7 +131,7 @@ class Drivers:
         return DriverProcess(ALL_CLIENTS[name], text, ca_file=server.ca_file, transport=way.transport)
 
     def close(self) -> None:
-        """End them all; the first failure is raised after the last has been told."""
+        """End them all; the first failure is raised after the last driver was asked to end."""
         failures: list[Exception] = []
         for driver in self._running.values():
             try:

@@ -39,7 +39,7 @@ PLAIN = Way()
 
 
 class SdkError(Exception):
-    """What an SDK raised, as the driver told it. ``kind`` is the protocol's word for it."""
+    """What an SDK raised, as the driver reported it. ``kind`` is the protocol's word for it."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(f"{error['kind']}: {error['type']} ({error.get('code')}): {error['message']}")
@@ -113,7 +113,7 @@ class DriverProcess:
         return result
 
     def close(self) -> None:
-        """Ask the driver to end and wait for it; a driver that does not end is killed and told of."""
+        """Ask the driver to end and wait for it; a driver that does not end is killed and reported."""
         if not self.alive:
             return
         self.request("close", timeout_s=CLOSE_SECONDS_MAX)

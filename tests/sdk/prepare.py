@@ -126,7 +126,7 @@ def prepare(client: Client) -> bool:
 
 
 def builders() -> dict[str, Callable[[], bool]]:
-    """What there is to build, by the name of a client that needs it; clients can share a driver."""
+    """The things to build, by the name of a client that needs it; clients can share a driver."""
     first = {client.build: client for client in reversed(ALL_CLIENTS.values()) if client.build is not None}
     return {client.name: partial(prepare, client) for client in first.values()}
 

@@ -59,8 +59,8 @@ def test_what_is_there_is_not_made_again(sdk: Sdk, new_name: MakeName) -> None:
         admin.create(ref, **options)
         before = admin.get(ref)
         others = {"filter": {"sql": "a = 2"}} if "rule" in ref else {"user_metadata": "the second"}
-        told = refusal(partial(admin.create, ref, **others))
-        assert (ref, told.kind, admin.get(ref)) == (ref, "exists", before)
+        error = refusal(partial(admin.create, ref, **others))
+        assert (ref, error.kind, admin.get(ref)) == (ref, "exists", before)
     assert refusal(lambda: admin.create(topic_ref(queue))).kind == "exists"
     assert refusal(lambda: admin.create(queue_ref(topic.upper()))).kind == "exists"
 
@@ -68,15 +68,18 @@ def test_what_is_there_is_not_made_again(sdk: Sdk, new_name: MakeName) -> None:
 @only_clients(*ADMINISTRATORS)
 def test_values_that_are_not_allowed_are_refused_by_name_and_limit(sdk: Sdk, new_name: MakeName) -> None:
     admin, queue, topic = sdk.admin, queue_ref(new_name()), new_name()
-    told = refusal(lambda: admin.create(queue, lock_duration_ms=600_000))
-    assert (told.kind, "LockDuration is PT10M; allowed is PT5S to PT5M" in told.message) == ("argument", True), told
+    error = refusal(lambda: admin.create(queue, lock_duration_ms=600_000))
+    assert (error.kind, "LockDuration is PT10M; allowed is PT5S to PT5M" in error.message) == (
+        "argument",
+        True,
+    ), error
     assert admin.exists(queue) is False
     admin.create(queue)
     before = admin.get(queue)
-    told = refusal(lambda: admin.update(queue, max_delivery_count=0))
-    assert (told.kind, "MaxDeliveryCount is 0" in told.message) == ("argument", True), told
-    told = refusal(lambda: admin.update(queue, user_metadata="x" * 1_025))
-    assert (told.kind, "UserMetadata" in told.message) == ("argument", True), told
+    error = refusal(lambda: admin.update(queue, max_delivery_count=0))
+    assert (error.kind, "MaxDeliveryCount is 0" in error.message) == ("argument", True), error
+    error = refusal(lambda: admin.update(queue, user_metadata="x" * 1_025))
+    assert (error.kind, "UserMetadata" in error.message) == ("argument", True), error
     assert admin.get(queue) == before
     admin.create(topic_ref(topic))
     assert refusal(lambda: admin.create(subscription_ref(topic, "s" * 51))).kind == "argument"
@@ -93,8 +96,8 @@ def test_what_is_chosen_at_creation_stays(sdk: Sdk, new_name: MakeName) -> None:
     changes = [(queue, "requires_session"), (queue, "requires_duplicate_detection"), (subscription, "requires_session")]
     for ref, name in changes:
         before = admin.get(ref)
-        told = refusal(partial(admin.update, ref, **{name: True}, max_delivery_count=3))
-        assert (ref, name, told.kind, admin.get(ref)) == (ref, name, "argument", before)
+        error = refusal(partial(admin.update, ref, **{name: True}, max_delivery_count=3))
+        assert (ref, name, error.kind, admin.get(ref)) == (ref, name, "argument", before)
 
 
 @pytest.fixture(scope="module")

@@ -68,8 +68,8 @@ def test_p01_partitioning_is_chosen_at_creation_and_a_flip_changes_nothing(sdk: 
             made = sdk.admin.create(ref, enable_partitioning=partitioned)
             assert made["enable_partitioning"] is partitioned
             flip = {"enable_partitioning": not partitioned, "user_metadata": "changed"}
-            kind, told = refused(partial(sdk.admin.update, ref, **flip))
-            assert (kind, "Partitioning cannot be changed" in told) == ("argument", True), told
+            kind, error = refused(partial(sdk.admin.update, ref, **flip))
+            assert (kind, "Partitioning cannot be changed" in error) == ("argument", True), error
             assert sdk.admin.get(ref) == made
 
 
@@ -99,8 +99,8 @@ def test_p03_the_namespace_decides_where_it_is_premium(
         set_limits(limits_for(Profile.PREMIUM, count))
         said, other, topic = new_name(), new_name(), new_name()
         assert sdk.admin.create(queue_ref(said), enable_partitioning=expected)["enable_partitioning"] is expected
-        kind, told = refused(partial(sdk.admin.create, queue_ref(other), enable_partitioning=not expected))
-        assert (kind, "EnablePartitioning" in told) == ("argument", True), told
+        kind, error = refused(partial(sdk.admin.create, queue_ref(other), enable_partitioning=not expected))
+        assert (kind, "EnablePartitioning" in error) == ("argument", True), error
         assert sdk.admin.exists(queue_ref(other)) is False
         sdk.admin.create(topic_ref(topic), enable_partitioning=expected)
         assert [partition_count(server, name) for name in (said, topic)] == [count or 1] * 2
@@ -120,8 +120,8 @@ def test_p04_the_size_of_a_partitioned_entity_is_shown_as_that_of_all_partitions
         assert changed == [16 * 1024, 16 * 5120, 5120]
         assert [size_of_partitions(server, ref) for ref in (default, largest, plain)] == [1024, 5120, 5120]
         odd = make_ref(new_name())
-        kind, told = refused(partial(sdk.admin.create, odd, max_size_mb=6144))
-        assert (kind, "MaxSizeInMegabytes is 6144; allowed is one of 1024" in told) == ("argument", True), told
+        kind, error = refused(partial(sdk.admin.create, odd, max_size_mb=6144))
+        assert (kind, "MaxSizeInMegabytes is 6144; allowed is one of 1024" in error) == ("argument", True), error
         assert sdk.admin.exists(odd) is False
 
 
@@ -137,8 +137,8 @@ def test_p05_a_namespace_has_a_number_of_partitioned_entities_that_is_the_most(
     last, refs = new_name(), [queue_ref(new_name()), topic_ref(new_name())]
     sdk.admin.create(queue_ref(last), enable_partitioning=True)
     for ref in refs:
-        kind, told = refused(partial(sdk.admin.create, ref, enable_partitioning=True))
-        assert (kind, f"allowed is at most {there + 1} (profile standard)" in told) == ("quota", True), told
+        kind, error = refused(partial(sdk.admin.create, ref, enable_partitioning=True))
+        assert (kind, f"allowed is at most {there + 1} (profile standard)" in error) == ("quota", True), error
         assert sdk.admin.exists(ref) is False
         sdk.admin.create(ref, enable_partitioning=False)
 

@@ -1,4 +1,4 @@
-"""Duplicate detection: a message id is taken once within the window, and nobody is told."""
+"""Duplicate detection: a message id is stored once within the window; the sender sees no error."""
 
 from __future__ import annotations
 

@@ -51,5 +51,5 @@ def prepare_spark40() -> bool:
 
 
 def builders() -> dict[str, Callable[[], bool]]:
-    """What there is to build, by name."""
+    """The things to build, by name."""
     return {"spark-4.0": prepare_spark40}

@@ -33,7 +33,7 @@ Options = dict[str, str]
 TAIL = re.compile(r"(?: Reference:\S+,)? TrackingId:\S+, SystemTracker:[^,]*, Timestamp:\S+")
 
 
-def told(error: pytest.ExceptionInfo[PySparkException]) -> str:
+def reported(error: pytest.ExceptionInfo[PySparkException]) -> str:
     """The one line of the connector's in an error of Spark's, without the tail by which support finds the error."""
     text = str(error.value)
     assert KEY not in text
@@ -47,14 +47,14 @@ def read(spark: SparkSession, options: Options) -> str:
     """What a batch read says."""
     with pytest.raises(PySparkException) as error:
         spark.read.format("servicebus").options(**options).load().collect()
-    return told(error)
+    return reported(error)
 
 
 def write(spark: SparkSession, options: Options, row: str = "'x' AS body") -> str:
     """What a batch write of one row says."""
     with pytest.raises(PySparkException) as error:
         spark.sql(f"SELECT {row}").write.format("servicebus").options(**options).mode("append").save()
-    return told(error)
+    return reported(error)
 
 
 def run_stream(spark: SparkSession, options: Options, checkpoint: Path) -> None:
@@ -75,10 +75,10 @@ def stream(spark: SparkSession, options: Options, checkpoint: Path) -> str:
     """What a stream says."""
     with pytest.raises(PySparkException) as error:
         run_stream(spark, options, checkpoint)
-    return told(error)
+    return reported(error)
 
 
-# ---- told while the query is made
+# ---- reported while the query is made
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_read_with_a_wrong_option_says_which(
 def test_a_read_with_a_wrong_column_says_which(spark: SparkSession, options: Options) -> None:
     with pytest.raises(PySparkException) as error:
         spark.read.format("servicebus").schema("boddy STRING").options(**options, queue="orders").load().collect()
-    assert told(error) == (
+    assert reported(error) == (
         "[SERVICEBUS_SCHEMA_UNSUPPORTED] a Service Bus source has no column 'boddy': did you mean 'body'?"
     )
 
@@ -130,12 +130,12 @@ def test_a_write_with_a_wrong_column_says_which(spark: SparkSession, options: Op
 def test_a_write_that_would_overwrite_says_what_to_do(spark: SparkSession, options: Options) -> None:
     with pytest.raises(PySparkException) as error:
         spark.range(1).write.format("servicebus").options(**options, queue="orders").mode("overwrite").save()
-    assert told(error) == (
+    assert reported(error) == (
         '[SERVICEBUS_MODE_UNSUPPORTED] messages that are sent can\'t be overwritten: use mode("append") instead'
     )
 
 
-# ---- told by the service
+# ---- reported by the service
 
 NOT_FOUND = (
     "[SERVICEBUS_ENTITY_NOT_FOUND] {0}: The messaging entity '{1}' could not be found. To know more visit "
@@ -207,7 +207,7 @@ def test_a_row_without_a_message_session_is_told_for_an_entity_that_needs_one(
     )
 
 
-# ---- told from the checkpoint
+# ---- reported from the checkpoint
 
 
 def test_a_checkpoint_of_another_entity_is_told_with_both(

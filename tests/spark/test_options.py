@@ -1,4 +1,4 @@
-"""Options: every spelling works, every mistake is told in one line, and no secret is ever shown."""
+"""Options: every spelling works, every mistake has an error of one line, and no error shows a secret."""
 
 from __future__ import annotations
 

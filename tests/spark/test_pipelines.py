@@ -357,7 +357,7 @@ def test_bars_are_as_long_as_their_numbers() -> None:
     assert "k" * 28 not in drawn
 
 
-# ---- what is wrong is told in one line
+# ---- errors of one line
 
 
 def test_what_the_service_refuses_is_told_in_one_line(

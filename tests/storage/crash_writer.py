@@ -1,4 +1,4 @@
-"""The program that test_recovery kills: writes batches for ever, says which ones were committed, dies as told.
+"""The program that test_recovery kills: writes batches for ever, reports the committed ones, dies at its failpoint.
 
     crash_writer.py FOLDER DURABILITY FAILPOINT BATCH
 

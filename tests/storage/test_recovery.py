@@ -63,8 +63,8 @@ def durable(folder: Path, durability: Durability) -> int:
 def test_killed_at_a_failpoint_a_store_has_all_that_was_acknowledged_and_no_half_batch(
     tmp_path: Path, durability: Durability, failpoint: str
 ) -> None:
-    told = acknowledged(start(tmp_path, durability, failpoint, 7))
-    assert told == 6
+    reported = acknowledged(start(tmp_path, durability, failpoint, 7))
+    assert reported == 6
     assert durable(tmp_path, durability) == (7 if failpoint == "committed" else 6)
 
 
@@ -79,8 +79,8 @@ def test_killed_at_any_moment_a_store_has_all_that_was_acknowledged_and_no_half_
         seen = [process.stdout.readline() for _ in range(lines)]
         process.kill()
         output, _ = process.communicate()
-        told = len(seen) + len(output.split())
-        assert durable(folder, durability) in (told, told + 1)
+        reported = len(seen) + len(output.split())
+        assert durable(folder, durability) in (reported, reported + 1)
 
 
 def test_a_killed_store_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def lock(server: EmubusServer, path: str, count: int, *, reason: str | None = No
 
 
 def counts(server: EmubusServer, path: str) -> dict[str, int]:
-    """How many messages there are, by where they are; what there is none of is left out."""
+    """How many messages there are, by where they are; zeros are left out."""
 
     def look() -> dict[str, int]:
         overview = Overview(server.server.broker)

@@ -49,5 +49,5 @@ def prepare() -> str:
 
 
 def builders() -> dict[str, Callable[[], bool]]:
-    """What there is to prepare, by name."""
+    """The things to prepare, by name."""
     return {"browser": install}

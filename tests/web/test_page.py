@@ -154,9 +154,9 @@ def test_messages_are_browsed_page_by_page_with_their_bodies(tab: Tab, server: E
     expect(opened.locator("pre")).to_have_text(
         '{\n  "price": 1.5,\n  "tags": [\n    "a",\n    "b"\n  ],\n  "none": {}\n}'
     )
-    told = opened.inner_text()
+    reported = opened.inner_text()
     for text in ("message_id\nfirst", "subject\noffer", "color\nred", "size\n7", "x-opt-sequence-number\n1"):
-        assert text in told
+        assert text in reported
     rows.nth(1).locator("summary").click()
     expect(rows.nth(1).locator("pre")).to_contain_text("000000  00 ff 10")
     expect(rows.nth(1).locator("h3 .badge")).to_have_text("binary")
@@ -205,9 +205,9 @@ def test_a_sent_message_is_told_by_partition_and_number_and_is_there(tab: Tab, s
     expect(page.get_by_label("PartitionKey")).to_have_value("customer-7")
     page.get_by_role("link", name="Show it").click()
     page.locator("ol.messages summary").click()
-    told = page.locator(".message").inner_text()
+    reported = page.locator(".message").inner_text()
     for text in ("wörld", "message_id\nid-1", "weight\n2.5", "urgent\ntrue", "ttl_ms\n7200000"):
-        assert text in told
+        assert text in reported
     assert counts(server, name) == {"active": 1}
 
 
@@ -229,15 +229,15 @@ def test_where_a_message_would_go_is_told_without_sending_it(tab: Tab, server: E
     page = tab.open(at("send", name))
     page.get_by_label("SessionId", exact=True).fill("s-9")
     page.get_by_role("button", name="Where would it go?").click()
-    told = page.locator("#destination")
-    expect(told).to_contain_text(
+    reported = page.locator("#destination")
+    expect(reported).to_contain_text(
         f"It would be sent to partition {partition_for_key('s-9', 16)} of 16 (messaging store "
         f"{partition_for_key('s-9', 16)}), chosen by the SessionId 's-9'."
     )
     expect(page.get_by_label("SessionId", exact=True)).to_have_value("s-9")
     page.get_by_label("SessionId", exact=True).fill("")
     page.get_by_role("button", name="Where would it go?").click()
-    expect(told).to_contain_text("It has no key: round-robin over 16 partitions.")
+    expect(reported).to_contain_text("It has no key: round-robin over 16 partitions.")
     assert counts(server, name) == {}
 
 

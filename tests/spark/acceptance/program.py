@@ -20,7 +20,7 @@ LOOK_S = 0.2
 
 
 def tell(event: str, query: str, **more: object) -> None:
-    """One line for whoever started this program."""
+    """Write one line for the parent process."""
     sys.stdout.write(json.dumps({"event": event, "query": query, **more}) + "\n")
     sys.stdout.flush()
 

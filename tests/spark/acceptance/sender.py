@@ -55,7 +55,7 @@ def encoded(number: int) -> bytes:
 
 
 class Sending:
-    """Sends until told to end."""
+    """Sends until the parent process asks it to finish."""
 
     def __init__(self, connection_string: str, queue: str) -> None:
         self._options = sink_options({"connectionString": connection_string, "queue": queue}, streaming=False)
@@ -102,14 +102,14 @@ class Sending:
             return
         line = sys.stdin.readline()
         if not line:
-            raise SystemExit("nobody listens any more")
+            raise SystemExit("the parent process has ended")
         self._is_finishing = line.strip() == "finish"
         if not self._is_finishing:
             answer(self._numbers.confirmed_below)
 
 
 def answer(count: int) -> None:
-    """One line for whoever started this program."""
+    """Write one line for the parent process."""
     sys.stdout.write(f"{count}\n")
     sys.stdout.flush()
 

@@ -99,7 +99,7 @@ def test_a_column_is_the_same_alone_as_among_all(wanted: Column) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("reported", "shown"),
     [
         ("text", "text"),
         ("é" * 200, "é" * 200),
@@ -112,8 +112,8 @@ def test_a_column_is_the_same_alone_as_among_all(wanted: Column) -> None:
     ],
     ids=str,
 )
-def test_an_id_of_any_type_becomes_text(told: object, shown: str) -> None:
-    message = peeked(id=told, correlation_id=told)
+def test_an_id_of_any_type_becomes_text(reported: object, shown: str) -> None:
+    message = peeked(id=reported, correlation_id=reported)
     assert (column(message, "messageId"), column(message, "correlationId")) == (shown, shown)
 
 
@@ -121,7 +121,7 @@ LONG = "x" * 70_000
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("reported", "shown"),
     [
         (b"octets", b"octets"),
         (b"", b""),
@@ -144,11 +144,11 @@ LONG = "x" * 70_000
     ],
     ids=lambda each: str(each)[:30],
 )
-def test_a_body_of_any_kind_becomes_octets(told: object, shown: bytes | None) -> None:
-    as_value = peeked(body=told, inferred=False)
+def test_a_body_of_any_kind_becomes_octets(reported: object, shown: bytes | None) -> None:
+    as_value = peeked(body=reported, inferred=False)
     assert column(as_value, "body") == shown
-    if isinstance(told, bytes):
-        assert column(peeked(body=told, inferred=True), "body") == told
+    if isinstance(reported, bytes):
+        assert column(peeked(body=reported, inferred=True), "body") == reported
 
 
 def test_sequences_become_one_json_list() -> None:

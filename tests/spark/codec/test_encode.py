@@ -110,8 +110,8 @@ def test_a_row_tells_what_envelopes_are_made_by() -> None:
         entity=["x", "y", "z"],
     )
     rows = encoded(batch, ids=lambda index: f"made-{index}" if index == 1 else None)
-    told = [(row.index, row.key, row.session_id, row.partition_key, row.message_id, row.target) for row in rows]
-    assert told == [
+    reported = [(row.index, row.key, row.session_id, row.partition_key, row.message_id, row.target) for row in rows]
+    assert reported == [
         (0, "s", "s", None, "1", "x"),
         (1, "s", "s", "s", "made-1", "y"),
         (2, "p", None, "p", None, "z"),

@@ -56,8 +56,8 @@ def client_fields(draw: st.DrawFn) -> dict[str, Any]:
     fields["ttl"] = draw(st.none() | st.integers(1, 4_000_000))
     key = session_id if session_id is not None and draw(st.booleans()) else draw(IDS) if session_id is None else None
     at_ms = draw(st.none() | INSTANTS_MS)
-    told = {"x-opt-partition-key": key, "x-opt-scheduled-enqueue-time": None if at_ms is None else timestamp(at_ms)}
-    fields["annotations"] = {name: value for name, value in told.items() if value is not None}
+    reported = {"x-opt-partition-key": key, "x-opt-scheduled-enqueue-time": None if at_ms is None else timestamp(at_ms)}
+    fields["annotations"] = {name: value for name, value in reported.items() if value is not None}
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""A service that can be told what to answer, in place of connections: for what can't be timed with a real one.
+"""A service with answers that the test chooses, in place of connections: for what can't be timed with a real one.
 
 Knows the methods that `sink.routes` uses of a connection and a sender. Deliveries are logged in the order of their
 arrival; each is answered by the first rule of the script that wants it, else accepted.

@@ -239,9 +239,9 @@ def test_rows_of_a_spark_without_arrow_streams_are_written_alike(rig: Rig) -> No
 
 
 def test_commit_and_abort_tell_what_was_written(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.server.create(QueueDescription("told"))
+    rig.server.create(QueueDescription("columns"))
     caplog.set_level("INFO", logger="emubus.spark")
-    writer, stream = rig.writer("body string", queue="told"), rig.stream_writer("body string", queue="told")
+    writer, stream = rig.writer("body string", queue="columns"), rig.stream_writer("body string", queue="columns")
     done = written(writer, texts(range(10)))
     writer.commit([done, done])
     writer.abort([done, None])

@@ -1,4 +1,4 @@
-"""Claims: what the query has is nobody else's, and each message is in one committed batch whoever dies when."""
+"""Claims: a claimed message goes to this query alone, and into one committed batch, whichever process dies."""
 
 from __future__ import annotations
 

@@ -63,47 +63,47 @@ func newFailure(err error) *failure {
 	if of, known := err.(sessionError); known {
 		err, inSession = of.cause, true
 	}
-	told := &failure{Kind: "other", Type: fmt.Sprintf("%T", err), Message: err.Error()}
-	if tellStatus(told, err) {
-		return told
+	reported := &failure{Kind: "other", Type: fmt.Sprintf("%T", err), Message: err.Error()}
+	if tellStatus(reported, err) {
+		return reported
 	}
 	condition := conditionOf(err)
 	if condition != "" {
-		told.Code = &condition
+		reported.Code = &condition
 	}
 	var own *azservicebus.Error
 	if errors.As(err, &own) {
 		code := string(own.Code)
-		told.Code = &code
+		reported.Code = &code
 	}
 	if kind, known := kindByCondition[condition]; known {
-		told.Kind = kind
+		reported.Kind = kind
 	} else if own != nil {
-		told.Kind = kindOfCode(own)
+		reported.Kind = kindOfCode(own)
 	} else if errors.Is(err, azservicebus.ErrMessageTooLarge) {
-		told.Kind = "message-size"
+		reported.Kind = "message-size"
 	} else if errors.Is(err, context.DeadlineExceeded) {
-		told.Kind = "timeout"
+		reported.Kind = "timeout"
 	}
-	if inSession && condition == "" && told.Kind == "lock-lost" {
-		told.Kind = "session-lock-lost"
+	if inSession && condition == "" && reported.Kind == "lock-lost" {
+		reported.Kind = "session-lock-lost"
 	}
-	return told
+	return reported
 }
 
 // tellStatus fills in what an error of administration says, and tells whether err is one.
-func tellStatus(told *failure, err error) bool {
+func tellStatus(reported *failure, err error) bool {
 	var response *azcore.ResponseError
 	if errors.As(err, &response) {
 		if kind, known := kindByStatus[response.StatusCode]; known {
-			told.Kind = kind
+			reported.Kind = kind
 		}
 		code := strconv.Itoa(response.StatusCode)
-		told.Code = &code
+		reported.Code = &code
 		return true
 	}
 	if errors.As(err, &absentError{}) {
-		told.Kind = "not-found"
+		reported.Kind = "not-found"
 		return true
 	}
 	return false

@@ -36,7 +36,7 @@ func readArguments(arguments []string) (*way, error) {
 	if len(arguments) == 0 {
 		return nil, errors.New(usage)
 	}
-	told := &way{connectionString: arguments[len(arguments)-1]}
+	reported := &way{connectionString: arguments[len(arguments)-1]}
 	caFile := ""
 	for _, argument := range arguments[:len(arguments)-1] {
 		name, value, _ := strings.Cut(argument, "=")
@@ -45,7 +45,7 @@ func readArguments(arguments []string) (*way, error) {
 		case "ca":
 			caFile = value
 		case "transport":
-			told.webSocket, known = transports[value]
+			reported.webSocket, known = transports[value]
 		}
 		if !known {
 			return nil, fmt.Errorf("unknown argument %q; %s", argument, usage)
@@ -53,14 +53,14 @@ func readArguments(arguments []string) (*way, error) {
 	}
 	if caFile != "" {
 		var err error
-		if told.tlsConfig, err = trusting(caFile, told.part("Endpoint")); err != nil {
+		if reported.tlsConfig, err = trusting(caFile, reported.part("Endpoint")); err != nil {
 			return nil, err
 		}
 	}
 	// As the SDK reads it; what it does not take for a boolean is its error when a client is made.
-	told.emulator, _ = strconv.ParseBool(told.part("UseDevelopmentEmulator"))
-	told.httpClient = &http.Client{Transport: &http.Transport{TLSClientConfig: told.tlsConfig}}
-	return told, nil
+	reported.emulator, _ = strconv.ParseBool(reported.part("UseDevelopmentEmulator"))
+	reported.httpClient = &http.Client{Transport: &http.Transport{TLSClientConfig: reported.tlsConfig}}
+	return reported, nil
 }
 
 func trusting(caFile, endpoint string) (*tls.Config, error) {

@@ -2,7 +2,7 @@
 // clients that come of them.
 //
 // Knows what a user has to pass, too, for a port, a CA or a transport of its own. Does not know what is done with the
-// clients: whoever asks for one owns it.
+// clients: the caller owns it.
 
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";

@@ -2,7 +2,7 @@
 
 Knows which method of the client does what for queues, topics, subscriptions and rules; the translation is in
 ``properties``. Does not know messages. Owns the client: it is made by the first operation, and ``give_back`` hands it
-to whoever closes it.
+to the function that closes it.
 """
 
 from __future__ import annotations

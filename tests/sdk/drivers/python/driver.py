@@ -99,7 +99,7 @@ class Receiver:
 
 
 class Closing:
-    """Closes what is no longer used while the next requests are answered; keeps the first failure to be told later."""
+    """Closes unused clients while the next requests are answered; keeps the first failure for the next answer."""
 
     def __init__(self, face: str) -> None:
         self._face = face
@@ -135,7 +135,7 @@ class Closing:
         for closable in closables:
             try:
                 await done(closable.close())
-            except Exception as failure:  # told by the next reset or close
+            except Exception as failure:  # the next reset or close reports it
                 self._failure = self._failure or failure
 
 
