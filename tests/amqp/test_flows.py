@@ -39,7 +39,7 @@ async def test_a_receiver_hears_count_credit_and_that_nothing_is_available(wire:
     assert link_state(flow) == [0, 2, 3, 0, False, False]
 
 
-async def test_a_receiver_without_credit_is_not_told_what_is_available(wire: Wire) -> None:
+async def test_a_receiver_without_credit_gets_nothing(wire: Wire) -> None:
     wire.attach_receiver()
     ask(wire, 0, count=0, credit=0)
     (flow,) = await wire.turn()

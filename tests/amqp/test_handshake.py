@@ -144,7 +144,7 @@ async def test_a_sasl_init_that_is_none_is_refused(bare: Wire, init: bytes) -> N
 @pytest.mark.parametrize(
     "start", [b"GET / HTTP/1.1\r\n", b"G", b"AMQP\x02\x01\x00\x00", b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01"]
 )
-async def test_whoever_speaks_something_else_gets_our_header_and_the_door(bare: Wire, start: bytes) -> None:
+async def test_a_client_of_another_protocol_gets_the_header_and_is_closed(bare: Wire, start: bytes) -> None:
     bare.write(start)
     assert bare.socket.take() == SASL_HEADER
     assert bare.socket.closed

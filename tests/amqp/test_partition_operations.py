@@ -15,7 +15,7 @@ async def ask(wire: Wire) -> Asker:
     return Asker(wire)
 
 
-async def test_partitions_are_told_with_their_extents_and_those_out_of_reach_by_number(ask: Asker) -> None:
+async def test_partitions_are_reported_with_their_extents_and_those_out_of_reach_by_number(ask: Asker) -> None:
     answer = await ask("emubus:get-partitions", {})
     assert (answer.status, answer.condition) == (200, None)
     empty = (2 << 48) + 1

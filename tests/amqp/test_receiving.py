@@ -145,7 +145,7 @@ async def test_messages_that_were_under_way_when_credit_was_taken_back_are_relea
     assert queue.settled == [(token(2), Release())]
 
 
-async def test_drain_hands_over_what_there_is_and_gives_the_rest_of_the_credit_back(wire: Wire) -> None:
+async def test_drain_delivers_available_messages_and_returns_the_rest_of_the_credit(wire: Wire) -> None:
     wire.attach_receiver()
     wire.broker.q.put(b"one", b"two")
     wire.flow(0, 5, drain=True)

@@ -154,7 +154,7 @@ async def test_the_jms_library_is_refused_where_jms_2_is_not_offered(
     writer.close()
 
 
-async def test_connections_beyond_the_quota_are_told_so_and_closed(listen: Listen) -> None:
+async def test_connections_beyond_the_quota_are_reported_so_and_closed(listen: Listen) -> None:
     amqp = server(connections_max=2)
     port = await listen(amqp)
     _, silent = await asyncio.open_connection("127.0.0.1", port)  # has no part in the quota

@@ -79,7 +79,7 @@ async def test_a_stranger_s_names_are_short() -> None:
     wire.lose()
 
 
-async def test_whoever_needs_no_token_has_the_limits_of_all() -> None:
+async def test_a_connection_that_needs_no_token_has_the_limits_of_all() -> None:
     wire = Wire(limits=LIMITS)
     wire.open()
     for handle in range(8):

@@ -235,7 +235,7 @@ def test_an_expired_claim_opens_nothing_and_hides_nothing() -> None:
     assert STRICT.claims_allow(claims, "q1", Right.SEND, NOW)
 
 
-def test_who_has_no_claim_is_told_which_one_is_needed_for_what() -> None:
+def test_the_refusal_without_a_claim_names_the_claim_that_is_needed() -> None:
     with pytest.raises(BrokerError) as raised:
         KEYED.require([], "amqp://localhost:5672/Q1/$management", Right.SEND)
     assert raised.value.condition is Condition.UNAUTHORIZED_ACCESS

@@ -147,7 +147,7 @@ def test_relaxed_and_premium_quotas_are_not_below_those_of_microsofts_emulator(p
         ),
     ],
 )
-def test_a_queue_beyond_a_limit_is_told_the_property_the_value_and_what_is_allowed(
+def test_a_queue_beyond_a_limit_is_reported_the_property_the_value_and_what_is_allowed(
     change: dict[str, object], expected: Violation
 ) -> None:
     assert validate_queue(replace(QUEUE, **change), STANDARD) == [expected]  # type: ignore[arg-type]

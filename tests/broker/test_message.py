@@ -533,7 +533,7 @@ def test_an_application_property_without_amqp_type_is_a_type_error() -> None:
         with_application_properties(keep(b""), {"a": object()})
 
 
-def test_properties_are_told_by_name() -> None:
+def test_properties_are_reported_by_name() -> None:
     assert properties_fields(keep(section(PROPERTIES, FIELDS))) == {
         "message-id": TOKEN,
         "user-id": b"u",

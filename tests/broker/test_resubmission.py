@@ -161,7 +161,7 @@ async def test_nothing_is_lost_when_the_store_is_out(kind: OutageKind) -> None:
     assert await resubmit(broker, "q", numbers) == {numbers[0]: None}
 
 
-async def test_whoever_sends_can_hear_where_a_message_is_placed() -> None:
+async def test_a_sender_can_ask_for_the_sequence_numbers() -> None:
     broker = open_broker(
         QueueDescription("q", enable_partitioning=True, requires_duplicate_detection=True), QueueDescription("p")
     )

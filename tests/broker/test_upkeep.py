@@ -166,7 +166,7 @@ async def test_a_topics_copies_are_in_a_copy_of_the_namespace_all_or_none(tmp_pa
     assert len(set(counts)) == 1
 
 
-async def test_while_stores_are_exchanged_clients_are_told_to_come_again(tmp_path: Path) -> None:
+async def test_while_stores_are_exchanged_clients_are_asked_to_come_again(tmp_path: Path) -> None:
     broker = open_broker(PLAIN)
     await send(broker, "plain", encoded("x"))
     await broker.maintenance.copy_to(tmp_path / "copy")

@@ -103,7 +103,7 @@ def test_version_and_missing_commands_follow_the_conventions(capsys: pytest.Capt
 # ---------------------------------------------------------------- route
 
 
-def test_the_route_of_the_readme_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_route_of_the_readme_works(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     found = re.search(r"`emubus (route [^`]+)`", (ROOT / "README.md").read_text())
     assert found is not None
     monkeypatch.chdir(ROOT)
@@ -207,7 +207,7 @@ def test_health_fails_if_nobody_answers(capsys: pytest.CaptureFixture[str]) -> N
 # ---------------------------------------------------------------- log lines
 
 
-def test_json_log_lines_are_one_object_each_whoever_logs() -> None:
+def test_json_log_lines_of_every_logger_are_one_object_each() -> None:
     out = io.StringIO()
     configure_logging(LogFormat.JSON, LogLevel.INFO, out)
     structlog.get_logger("emubus").info("started", port=1)

@@ -156,7 +156,7 @@ def test_a_port_that_kubernetes_sets_for_a_service_of_the_same_name_is_no_settin
         ({"data": __file__}, f"the data folder {__file__} is a file"),
     ],
 )
-def test_a_value_that_is_not_allowed_is_told_with_its_source_and_what_is(
+def test_a_value_that_is_not_allowed_is_reported_with_its_source_and_what_is(
     arguments: dict[str, str | None], expected: str
 ) -> None:
     assert complaint(arguments).startswith(expected)

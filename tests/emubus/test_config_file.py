@@ -457,7 +457,7 @@ def test_a_complaint_names_file_line_path_value_and_what_is_allowed() -> None:
         ),
     ],
 )
-def test_a_file_that_is_wrong_is_told_where_and_why(text: str, expected: str) -> None:
+def test_a_file_that_is_wrong_is_reported_where_and_why(text: str, expected: str) -> None:
     assert complaint(text) == f"Config.json:1: {expected}"
 
 
@@ -468,7 +468,7 @@ def test_a_file_that_is_wrong_is_told_where_and_why(text: str, expected: str) ->
         ({"FilterType": "True", "Action": {"SqlExpression": "SET = 1"}}, "Action.SqlExpression"),
     ],
 )
-def test_sql_that_does_not_parse_is_told_with_its_place(properties: dict[str, object], place: str) -> None:
+def test_sql_that_does_not_parse_is_reported_with_its_place(properties: dict[str, object], place: str) -> None:
     text = complaint(rule_config(**properties))
     assert f"{place} can't be used: " in text
     assert "(line 1, column " in text
@@ -525,12 +525,12 @@ def test_microsofts_emulator_holds_50_queues_and_topics() -> None:
         (f"[{'9' * 5000}]", None),
     ],
 )
-def test_what_is_not_json_is_told_line_and_column(text: str, expected: str | None) -> None:
+def test_what_is_not_json_is_reported_line_and_column(text: str, expected: str | None) -> None:
     message = complaint(text)
     assert message.startswith("Config.json:" + (expected or "1:2: is not JSON"))
 
 
-def test_a_file_that_cannot_be_read_is_told_so(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigFileError, match="cannot be read: No such file"):
         read_config_file(tmp_path / "none.json", STANDARD)
     with pytest.raises(ConfigFileError, match="cannot be read: Is a directory"):

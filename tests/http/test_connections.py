@@ -309,7 +309,7 @@ async def test_an_expectation_that_nobody_knows_is_refused(server: Server) -> No
     assert (status, json.loads(body)["error"]["message"]) == (417, "'Expect: miracles' is unknown.")
 
 
-async def test_a_client_that_expects_to_be_told_to_go_on_is_told(server: Server) -> None:
+async def test_a_client_that_expects_100_continue_gets_it(server: Server) -> None:
     body = entry("<QueueDescription/>").encode()
     async with line(server) as client:
         client.say(

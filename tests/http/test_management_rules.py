@@ -344,7 +344,7 @@ async def test_the_rules_of_entities_open_them_as_long_as_they_are_there(guarded
         assert (await http("GET", "/queue.1", Authorization=token("https://h/queue.1", "m", "1"))).status == 401
 
 
-async def test_a_valid_token_without_manage_is_told_what_it_lacks(guarded: Server) -> None:
+async def test_the_refusal_of_a_token_without_manage_names_the_right(guarded: Server) -> None:
     async with raw(guarded) as http:
         root = token("https://h", *ROOT)
         await http.put("/t", with_keys("TopicDescription", key("l", "Listen")), token=root)

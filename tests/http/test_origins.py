@@ -88,7 +88,7 @@ async def test_a_page_by_a_name_that_anybody_can_point_here_reads_nothing(server
     assert await status_of(server, "GET", path, {**rebound, "Host": "localhost"}) == 200
 
 
-async def test_no_page_of_others_is_told_that_it_may_read(server: Server) -> None:
+async def test_no_page_of_others_gets_leave_to_read(server: Server) -> None:
     url = f"http://localhost:{server.http_port}/emubus/v1/entities"
     asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "GET"}
     async with aiohttp.ClientSession() as client:

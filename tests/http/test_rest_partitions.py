@@ -147,7 +147,7 @@ def test_p21_a_partition_that_is_down_fails_its_own_keys_only(
     assert [each.content for each in all_by_rest(rest, "parts")] == [b"before"]
 
 
-def test_p21_when_all_partitions_are_down_a_receive_is_told_to_try_again(bus: EmubusServer, rest: Rest) -> None:
+def test_p21_when_all_partitions_are_down_a_receive_is_asked_to_try_again(bus: EmubusServer, rest: Rest) -> None:
     rest.send("parts", b"x")
     bus.begin_outage(range(PARTITIONS), OutageKind.DOWN)
     refused = rest.receive("parts"), rest.peek_lock("parts"), rest.send("parts", b"y")

@@ -401,7 +401,7 @@ def test_p21_what_came_over_http_goes_back_over_http_unchanged(rest: Rest) -> No
         ('"Mon, 01 Jan 0001 00:00:00 GMT"', Timestamp(-62_135_596_800_000)),
     ],
 )
-def test_the_type_of_a_property_is_told_by_its_text(text: str, value: object) -> None:
+def test_the_type_of_a_property_is_reported_by_its_text(text: str, value: object) -> None:
     found = property_in(text)
     assert (type(found), found) == (type(value), value)
 
@@ -448,7 +448,7 @@ def test_every_value_that_has_a_text_comes_back_from_it(value: object) -> None:
         (None, None),
     ],
 )
-def test_values_of_amqp_types_are_told_as_texts_where_they_can_be(value: object, text: str | None) -> None:
+def test_values_of_amqp_types_are_reported_as_texts_where_they_can_be(value: object, text: str | None) -> None:
     assert property_text(value) == text
 
 

@@ -95,7 +95,7 @@ def test_the_key_of_a_container_that_verifies_keys_is_in_its_strings(engine: Eng
         assert len(container.get_emubus().peek("queue.1")) == 1
 
 
-def test_a_config_that_is_not_there_is_told_before_anything_starts(engine: Engine, tmp_path: Path) -> None:
+def test_a_config_that_is_not_there_is_reported_before_anything_starts(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"the config of the container is .*missing\.json: there is no such"):
         EmubusContainer(config=tmp_path / "missing.json")
     with pytest.raises(ValueError, match="nobody"):
@@ -110,7 +110,7 @@ def test_the_example_of_the_documentation_passes(engine: Engine, tmp_path: Path,
     assert engine.events == ["create", "start", "remove"]
 
 
-def test_without_the_library_it_is_told_what_to_install() -> None:
+def test_without_the_library_it_is_reported_what_to_install() -> None:
     code = "import sys; sys.modules['testcontainers.core.container'] = None; import emubus.container"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1

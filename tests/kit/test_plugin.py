@@ -158,7 +158,7 @@ def test_one_emubus_for_several_workers_is_refused(tmp_path: Path) -> None:
         (("--emubus-url=http://localhost:1", "--emubus-config=c.json"), "c.json, but the emubus at emubus_url has its"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_told(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+def test_a_setting_that_cannot_be_used_is_reported(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
     (tmp_path / "test_it.py").write_text(ONE_TEST)
     finished = run_pytest(tmp_path, *options)
     assert finished.code == 1

@@ -139,7 +139,7 @@ def test_of_an_entity_that_is_only_named_the_profile_decides_the_rest(remote: bo
         assert described(server, "t").default_ttl_ms == HOUR_MS
 
 
-def test_what_is_refused_is_told_in_the_same_words(broker: Emubus) -> None:
+def test_what_is_refused_is_reported_in_the_same_words(broker: Emubus) -> None:
     broker.create_queue("q")
     for wrong, words in (
         (QueueDescription("q"), r"already exists|Conflict\. You're requesting"),
@@ -271,7 +271,7 @@ async def test_a_process_that_verifies_keys_is_driven_with_one(process: Served) 
     assert remote.message_counts("queue.1")["active"] == 0
 
 
-def test_where_nobody_answers_is_told(tmp_path: Path) -> None:
+def test_where_nobody_answers_is_reported(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         remote = RemoteEmubus(served.url + "/")
         assert remote.is_healthy

@@ -195,7 +195,7 @@ def test_p17_a_rule_is_changed_on_all_partitions_or_not_at_all(
 
 
 @pytest.mark.parametrize("kind", [OutageKind.DOWN, OutageKind.FAILING, OutageKind.FULL])
-def test_p18_while_all_stores_are_out_a_client_is_told_to_try_again(
+def test_p18_while_all_stores_are_out_a_client_is_asked_to_try_again(
     sdk: Sdk, queue: str, outages: Outages, kind: OutageKind
 ) -> None:
     sdk.send(queue, {"body": "before"})

@@ -57,12 +57,12 @@ def test_each_question_of_spark_is_answered_without_a_connection() -> None:
     assert made == [source_schema(), BatchReader, PushdownReader, StreamReader, BatchWriter, StreamWriter]
 
 
-def test_a_wrong_option_is_told_as_soon_as_the_schema_is_asked_for() -> None:
+def test_a_wrong_option_is_reported_as_soon_as_the_schema_is_asked_for() -> None:
     with pytest.raises(ConnectorError, match=r"\[SERVICEBUS_UNKNOWN_OPTION\] .*did you mean peekBatchSize\?"):
         asked(peekBatchSiz="5").schema()
 
 
-def test_a_wrong_schema_is_told_when_the_query_is_planned() -> None:
+def test_a_wrong_schema_is_reported_when_the_query_is_planned() -> None:
     wrong = StructType([StructField("payload", BinaryType())])
     for question in (
         lambda: asked().reader(wrong),

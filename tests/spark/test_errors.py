@@ -165,7 +165,7 @@ def strict_server() -> Iterator[EmubusServer]:
         yield server
 
 
-def test_a_wrong_key_is_told_with_the_rights_that_are_needed(spark: SparkSession, strict_server: EmubusServer) -> None:
+def test_a_wrong_key_is_reported_with_the_rights_it_needs(spark: SparkSession, strict_server: EmubusServer) -> None:
     wrong = {"connectionString": strict_server.connection_string.replace(KEY, WRONG_KEY), "queue": "orders"}
     text = (
         "[SERVICEBUS_UNAUTHORIZED] orders: InvalidSignature: The token has an invalid signature. "
@@ -174,7 +174,7 @@ def test_a_wrong_key_is_told_with_the_rights_that_are_needed(spark: SparkSession
     assert (read(spark, wrong), write(spark, wrong)) == (text, text)
 
 
-def test_a_key_without_the_right_is_told_with_the_right_that_is_needed(spark: SparkSession) -> None:
+def test_a_key_without_the_right_is_reported_with_the_right_that_is_needed(spark: SparkSession) -> None:
     listener = SharedKey("listener", KEY, frozenset({Right.LISTEN}))
     with EmubusServer([QueueDescription("orders")], auth=Auth.SAS, keys=[listener]) as server:
         named = server.connection_string.replace("RootManageSharedAccessKey", "listener")
@@ -187,7 +187,7 @@ def test_a_key_without_the_right_is_told_with_the_right_that_is_needed(spark: Sp
         )
 
 
-def test_a_row_that_is_too_large_is_told_with_its_size_and_the_limit(
+def test_a_row_that_is_too_large_is_reported_with_its_size_and_the_limit(
     spark: SparkSession, options: Options, queue: str
 ) -> None:
     assert write(spark, options | {"queue": queue}, "repeat('x', 300000) AS body") == (
@@ -196,7 +196,7 @@ def test_a_row_that_is_too_large_is_told_with_its_size_and_the_limit(
     )
 
 
-def test_a_row_without_a_message_session_is_told_for_an_entity_that_needs_one(
+def test_a_row_without_a_message_session_is_reported_for_an_entity_that_needs_one(
     spark: SparkSession, options: Options, make_queue: MakeQueue
 ) -> None:
     queue = make_queue(requires_session=True)
@@ -210,7 +210,7 @@ def test_a_row_without_a_message_session_is_told_for_an_entity_that_needs_one(
 # ---- reported from the checkpoint
 
 
-def test_a_checkpoint_of_another_entity_is_told_with_both(
+def test_a_checkpoint_of_another_entity_is_reported_with_both(
     spark: SparkSession, options: Options, make_queue: MakeQueue, send: Send, tmp_path: Path
 ) -> None:
     one, other = make_queue(), make_queue()
@@ -222,7 +222,7 @@ def test_a_checkpoint_of_another_entity_is_told_with_both(
     )
 
 
-def test_a_checkpoint_that_is_ahead_of_an_entity_made_anew_is_told(
+def test_a_checkpoint_that_is_ahead_of_an_entity_made_anew_is_reported(
     spark: SparkSession, options: Options, queue: str, server: EmubusServer, send: Send, tmp_path: Path
 ) -> None:
     send(queue, "x", "y")

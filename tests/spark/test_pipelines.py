@@ -360,7 +360,7 @@ def test_bars_are_as_long_as_their_numbers() -> None:
 # ---- errors of one line
 
 
-def test_what_the_service_refuses_is_told_in_one_line(
+def test_what_the_service_refuses_is_reported_in_one_line(
     spark: SparkSession, secret: str, tmp_path: Path, capsys: Any
 ) -> None:
     words = ["--connection-string-file", secret, "--queue", "nosuch", "--output", str(tmp_path / "archive")]
@@ -370,7 +370,7 @@ def test_what_the_service_refuses_is_told_in_one_line(
     assert lines[-1].startswith("archive: [SERVICEBUS_ENTITY_NOT_FOUND] nosuch: ")
 
 
-def test_an_archive_that_is_not_there_is_told_in_one_line(
+def test_an_archive_that_is_not_there_is_reported_in_one_line(
     spark: SparkSession, secret: str, tmp_path: Path, capsys: Any
 ) -> None:
     nowhere = tmp_path / "nowhere"
@@ -412,7 +412,7 @@ def test_an_archive_that_is_not_there_is_told_in_one_line(
         ),
     ],
 )
-def test_wrong_arguments_are_told_in_one_line_before_anything_is_done(
+def test_wrong_arguments_are_reported_in_one_line_before_anything_is_done(
     program: Any, words: list[str], line: str, tmp_path: Path, capsys: Any
 ) -> None:
     file = tmp_path / "secret.txt"
@@ -521,7 +521,7 @@ def test_progress_tells_what_is_known() -> None:
     ]
 
 
-def test_progress_is_told_at_most_every_second_and_only_if_it_changed(
+def test_progress_is_reported_at_most_every_second_and_only_if_it_changed(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     now_s = [100.0]

@@ -184,7 +184,7 @@ def test_messages_of_one_session_and_one_partition_are_browsed(tab: Tab, server:
     expect(page.locator("ol.messages")).to_contain_text("m2")
 
 
-def test_a_sent_message_is_told_by_partition_and_number_and_is_there(tab: Tab, server: EmubusServer, name: str) -> None:
+def test_a_sent_message_is_reported_by_partition_and_number(tab: Tab, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name, enable_partitioning=True))
     page = tab.open(at("send", name))
     page.get_by_label("Body", exact=True).fill('{"hello": "wörld"}')
@@ -224,7 +224,7 @@ def test_a_message_is_scheduled(tab: Tab, server: EmubusServer, name: str) -> No
     expect(figure(page, "Active")).to_have_text("1")
 
 
-def test_where_a_message_would_go_is_told_without_sending_it(tab: Tab, server: EmubusServer, name: str) -> None:
+def test_where_a_message_would_go_is_reported_without_sending_it(tab: Tab, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name, enable_partitioning=True))
     page = tab.open(at("send", name))
     page.get_by_label("SessionId", exact=True).fill("s-9")
@@ -241,7 +241,7 @@ def test_where_a_message_would_go_is_told_without_sending_it(tab: Tab, server: E
     assert counts(server, name) == {}
 
 
-def test_a_message_to_a_topic_is_told_by_its_copies(tab: Tab, server: EmubusServer, name: str) -> None:
+def test_a_message_to_a_topic_is_reported_by_its_copies(tab: Tab, server: EmubusServer, name: str) -> None:
     server.create(TopicDescription(name, enable_partitioning=True))
     red = RuleDescription("red", SqlFilter("color = 'red'"))
     blue = RuleDescription("blue", SqlFilter("color = 'blue'"))
@@ -490,7 +490,7 @@ def test_everything_is_purged_and_the_configuration_comes_back(tab: Tab) -> None
         page.context.close()
 
 
-def test_profile_limits_and_connection_string_are_told_and_copied(tab: Tab, server: EmubusServer) -> None:
+def test_profile_limits_and_connection_string_are_reported_and_copied(tab: Tab, server: EmubusServer) -> None:
     page = tab.open(f"{PAGE}/namespace", permissions=["clipboard-read", "clipboard-write"])
     about = page.locator("main").inner_text()
     for text in ("Profile\nstandard", "Durability\nnone", "Message size\n256 KiB", "Lock duration\n5 s to 5 min"):

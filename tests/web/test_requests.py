@@ -96,7 +96,7 @@ async def test_the_page_names_nothing_outside_this_server(client: aiohttp.Client
         assert "onclick" not in text
 
 
-async def test_what_the_page_does_not_know_is_told_as_html(client: aiohttp.ClientSession) -> None:
+async def test_what_the_page_does_not_know_is_reported_as_html(client: aiohttp.ClientSession) -> None:
     status, text = await get(client, f"{PAGE}/nothing")
     assert status == 404
     assert "There is no page for &#39;GET&#39; at &#39;/emubus/page/nothing&#39;." in text
@@ -298,7 +298,7 @@ def victim(server: EmubusServer) -> EmubusServer:
 
 
 @pytest.mark.parametrize(("action", "fields", "status", "sentence"), REFUSED, ids=lambda each: str(each)[:40])
-async def test_bad_input_is_told_and_nothing_is_done(
+async def test_bad_input_is_reported_and_nothing_is_done(
     client: aiohttp.ClientSession,
     victim: EmubusServer,
     action: str,
@@ -331,7 +331,7 @@ QUERIES = (
 
 
 @pytest.mark.parametrize(("path", "status", "sentence"), QUERIES, ids=lambda each: str(each)[:40])
-async def test_a_bad_address_is_told(
+async def test_a_bad_address_is_reported(
     client: aiohttp.ClientSession, victim: EmubusServer, path: str, status: int, sentence: str
 ) -> None:
     found, text = await get(client, path)

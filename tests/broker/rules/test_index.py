@@ -100,7 +100,7 @@ def test_rules_with_and_without_action_make_their_copies_side_by_side() -> None:
     assert [user["a"] for user in users(match.copies)] == [1, 2, 3]
 
 
-def test_a_rule_that_fails_is_told_next_to_the_copies_of_the_others() -> None:
+def test_a_rule_that_fails_is_reported_next_to_the_copies_of_the_others() -> None:
     index = index_of(
         a=[rule("bad", "1 / a = 1"), rule("good", None, "SET b = 1")],
         b=[rule("bad", "1 / a = 1")],

@@ -84,7 +84,7 @@ def test_a_busy_server_is_tried_again_until_it_takes_the_message(control: Http, 
         assert receiver.receive_messages(max_wait_time=1) == []
 
 
-def test_a_server_that_stays_busy_is_told_to_the_caller(control: Http, sdk: ServiceBusClient) -> None:
+def test_a_server_that_stays_busy_is_reported_to_the_caller(control: Http, sdk: ServiceBusClient) -> None:
     control.post("/faults", {"kind": "server-busy", "entity": PLAIN, "operations": ["send"]})
     with pytest.raises(ServiceBusServerBusyError, match="is being throttled"):
         put(sdk, PLAIN, "x")
@@ -114,7 +114,7 @@ def test_a_receiver_gets_over_what_is_refused_or_dropped_a_few_times(
     assert hits(control) == []
 
 
-def test_a_receiver_is_told_that_the_server_is_busy(control: Http, sdk: ServiceBusClient) -> None:
+def test_a_receiver_is_reported_that_the_server_is_busy(control: Http, sdk: ServiceBusClient) -> None:
     put(sdk, PLAIN, "x")
     control.post("/faults", {"kind": "server-busy", "entity": PLAIN, "operations": ["receive"], "count": 1})
     # This SDK goes on with the link that was detached, and so it is busy for it as often as it tries.

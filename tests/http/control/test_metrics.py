@@ -37,7 +37,7 @@ def total(samples: dict[Labels, float], **labels: str) -> float:
     return sum(value for each, value in samples.items() if set(labels.items()) <= each)
 
 
-def test_messages_locks_sizes_and_numbers_are_told_per_partition(
+def test_messages_locks_sizes_and_numbers_are_reported_per_partition(
     control: Http, sdk: ServiceBusClient, server: EmubusServer
 ) -> None:
     assert "emubus_messages" not in scrape(control)
@@ -64,7 +64,7 @@ def test_messages_locks_sizes_and_numbers_are_told_per_partition(
             assert seconds == each["last_activity_at"] / 1000
 
 
-def test_commits_are_told_per_store(control: Http, sdk: ServiceBusClient) -> None:
+def test_commits_are_reported_per_store(control: Http, sdk: ServiceBusClient) -> None:
     before = scrape(control)
     assert total(before["emubus_store_commits_total"]) == 0
     send(sdk, PLAIN, *[ServiceBusMessage("x") for _ in range(7)])
@@ -81,7 +81,7 @@ def test_commits_are_told_per_store(control: Http, sdk: ServiceBusClient) -> Non
     assert total(scrape(control)["emubus_store_available"], **here) == 0
 
 
-def test_connections_links_entities_faults_and_the_process_are_told(control: Http, sdk: ServiceBusClient) -> None:
+def test_connections_links_entities_faults_and_the_process_are_reported(control: Http, sdk: ServiceBusClient) -> None:
     with sdk.get_queue_sender(PLAIN) as sender:
         sender.send_messages(ServiceBusMessage("x"))
         control.post("/faults", {"kind": "lost-lock"})

@@ -306,7 +306,7 @@ def test_annotations_may_have_text_keys_and_any_integer() -> None:
     assert head(section(0x72, *items, as_map=True)) == (7, 1, 4)
 
 
-def test_messages_of_different_layouts_are_told_apart() -> None:
+def test_messages_of_different_layouts_are_distinguished() -> None:
     """Annotations that begin alike are read by the layout of the first; what then differs must not be mixed up."""
     keys = ["x-opt-partition-key", "x-opt-partition-kez"]
     for key in (*keys, *keys):
@@ -324,11 +324,11 @@ def test_a_message_without_expiry_expires_after_its_time_to_live() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told_ms", "shown_ms"),
+    ("sent_ms", "shown_ms"),
     [((1 << 63) - 1, 253_402_300_799_999), (-(1 << 63), -62_135_596_800_000), (-1, -1)],
 )
-def test_an_instant_that_spark_cannot_show_is_the_nearest_that_it_can(told_ms: int, shown_ms: int) -> None:
-    message = peeked(annotations={"x-opt-scheduled-enqueue-time": timestamp(told_ms)})
+def test_an_instant_that_spark_cannot_show_is_the_nearest_that_it_can(sent_ms: int, shown_ms: int) -> None:
+    message = peeked(annotations={"x-opt-scheduled-enqueue-time": timestamp(sent_ms)})
     rows = ArrowRows([Column("scheduledEnqueueTime", "timestamp")])
     rows.append(message)
     (shown,) = rows.take().column(0).cast("int64").to_pylist()

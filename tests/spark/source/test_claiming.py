@@ -54,7 +54,7 @@ def test_every_message_is_in_one_batch_wherever_the_query_is_killed(
         assert all(len(rows) <= 13 for rows in query.sink.values())
 
 
-def test_a_claim_is_deferred_before_it_is_told_and_deleted_when_its_batch_is_done() -> None:
+def test_a_claim_is_deferred_before_it_is_reported_and_deleted_when_its_batch_is_done() -> None:
     with serving(Azure()) as service:
         service.send(*range(5))
         query = Spark(options_for(mode="claim", claimId="c"))

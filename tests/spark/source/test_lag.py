@@ -36,7 +36,7 @@ def as_object(progress: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(
     "progress", [PROGRESS, json.dumps(PROGRESS), as_object(PROGRESS)], ids=["dict", "text", "object"]
 )
-def test_the_lag_is_told_by_entity_and_partition(progress: Any) -> None:
+def test_the_lag_is_reported_by_entity_and_partition(progress: Any) -> None:
     assert servicebus_lag(progress) == {"q": {0: 4, 1: 0, 2: 3}}
 
 

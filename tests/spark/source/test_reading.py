@@ -116,7 +116,7 @@ def test_dead_letters_have_numbers_but_no_order_of_times(server: EmubusServer, q
         read_batch(options)
 
 
-def test_an_entity_that_is_not_there_is_told_by_name(server: EmubusServer) -> None:
+def test_an_entity_that_is_not_there_is_reported_by_name(server: EmubusServer) -> None:
     with pytest.raises(ConnectorError, match="nowhere") as refused:
         read_batch(options_of(server, "nowhere", streaming=False))
     assert refused.value.code is Code.ENTITY_NOT_FOUND

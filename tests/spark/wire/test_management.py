@@ -168,7 +168,7 @@ def test_deferred_messages_are_taken_away_by_their_numbers(connection: Connectio
     assert peeked(node.peek(1, 10)) == [b"a"]
 
 
-def test_a_deferred_message_that_is_not_there_is_told_by_its_condition(connection: Connection, queue: str) -> None:
+def test_a_deferred_message_that_is_not_there_is_reported_by_its_condition(connection: Connection, queue: str) -> None:
     with pytest.raises(ConnectorError) as caught:
         connection.management(queue).receive_by_sequence_number([7], delete=False)
     assert (caught.value.code, caught.value.condition) == (Code.REFUSED, "com.microsoft:message-not-found")

@@ -158,6 +158,6 @@ def test_a_connection_of_another_process_is_refused(
         assert connection.usable
 
 
-def test_a_service_that_is_not_there_is_told_by_the_pool(queue: str) -> None:
+def test_a_service_that_is_not_there_is_reported_by_the_pool(queue: str) -> None:
     with pytest.raises(ConnectorError, match="no connection to localhost:1:"), pooled(endpoint_of(1), KEY):
         raise AssertionError(queue)

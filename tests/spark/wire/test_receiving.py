@@ -148,7 +148,7 @@ def test_the_next_message_session_is_received_and_its_lock_ends_with_the_link(
     assert connection.receiver(queue, session_id="one").session_id == "one"
 
 
-def test_no_free_message_session_is_told_in_time(
+def test_no_free_message_session_is_reported_in_time(
     server: EmubusServer, connection: Connection, make_queue: MakeQueue
 ) -> None:
     queue = make_queue(requires_session=True)

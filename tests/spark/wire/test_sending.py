@@ -154,7 +154,7 @@ def test_a_link_closed_for_the_size_of_a_message_names_it_when_it_is_the_only_on
     assert connection.usable
 
 
-def test_a_message_without_session_id_is_told_what_it_needs(connection: Connection, make_queue: MakeQueue) -> None:
+def test_the_refusal_of_a_message_without_session_id_names_it(connection: Connection, make_queue: MakeQueue) -> None:
     queue = make_queue(requires_session=True)
     opened = connection.sender(queue, window=1)
     opened.send(message(b"a"), envelope=False, key="a")
@@ -200,7 +200,7 @@ def test_a_detached_link_is_raised_and_the_connection_stays(
     assert codes(again.flush()) == {"c": None}
 
 
-def test_what_is_known_before_a_loss_is_told_after_it(server: EmubusServer, queue: str) -> None:
+def test_what_is_known_before_a_loss_is_reported_after_it(server: EmubusServer, queue: str) -> None:
     with Proxy(server.amqp_port) as proxy:
         connection = Connection(endpoint_of(proxy.port), KEY)
         opened = connection.sender(queue, window=10)
