@@ -29,6 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from emubus.broker.model.catalog import Description, path_of
 from emubus.spark_connector.options import sink_options
 from emubus.spark_connector.sink import task
 from emubus.spark_connector.sink.writer import BatchWriter, StreamWriter, Written
@@ -98,6 +99,17 @@ class Rig:
 
     server: EmubusServer
     port: int | None = None
+    created: list[str] = field(default_factory=list)
+
+    def create(self, description: Description) -> None:
+        """Create an entity for this test; `delete_created` removes it."""
+        self.server.create(description)
+        self.created.append(path_of(description))
+
+    def delete_created(self) -> None:
+        """Delete what the test created, so that two tests may use one name; subscriptions go before their topic."""
+        while self.created:
+            self.server.delete(self.created.pop())
 
     @property
     def connection_string(self) -> str:

@@ -25,7 +25,7 @@ LATER = datetime(2099, 5, 17, 12, 30, 15, 250_000, tzinfo=UTC)
 
 
 def test_every_column_arrives_as_what_it_is(rig: Rig) -> None:
-    rig.server.create(QueueDescription("columns"))
+    rig.create(QueueDescription("columns"))
     ddl = (
         "subject string, BODY binary, messageid string, sessionId string, PartitionKey string, contentType string, "
         "correlationId string, to string, replyTo string, replyToSessionId string, timeToLiveMs bigint, "
@@ -73,7 +73,7 @@ def test_every_column_arrives_as_what_it_is(rig: Rig) -> None:
 
 
 def test_null_columns_are_left_out_and_a_null_body_is_empty(rig: Rig) -> None:
-    rig.server.create(QueueDescription("nulls"))
+    rig.create(QueueDescription("nulls"))
     writer = rig.writer("value string, subject string, messageId string", queue="nulls", messageIdPolicy="column")
     types = {"value": pa.string(), "subject": pa.string(), "messageId": pa.string()}
     written(writer, frame([{"value": None, "subject": None, "messageId": None}], types))
@@ -82,7 +82,7 @@ def test_null_columns_are_left_out_and_a_null_body_is_empty(rig: Rig) -> None:
 
 
 def test_application_properties_keep_the_type_of_the_map(rig: Rig) -> None:
-    rig.server.create(QueueDescription("typed"))
+    rig.create(QueueDescription("typed"))
     for ddl, kind, value in [
         ("int", pa.int32(), -5),
         ("bigint", pa.int64(), 1 << 40),
@@ -102,9 +102,9 @@ def test_application_properties_keep_the_type_of_the_map(rig: Rig) -> None:
 
 def test_each_row_goes_to_the_entity_that_it_names(rig: Rig) -> None:
     for name in ("one", "two"):
-        rig.server.create(QueueDescription(name))
-    rig.server.create(TopicDescription("three"))
-    rig.server.create(SubscriptionDescription("three", "all"))
+        rig.create(QueueDescription(name))
+    rig.create(TopicDescription("three"))
+    rig.create(SubscriptionDescription("three", "all"))
     targets = ["one", "two", "three"]
     done = written(rig.writer("body string, topic string"), texts(range(90), topic=lambda number: targets[number % 3]))
     assert done.rows == 90
@@ -141,7 +141,7 @@ def test_columns_that_the_sink_does_not_take_are_refused_before_anything_is_writ
 def test_columns_that_only_the_service_sets_are_left_out_and_logged_once(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig.server.create(QueueDescription("readonly"))
+    rig.create(QueueDescription("readonly"))
     caplog.set_level("INFO", logger="emubus.spark")
     batch = frame([{"sequenceNumber": 77, "body": "x", "state": "active"}])
     for _ in range(2):
@@ -153,13 +153,13 @@ def test_columns_that_only_the_service_sets_are_left_out_and_logged_once(
 
 
 def test_an_entity_named_by_option_is_the_target_whatever_the_column_says(rig: Rig) -> None:
-    rig.server.create(QueueDescription("by-option"))
+    rig.create(QueueDescription("by-option"))
     written(rig.writer("body string, topic string", queue="by-option"), texts([0], topic=lambda number: "elsewhere"))
     assert rig.bodies("by-option") == ["0"]
 
 
 def test_a_value_that_no_message_can_hold_is_an_error_that_names_column_row_and_limit(rig: Rig) -> None:
-    rig.server.create(QueueDescription("values"))
+    rig.create(QueueDescription("values"))
     writer = rig.writer("body string, sessionId string", queue="values")
     with pytest.raises(ConnectorError, match=r"sessionId of row \d .* 1\d\d characters, 128") as caught:
         written(writer, texts(range(3), sessionId=lambda number: "x" * (128 + number)))
@@ -170,7 +170,7 @@ def test_a_value_that_no_message_can_hold_is_an_error_that_names_column_row_and_
 
 
 def test_rows_without_an_id_get_the_same_one_when_the_task_is_repeated(rig: Rig) -> None:
-    rig.server.create(QueueDescription("ids"))
+    rig.create(QueueDescription("ids"))
     writer = pickle.loads(pickle.dumps(rig.writer("body string, messageId string", queue="ids")))
     batch = texts(range(3), messageId=lambda number: "own" if number == 1 else None)
     for _ in range(2):
@@ -182,7 +182,7 @@ def test_rows_without_an_id_get_the_same_one_when_the_task_is_repeated(rig: Rig)
 
 
 def test_two_writes_get_different_ids(rig: Rig) -> None:
-    rig.server.create(QueueDescription("jobs"))
+    rig.create(QueueDescription("jobs"))
     for _ in range(2):
         written(rig.writer("body string", queue="jobs"), texts([0]))
     one, other = (message.message_id for message in rig.peek("jobs"))
@@ -190,7 +190,7 @@ def test_two_writes_get_different_ids(rig: Rig) -> None:
 
 
 def test_the_ids_of_a_stream_come_from_query_batch_partition_and_row(rig: Rig) -> None:
-    rig.server.create(QueueDescription("streams"))
+    rig.create(QueueDescription("streams"))
     for _ in range(2):  # a writer is made anew for each attempt
         with in_task(3, query="q-1", batch=12):
             written(rig.stream_writer("body string", queue="streams"), texts(range(2)))
@@ -205,7 +205,7 @@ def from_service(message_id: str | None) -> bool:
 @pytest.mark.parametrize(("policy", "expected"), [("column", [False, True]), ("none", [True, True])])
 def test_the_policy_of_message_ids_decides_who_gets_one(rig: Rig, policy: str, expected: list[bool]) -> None:
     name = f"policy-{policy}"
-    rig.server.create(QueueDescription(name))
+    rig.create(QueueDescription(name))
     writer = rig.writer("body string, messageId string", queue=name, messageIdPolicy=policy)
     written(writer, texts(range(2), messageId=lambda number: None if number else "own"))
     assert [from_service(message.message_id) for message in rig.peek(name)] == expected
@@ -221,7 +221,7 @@ def test_a_partition_without_rows_opens_no_connection(rig: Rig) -> None:
 
 
 def test_rows_of_a_spark_without_arrow_streams_are_written_alike(rig: Rig) -> None:
-    rig.server.create(QueueDescription("rows"))
+    rig.create(QueueDescription("rows"))
     writer = rig.stream_writer(
         "applicationProperties map<string,int>, body string, expiresAt timestamp, scheduledEnqueueTime timestamp",
         queue="rows",
@@ -239,7 +239,7 @@ def test_rows_of_a_spark_without_arrow_streams_are_written_alike(rig: Rig) -> No
 
 
 def test_commit_and_abort_tell_what_was_written(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.server.create(QueueDescription("columns"))
+    rig.create(QueueDescription("columns"))
     caplog.set_level("INFO", logger="emubus.spark")
     writer, stream = rig.writer("body string", queue="columns"), rig.stream_writer("body string", queue="columns")
     done = written(writer, texts(range(10)))

@@ -27,7 +27,7 @@ def test_a_frame_is_written_with_the_tasks_that_failed_in_the_middle_tried_again
     from pyspark import TaskContext
     from pyspark.sql.functions import col, udf
 
-    rig.server.create(QueueDescription("tried-again", enable_partitioning=True, requires_duplicate_detection=True))
+    rig.create(QueueDescription("tried-again", enable_partitioning=True, requires_duplicate_detection=True))
 
     def fail_once(number: int) -> str:
         context = TaskContext.get()
@@ -61,7 +61,7 @@ def test_a_query_that_failed_in_the_middle_of_a_batch_goes_on_without_loss_or_re
 ) -> None:
     from pyspark.errors import StreamingQueryException
 
-    rig.server.create(QueueDescription("restarted", requires_duplicate_detection=True))
+    rig.create(QueueDescription("restarted", requires_duplicate_detection=True))
     folder = tmp_path / "in"
     folder.mkdir()
     expected: list[str] = []

@@ -19,7 +19,7 @@ from .proxy import CuttingProxy
 
 
 def test_a_task_appears_as_a_whole(rig: Rig) -> None:
-    rig.server.create(QueueDescription("whole"))
+    rig.create(QueueDescription("whole"))
 
     def batches() -> Iterator[pa.RecordBatch]:
         for first in range(0, 100, 25):
@@ -33,7 +33,7 @@ def test_a_task_appears_as_a_whole(rig: Rig) -> None:
 
 
 def test_a_task_that_fails_leaves_nothing(rig: Rig) -> None:
-    rig.server.create(QueueDescription("nothing"))
+    rig.create(QueueDescription("nothing"))
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield texts(range(50))
@@ -45,7 +45,7 @@ def test_a_task_that_fails_leaves_nothing(rig: Rig) -> None:
 
 
 def test_more_rows_than_a_transaction_holds_are_an_error_with_a_remedy(rig: Rig) -> None:
-    rig.server.create(QueueDescription("many"))
+    rig.create(QueueDescription("many"))
     writer = rig.writer("body string", queue="many", transactional=True)
     with pytest.raises(
         ConnectorError,
@@ -65,7 +65,7 @@ def test_a_partitioned_entity_takes_a_transaction_of_one_key(
     rig: Rig, column: str, keys: list[str], fails: bool
 ) -> None:
     name = f"key-{column}-{len(keys)}"
-    rig.server.create(QueueDescription(name, enable_partitioning=True, requires_duplicate_detection=True))
+    rig.create(QueueDescription(name, enable_partitioning=True, requires_duplicate_detection=True))
     writer = rig.writer(f"body string, {column} string", queue=name, transactional=True)
     batch = texts(range(10), **{column: lambda number: keys[number % len(keys)]})
     if fails:
@@ -78,7 +78,7 @@ def test_a_partitioned_entity_takes_a_transaction_of_one_key(
 
 def test_a_transaction_cannot_span_entities(rig: Rig) -> None:
     for name in ("here", "there"):
-        rig.server.create(QueueDescription(name))
+        rig.create(QueueDescription(name))
     writer = rig.writer("body string, entity string", transactional=True)
     with pytest.raises(ConnectorError, match="can't span the entities 'here' and 'there'"):
         written(writer, texts(range(2), entity=lambda number: "there" if number else "here"))
@@ -86,7 +86,7 @@ def test_a_transaction_cannot_span_entities(rig: Rig) -> None:
 
 
 def test_a_transaction_is_repeated_while_the_store_is_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig.server.create(QueueDescription("again"))
+    rig.create(QueueDescription("again"))
     todo: list[Callable[[], None]] = [lambda: None, lambda: rig.server.end_outage(range(16))]
     monkeypatch.setattr(delivery, "sleep", lambda seconds: todo.pop(0)())
     rig.server.begin_outage(range(16), OutageKind.FAILING)
@@ -96,7 +96,7 @@ def test_a_transaction_is_repeated_while_the_store_is_out(rig: Rig, monkeypatch:
 
 
 def test_a_transaction_whose_link_is_closed_for_a_message_that_is_too_large_is_not_repeated(rig: Rig) -> None:
-    rig.server.create(QueueDescription("large-tx"))
+    rig.create(QueueDescription("large-tx"))
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield texts(range(10))
@@ -111,7 +111,7 @@ def test_a_transaction_whose_link_is_closed_for_a_message_that_is_too_large_is_n
 @pytest.mark.parametrize("seed", range(4))
 def test_cut_connections_leave_transactions_whole(rig: Rig, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     name = f"tx-cut-{seed}"
-    rig.server.create(QueueDescription(name, requires_duplicate_detection=True))
+    rig.create(QueueDescription(name, requires_duplicate_detection=True))
     monkeypatch.setattr(delivery, "sleep", lambda seconds: None)
     chance = random.Random(seed)
     with CuttingProxy(rig.server.amqp_port, [chance.randrange(200, 12_000) for _ in range(8)]) as proxy, in_task(seed):

@@ -52,7 +52,7 @@ def test_a_repeated_batch_leaves_each_row_once_where_duplicates_are_detected(
     rig: Rig, partitioned: bool, keyed: bool
 ) -> None:
     name = f"repeated-{partitioned}-{keyed}"
-    rig.server.create(QueueDescription(name, enable_partitioning=partitioned, requires_duplicate_detection=True))
+    rig.create(QueueDescription(name, enable_partitioning=partitioned, requires_duplicate_detection=True))
     ddl = "body string, partitionKey string" if keyed else "body string"
     columns = {"partitionKey": lambda number: f"k{number % 20}"} if keyed else {}
     for _ in range(2):
@@ -65,7 +65,7 @@ def test_a_repeated_batch_leaves_each_row_once_where_duplicates_are_detected(
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_half_a_batch_and_then_all_of_it_leave_each_row_once(rig: Rig, partitioned: bool) -> None:
     name = f"half-{partitioned}"
-    rig.server.create(QueueDescription(name, enable_partitioning=partitioned, requires_duplicate_detection=True))
+    rig.create(QueueDescription(name, enable_partitioning=partitioned, requires_duplicate_detection=True))
 
     def broken() -> Iterator[pa.RecordBatch]:
         yield texts(range(ROWS - 500))
@@ -87,7 +87,7 @@ def test_a_write_during_an_outage_of_three_stores_is_complete_after_it(
     rig: Rig, impatience: list[Callable[[], object]], sessions: bool
 ) -> None:
     name = f"outage-{sessions}"
-    rig.server.create(QueueDescription(name, enable_partitioning=True, requires_session=sessions))
+    rig.create(QueueDescription(name, enable_partitioning=True, requires_session=sessions))
     rig.server.begin_outage(OUT, OutageKind.DOWN)
     impatience += [lambda: None] * 5 + [lambda: rig.server.end_outage(OUT)]
     column = "sessionId" if sessions else "partitionKey"
@@ -104,7 +104,7 @@ def test_a_write_during_an_outage_of_three_stores_is_complete_after_it(
 
 
 def test_rows_without_a_key_need_not_wait_for_the_end_of_an_outage(rig: Rig) -> None:
-    rig.server.create(QueueDescription("elsewhere", enable_partitioning=True))
+    rig.create(QueueDescription("elsewhere", enable_partitioning=True))
     rig.server.begin_outage(OUT, OutageKind.DOWN)
     try:
         written(rig.writer("body string", queue="elsewhere", batchSizeBytes=2048), texts(range(ROWS)))
@@ -116,7 +116,7 @@ def test_rows_without_a_key_need_not_wait_for_the_end_of_an_outage(rig: Rig) -> 
 
 
 def test_an_outage_that_does_not_end_fails_the_write_with_the_rows_that_wait(rig: Rig) -> None:
-    rig.server.create(QueueDescription("endless", requires_session=True))
+    rig.create(QueueDescription("endless", requires_session=True))
     rig.server.begin_outage(range(16), OutageKind.DOWN)
     try:
         writer = rig.writer("body string, sessionId string", queue="endless", retryTimeout="200ms")
@@ -142,7 +142,7 @@ def test_a_write_goes_on_when_the_service_drops_it(
     rig: Rig, impatience: list[Callable[[], object]], fault: str
 ) -> None:
     name = f"dropped-{fault.replace(' ', '-')}"
-    rig.server.create(QueueDescription(name, requires_duplicate_detection=True))
+    rig.create(QueueDescription(name, requires_duplicate_detection=True))
     server = rig.server
     interrupts: dict[str, Callable[[], int]] = {
         "connections": lambda: server.drop_connections(name),
@@ -169,7 +169,7 @@ def test_cut_connections_lose_no_row_and_double_none_where_duplicates_are_detect
     rig: Rig, impatience: list[Callable[[], object]], detected: bool, seed: int
 ) -> None:
     name = f"cut-{detected}-{seed}"
-    rig.server.create(QueueDescription(name, requires_duplicate_detection=detected))
+    rig.create(QueueDescription(name, requires_duplicate_detection=detected))
     chance = random.Random(seed)
     with CuttingProxy(rig.server.amqp_port, [chance.randrange(200, 40_000) for _ in range(12)]) as proxy:
         writer = Rig(rig.server, proxy.port).writer(
@@ -192,7 +192,7 @@ def test_cut_connections_lose_no_row_and_double_none_where_duplicates_are_detect
 
 
 def test_a_row_that_is_too_large_is_an_error_that_names_row_size_and_limit(rig: Rig) -> None:
-    rig.server.create(QueueDescription("large"))
+    rig.create(QueueDescription("large"))
     batch = frame([{"body": "x" * (300 * 1024 if number == 3 else 10)} for number in range(5)])
     with in_task(2), pytest.raises(ConnectorError) as caught:
         written(rig.writer("body string", queue="large", messageIdPolicy="none"), batch)
@@ -203,7 +203,7 @@ def test_a_row_that_is_too_large_is_an_error_that_names_row_size_and_limit(rig: 
 
 
 def test_rows_that_are_too_large_can_be_left_out(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.server.create(QueueDescription("skip"))
+    rig.create(QueueDescription("skip"))
     batch = frame([{"body": str(number).ljust(300 * 1024 if number in (3, 4) else 1)} for number in range(6)])
     done = written(rig.writer("body string", queue="skip", onOversize="skip"), batch)
     assert (done.rows, done.skipped) == (4, 2)
@@ -212,7 +212,7 @@ def test_rows_that_are_too_large_can_be_left_out(rig: Rig, caplog: pytest.LogCap
 
 
 def test_rows_just_below_the_limit_travel_alone(rig: Rig) -> None:
-    rig.server.create(QueueDescription("just"))
+    rig.create(QueueDescription("just"))
     writer = rig.writer("body string", queue="just", messageIdPolicy="none")
     largest = 262_144 - 8  # the section of the body
     done = written(writer, frame([{"body": "x" * (largest - less)} for less in (0, 1, 7, 8, 9, 100)]))
@@ -223,7 +223,7 @@ def test_rows_just_below_the_limit_travel_alone(rig: Rig) -> None:
 @pytest.mark.parametrize(("size", "expected"), [(None, 2), (65_536, 6), (1024, 400)])
 def test_the_size_of_envelopes_can_be_chosen(rig: Rig, size: int | None, expected: int) -> None:
     name = f"size-{size}"
-    rig.server.create(QueueDescription(name))
+    rig.create(QueueDescription(name))
     options = {} if size is None else {"batchSizeBytes": size}
     writer = rig.writer("body string", queue=name, messageIdPolicy="none", **options)
     done = written(writer, frame([{"body": "x" * 300}] * 1200))
@@ -235,7 +235,7 @@ def test_the_size_of_envelopes_can_be_chosen(rig: Rig, size: int | None, expecte
 
 
 def test_a_row_without_a_message_session_is_named_when_the_entity_requires_one(rig: Rig) -> None:
-    rig.server.create(QueueDescription("sessions", requires_session=True))
+    rig.create(QueueDescription("sessions", requires_session=True))
     writer = rig.writer("body string, sessionId string", queue="sessions")
     batch = texts(range(10), sessionId=lambda number: None if number == 6 else "s")
     with pytest.raises(ConnectorError, match=r"row 6 for 'sessions': .*SessionId was not set") as caught:
@@ -250,7 +250,7 @@ def test_an_entity_that_is_not_there_is_an_error_at_once(rig: Rig) -> None:
 
 
 def test_a_partitioned_entity_with_duplicate_detection_takes_rows_without_a_key(rig: Rig) -> None:
-    rig.server.create(QueueDescription("mixed", enable_partitioning=True, requires_duplicate_detection=True))
+    rig.create(QueueDescription("mixed", enable_partitioning=True, requires_duplicate_detection=True))
     done = written(rig.writer("body string", queue="mixed"), texts(range(ROWS)))
     assert (done.rows, done.deliveries) == (ROWS, ROWS)
     partitions = {sequence_number_of(message) >> 48 for message in rig.stored("mixed")}
