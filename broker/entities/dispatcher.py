@@ -16,6 +16,7 @@ from ..partition.requests import Request
 from ..partition.step import Received
 
 TAKE_MESSAGES_MAX = 256  # per request to a partition, so that other receivers get their turn
+TAKE_MESSAGES_MIN = 128  # as far as the credit goes: many small requests cost more than uneven shares
 LEFT_MAX = 64  # stale heap entries before a clean-up
 
 T = TypeVar("T")
@@ -139,7 +140,7 @@ class Dispatcher(Generic[T]):
             self._is_ready[index] = False
             self._asking[index] = True
             share = -(-open_count // (len(ready) + 1))  # so that all stores work in parallel
-            count = min(share, TAKE_MESSAGES_MAX)
+            count = min(max(share, TAKE_MESSAGES_MIN), open_count, TAKE_MESSAGES_MAX)
             demand.requested += count
             answer = partial(self._taken, index, demand, count, demand.turn)
             self._enlist(demand)

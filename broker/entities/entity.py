@@ -63,7 +63,7 @@ class Entity(EntityBase):
         if keyed or len(self.partitions) == 1:
             handle.submit(Send(messages, done, partial(self._refused, done), numbered))
         else:
-            handle.submit(Send(messages, done, self._elsewhere(messages, done, index, numbered), numbered))
+            handle.submit(Send(messages, done, _OtherPartitions(self, messages, done, index, numbered), numbered))
 
     def parse(self, data: bytes, *, batch: bool) -> list[Message]:
         """Parse the messages of a delivery. Raises BrokerError if the entity refuses them."""
@@ -85,23 +85,6 @@ class Entity(EntityBase):
                 if message.session_id is None:
                     raise service_errors.session_id_missing()
         return messages
-
-    def _elsewhere(
-        self, messages: Sequence[Message], done: Done, tried: int, numbered: Numbered | None
-    ) -> Callable[[BrokerError], None]:
-        """Return a `done` that offers a keyless message to the next partition after a refusal (P13)."""
-        left = len(self.partitions) - 1
-
-        def again(error: BrokerError) -> None:
-            nonlocal left, tried
-            if left == 0 or not is_known_refusal(error):
-                done(self.reported(error))
-                return
-            left -= 1
-            tried = (tried + 1) % len(self.partitions)
-            self.partitions[tried].submit(Send(messages, done, again, numbered))
-
-        return again
 
     def _refused(self, done: Done, error: BrokerError) -> None:
         done(self.reported(error))
@@ -254,3 +237,33 @@ class Entity(EntityBase):
         for index, item in pairs:
             groups.setdefault(index, []).append(item)
         return groups
+
+
+class _OtherPartitions:
+    """Offers a delivery without a key to the next partition after a refusal (P13).
+
+    An object, not a closure that names itself: such a closure is garbage that only the cyclic collector frees, with the
+    bytes of its messages.
+    """
+
+    __slots__ = ("_done", "_entity", "_left", "_messages", "_numbered", "_tried")
+
+    def __init__(
+        self, entity: Entity, messages: Sequence[Message], done: Done, tried: int, numbered: Numbered | None
+    ) -> None:
+        self._entity = entity
+        self._messages = messages
+        self._done = done
+        self._tried = tried
+        self._numbered = numbered
+        self._left = len(entity.partitions) - 1
+
+    def __call__(self, error: BrokerError) -> None:
+        """Send to the next partition, or report `error` when none is left or the outcome is unknown."""
+        if self._left == 0 or not is_known_refusal(error):
+            self._done(self._entity.reported(error))
+            return
+        partitions = self._entity.partitions
+        self._left -= 1
+        self._tried = (self._tried + 1) % len(partitions)
+        partitions[self._tried].submit(Send(self._messages, self._done, self, self._numbered))
