@@ -6,6 +6,7 @@ Knows how long a handle may be used and who may abort what. Does not know LMDB: 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Generic, NoReturn, Protocol, Self, TypeVar
@@ -159,6 +160,16 @@ class LmdbBatch(Generic[TransactionT]):
         except StoreError:
             self._drop()
             raise
+
+    def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write rows that are in the order of their keys; see `contract.Batch.put_rows`."""
+        for key, value in rows:
+            self.put(table, key, value)
+
+    def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
+        """Remove each of `keys` that is there."""
+        for key in keys:
+            self.delete(table, key)
 
     def commit(self) -> None:
         """Make the batch durable; see `contract.Batch.commit`."""

@@ -191,6 +191,16 @@ class MemoryBatch:
             self._write(table, key, None)
         return found
 
+    def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write rows that are in the order of their keys; see `contract.Batch.put_rows`."""
+        for key, value in rows:
+            self.put(table, key, value)
+
+    def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
+        """Remove each of `keys` that is there."""
+        for key in keys:
+            self.delete(table, key)
+
     def commit(self) -> None:
         """Make the batch the committed state; see `contract.Batch.commit`."""
         self._refuse_over()

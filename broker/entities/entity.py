@@ -6,8 +6,9 @@ and does not find entities by address (`namespace.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -28,14 +29,18 @@ from ..partition.requests import (
     Numbered,
     Peek,
     Resubmit,
+    RunDone,
     Send,
+    SendRun,
     Settle,
+    SettleRun,
 )
 from ..partition.step import Extent
 from .entity_base import SEND_REFUSED, EntityBase, PartitionHandle
 
 T = TypeVar("T")
 
+PART_COPIES_MAX = 1024  # of the messages of one part to a topic
 BATCH_MESSAGES_MAX = 4500  # per batch envelope, as in the service
 
 
@@ -64,6 +69,76 @@ class Entity(EntityBase):
             handle.submit(Send(messages, done, partial(self._refused, done), numbered))
         else:
             handle.submit(Send(messages, done, _OtherPartitions(self, messages, done, index, numbered), numbered))
+
+    def send_run(self, run: Sequence[bytes], done: RunDone) -> None:
+        """Store deliveries of one message each, each on its own; `done` gets their outcomes by position."""
+        groups: dict[int | None, tuple[list[int], list[Message]]] = {}
+        for position, message, index in self._parse_run(run, done):
+            group = groups.get(index)
+            if group is None:
+                group = groups[index] = [], []
+            group[0].append(position)
+            group[1].append(message)
+        unkeyed = groups.pop(None, None)
+        for index, (positions, messages) in groups.items():
+            for part in self._parts(positions, messages):
+                self._submit(SendRun(*part, done, self._ended), index or 0)
+        if unkeyed is not None:
+            self._deal(*unkeyed, done)
+
+    def _parse_run(self, run: Sequence[bytes], done: RunDone) -> Iterator[tuple[int, Message, int | None]]:
+        """Yield position, message and partition (None without a key) of each delivery that the entity does not refuse.
+
+        `done` gets the others.
+        """
+        if self.description.status in SEND_REFUSED:
+            done(range(len(run)), self.disabled())
+            return
+        bounds, requires_session, is_partitioned = self.bounds, self.requires_session, len(self.partitions) > 1
+        for position, data in enumerate(run):
+            try:
+                message = parse_sent(data, bounds)
+                if requires_session and message.session_id is None:
+                    raise service_errors.session_id_missing()
+                index = self.keyed_index(message)
+            except BrokerError as error:
+                done((position,), error)
+            else:
+                yield position, message, index if is_partitioned else 0
+
+    def _parts(
+        self, positions: list[int], messages: list[Message]
+    ) -> Iterator[tuple[Sequence[Message], Sequence[int]]]:
+        """Divide messages, so that a part with the copies of a topic is not much larger than a batch."""
+        size = len(messages) if self.routing is None else max(1, PART_COPIES_MAX // max(1, self.routing.copies_max))
+        for start in range(0, len(messages), max(1, size)):
+            yield messages[start : start + size], positions[start : start + size]
+
+    def _deal(self, positions: list[int], messages: list[Message], done: RunDone) -> None:
+        """Send messages without keys to the partitions in turn (P11)."""
+        start = 0
+        for index, count in self.dealt(len(messages)):
+            stop = start + count
+            for part in self._parts(positions[start:stop], messages[start:stop]):
+                self._submit(SendRun(*part, done, self._ended, index, len(self.partitions) - 1), index)
+            start = stop
+
+    def _submit(self, part: SendRun, index: int) -> None:
+        if part.left is not None:
+            self.begin_unkeyed(len(part.positions))
+        self.partitions[index].submit(part)
+
+    def _ended(self, part: SendRun, error: BrokerError | None) -> None:
+        """Report the outcome of a part, or offer it to the next partition after a refusal (P13)."""
+        if part.left is not None:
+            self.end_unkeyed(len(part.positions))
+        if error is None:
+            part.done(part.positions, None)
+        elif not part.left or not is_known_refusal(error):
+            part.done(part.positions, self.reported(error))
+        else:
+            index = (part.tried + 1) % len(self.partitions)
+            self._submit(replace(part, tried=index, left=part.left - 1), index)
 
     def parse(self, data: bytes, *, batch: bool) -> list[Message]:
         """Parse the messages of a delivery. Raises BrokerError if the entity refuses them."""
@@ -103,6 +178,19 @@ class Entity(EntityBase):
         return service_errors.entity_full(kind, self.name_in_errors, used, size_bytes_max)
 
     # ---- receiving
+
+    def settle_run(
+        self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None, sub_queue: SubQueue = SubQueue.ACTIVE
+    ) -> None:
+        """End the locks of a run of tokens with `outcome`, each on its own; `done` gets the results by position."""
+        groups = self._by_partition((partition_index_of(token), position) for position, token in enumerate(run))
+        for index, positions in groups.items():
+            if index >= len(self.partitions):
+                if done is not None:
+                    done(positions, service_errors.lock_lost())
+                continue
+            tokens = run if len(groups) == 1 else [run[position] for position in positions]
+            self.partitions[index].submit(SettleRun(tokens, positions, outcome, done, sub_queue))
 
     def settle(self, token: bytes, outcome: Outcome, done: Done | None, sub_queue: SubQueue = SubQueue.ACTIVE) -> None:
         """End the lock `token` with `outcome`; a foreign token is a lost lock."""

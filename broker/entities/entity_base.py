@@ -7,7 +7,7 @@ messages (`partition/`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,9 +26,12 @@ from ..partition.requests import (
 from ..partition.step import Delivery, SessionGrant, SubscriptionRouting
 from ..stores.worker import Worker
 from .dispatcher import Dispatcher, ReceiveQuota
-from .router import Router, kept_key_of, partition_for_key
+from .router import Router, kept_key_of, key_of, partition_for_key
 
 T = TypeVar("T")
+
+BACKLOG_MESSAGES = 64  # in flight without keys: up to here each message goes to the next partition
+PART_MESSAGES_MAX = 64
 
 SEND_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
 RECEIVE_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
@@ -170,6 +173,9 @@ class EntityBase:
         self.gone: BrokerError | None = None  # set when the entity is deleted: it stores nothing any more
         self.received_at = 0  # last time a receiver asked for messages (Unix ms)
         self._router = Router(len(workers))
+        self._unkeyed_in_flight = 0
+        self._part_index = 0  # the partition whose part is being dealt, and how many messages it gets yet
+        self._part_left = 0
 
     @property
     def path(self) -> str:
@@ -276,6 +282,41 @@ class EntityBase:
         if index is not None:
             return index, True
         return self.next_index(), False
+
+    def keyed_index(self, message: Message) -> int | None:
+        """Return the partition that the key of a message chooses, None without a key. BrokerError: keys contradict."""
+        description = self.description
+        duplicates = not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
+        key = key_of(message, duplicate_detection=duplicates)
+        return None if key is None else self._router.handle(key)
+
+    def dealt(self, count: int) -> Iterator[tuple[int, int]]:
+        """Deal `count` messages without keys to the partitions in turn (P11): yields (partition index, how many).
+
+        One message each, so that few messages spread over all partitions. With a backlog in flight up to
+        `PART_MESSAGES_MAX` go to one partition before its successor's turn: one commit stores them all.
+        """
+        left = count
+        while left:
+            if self._unkeyed_in_flight <= BACKLOG_MESSAGES:
+                self._part_left = 0
+                taken = 1
+                index = self.next_index()
+            else:
+                if not self._part_left or not self.partitions[self._part_index].worker.available:
+                    self._part_index, self._part_left = self.next_index(), PART_MESSAGES_MAX
+                index, taken = self._part_index, min(left, self._part_left)
+                self._part_left -= taken
+            yield index, taken
+            left -= taken
+
+    def begin_unkeyed(self, count: int) -> None:
+        """Count messages without keys that are on their way to a partition."""
+        self._unkeyed_in_flight += count
+
+    def end_unkeyed(self, count: int) -> None:
+        """Count messages without keys that a partition has stored or refused."""
+        self._unkeyed_in_flight -= count
 
     def next_index(self) -> int:
         """Return the next partition in turn, skipping unavailable stores (P11, P13)."""

@@ -13,7 +13,15 @@ from ..address import SubQueue
 from ..clock import Clock, Timer
 from ..errors import BrokerError, Condition
 from ..outcomes import Outcome, Release
-from ..partition.requests import AcceptSession, Done, Receive, ReceiveFromSession, ReleaseSession, Request
+from ..partition.requests import (
+    AcceptSession,
+    Done,
+    Receive,
+    ReceiveFromSession,
+    ReleaseSession,
+    Request,
+    RunDone,
+)
 from ..partition.step import Delivery, Received, ReceiveMode, SessionGrant
 from .dispatcher import Demand
 from .entity import Entity
@@ -45,6 +53,21 @@ class Sender:
             done(error)
         else:
             self.entity.send(data, batch=batch, done=done)
+
+    def send_run(self, run: Sequence[bytes], done: RunDone) -> None:
+        """Store deliveries of one message each, each on its own; `done(positions, error or None)` as for `send`."""
+        size_bytes_max = self.message_bytes_max
+        if max(map(len, run)) <= size_bytes_max:
+            self.entity.send_run(run, done)
+            return
+        positions = [position for position, data in enumerate(run) if len(data) <= size_bytes_max]
+        for position, data in enumerate(run):
+            error = self.size_refusal(data, batch=False)
+            if error is not None:
+                done((position,), error)
+        if positions:
+            fitting = [run[position] for position in positions]
+            self.entity.send_run(fitting, lambda found, error: done([positions[each] for each in found], error))
 
     def size_refusal(self, data: bytes, *, batch: bool) -> BrokerError | None:
         """Return the error for a delivery over the limit, or None."""
@@ -111,6 +134,10 @@ class Receiver:
         """End the lock `token` with `outcome`; `done(error or None)` follows the commit."""
         self.entity.settle(token, outcome, done, self._sub_queue)
 
+    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+        """End the locks of a run of tokens with `outcome`, each on its own; `done(positions, error or None)`."""
+        self.entity.settle_run(run, outcome, done, self._sub_queue)
+
     def close(self) -> None:
         """Close the receiver; its locks stay until they expire [wire 5.8]."""
         self._dispatcher.close(self._demand)
@@ -174,6 +201,10 @@ class SessionReceiver:
     def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
         """End the lock `token` with `outcome`; `done(error or None)` follows the commit."""
         self.entity.settle(token, outcome, done)
+
+    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+        """End the locks of a run of tokens with `outcome`, each on its own; `done(positions, error or None)`."""
+        self.entity.settle_run(run, outcome, done)
 
     def close(self) -> None:
         """Close the receiver; the session is free at once, and no delivery count rises [wire 6.4]."""

@@ -191,8 +191,8 @@ class Message:
         """Return the message with its sections in order, and their positions (as from `sections.locate`)."""
         return self._data, self._at
 
-    def stored(self, enqueued_at: int, expires_at: int | None) -> bytes:
-        """Return the stored form of the message; both instants in Unix milliseconds.
+    def stored(self, enqueued_at: int, expires_at: int | None, head: bytes = b"") -> bytes:
+        """Return `head` and the stored form of the message; both instants in Unix milliseconds.
 
         With `expires_at` the delivered header has the effective ttl, and the properties have absolute-expiry-time and
         creation-time (the sender's or `enqueued_at`). Without it the header has no ttl, and the properties do not
@@ -207,11 +207,11 @@ class Message:
         start = header_start(self._header, ttl_ms)
         count, entries = self._entries_count, self._entries
         if self._delivery_entries is None:
-            return FORM_HEAD.pack(PLAIN, len(start), count, len(entries)) + start + entries + bare
+            return b"".join((head, FORM_HEAD.pack(PLAIN, len(start), count, len(entries)), start, entries, bare))
         delivery_count, delivery_entries = self._delivery_entries
-        head = FORM_HEAD.pack(WITH_DELIVERY_ANNOTATIONS, len(start), count, len(entries))
+        form_head = FORM_HEAD.pack(WITH_DELIVERY_ANNOTATIONS, len(start), count, len(entries))
         more = DELIVERY_HEAD.pack(delivery_count, len(delivery_entries))
-        return head + more + start + delivery_entries + entries + bare
+        return head + form_head + more + start + delivery_entries + entries + bare
 
     def _bare_with_expiry(self, enqueued_at: int, expires_at: int) -> bytes:
         data, start, stop = self._data, self._at[PROPERTIES], self._at[PROPERTIES + 7]

@@ -12,7 +12,7 @@ from .. import service_errors
 from ..errors import BrokerError
 from ..message.message import Message
 from ..message.stored import parse_stored
-from ..model.descriptions import SubscriptionDescription, TopicDescription
+from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from .ready_queue import Reader
 from .records import (
     DUE,
@@ -21,6 +21,7 @@ from .records import (
     MESSAGES,
     NO_ENQUEUED_NUMBER,
     PARTITION_SHIFT,
+    RECORD_VERSION,
     SCHEDULED_ELSEWHERE,
     Due,
     Home,
@@ -28,9 +29,10 @@ from .records import (
     due_key,
     duplicate_hash,
     message_key,
+    pack_head,
     session_number_key,
 )
-from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, Send, Transfer
+from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, Send, SendRun, Transfer
 from .sessions import MessageSessions
 from .state import PartitionState
 from .step import PartitionRef, Step
@@ -74,6 +76,58 @@ class EnqueueHandlers:
                 step.effects.append((request.numbered, numbers))
         refused = request.done if error is None or request.elsewhere is None else request.elsewhere
         step.effects.append((refused, error))
+
+    def send_run(self, request: SendRun, now: int, view: Reader, step: Step) -> None:
+        """Store each message of a run on its own."""
+        messages = request.messages
+        if self.refusal(messages, now, view) is None:
+            if self._appends(messages):
+                self._append(messages, now, step)
+            else:
+                self.store_all(messages, now, view, step)
+            step.effects.append((request.finish, None))
+            return
+        seen_ids: set[int] = set()
+        for start in range(len(messages)):  # there is room for some, perhaps
+            part = request.slice(start, start + 1)
+            error = self.refusal(part.messages, now, view)
+            if error is None:
+                self.store_all(part.messages, now, view, step, seen_ids)
+            step.effects.append((part.finish, error))
+
+    def _appends(self, messages: Sequence[Message]) -> bool:
+        """Whether the messages only go to the end of the ready queue."""
+        description = self._state.ref.description
+        return (
+            isinstance(description, QueueDescription)
+            and not description.requires_session
+            and not description.requires_duplicate_detection
+            and description.forward_to is None
+            and all(message.scheduled_enqueue_at is None for message in messages)
+        )
+
+    def _append(self, messages: Sequence[Message], now: int, step: Step) -> None:
+        """Store messages that `_appends` approved: `store_all` for a run, at a lower cost for each message."""
+        state = self._state
+        state.mark_used(now)
+        default_ttl_ms = state.receivable.default_ttl_ms
+        queue_id, number = state.queue_id, state.rows.take_numbers(len(messages))
+        rows: list[tuple[bytes, bytes]] = []
+        size_bytes = 0
+        for message in messages:
+            ttl_ms = message.ttl_ms if default_ttl_ms is None else _min_ttl(message.ttl_ms, default_ttl_ms)
+            if ttl_ms is None:
+                row = message.stored(now, None, pack_head(RECORD_VERSION, 0, 0, 0, now, 0, number))
+            else:
+                expires_at = now + ttl_ms
+                row = message.stored(now, expires_at, pack_head(RECORD_VERSION, 0, 0, 0, now, expires_at, number))
+                state.rows.put_due(expires_at, Due.EXPIRE, number, step)
+            size_bytes += len(row)
+            rows.append((message_key(queue_id, 0, number), row))
+            number += 1
+        state.rows.put_active_run(rows, size_bytes, step)
+        state.active_queue.extend(number - len(rows), rows)
+        state.announce_ready(state.active_queue, step)
 
     def refusal(self, messages: Sequence[Message], now: int, view: Reader) -> BrokerError | None:
         """The error if these messages would exceed the entity's size, else None.

@@ -64,8 +64,10 @@ from .requests import (
     Resubmit,
     Schedule,
     Send,
+    SendRun,
     SetSessionState,
     Settle,
+    SettleRun,
     StoreForwarded,
     Transfer,
     Undeliverable,
@@ -105,6 +107,7 @@ class Partition:
         outbox = OutboxHandlers(self.state, self.enqueue)
         self._handlers: dict[type, Callable[..., None]] = {
             Send: self.enqueue.send,
+            SendRun: self.enqueue.send_run,
             Schedule: self.enqueue.schedule,
             Reserve: self.enqueue.reserve,
             CancelScheduled: self.enqueue.cancel,
@@ -121,6 +124,7 @@ class Partition:
             GetExtent: self._receive.get_extent,
             DeleteMessages: self._receive.delete,
             Settle: self._settle.settle,
+            SettleRun: self._settle.settle_run,
             Renew: self._settle.renew,
             ExpireLocks: self._expire_locks,
             Resubmit: self._resubmit,

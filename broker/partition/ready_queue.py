@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
 from ..address import SubQueue
@@ -118,6 +118,19 @@ class ReadyQueue:
         self._window_bytes += size
         self._budget.bytes_used += size
         self.next_read = number + 1
+
+    def extend(self, number: int, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Append new messages with the numbers from `number` on, the highest; `rows` are their keys and rows."""
+        for _, row in rows:
+            size = len(row)
+            if self.more_in_store or not self._fits(size):
+                self.more_in_store = True
+                return
+            self._window.append((number, row))
+            self._window_bytes += size
+            self._budget.bytes_used += size
+            number += 1
+            self.next_read = number
 
     def put_back(self, number: int) -> None:
         """Make a received message available again, in its order."""

@@ -100,6 +100,7 @@ STATE_VALUE = Struct(f">QQ{len(HOMES)}Q")
 
 message_key = KEY.pack
 due_key = DUE_KEY.pack
+pack_head = HEAD.pack
 unpack_head = HEAD.unpack_from
 session_message_key = SESSION_MESSAGE_KEY.pack
 session_number_key = SESSION_NUMBER_KEY.pack
@@ -231,6 +232,12 @@ class Counters:
         """Return the next counter and advance it."""
         counter = self.next_counter
         self.next_counter = counter + 1
+        return counter
+
+    def take_counters(self, count: int) -> int:
+        """Return the next counter and advance it by `count`."""
+        counter = self.next_counter
+        self.next_counter = counter + count
         return counter
 
     def advance_to(self, counter: int) -> None:

@@ -10,7 +10,8 @@ effects (R3). Exactly one call of `done` or `reply` answers a request, on the ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from ..address import SubQueue
 from ..errors import BrokerError
@@ -21,6 +22,16 @@ from .step import Delivery, Extent, PartitionRef, Received, ReceiveMode, Session
 
 Done = Callable[[BrokerError | None], None]
 Numbered = Callable[[list[int | None]], None]
+RunDone = Callable[[Sequence[int], BrokerError | None], None]
+"""Gets the outcome of deliveries or dispositions of a run, by their positions in it; once for each position."""
+
+
+class Request(Protocol):
+    """A request to a partition: one of the classes below that a partition has a handler for."""
+
+    def fail(self, error: BrokerError) -> None:
+        """Answer with the error instead of the request's effects."""
+        ...
 
 
 class WithReply:
@@ -55,6 +66,32 @@ class Send:
     def fail(self, error: BrokerError) -> None:
         """Report the error to the sender, or retry elsewhere."""
         (self.elsewhere or self.done)(error)
+
+
+@dataclass(slots=True)
+class SendRun:
+    """Store `messages`, each on its own: the part of a run of deliveries that goes to this partition.
+
+    `positions` are those of the messages in their run. `ended(part, None)` follows once the messages are durable;
+    `ended(part, error)` says that nothing of the part is stored. A message that is refused by itself is a part.
+    """
+
+    messages: Sequence[Message]
+    positions: Sequence[int]
+    done: RunDone
+    ended: Callable[[SendRun, BrokerError | None], None]
+    tried: int = 0  # index of this partition, for a part without keys
+    left: int | None = None  # other partitions that may take it; None for a part with keys
+
+    def finish(self, error: BrokerError | None) -> None:
+        """Report that the part is durable, or refused."""
+        self.ended(self, error)
+
+    fail = finish
+
+    def slice(self, start: int, stop: int) -> SendRun:
+        """The part of messages `start` to `stop`."""
+        return replace(self, messages=self.messages[start:stop], positions=self.positions[start:stop])
 
 
 @dataclass(slots=True)
@@ -200,6 +237,30 @@ class Settle:
 
 
 @dataclass(slots=True)
+class SettleRun:
+    """End the locks `tokens` of messages of `sub_queue` with `outcome`, each on its own.
+
+    `positions` are those of the tokens in their run. `done(positions, error or None)` follows the commit, once for all
+    positions with the same result; without `done` no caller waits for it.
+    """
+
+    tokens: Sequence[bytes]
+    positions: Sequence[int]
+    outcome: Outcome
+    done: RunDone | None
+    sub_queue: SubQueue = SubQueue.ACTIVE
+
+    def fail(self, error: BrokerError) -> None:
+        """Report the error to the receiver if it waits."""
+        if self.done is not None:
+            self.done(self.positions, error)
+
+    def slice(self, start: int, stop: int) -> SettleRun:
+        """The part of tokens `start` to `stop`."""
+        return replace(self, tokens=self.tokens[start:stop], positions=self.positions[start:stop])
+
+
+@dataclass(slots=True)
 class Renew(WithReply):
     """Renew the locks `tokens` of messages of `sub_queue`, all or none.
 
@@ -311,7 +372,7 @@ def must_be_retried(request: Request) -> bool:
 
     An unanswered complete, defer or dead-letter is not retried: its message becomes available when the lock ends.
     """
-    if isinstance(request, Settle):
+    if isinstance(request, Settle | SettleRun):
         return request.done is None and isinstance(request.outcome, Release | Abandon)
     return isinstance(request, ReleaseSession | AdoptSequence)
 
@@ -384,37 +445,3 @@ class DeleteRows(WithReply):
 
     limit: int
     reply: Callable[[bool | BrokerError], None]
-
-
-Request = (
-    Send
-    | Schedule
-    | Reserve
-    | CancelScheduled
-    | StoreForwarded
-    | Receive
-    | ReceiveFromSession
-    | AcceptSession
-    | ReleaseSession
-    | RenewSession
-    | SetSessionState
-    | GetSessionState
-    | ListSessions
-    | Settle
-    | Renew
-    | Peek
-    | GetExtent
-    | ReceiveDeferred
-    | DeleteMessages
-    | Resubmit
-    | Commit
-    | CheckOperation
-    | AdoptSequence
-    | ReadOutbox
-    | DeleteForwarded
-    | Redirect
-    | Undeliverable
-    | ExpireLocks
-    | ProcessDue
-    | DeleteRows
-)

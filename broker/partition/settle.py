@@ -7,6 +7,7 @@ messages are locked (`receive`). Owned by a `Partition`; works on its state.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from .. import service_errors
 from ..address import SubQueue
@@ -17,7 +18,7 @@ from ..outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .locks import Lock
 from .ready_queue import Reader
 from .records import MESSAGES, Home, Record, message_key
-from .requests import ExpireLocks, Renew, Settle
+from .requests import ExpireLocks, Renew, Settle, SettleRun
 from .state import PartitionState
 from .step import Step
 
@@ -39,6 +40,20 @@ class SettleHandlers:
             self.end(self._state.locks.by_token[request.token], request.outcome, now, view, step)
         if request.done is not None:
             step.effects.append((request.done, error))
+
+    def settle_run(self, request: SettleRun, now: int, view: Reader, step: Step) -> None:
+        """End each lock of a run on its own."""
+        settled: list[int] = []
+        for token, position in zip(request.tokens, request.positions, strict=True):
+            one = Settle(token, request.outcome, None, request.sub_queue)
+            error = self.refusal(one, now)
+            if error is None:
+                self.end(self._state.locks.by_token[token], request.outcome, now, view, step)
+                settled.append(position)
+            elif request.done is not None:
+                step.effects.append((partial(request.done, (position,)), error))
+        if settled and request.done is not None:
+            step.effects.append((partial(request.done, settled), None))
 
     def refusal(self, request: Settle, now: int) -> BrokerError | None:
         """The error if the lock can't end with this outcome now, else None."""

@@ -6,7 +6,7 @@ handlers do (`enqueue`, `outbox`, `receive`, `settle`, `sessions`). Owned by a `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..address import SubQueue
 from ..message.message import Message
@@ -225,6 +225,10 @@ class Rows:
         """Take the next sequence number (P22)."""
         return self.number_base | (self.counters.take_counter() & COUNTER_MASK)
 
+    def take_numbers(self, count: int) -> int:
+        """Take the next `count` sequence numbers; return the first."""
+        return self.number_base | (self.counters.take_counters(count) & COUNTER_MASK)
+
     def next_number(self) -> int:
         """The sequence number that `new_number` will return."""
         return self.number_base | (self.counters.next_counter & COUNTER_MASK)
@@ -234,6 +238,12 @@ class Rows:
         step.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
         self.counters.messages[home] += 1
         self._add_bytes(len(row), step)
+
+    def put_active_run(self, rows: Sequence[tuple[bytes, bytes]], size_bytes: int, step: Step) -> None:
+        """Store new active messages, in the order of their numbers; `size_bytes` is the sum of their rows."""
+        step.rows.extend(rows)
+        self.counters.messages[Home.ACTIVE] += len(rows)
+        self._add_bytes(size_bytes, step)
 
     def replace(self, home: Home, number: int, row: bytes, old_bytes: int, step: Step) -> None:
         """Replace the row of a message; `old_bytes` is the old row's size."""

@@ -6,7 +6,7 @@ not know requests, stores and clocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, Protocol, TypeVar
@@ -16,7 +16,7 @@ from ..errors import BrokerError
 from ..message.bounds import MessageBounds
 from ..message.message import Message
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from .records import ByteTotal, Counters
+from .records import MESSAGES, ByteTotal, Counters
 
 T = TypeVar("T")
 
@@ -56,21 +56,68 @@ class Received(Generic[T]):
     error: BrokerError | None = None
 
 
+class Writer(Protocol):
+    """The write half of a store's batch (`storage.contract.Batch`)."""
+
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        """Write or overwrite a row."""
+        ...
+
+    def delete(self, table: str, key: bytes) -> bool:
+        """Remove a row; False if it wasn't there."""
+        ...
+
+    def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write rows that are in the order of their keys."""
+        ...
+
+    def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
+        """Remove each of `keys` that is there."""
+        ...
+
+
 class Step:
     """The result of one batch of requests: `changes` (table, key, value or None to delete), `effects` (call, argument).
 
     The worker stores the changes in one commit and makes the effects' calls afterwards, on the event-loop thread.
+    `rows` are new rows of the `messages` table and `removed` keys of it to delete: the changes of runs. A request
+    changes no key both there and in `changes`.
     `touched` has the changed counters by queue id. `next_due` is the earliest instant (Unix ms) that the changes added
     to the `due` table, or None.
     """
 
-    __slots__ = ("changes", "effects", "next_due", "touched")
+    __slots__ = ("changes", "effects", "next_due", "removed", "rows", "touched")
 
     def __init__(self) -> None:
+        self.rows: list[tuple[bytes, bytes]] = []
+        self.removed: list[bytes] = []
         self.changes: list[tuple[str, bytes, bytes | None]] = []
         self.effects: list[tuple[Callable[..., None], object]] = []
         self.touched: dict[int, Counters] = {}
         self.next_due: int | None = None
+
+    def write_to(self, batch: Writer) -> int:
+        """Write the changes to `batch` and forget them; return about how many bytes they have, 0 for no change."""
+        written_bytes = 0
+        if self.rows:
+            batch.put_rows(MESSAGES, self.rows)
+            written_bytes = sum([len(row) for _, row in self.rows])
+            self.rows = []
+        if self.removed:
+            batch.delete_rows(MESSAGES, self.removed)
+            written_bytes += len(self.removed)
+            self.removed = []
+        if self.changes:
+            put, delete = batch.put, batch.delete
+            for table, key, value in self.changes:
+                if value is None:
+                    written_bytes += 1
+                    delete(table, key)
+                else:
+                    written_bytes += len(value) + 1
+                    put(table, key, value)
+            self.changes.clear()
+        return written_bytes
 
     def due_at(self, at: int) -> None:
         """Note that a change adds a row to the `due` table for the instant `at` (Unix ms)."""

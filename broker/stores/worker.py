@@ -26,14 +26,13 @@ from ..partition.partition import Partition
 from ..partition.records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters
 from ..partition.requests import ExpireLocks, Request, Reserve, must_be_retried
 from ..partition.step import PartitionRef, Step
-from .batch_weight import written_bytes_max
+from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
 from .commit_stats import CommitStats
 from .open_partitions import OpenPartitions
 from .outage import Outage, OutageKind
 from .timers import FIRST_DUE, LAST_DUE, StoreTimers
 
 BATCH_REQUESTS_MAX = 1000  # limits how long a batch blocks the event loop
-BATCH_BYTES_MAX = 1 << 20  # a store never frees the memory of its largest batch
 RETRY_AFTER_MS = 250  # after a failed commit
 STATES_MAX = 1 << 24  # more than a store has
 T = TypeVar("T")
@@ -64,8 +63,8 @@ class Worker:
         self._resolve = resolve
         self._failpoint = failpoint
         self._open = OpenPartitions()
-        self._inbox: list[tuple[PartitionRef, Request]] = []
-        self._to_retry: list[tuple[PartitionRef, Request]] = []  # before the inbox, once the store works
+        self._inbox: list[Submitted] = []
+        self._to_retry: list[Submitted] = []  # before the inbox, once the store works
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timers = StoreTimers(clock, self._locks_ended, self._wake.set)
@@ -224,30 +223,30 @@ class Worker:
             return
         await self._run_batches(requests)
 
-    async def _run_batches(self, requests: list[tuple[PartitionRef, Request]]) -> None:
+    async def _run_batches(self, requests: list[Submitted]) -> None:
         """Execute `requests` in order, in as many batches as necessary.
 
-        If a batch does not fit into the store, or fails before its commit, retry it in halves, down to single requests:
-        only the failing request fails.
+        If a batch does not fit into the store, or fails before its commit, retry it in halves, down to single requests
+        and single messages of a run: only what fails by itself fails.
         """
         while requests or self._timers.orphans:
             count = len(requests)
             self._committing = False
             try:
-                count, expected_bytes = self._next_count(requests)
+                count, expected_bytes = next_batch(requests)
                 done_count = await self._run_batch(requests[:count], expected_bytes)
             except StoreError as error:
                 if isinstance(error, StoreFull) and error.grows:
                     self._roll_back(requests[:count])
                     continue  # the store grows at the next batch
-                if isinstance(error, StoreFull) and count > 1:
+                if isinstance(error, StoreFull) and can_split(requests[:count]):
                     await self._retry_in_halves(requests[:count], error)
                 else:
                     self._refuse(requests[:count], error)
                     self._timers.orphans.clear()  # the timers find them again
                 done_count = count
             except Exception as error:
-                if count > 1 and not self._committing:
+                if not self._committing and can_split(requests[:count]):
                     await self._retry_in_halves(requests[:count], error)
                 else:
                     log.exception("batch failed", store=self.index, requests=count)
@@ -256,31 +255,14 @@ class Worker:
                 done_count = count
             requests = requests[done_count:]
 
-    async def _retry_in_halves(self, requests: list[tuple[PartitionRef, Request]], error: Exception) -> None:
+    async def _retry_in_halves(self, requests: list[Submitted], error: Exception) -> None:
         log.warning("batch retried in halves", store=self.index, cause=str(error), requests=len(requests))
         refs = self._roll_back(requests)
-        half = len(requests) // 2
-        await self._run_batches(requests[:half])
-        await self._run_batches(requests[half:])
+        for half in halves(requests):
+            await self._run_batches(half)
         self._announce(refs.values())
 
-    def _next_count(self, requests: Sequence[tuple[PartitionRef, Request]]) -> tuple[int, int]:
-        """Return how many of `requests` form the next batch, and how many bytes it writes at most."""
-        sent_bytes = expected_bytes = largest_bytes = 0
-        count = 0
-        for ref, request in requests:
-            if sent_bytes > BATCH_BYTES_MAX:
-                break
-            own_bytes, with_copies_bytes = written_bytes_max(ref, request)
-            sent_bytes += own_bytes
-            expected_bytes += with_copies_bytes
-            if with_copies_bytes > largest_bytes:
-                largest_bytes = with_copies_bytes
-            count += 1
-        # `_apply` stops after the request that passes the limit.
-        return count, min(expected_bytes, BATCH_BYTES_MAX + largest_bytes)
-
-    async def _run_batch(self, requests: Sequence[tuple[PartitionRef, Request]], expected_bytes: int) -> int:
+    async def _run_batch(self, requests: Sequence[Submitted], expected_bytes: int) -> int:
         """Execute the first of `requests` in one batch; return their number."""
         step = Step()
         now = self._clock.now_ms()
@@ -331,17 +313,13 @@ class Worker:
         self.fault = None
         self.commit_stats.committed(request_count, self._clock.stopwatch_us() - began_us)
 
-    def _apply(
-        self, requests: Sequence[tuple[PartitionRef, Request]], now: int, batch: Batch, step: Step
-    ) -> tuple[int, bool]:
+    def _apply(self, requests: Sequence[Submitted], now: int, batch: Batch, step: Step) -> tuple[int, bool]:
         """Apply requests until the batch is large enough.
 
         Returns their number, and whether there are changes besides counters.
         """
         partitions, touched, touch = self._open.by_queue_id, self._open.touched, self._open.touch
-        changes = step.changes
         written_bytes = done_count = 0
-        put, delete = batch.put, batch.delete
         for ref, request in requests:
             if written_bytes > BATCH_BYTES_MAX:
                 break
@@ -351,18 +329,10 @@ class Worker:
                 partition = touch(ref, batch)
             touched[ref.queue_id] = partition
             partition.apply(request, now, batch, step)
-            if changes:
-                for table, key, value in changes:
-                    if value is None:
-                        written_bytes += 1
-                        delete(table, key)
-                    else:
-                        written_bytes += len(value) + 1
-                        put(table, key, value)
-                changes.clear()
+            written_bytes += step.write_to(batch)
         return done_count, written_bytes > 0
 
-    def _refuse(self, requests: Sequence[tuple[PartitionRef, Request]], error: StoreError) -> None:
+    def _refuse(self, requests: Sequence[Submitted], error: StoreError) -> None:
         """Fail a batch that the store refused: nothing of it is stored, or its outcome is unknown."""
         self.commit_stats.failed()
         log.error("commit failed", store=self.index, cause=str(error), requests=len(requests))
@@ -374,7 +344,7 @@ class Worker:
         refusal = service_errors.outcome_unknown if is_unknown else service_errors.store_unavailable
         self._fail(requests, refusal(self.index, str(error)), is_unknown=is_unknown)
 
-    def _fail(self, requests: Sequence[tuple[PartitionRef, Request]], error: BrokerError, *, is_unknown: bool) -> None:
+    def _fail(self, requests: Sequence[Submitted], error: BrokerError, *, is_unknown: bool) -> None:
         """After a failed batch: undo it in memory, report the error to the callers, later announce its messages again.
 
         With `is_unknown` the batch's outcome is unknown.
@@ -384,14 +354,14 @@ class Worker:
         # Not immediately: a store that refuses every commit would cause a busy loop.
         self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, lambda: self._resume(refs.values()))
 
-    def _answer(self, requests: Sequence[tuple[PartitionRef, Request]], error: BrokerError) -> None:
+    def _answer(self, requests: Sequence[Submitted], error: BrokerError) -> None:
         """Report the error of these requests; keep those that must be retried."""
         for ref, request in requests:
             request.fail(error)
             if must_be_retried(request) and error.condition is Condition.SERVER_BUSY:
                 self._to_retry.append((ref, request))
 
-    def _roll_back(self, requests: Sequence[tuple[PartitionRef, Request]]) -> dict[int, PartitionRef]:
+    def _roll_back(self, requests: Sequence[Submitted]) -> dict[int, PartitionRef]:
         """Undo a batch that is not stored, including its locks; return its partitions by queue id.
 
         If the store can't be read, drop their memory.
@@ -405,7 +375,7 @@ class Worker:
         self._open.touched.clear()
         return refs
 
-    def _drop(self, requests: Sequence[tuple[PartitionRef, Request]]) -> dict[int, PartitionRef]:
+    def _drop(self, requests: Sequence[Submitted]) -> dict[int, PartitionRef]:
         """Drop the partitions of a batch with an unknown outcome; return their refs by queue id."""
         refs = self._open.refs_of_batch(ref for ref, _ in requests)
         self._open.drop(refs)

@@ -86,12 +86,7 @@ class Driver:
             self.partition = Partition(self.place, batch, self.budget, self._no_sibling)
         for request in requests:
             self.partition.apply(request, self.now, batch, step)
-            for table, key, value in step.changes:
-                if value is None:
-                    batch.delete(table, key)
-                else:
-                    batch.put(table, key, value)
-            step.changes.clear()
+            step.write_to(batch)
         for queue_id, counters in step.touched.items():
             batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
         try:

@@ -7,7 +7,7 @@ what no store may, keep a part of a batch, to show that those who look for that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from functools import lru_cache
 from itertools import islice
@@ -151,6 +151,14 @@ class LossyBatch:
         self._before.setdefault((table, key), self._batch.get(table, key))
         return self._batch.delete(table, key)
 
+    def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        for key, value in rows:
+            self.put(table, key, value)
+
+    def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            self.delete(table, key)
+
     def commit(self) -> None:
         lost, self._lossy.lost = self._lossy.lost, None
         if lost is not None:
@@ -192,13 +200,7 @@ class Cell:
         changed = False
         for ref, request in requests:
             self._sibling(ref, batch).apply(request, now, batch, step)
-            changed = changed or bool(step.changes)
-            for table, key, value in step.changes:
-                if value is None:
-                    batch.delete(table, key)
-                else:
-                    batch.put(table, key, value)
-            step.changes.clear()
+            changed = step.write_to(batch) > 0 or changed
         for queue_id, counters in step.touched.items():
             batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
         try:

@@ -91,7 +91,7 @@ async def test_of_a_batch_that_does_not_fit_only_the_message_without_room_is_ref
 async def test_a_message_larger_than_the_map_is_taken_as_long_as_the_map_may_grow(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emubus.broker.stores.worker.written_bytes_max", lambda ref, command: (512, 512))
+    monkeypatch.setattr("emubus.broker.stores.batches.written_bytes_max", lambda ref, command: (512, 512))
     monkeypatch.setattr("emubus.storage.lmdb_store.MAP_SLACK_BYTES", 0)
     monkeypatch.setattr("emubus.storage.lmdb_store.MAP_BYTES_START", 1 << 20)
     broker = small_broker(tmp_path, clock, 1 << 30)

@@ -1,0 +1,113 @@
+"""Forms batches of requests: estimates the bytes that they write, limits a batch, splits a batch that fails.
+
+Knows which requests have messages, and that a topic copies a message for each subscription. Does not know how a
+partition executes a request (`partition`), and stores and commits (`worker`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..partition.requests import (
+    Commit,
+    Request,
+    Resubmit,
+    Schedule,
+    Send,
+    SendRun,
+    SettleRun,
+    StoreForwarded,
+    Transfer,
+)
+from ..partition.step import PartitionRef
+
+Submitted = tuple[PartitionRef, Request]
+"""A request and its partition."""
+
+BATCH_BYTES_MAX: Final = 1 << 20  # a store never frees the memory of its largest batch
+REQUEST_BYTES: Final = 512  # allowance per request, and per copy, for rows besides the messages
+RESUBMITTED_BYTES: Final = 4096  # assumed size of a message in a request that has only its number
+
+
+def next_batch(requests: Sequence[Submitted]) -> tuple[int, int]:
+    """Return how many of `requests` form the next batch, and how many bytes it writes at most."""
+    sent_bytes = expected_bytes = largest_bytes = 0
+    count = 0
+    for ref, request in requests:
+        if sent_bytes > BATCH_BYTES_MAX:
+            break
+        own_bytes, with_copies_bytes = written_bytes_max(ref, request)
+        sent_bytes += own_bytes
+        expected_bytes += with_copies_bytes
+        if with_copies_bytes > largest_bytes:
+            largest_bytes = with_copies_bytes
+        count += 1
+    # The worker stops after the request that passes the limit.
+    return count, min(expected_bytes, BATCH_BYTES_MAX + largest_bytes)
+
+
+def can_split(requests: Sequence[Submitted]) -> bool:
+    """Whether `halves` makes two smaller batches of a batch."""
+    return len(requests) > 1 or _run_length(requests[0][1]) > 1
+
+
+def halves(requests: Sequence[Submitted]) -> tuple[list[Submitted], list[Submitted]]:
+    """Return a batch as two in the same order; a single run of messages or tokens is divided."""
+    if len(requests) > 1:
+        middle = len(requests) // 2
+        return list(requests[:middle]), list(requests[middle:])
+    ref, run = requests[0]
+    assert isinstance(run, SendRun | SettleRun)
+    count = _run_length(run)
+    return [(ref, run.slice(0, count // 2))], [(ref, run.slice(count // 2, count))]
+
+
+def _run_length(request: Request) -> int:
+    return len(request.positions) if isinstance(request, SendRun | SettleRun) else 1
+
+
+def written_bytes_max(ref: PartitionRef, request: Request) -> tuple[int, int]:
+    """The most bytes that `request` to partition `ref` writes: without copies, and with all copies."""
+    kind = type(request)
+    if kind is SendRun:
+        message_count = len(request.messages)  # type: ignore[attr-defined]
+        # Small messages cost time, too: the allowance for each limits how long a batch blocks the event loop.
+        size_bytes = REQUEST_BYTES * message_count
+        for message in request.messages:  # type: ignore[attr-defined]
+            size_bytes += message.size_bytes
+    elif kind is SettleRun:
+        size_bytes = REQUEST_BYTES * len(request.tokens)  # type: ignore[attr-defined]
+        return size_bytes, size_bytes
+    elif kind is Send or kind is Schedule:
+        message_count, size_bytes = len(request.messages), 0  # type: ignore[attr-defined]
+        for message in request.messages:  # type: ignore[attr-defined]
+            size_bytes += message.size_bytes
+    elif isinstance(request, StoreForwarded):
+        message_count = len(request.records)
+        size_bytes = sum(len(record.stored) for _, record in request.records)
+    elif isinstance(request, Commit):
+        return _of_transaction(request)
+    elif isinstance(request, Resubmit):
+        ref = request.target
+        message_count = len(request.numbers)
+        size_bytes = RESUBMITTED_BYTES * message_count
+    else:
+        return REQUEST_BYTES, REQUEST_BYTES
+    own_bytes = REQUEST_BYTES + size_bytes
+    routing = ref.routing
+    if routing is None:
+        return own_bytes, own_bytes
+    return own_bytes, own_bytes + routing.copies_max * (size_bytes + REQUEST_BYTES * message_count)
+
+
+def _of_transaction(request: Commit) -> tuple[int, int]:
+    own_bytes = with_copies_bytes = REQUEST_BYTES
+    for ref, operation in request.operations:
+        if isinstance(operation, Transfer):
+            size_bytes = with_copies = operation.message.size_bytes + REQUEST_BYTES
+        else:
+            size_bytes, with_copies = written_bytes_max(ref, operation)
+        own_bytes += size_bytes
+        with_copies_bytes += with_copies
+    return own_bytes, with_copies_bytes
