@@ -7,7 +7,7 @@ next: `broker.admin.fault_table` decides. Each object belongs to the link or nod
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from typing import Final
 from ..broker import service_errors
 from ..broker.address import parse_address
 from ..broker.admin.fault_table import Fault, FaultKind, FaultOperation, FaultTable
-from ..broker.api import Abandon, Outcome
+from ..broker.api import Abandon, Outcome, RunDone
 from ..broker.errors import BrokerError, Condition
 from .link_context import LinkContext
 from .links.incoming import Send
@@ -178,6 +178,11 @@ class FaultyConsumer:
         else:
             work = partial(self._inner.settle, token, outcome)
             EFFECTS[fault.kind](self._point, fault, work, done or _ignore_outcome)
+
+    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+        """Settle deliveries, each of which may fail."""
+        for position, token in enumerate(run):
+            self.settle(token, outcome, None if done is None else partial(done, (position,)))
 
     def close(self) -> None:
         """The link is gone."""

@@ -13,6 +13,7 @@ from .entities.router import partition_for_key
 from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, TABLES, Home
+from .partition.requests import RunDone
 from .partition.step import Delivery, Extent, ReceiveMode
 from .stores.outage import Outage, OutageKind
 
@@ -34,6 +35,7 @@ __all__ = [
     "ReceiveMode",
     "Receiver",
     "Release",
+    "RunDone",
     "Sender",
     "SessionAccept",
     "SessionReceiver",

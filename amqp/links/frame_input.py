@@ -39,6 +39,7 @@ class FrameInput:
         self._engine = engine
         self._endpoints = endpoints
         self._flows = flows
+        self._context = context
         self._links = context.links
         self._handlers = handlers
         self._reader = FrameReader(context.limits.frame_bytes_max)
@@ -65,7 +66,7 @@ class FrameInput:
                 break
 
     def _run_events(self) -> None:
-        run_events(self._engine, self._links, self._control, self._endpoints.settled_late)
+        run_events(self._engine, self._context, self._control, self._endpoints.settled_late)
 
     def _control(self, kind: int, event: Pointer) -> None:
         handler = self._handlers.get(kind)

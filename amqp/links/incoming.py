@@ -6,10 +6,10 @@ the entity to another one [wire 8]. Does not know what is in a message. A link o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ...broker.api import Sender, TransactionRef
+from ...broker.api import RunDone, Sender, TransactionRef
 from ...broker.errors import BrokerError
 from ..link_context import LinkContext
 from ..wire.engine import Pointer
@@ -39,14 +39,17 @@ class IncomingLink(IncomingDeliveries):
         self._destination = destination
         bytes_max = max(sender.message_bytes_max, sender.batch_bytes_max)
         super().__init__(context, pointer, bytes_max=bytes_max, credit=credit)
+        self.takes_runs = destination is None
 
     def wrap(self, around: Callable[[Send], Send]) -> None:
         """Put something between the link and the broker (`faults`)."""
         self._send = around(self._sender.send)
+        self.takes_runs = False
 
     def unwrap(self) -> None:
         """Put nothing between them."""
         self._send = self._sender.send
+        self.takes_runs = self._destination is None
 
     def receive(self, data: bytes, batch: bool, done: Done) -> None:
         """Store a delivery, or transfer it to the link's destination."""
@@ -54,6 +57,10 @@ class IncomingLink(IncomingDeliveries):
             self._send(data, batch=batch, done=done)
         else:
             self._transfer(None, self._destination, data, batch, done)
+
+    def receive_run(self, run: Sequence[bytes], done: RunDone) -> None:
+        """Store deliveries, each on its own."""
+        self._sender.send_run(run, done)
 
     def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
         """Add a delivery to a transaction: the client is answered at once."""

@@ -7,10 +7,10 @@ it is an outgoing link like others. A link owns its wait, then its handle, and e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ...broker.api import ReceiveMode, SessionAccept, SessionReceiver
+from ...broker.api import ReceiveMode, RunDone, SessionAccept, SessionReceiver
 from ...broker.errors import BrokerError, Condition
 from ...codec.encode import encode_map
 from ...codec.types import Described, Long, Symbol
@@ -120,6 +120,13 @@ class MessageSessionLink(OutgoingLink):
             super().disposed(token, state, delivery, done)
         elif done is not None:
             done(self._loss)
+
+    def disposed_run(self, run: Sequence[bytes], done: RunDone | None) -> None:
+        """As for other links; nothing can be settled once the session is lost."""
+        if self._loss is None:
+            super().disposed_run(run, done)
+        elif done is not None:
+            done(range(len(run)), self._loss)
 
     def linger(self, when_settled: Callable[[], None]) -> bool:
         """Settle what was delivered, with the answer of a session that is given back."""

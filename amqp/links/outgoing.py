@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from ...broker.api import Delivery, Outcome, TransactionRef
+from ...broker.api import Delivery, Outcome, RunDone, TransactionRef
 from ...broker.errors import BrokerError, Condition
 from ..link_context import LinkContext
 from ..wire.engine import Pointer, lib, session_of
 from ..wire.link import Done, link_credit
 from ..wire.outgoing_deliveries import Enrolled, OutgoingDeliveries
 from ..wire.transaction_states import TRANSACTIONAL, read_transactional, transactional_state
-from .outcomes import RELEASE, outcome_of, outcome_of_value
+from .outcomes import COMPLETE, RELEASE, outcome_of, outcome_of_value
 
 _FIRST_GUESS_BYTES = 16 * 1024  # size of a message before any was seen
 _MESSAGE_BYTES_MIN = 256  # counted for a small message
@@ -41,6 +41,10 @@ class ReceiverHandle(Protocol):
         """Settle one delivery."""
         ...
 
+    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+        """Settle deliveries, each on its own."""
+        ...
+
     def close(self) -> None:
         """The link is gone; locks stay until they expire."""
         ...
@@ -59,6 +63,8 @@ class OutgoingLink(OutgoingDeliveries):
         "_receiver",
         "_session",
     )
+
+    TAKES_RUNS = True
 
     def __init__(self, context: LinkContext, pointer: Pointer, *, presettled: bool) -> None:
         super().__init__(context, pointer, presettled=presettled)
@@ -219,6 +225,12 @@ class OutgoingLink(OutgoingDeliveries):
             receiver.settle(token, outcome, done)
         elif done is not None:
             done(BrokerError(Condition.NOT_IMPLEMENTED, f"Delivery state 0x{state:02x} is not supported here."))
+
+    def disposed_run(self, run: Sequence[bytes], done: RunDone | None) -> None:
+        """The client accepts deliveries: the broker completes them."""
+        receiver = self._receiver or self._lingering
+        if receiver is not None:
+            receiver.settle_run(run, COMPLETE, done)
 
     def _settle_in_transaction(self, address: str, token: bytes, delivery: Pointer, done: Done | None) -> None:
         """Add a settlement to a transaction; it is confirmed with the same state around the same outcome [wire 8].

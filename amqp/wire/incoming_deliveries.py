@@ -1,14 +1,17 @@
 """Links on which the client sends: deliveries in, outcomes out, and the credit for more.
 
 Everything here happens once per message. Knows how a delivery is taken from Proton, whole or part by part, and counts
-the credit that goes back with outcomes. Does not know what a delivery means: subclasses do, in `receive`.
+the credit that goes back with outcomes. Does not know what a delivery means: subclasses do, in `receive`. Plain
+deliveries of one read of the socket travel together, as an `IncomingRun`, where the link takes runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from ...broker.api import RunDone
 from ...broker.errors import BrokerError, Condition
 from ...broker.service_errors import too_large
 from .engine import Pointer, ffi, lib
@@ -27,6 +30,8 @@ from .link import (
 )
 from .transaction_states import TRANSACTIONAL, set_state_data, transaction_of, transactional_state
 
+RUN_MESSAGES_MAX: Final = 256
+RUN_BYTES_MAX: Final = 256 * 1024
 KEEPING_BYTES: Final = 512
 """About what Proton and we need to keep one delivery besides its bytes: many small ones count, too."""
 
@@ -50,8 +55,10 @@ class IncomingDeliveries(Link):
         "_outcomes",
         "_owed",
         "_partial_bytes",
+        "_run",
         "answers",
         "bytes_max",
+        "takes_runs",
     )
 
     def __init__(self, state: ConnectionState, pointer: Pointer, *, bytes_max: int, credit: int) -> None:
@@ -59,6 +66,9 @@ class IncomingDeliveries(Link):
         self.answers: dict[int, tuple[int, bytes]] = {}
         """For deliveries (by serial) whose success is not plainly accepted: the state and its encoded fields."""
         self.bytes_max = bytes_max
+        self.takes_runs = False
+        """Whether plain deliveries go to `receive_run`, those of one read of the socket together."""
+        self._run: IncomingRun | None = None
         self._flow = state.flow
         self._outcomes = state.outcomes
         self._is_batch = False  # the delivery that is arriving
@@ -74,6 +84,10 @@ class IncomingDeliveries(Link):
     def receive(self, data: bytes, batch: bool, done: Done) -> None:
         """Take a whole delivery; `done` gets its outcome, at once or later."""
         raise AssertionError(data, batch, done)
+
+    def receive_run(self, run: Sequence[bytes], done: RunDone) -> None:
+        """Take whole deliveries, each on its own; `done` gets their outcomes by position, at once or later."""
+        raise AssertionError(run, done)
 
     def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
         """As `receive`, for a delivery that is part of a transaction."""
@@ -109,11 +123,28 @@ class IncomingDeliveries(Link):
             if taken < 0 < size:
                 self._on_abort(delivery)
                 return
-        batch, self._is_batch = self._is_batch, False
-        presettled = _settled(delivery)
-        cost = size + KEEPING_BYTES
-        transaction = transaction_of(delivery) if _remote_state(delivery) == TRANSACTIONAL else None
+        presettled, state = _settled(delivery), _remote_state(delivery)
+        if self.takes_runs and not (presettled or state or self._is_batch):
+            _advance(pointer)
+            run = self._run
+            if run is None:
+                run = self._run = IncomingRun(self, self._outcomes.next_serial())
+                self.state.begin_run(run)
+            run.deliveries.append(delivery)
+            run.data.append(data)
+            run.size_bytes += size
+            if run.size_bytes > RUN_BYTES_MAX or len(run.data) >= RUN_MESSAGES_MAX:
+                self.end_run(run)
+            return
+        transaction = transaction_of(delivery) if state == TRANSACTIONAL else None
         _advance(pointer)
+        self._receive_alone(delivery, data, transaction, presettled=bool(presettled))
+
+    def _receive_alone(self, delivery: Pointer, data: bytes, transaction: bytes | None, *, presettled: bool) -> None:
+        """Take a delivery that is no part of a run: a batch, in a transaction, settled by its sender, or on a node."""
+        self.state.end_runs()
+        batch, self._is_batch = self._is_batch, False
+        cost = len(data) + KEEPING_BYTES
         outcomes = self._outcomes
         serial = outcomes.next_serial()
         if presettled:
@@ -128,6 +159,15 @@ class IncomingDeliveries(Link):
         else:
             self.answers[serial] = (TRANSACTIONAL, transactional_state(transaction, ACCEPTED))
             self.receive_in(transaction, data, batch, done)
+
+    def end_run(self, run: IncomingRun) -> None:
+        """Hand over a run that is complete; nothing if it was, or its link has gone."""
+        if self._run is run:
+            self._run = None
+            self._open[run.serial] = run
+            data = run.take_data()
+            self._flow.begin(run.waiting_cost)
+            self.receive_run(data, run.done)
 
     def _on_part(self, size: int) -> None:
         """Some frames of a delivery are here; `size` bytes are kept by Proton."""
@@ -185,11 +225,31 @@ class IncomingDeliveries(Link):
             return
         self._owe_credit()
 
+    def finish_run(self, run: IncomingRun) -> None:
+        """Answer the deliveries of a run that have an outcome, in their order, and give their credit back."""
+        positions, errors, cost = run.take_outcomes()
+        if run.serial not in self._open:
+            for error in errors.values():
+                self.state.log.info("delivery refused after its link", reason=str(error))
+            return
+        deliveries, update, settle = run.deliveries, _update, _settle
+        for position in positions:
+            delivery = deliveries[position]
+            if errors and position in errors:
+                reject(delivery, self.state.tracked_refusal(errors[position], self.pointer))
+            else:
+                update(delivery, ACCEPTED)
+            settle(delivery)
+        self._flow.end(cost)
+        if not run.waiting_cost:
+            del self._open[run.serial]
+        self._owe_credit(len(positions))
+
     # ---- credit
 
-    def _owe_credit(self) -> None:
-        """The credit of one delivery goes back, together with that of others."""
-        self._owed += 1
+    def _owe_credit(self, count: int = 1) -> None:
+        """The credit of deliveries goes back, together with that of others."""
+        self._owed += count
         if self._owed > self._credit_half:
             self._give_credit()
 
@@ -212,10 +272,83 @@ class IncomingDeliveries(Link):
 
     def gone(self) -> None:
         """As in `Link`; the bytes of the link's deliveries count no longer."""
-        self._flow.end(sum(cost for _, cost in self._open.values()))
+        self._flow.end(sum(_cost_of(entry) for entry in self._open.values()))
         self._set_partial(0)
+        self._run = None
         self.answers.clear()
         super().gone()
+
+
+class IncomingRun:
+    """Deliveries of one link that go to the broker together, and their outcomes, by position."""
+
+    __slots__ = (
+        "_accepted",
+        "_refused",
+        "_sizes",
+        "data",
+        "deliveries",
+        "link",
+        "serial",
+        "size_bytes",
+        "waiting_cost",
+    )
+
+    def __init__(self, link: IncomingDeliveries, serial: int) -> None:
+        self.link = link
+        self.serial = serial
+        self.deliveries: list[Pointer] = []
+        self.data: list[bytes] = []
+        self.size_bytes = 0
+        self.waiting_cost = 0
+        """About how many bytes Proton and we keep for those that wait for their outcome, once the run has ended."""
+        self._sizes: list[int] = []
+        self._accepted: list[Sequence[int]] = []
+        self._refused: list[tuple[Sequence[int], BrokerError]] = []
+
+    def end(self) -> None:
+        """Hand it over."""
+        self.link.end_run(self)
+
+    def take_data(self) -> list[bytes]:
+        """Return the deliveries' bytes, once, and keep their sizes."""
+        data, self.data = self.data, []
+        self._sizes = list(map(len, data))
+        self.waiting_cost = self.size_bytes + KEEPING_BYTES * len(data)
+        return data
+
+    def done(self, positions: Sequence[int], error: BrokerError | None) -> None:
+        """Deliveries have their outcome, which is given to Proton at the end of the turn."""
+        if not (self._accepted or self._refused):
+            self.link.state.outcomes.add(self.serial, self, None, None)
+        if error is None:
+            self._accepted.append(positions)
+        else:
+            self._refused.append((positions, error))
+
+    def take_outcomes(self) -> tuple[Sequence[int], dict[int, BrokerError], int]:
+        """The positions that have an outcome since the last call, in order; the errors of those refused; their cost."""
+        accepted, self._accepted = self._accepted, []
+        refused, self._refused = self._refused, []
+        errors = {each: error for positions, error in refused for each in positions}
+        if len(accepted) == 1 and not errors:
+            positions = accepted[0]
+        else:  # Proton merges outcomes that come in order
+            positions = sorted([*errors, *(each for some in accepted for each in some)])
+        sizes = self._sizes
+        cost = KEEPING_BYTES * len(positions) + sum([sizes[each] for each in positions])
+        self.waiting_cost -= cost
+        return positions, errors, cost
+
+    def finish(self, key: object, error: BrokerError | None) -> None:
+        """Give Proton the outcomes."""
+        del key, error
+        self.link.finish_run(self)
+
+
+def _cost_of(entry: Any) -> int:
+    """What an unsettled delivery, or a run with some, counts in the flow control."""
+    return entry.waiting_cost if isinstance(entry, IncomingRun) else entry[1]
 
 
 def _large(pointer: Pointer, size: int) -> bytes:

@@ -94,6 +94,14 @@ class OutcomeQueue:
         self._entries.clear()
 
 
+class Run(Protocol):
+    """Deliveries or dispositions of one link that travel together to the broker: those of one read of the socket."""
+
+    def end(self) -> None:
+        """Nothing comes to it any more: hand it over."""
+        ...
+
+
 class ConnectionState(ABC):
     """What a link sees of its connection."""
 
@@ -104,6 +112,18 @@ class ConnectionState(ABC):
         self.replies = FlowReplies()
         self.outcomes = OutcomeQueue(self.schedule_flush)
         self.log = log
+        self._runs: list[Run] = []
+
+    def begin_run(self, run: Run) -> None:
+        """From now on a run gathers; `end_runs` ends it before anything else is done on the connection."""
+        self._runs.append(run)
+
+    def end_runs(self) -> None:
+        """Hand the runs over that have gathered, in the order of their beginnings."""
+        while self._runs:
+            runs, self._runs = self._runs, []
+            for run in runs:
+                run.end()
 
     @abstractmethod
     def schedule_flush(self) -> None:
@@ -188,17 +208,21 @@ class Link:
 
 def run_events(
     engine: Engine,
-    links: dict[Pointer, Link],
+    state: ConnectionState,
     control: Callable[[int, Pointer], None],
     late: Callable[[Pointer], None],
 ) -> None:
     """Handle all events that Proton has: deliveries and flows here, deliveries of links that have gone through
-    `late(delivery)`, everything else through `control(type, event)`."""
+    `late(delivery)`, everything else through `control(type, event)`.
+
+    Runs of deliveries and dispositions go on until another kind of event, or the last: nothing overtakes them.
+    """
     collector = engine.collector
-    peek, pop, kind_of, find = _peek, _pop, _type, links.get
+    peek, pop, kind_of, find = _peek, _pop, _type, state.links.get
     while True:
         event = peek(collector)
         if not event:
+            state.end_runs()
             return
         kind = kind_of(event)
         if kind == PN_DELIVERY:
@@ -209,10 +233,12 @@ def run_events(
             else:
                 late(delivery)
         elif kind == PN_LINK_FLOW:
+            state.end_runs()
             link = find(_event_link(event))
             if link is not None:
                 link.on_flow()
         else:
+            state.end_runs()
             control(kind, event)
         pop(collector)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, ClassVar, Final
 
-from ...broker.api import Delivery
+from ...broker.api import Delivery, RunDone
 from ...broker.errors import BrokerError
 from .engine import Pointer, ffi, lib
 from .flow import LinkState
-from .link import COUNT_MASK, RECEIVED, ConnectionState, Done, Link, link_credit, reject
+from .link import ACCEPTED, COUNT_MASK, RECEIVED, ConnectionState, Done, Link, link_credit, reject
 from .transaction_states import TRANSACTIONAL, set_state_data
 
 TAG_BYTES_MAX: Final = 255
@@ -35,12 +36,16 @@ _tag_struct.start = _tag_chars
 class OutgoingDeliveries(Link):
     """A link on which the client receives. `credit` is what the client's last flow left us."""
 
-    __slots__ = ("_count", "credit", "presettled")
+    __slots__ = ("_count", "_run", "credit", "presettled")
+
+    TAKES_RUNS: ClassVar = False
+    """Whether deliveries that the client accepts go to `disposed_run`, those of one read of the socket together."""
 
     def __init__(self, state: ConnectionState, pointer: Pointer, *, presettled: bool) -> None:
         super().__init__(state, pointer)
         self.presettled = presettled
         self.credit = 0
+        self._run: DispositionRun | None = None
         self._count = 0  # our delivery-count: deliveries given to Proton and credit given back
 
     # ---- deliveries
@@ -98,16 +103,32 @@ class OutgoingDeliveries(Link):
         """The client wants `state` for the delivery; `done` is None if it has settled: no answer follows."""
         raise AssertionError(token, state, delivery, done)
 
+    def disposed_run(self, run: Sequence[bytes], done: RunDone | None) -> None:
+        """The client accepts these deliveries; `done` is None if it has settled them: no answer follows."""
+        raise AssertionError(run, done)
+
     def on_delivery(self, delivery: Pointer) -> None:
-        """A disposition came: the first one of a delivery goes to `disposed`."""
+        """A disposition came: the first one of a delivery goes to `disposed`, or with others to `disposed_run`."""
         tag = _tag(delivery)
         token = _buffer(tag.start, tag.size)[:]
         entry = self._open.get(token, _NOT_OPEN)
         if entry is _NOT_OPEN:
             return
-        state = _remote_state(delivery)
+        state, settled = _remote_state(delivery), _settled(delivery)
         waits = type(entry) is tuple  # for the outcome of an earlier disposition
-        if _settled(delivery):
+        if state == ACCEPTED and entry is None and self.TAKES_RUNS and self._when_settled is None:
+            run = self._run
+            if run is None or run.is_settled is not settled:
+                run = self._begin_run(settled)
+            if settled:
+                del self._open[token]
+                _settle(delivery)
+            else:
+                self._open[token] = (delivery, state)
+            run.tokens.append(token)
+            return
+        self.state.end_runs()
+        if settled:
             del self._open[token]
             _settle(delivery)
             if not waits:
@@ -119,6 +140,24 @@ class OutgoingDeliveries(Link):
             serial = outcomes.next_serial()
             self._open[token] = (delivery, state)
             self.disposed(token, state, delivery, partial(outcomes.add, serial, self, token))
+
+    def _begin_run(self, settled: bool) -> DispositionRun:
+        if self._run is not None:
+            self._run.end()
+        run = self._run = DispositionRun(self, self.state.outcomes.next_serial(), settled)
+        self.state.begin_run(run)
+        return run
+
+    def end_run(self, run: DispositionRun) -> None:
+        """Hand over a run that is complete; nothing if it was, or its link has gone."""
+        if self._run is run:
+            self._run = None
+            self.disposed_run(run.tokens, None if run.is_settled else run.done)
+
+    def gone(self) -> None:
+        """As in `Link`; a run that has not ended is lost with it."""
+        super().gone()
+        self._run = None
 
     def finish(self, key: bytes, error: BrokerError | None) -> None:
         """Confirm with an outcome of the client's kind, or reject with the error [wire 5.7]."""
@@ -151,6 +190,43 @@ class OutgoingDeliveries(Link):
     def is_enrolled(self, enrolled: Enrolled) -> bool:
         """Whether nothing has happened to the delivery since."""
         return self._open.get(enrolled.token) is enrolled
+
+
+class DispositionRun:
+    """Deliveries of one link that the client accepts together, settled by it or not, and the outcomes, by position."""
+
+    __slots__ = ("_answers", "is_settled", "link", "serial", "tokens")
+
+    def __init__(self, link: OutgoingDeliveries, serial: int, is_settled: bool) -> None:
+        self.link = link
+        self.serial = serial
+        self.is_settled = is_settled
+        self.tokens: list[bytes] = []
+        self._answers: list[tuple[Sequence[int], BrokerError | None]] = []
+
+    def end(self) -> None:
+        """Hand it over."""
+        self.link.end_run(self)
+
+    def done(self, positions: Sequence[int], error: BrokerError | None) -> None:
+        """Dispositions have their outcome, which is given to Proton at the end of the turn."""
+        if not self._answers:
+            self.link.state.outcomes.add(self.serial, self, None, None)
+        self._answers.append((positions, error))
+
+    def finish(self, key: object, error: BrokerError | None) -> None:
+        """Give Proton the outcomes, in the order of the deliveries: it merges those then."""
+        del key, error
+        answers, self._answers = self._answers, []
+        if len(answers) == 1:
+            in_order = [(position, answers[0][1]) for position in answers[0][0]]
+        else:
+            in_order = sorted(
+                ((position, error) for positions, error in answers for position in positions), key=itemgetter(0)
+            )
+        finish, tokens = self.link.finish, self.tokens
+        for position, refusal in in_order:
+            finish(tokens[position], refusal)
 
 
 class Enrolled:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from emubus.broker.api import Delivery, Extent, Outcome, ReceiveMode, TransactionRef
+from emubus.broker.api import Delivery, Extent, Outcome, ReceiveMode, RunDone, TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import RuleDescription
 from emubus.broker.service_errors import already_exists, not_found, scheduled_not_found, session_lock_lost
@@ -45,6 +46,10 @@ class FakeSessionConsumer:
         self.settled.append((token, outcome))
         if done is not None:
             done(None)
+
+    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+        for position, each in enumerate(run):
+            self.settle(each, outcome, None if done is None else partial(done, (position,)))
 
     def close(self) -> None:
         self.closed = True

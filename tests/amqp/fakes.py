@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 from emubus.broker.address import Address, parse_address
-from emubus.broker.api import Abandon, Delivery, Outcome, ReceiveMode, Release
+from emubus.broker.api import Abandon, Delivery, Outcome, ReceiveMode, Release, RunDone
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.service_errors import lock_lost, name_of, not_found, too_large
@@ -86,6 +87,10 @@ class FakeSender:
             self.queue.sent.append((data, batch))
         self.queue.answer(done)
 
+    def send_run(self, run: Sequence[bytes], done: RunDone) -> None:
+        for position, data in enumerate(run):
+            self.send(data, batch=False, done=partial(done, (position,)))
+
     def size_refusal(self, data: bytes, *, batch: bool) -> BrokerError | None:
         limit = self.batch_bytes_max if batch else self.message_bytes_max
         return too_large(len(data), limit) if len(data) > limit else None
@@ -139,6 +144,10 @@ class FakeConsumer:
         if isinstance(outcome, Abandon | Release):
             self.queue.ready.appendleft(payload)
         self.queue.answer(done)
+
+    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+        for position, each in enumerate(run):
+            self.settle(each, outcome, None if done is None else partial(done, (position,)))
 
     def close(self) -> None:
         self.closed = True
