@@ -17,10 +17,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from brokers import BROKERS, KINDS, Broker, exit_code, running, workplace
+from starting import BROKERS, KINDS, Broker, exit_code, running, workplace
 from cproton_ffi import lib
 from engine import Engine, EngineError, Pointer, connect
 from load import Receiving, Sending
+from messages import Template
 
 CONNECTIONS: Final = 500
 HOLD_S: Final = 70.0
@@ -44,7 +45,7 @@ class Line:
             password=broker.password,
             idle_timeout_ms=IDLE_TIMEOUT_MS,
         )
-        self.sending = Sending(self.engine, address, 1, MESSAGE_BYTES, 1)
+        self.sending = Sending(self.engine, address, 1, Template(MESSAGE_BYTES), 1)
         self.receiving = Receiving(self.engine, address, numbers, numbers, 1, False)
         self.engine.on_delivery = self._delivered
         links = (self.sending.link, self.receiving.link)

@@ -21,14 +21,9 @@ from typing import Final
 
 from cproton_ffi import ffi, lib
 from engine import Engine, EngineError, Pointer, TagWriter, connect
+from messages import NUMBER_BYTES, SHAPES, Template
+from processor import used
 
-HEADER: Final = bytes.fromhex("005370c0020141")
-"""Header section {durable: true}."""
-
-DATA: Final = bytes.fromhex("005375b0")
-"""Start of a data section; four bytes of length follow."""
-
-NUMBER_BYTES: Final = 8
 SAMPLE_EVERY: Final = 16
 """Latency is measured for one message in so many: a look-up for each would cost too much at 100 000 per second."""
 
@@ -43,33 +38,17 @@ OUTCOMES: Final[Mapping[int, str]] = {
 }
 
 
-class Template:
-    """One encoded message whose number is written in place: nothing is encoded while the clock runs."""
-
-    def __init__(self, size_bytes: int) -> None:
-        if size_bytes < NUMBER_BYTES:
-            raise SystemExit(f"a body needs at least {NUMBER_BYTES} bytes")
-        encoded = HEADER + DATA + size_bytes.to_bytes(4, "big") + b"x" * size_bytes
-        self.length = len(encoded)
-        self.data: Pointer = ffi.new("char[]", encoded)
-        self._number = ffi.cast("uint64_t *", self.data + self.length - NUMBER_BYTES)
-
-    def write(self, number: int) -> None:
-        """Number the message."""
-        self._number[0] = number
-
-
 class Sending:
     """A sender that keeps `window` unsettled outstanding messages until `count` are accepted."""
 
-    def __init__(self, engine: Engine, address: str, count: int, size_bytes: int, window: int) -> None:
+    def __init__(self, engine: Engine, address: str, count: int, template: Template, window: int) -> None:
         self.link = engine.open_sender(address, "bench-sender")
         self.count = count
         self.sent = 0
         self.accepted = 0
         self.latencies_s: list[float] = []
         self._window = window
-        self._template = Template(size_bytes)
+        self._template = template
         self._tags = TagWriter()
         self._samples: dict[Pointer, float] = {}
 
@@ -137,6 +116,8 @@ class Receiving:
         self._confirmed = confirmed
         self._window = window
         self._granted = 0
+        self._granted_at_s = 0.0
+        self.latencies_s: list[float] = []
         self._seen = bytearray(numbers)
         self._buffer_bytes = 1 << 21
         self._buffer: Pointer = ffi.new("char[]", self._buffer_bytes)
@@ -159,6 +140,7 @@ class Receiving:
         if more > 0 and (outstanding <= self._window // 2):
             lib.pn_link_flow(self.link, more)
             self._granted += more
+            self._granted_at_s = time.perf_counter()
 
     def delivered(self, delivery: Pointer) -> None:
         """Take one event of a delivery: the message itself, or the broker's answer to our outcome."""
@@ -172,6 +154,8 @@ class Receiving:
             return
         length = lib.pn_link_recv(link, self._buffer, self._buffer_bytes)
         self._check_off(length)
+        if self._window == 1:
+            self.latencies_s.append(time.perf_counter() - self._granted_at_s)
         self.received += 1
         lib.pn_delivery_update(delivery, lib.PN_ACCEPTED)
         lib.pn_link_advance(link)
@@ -192,19 +176,21 @@ def run(arguments: argparse.Namespace, engine: Engine) -> dict[str, object]:
     sending = receiving = None
     count, window = arguments.messages, arguments.window
     if arguments.mode in ("send", "roundtrip"):
-        sending = Sending(engine, arguments.address, count, arguments.size, window)
+        sending = Sending(engine, arguments.address, count, Template(arguments.size, SHAPES[arguments.shape]), window)
     if arguments.mode in ("receive", "roundtrip"):
         numbers = arguments.numbers or count
         receiving = Receiving(engine, arguments.address, count, numbers, window, arguments.confirm)
     _route(engine, sending, receiving)
     links = [part.link for part in (sending, receiving) if part is not None]
     engine.run_until(lambda: all(map(_is_open, links)), 10.0, "the links' opening")
+    broker = used(arguments.pid) if arguments.pid else None
     started_s, cpu_started_s = time.perf_counter(), time.process_time()
     _drive(engine, sending, receiving)
     for link in links:
         engine.close_link(link)
     seconds, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_started_s
-    latencies_s = sorted(sending.latencies_s) if sending else []
+    latencies_s = sorted(latency for part in (sending, receiving) if part for latency in part.latencies_s)
+    spent = used(arguments.pid).since(broker) if broker else None
     return {
         "mode": arguments.mode,
         "messages": count,
@@ -212,8 +198,9 @@ def run(arguments: argparse.Namespace, engine: Engine) -> dict[str, object]:
         "seconds": round(seconds, 4),
         "rate": round(count / seconds, 1),
         "client_busy": round(cpu_s / seconds, 3),
-        "accept_latency_ms": {
-            f"p{share}": round(1000 * latencies_s[min(len(latencies_s) - 1, len(latencies_s) * share // 100)], 3)
+        **({"main_us": spent.main_ns / 1000 / count, "process_us": spent.process_ns / 1000 / count} if spent else {}),
+        **{
+            f"p{share}_ms": round(1000 * latencies_s[min(len(latencies_s) - 1, len(latencies_s) * share // 100)], 3)
             for share in (50, 90, 99, 100)
             if latencies_s
         },
@@ -265,6 +252,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--address", required=True)
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--size", type=int, default=1024, help="bytes in each message's body")
+    parser.add_argument("--shape", choices=list(SHAPES), default="bare", help="what messages have besides bodies")
+    parser.add_argument("--pid", type=int, help="the broker's process: its processor time is measured, too")
     parser.add_argument("--numbers", type=int, help="receive: numbers in the queue, if more than --messages")
     parser.add_argument("--window", type=int, default=1000, help="outstanding messages at a time")
     parser.add_argument("--user", help="log in with SASL PLAIN; otherwise ANONYMOUS")

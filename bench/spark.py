@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from brokers import BrokerError, Emubus, exit_code, load, running, workplace
+from starting import BrokerError, Emubus, exit_code, load, running, workplace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -122,7 +122,7 @@ class Bench:
         figures = load(self._broker, mode, QUEUE, rows, size_bytes)
         cell = self.cells[size_bytes, f"link {mode}", ""]
         cell.rates.append(figures["rate"])
-        cell.broker_us.append(figures["broker_cpu_us"])
+        cell.broker_us.append(figures["process_us"])
 
     def _empty(self, size_bytes: int, rows: int) -> None:
         """Receive everything, and check that each message comes once."""

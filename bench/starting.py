@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from processor import used
+
 BENCH: Final = Path(__file__).resolve().parent
 READY_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 30.0
@@ -100,8 +102,7 @@ class Broker(ABC):
 
     def cpu_s(self) -> float:
         """Processor time used so far, all threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return used(self.pid).process_ns / 1e9
 
     def _launch(self, command: list[str], ready: str, environment: Mapping[str, str] | None = None) -> float:
         with self.log.open("wb") as log:
@@ -127,10 +128,11 @@ class Emubus(Broker):
 
     name = "emubus"
 
-    def __init__(self, folder: Path, durability: str = "full", python: str = sys.executable) -> None:
+    def __init__(self, folder: Path, durability: str = "full", tree: Path = BENCH.parent) -> None:
+        """`tree` is the checkout whose server is started, with this interpreter's packages."""
         super().__init__(folder)
         self._durability = durability
-        self._python = python
+        self._tree = tree
         self._config = folder / "Config.json"
         self._config.write_text(json.dumps(_emubus_config()))
 
@@ -145,7 +147,8 @@ class Emubus(Broker):
             "--config": self._config,
         }
         words = [str(word) for option in options.items() for word in option]
-        return self._launch([self._python, "-P", "-m", "emubus", "serve", *words], EMUBUS_READY)
+        environment = {**os.environ, "PYTHONPATH": str(self._tree)}
+        return self._launch([sys.executable, "-P", "-m", "emubus", "serve", *words], EMUBUS_READY, environment)
 
     def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
         """`plain` or `partitioned`."""
@@ -317,7 +320,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def load(broker: Broker, mode: str, kind: str, messages: int, size_bytes: int, *words: str) -> dict[str, float]:
-    """Run the load client once; returns its figures, and the broker's CPU time as `broker_cpu_us` per message.
+    """Run the load client once; returns its figures.
 
     Raises BrokerError when a message was lost, doubled or refused.
     """
@@ -326,18 +329,17 @@ def load(broker: Broker, mode: str, kind: str, messages: int, size_bytes: int, *
         "--address": broker.address(kind, size_bytes),
         "--messages": messages,
         "--size": size_bytes,
+        "--pid": broker.pid,
     }
     if broker.user is not None:
         options |= {"--user": broker.user, "--password": broker.password}
     flat = [str(word) for option in options.items() for word in option]
     command = [sys.executable, str(BENCH / "load.py"), mode, *flat, *words]
-    cpu_started_s = broker.cpu_s()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         broker.check_alive()
         raise BrokerError(f"{broker.name}, {kind}: {done.stderr.strip()}")
-    figures = json.loads(done.stdout)
-    figures["broker_cpu_us"] = (broker.cpu_s() - cpu_started_s) * 1e6 / messages
+    figures: dict[str, float] = json.loads(done.stdout)
     return figures
 
 
