@@ -22,9 +22,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from starting import BrokerError, Emubus, exit_code, load, running, workplace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from starting import BrokerError, Emubus, exit_code, load, running, workplace
 
 from emubus.spark_connector import register
 

@@ -343,12 +343,26 @@ def load(broker: Broker, mode: str, kind: str, messages: int, size_bytes: int, *
     return figures
 
 
+SUBSCRIPTIONS: Final = 10
+"""Of each topic. Every message, by its `color`, matches one: half of the filters are equalities, half are patterns."""
+
+
 def _emubus_config() -> dict[str, object]:
-    """A Config.json in the format of Microsoft's emulator, with additional properties."""
-    properties = {"LockDuration": "PT5M", "MaxSizeInMegabytes": 5120, "MaxDeliveryCount": 10}
-    queues = [
-        {"Name": "plain", "Properties": {**properties, "EnablePartitioning": False}},
-        {"Name": "partitioned", "Properties": {**properties, "EnablePartitioning": True}},
-    ]
-    namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": []}
+    """A Config.json in the format of Microsoft's emulator, with additional properties: each kind of entity, twice."""
+    queues: list[dict[str, object]] = []
+    topics: list[dict[str, object]] = []
+    for name, is_partitioned in (("plain", False), ("partitioned", True)):
+        common = {"MaxSizeInMegabytes": 5120, "EnablePartitioning": is_partitioned}
+        properties = {**common, "LockDuration": "PT5M", "MaxDeliveryCount": 10}
+        queues.append({"Name": name, "Properties": properties})
+        queues.append({"Name": f"{name}-sessions", "Properties": {**properties, "RequiresSession": True}})
+        subscriptions = [_subscription(number) for number in range(SUBSCRIPTIONS)]
+        topics.append({"Name": f"{name}-topic", "Properties": common, "Subscriptions": subscriptions})
+    namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": topics}
     return {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}}
+
+
+def _subscription(number: int) -> dict[str, object]:
+    sql = f"color = 'c{number}'" if number % 2 else f"color LIKE '%{number}'"
+    rule = {"Name": "color", "Properties": {"FilterType": "Sql", "SqlFilter": {"SqlExpression": sql}}}
+    return {"Name": f"s{number}", "Properties": {"LockDuration": "PT5M", "MaxDeliveryCount": 10}, "Rules": [rule]}
