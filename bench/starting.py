@@ -256,6 +256,28 @@ class Sink(Broker):
         return f"{kind}/{size_bytes}"
 
 
+class Floor(Broker):
+    """No broker either: shows the limit of a server that is built like emubus and has none of its features."""
+
+    name = "floor"
+
+    def __init__(self, folder: Path, durability: str = "full") -> None:
+        super().__init__(folder)
+        self._durability = durability
+
+    def start(self) -> float:
+        """See `Broker`."""
+        (self.folder / "data").mkdir(exist_ok=True)
+        words = [str(self.folder / "data"), "--durability", self._durability]
+        seconds = self._launch([sys.executable, str(BENCH / "floor.py"), *words], "\n")
+        self.port = int(self.log.read_text().split()[0])
+        return seconds
+
+    def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
+        """It has one queue."""
+        return kind
+
+
 BROKERS: Final[Mapping[str, type[Broker]]] = {each.name: each for each in (Emubus, RabbitMQ, Sink)}
 
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
