@@ -2,35 +2,36 @@
 
     python bench/compare.py REF [--quick] [--cells send-plain,'receive-*'] [--rounds 5]
 
-Both servers run side by side, each with a data folder of its own and this interpreter's packages; the other commit is
-unpacked into the temporary folder. One server at a time has work; they take turns, and which is first changes from round
-to round. Figures are medians over the rounds, ratios are medians of the ratios within a round: this / REF, below 1 is
-better. Processor time is the server's, main thread and whole process, read by the client when the first message goes and
-when the last outcome has come.
+The servers run side by side, each with a data folder of its own and this interpreter's packages; the other commit is
+unpacked into the temporary folder. One server at a time has work; they take turns, and which is first changes from
+round to round. Figures are medians over the rounds, ratios are medians of the ratios within a round, this / other: with
+processor time, below 1 is better. It is the server's, main thread and whole process, read by the client when the first
+message goes and when the last outcome has come. The floor (`floor.py`) is a third server with no features.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Final
 
-from cells import CELLS, FORMS, KINDS, MODES, Cell, chosen, ratio, table
-from starting import BENCH, Broker, BrokerError, Emubus, exit_code, load, running, workplace
+import idle
+from cells import BARE, CELLS, FLOOR_FORMS, FORMS, KINDS, MODES, STALLS, Cell, Results, chosen, comparison
+from starting import BENCH, Broker, BrokerError, Emubus, Floor, end, exit_code, load, running, workplace
 
 ROUNDS: Final = 5
-ROUNDS_QUICK: Final = 3
-QUICK_PART: Final = 8
+ROUNDS_QUICK: Final = 2
+QUICK_PART: Final = 10
 WARM_UP_MESSAGES: Final = 3_000
 THIS: Final = "this"
+FLOOR: Final = "floor"
 
-Results = Mapping[tuple[str, str], Sequence[Mapping[str, float]]]
-"""Cell and side -> the figures of each round."""
+Figures = dict[tuple[str, str], list[Mapping[str, float]]]
 
 
 def unpack(ref: str, folder: Path) -> Path:
@@ -55,72 +56,129 @@ def unpack(ref: str, folder: Path) -> Path:
     return folder
 
 
-def measure(sides: Mapping[str, Broker], cells: Sequence[Cell], rounds: int, part: int) -> Results:
-    """Run the cells; queues are filled and emptied by turns, so a cell's partner runs with it. Raises BrokerError."""
-    results: dict[tuple[str, str], list[Mapping[str, float]]] = defaultdict(list)
-    pairs = list(dict.fromkeys((cell.kind, cell.form) for cell in cells))
+def measure(sides: Mapping[str, Broker], names: Sequence[str], rounds: int, part: int) -> Results:
+    """Run the cells of messages and stalls. Raises BrokerError.
+
+    Queues are filled and emptied by turns, so a cell's other mode runs with it.
+    """
+    results: Figures = defaultdict(list)
+    floor_forms = FLOOR_FORMS if part == 1 else frozenset({BARE, "properties"})
+    pairs = list(dict.fromkeys((CELLS[name].kind, CELLS[name].form) for name in names if name in CELLS))
+    stalls = list(dict.fromkeys(STALLS[name].kind for name in names if name in STALLS))
     for broker in sides.values():
-        for kind in dict.fromkeys(kind for kind, _ in pairs):
+        for kind in dict.fromkeys([kind for kind, _ in pairs] + stalls):
             for mode in MODES:
                 load(broker, mode, KINDS[kind], WARM_UP_MESSAGES, 1024)
     for number in range(rounds):
         print(f"compare: round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+        order = list(sides)[:: -1 if number % 2 else 1]
         for kind, form in pairs:
-            for name in list(sides)[:: -1 if number % 2 else 1]:
+            for side in (side for side in order if side != FLOOR or form in floor_forms):
                 for mode in MODES:
-                    results[Cell(mode, kind, form).name, name].append(run(sides[name], mode, kind, form, part))
+                    cell = Cell(mode, kind, form)
+                    results[cell.name, side].append(run(sides[side], cell, part))
+        for kind in stalls:
+            for side in (side for side in order if side != FLOOR):
+                for mode in MODES:
+                    name = f"stall-{mode}-{kind}"
+                    results[name, side].append(stall(sides[side], STALLS[name], part))
     return results
 
 
-def run(broker: Broker, mode: str, kind: str, form: str, part: int) -> dict[str, float]:
+def run(broker: Broker, cell: Cell, part: int) -> dict[str, float]:
     """One run of the client. Raises BrokerError."""
-    what = FORMS[form]
-    words = ("--window", str(what.window), "--shape", what.shape)
-    return load(broker, mode, KINDS[kind], what.messages // part, what.size_bytes, *words)
+    form, entity = FORMS[cell.form], KINDS[cell.kind] + FORMS[cell.form].entity
+    return load(broker, cell.mode, entity, form.count(part), form.size_bytes, *form.words(cell.mode, entity))
 
 
-def lines(results: Results, cells: Sequence[Cell], ref: str) -> str:
-    """The table: microseconds of the processor per message, messages per second, ratios."""
-    sides = (THIS, ref)
-    units = ("main us", "process us", "msg/s")
-    rows = [["cell", *(f"{side} {unit}" for side in sides for unit in units), "main", "process", f"this/{ref} rate"]]
-    keys = ("main_us", "process_us", "rate")
-    for cell in cells:
-        figures = {side: {key: [run[key] for run in results[cell.name, side]] for key in keys} for side in sides}
-        row = [cell.name]
-        for side in sides:
-            main_us, process_us, rate = (median(figures[side][key]) for key in keys)
-            row += [f"{main_us:.1f}", f"{process_us:.1f}", f"{rate:,.0f}"]
-        row += [f"{ratio(figures[THIS][key], figures[ref][key]):.2f}" for key in keys]
-        rows.append(row)
-    return table(rows)
+def stall(broker: Broker, cell: Cell, part: int) -> dict[str, float]:
+    """Pings during a run of the client. Raises BrokerError."""
+    command = [sys.executable, str(BENCH / "stalls.py"), "--port", str(broker.port), "--pid", str(broker.pid)]
+    pinging = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        if pinging.stdout is not None:
+            pinging.stdout.readline()
+        run(broker, cell, part)
+        printed, errors = pinging.communicate()
+    finally:
+        end(pinging)
+    if pinging.returncode != 0:
+        raise BrokerError(f"{broker.name}: {errors.strip()}")
+    figures: dict[str, float] = json.loads(printed)
+    return figures
+
+
+def measure_idle(
+    sides: Mapping[str, Callable[[str], Broker]], names: Sequence[str], rounds: int, *, quick: bool
+) -> Results:
+    """Run the cells of idle servers; each gets a server of its own, made from the name of its data.
+
+    Raises BrokerError.
+    """
+    results: Figures = defaultdict(list)
+    for name in (name for name in names if name in idle.CELLS):
+        for number in range(1 if quick or name != "idle-connections" else min(rounds, 3)):
+            for side, made in sides.items():
+                print(f"compare: {name}, {side}", file=sys.stderr, flush=True)
+                results[name, side].append(idle.CELLS[name](made(f"{side}-{name}-{number}"), quick=quick))
+    return results
+
+
+def tables(results: Results, names: Sequence[str], ref: str) -> list[str]:
+    """All that was measured."""
+    both, all_three = (THIS, ref), (THIS, ref, FLOOR)
+    found = [
+        ("processor, us per message", all_three, {"main_us": ".1f", "process_us": ".1f"}, CELLS),
+        ("messages per second", all_three, {"rate": ",.0f"}, CELLS),
+        ("latency of a lone message", all_three, {"p50_ms": ".2f", "p99_ms": ".2f"}, [n for n in CELLS if "-w1" in n]),
+        ("stalls of the event loop", both, {"p99_ms": ".1f", "longest_ms": ".1f"}, STALLS),
+        ("idle connections", both, {"main_ms_per_s": ".2f", "process_ms_per_s": ".2f"}, idle.CELLS),
+        ("memory above the empty server", both, {"own_mib": ".0f", "resident_mib": ".0f"}, idle.CELLS),
+    ]
+    written: list[str] = []
+    for title, sides, keys, kind in found:
+        wanted = [name for name in names if name in kind and next(iter(keys)) in results.get((name, THIS), [{}])[0]]
+        present = [side for side in sides if any(results.get((name, side)) for name in wanted)]
+        if wanted:
+            written.append(f"{title}\n{comparison(results, wanted, present, keys)}")
+    return written
 
 
 def main(argv: list[str]) -> int:
     """Compare and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ref", metavar="REF", help="the other commit")
-    parser.add_argument("--quick", action="store_true", help=f"an eighth of the messages, {ROUNDS_QUICK} rounds")
+    parser.add_argument("--quick", action="store_true", help=f"a tenth of the messages, {ROUNDS_QUICK} rounds")
     parser.add_argument("--cells", default="*", help="cells, comma-separated; * stands for any letters")
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--no-floor", dest="floor", action="store_false", help="without the floor server")
     parser.add_argument("--durability", default="full", help="full or process")
     parser.add_argument("--data", help="folder for the servers' data; default: the system's temporary folder")
     arguments = parser.parse_args(argv)
     try:
-        cells = [CELLS[name] for name in chosen(arguments.cells.split(","), CELLS)]
+        names = chosen(arguments.cells.split(","), [*CELLS, *STALLS, *idle.CELLS])
     except ValueError as error:
         parser.error(str(error))
     rounds = arguments.rounds or (ROUNDS_QUICK if arguments.quick else ROUNDS)
+    part = QUICK_PART if arguments.quick else 1
     with workplace(arguments.data) as folder:
         ref: str = arguments.ref
         tree = unpack(ref, folder / "ref")
-        sides: dict[str, Broker] = {
-            THIS: Emubus(folder / "this-data", arguments.durability),
-            ref: Emubus(folder / "ref-data", arguments.durability, tree),
+        made: dict[str, Callable[[str], Broker]] = {
+            THIS: lambda name: Emubus(folder / name, arguments.durability),
+            ref: lambda name: Emubus(folder / name, arguments.durability, tree),
         }
-        with running(*sides.values()):
-            results = measure(sides, cells, rounds, QUICK_PART if arguments.quick else 1)
-    print(lines(results, cells, ref))
+        sides = {side: make(f"data-{number}") for number, (side, make) in enumerate(made.items())}
+        if arguments.floor:
+            sides[FLOOR] = Floor(folder / "floor", arguments.durability)
+        results: dict[tuple[str, str], Sequence[Mapping[str, float]]] = {}
+        if any(name not in idle.CELLS for name in names):
+            with running(*sides.values()):
+                results.update(measure(sides, names, rounds, part))
+        results.update(measure_idle(made, names, rounds, quick=arguments.quick))
+    print("\n\n".join(tables(results, names, ref)))
     return 0
 
 

@@ -126,9 +126,9 @@ def measure(broker: Broker, kind: str, count: int, hold_s: float) -> bool:
     started_s = time.perf_counter()
     crowd.open(broker, broker.address(kind, MESSAGE_BYTES), count)
     opened_s = time.perf_counter() - started_s
-    cpu_started_s = broker.cpu_s()
+    cpu_started_s = broker.used().process_ns / 1e9
     crowd.run(hold_s)
-    held, idle_cpu_s, held_count = broker.memory(), broker.cpu_s() - cpu_started_s, len(crowd.lines)
+    held, idle_cpu_s, held_count = broker.memory(), broker.used().process_ns / 1e9 - cpu_started_s, len(crowd.lines)
     crowd.each(lambda line: line.receiving.step())
     crowd.each(lambda line: line.sending.step())
     crowd.run(LAST_ROUND_S, lambda: _totals(crowd) == (held_count, held_count))

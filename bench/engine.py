@@ -104,8 +104,7 @@ class Engine:
         self.session: Pointer = NOTHING
         if not serving:
             lib.pn_connection_open(self._connection)
-            self.session = lib.pn_session(self._connection)
-            lib.pn_session_open(self.session)
+            self.session = self.open_session()
 
     def _prepare(self, serving: bool, frame_bytes_max: int, idle_timeout_ms: int) -> None:
         if serving:
@@ -124,6 +123,12 @@ class Engine:
         lib.pn_sasl_allowed_mechs(sasl, b"PLAIN")
         lib.pn_connection_set_user(self._connection, user.encode())
         lib.pn_connection_set_password(self._connection, (password or "").encode())
+
+    def open_session(self) -> Pointer:
+        """Open an AMQP session."""
+        session = lib.pn_session(self._connection)
+        lib.pn_session_open(session)
+        return session
 
     def open_sender(self, address: str, name: str, *, batches: bool = False) -> Pointer:
         """Open an unsettled sending link to `address`.
@@ -211,8 +216,8 @@ class Engine:
     def _flush_rewritten(self) -> bool:
         """Write what is pending with the format of batches; returns whether some of it is left.
 
-        Proton has no way to set a transfer's message format. The tags of batches are as much longer than they need to be
-        as the format is longer than Proton's, so that no size of a frame or list changes.
+        Proton has no way to set a transfer's message format. The tags of batches are as much longer than they need to
+        be as the format is longer than Proton's, so that no size of a frame or list changes.
         """
         transport, pieces = self._transport, list[bytes]()
         while (pending := lib.pn_transport_pending(transport)) > 0:
@@ -342,7 +347,10 @@ class Engine:
 
 
 class TagWriter:
-    """Delivery tags 0, 1, 2, … as eight bytes each, without a Python object per tag; `batches` marks those of batches."""
+    """Delivery tags 0, 1, 2, … as eight bytes each, without a Python object per tag.
+
+    `batches` marks them as those of batches.
+    """
 
     def __init__(self, *, batches: bool = False) -> None:
         self._number = ffi.new("uint64_t *")

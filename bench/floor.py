@@ -1,9 +1,9 @@
 """The floor of the architecture: uvloop, Proton and one LMDB file, and nothing else of a broker.
 
 One queue for all addresses, without locks, limits or properties. Messages that came while a commit was under way are
-written in the next one, by a thread of a pool; a message is accepted after the fsync. Received messages are read from the
-file and deleted when they are accepted. What emubus uses above this is what its features cost. Prints its port and runs
-until it is terminated.
+written in the next one, by a thread of a pool; a message is accepted after the fsync. Received messages are read from
+the file and deleted when they are accepted. What emubus uses above this is what its features cost. Prints its port and
+runs until it is terminated.
 
     python bench/floor.py FOLDER [--durability process]
 """

@@ -1,7 +1,7 @@
 """A load client in a process of its own: sends, receives or both, and prints one line of JSON.
 
-The time of a run starts when the links are open and ends when the last outcome has come (send), was written and answered
-by the link's close (receive), or both (roundtrip). Does not know the broker.
+The time of a run starts when the links are open and ends when the last outcome has come (send), was written and
+answered by the link's close (receive), or both (roundtrip). Does not know the broker.
 
     python bench/load.py send --port 5672 --address queue.1 --messages 100000 --size 1024
 """
@@ -110,7 +110,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--size", type=int, default=1024, help="bytes in each message's body")
     parser.add_argument("--shape", choices=list(SHAPES), default="bare", help="what messages have besides bodies")
-    parser.add_argument("--source", action="append", help="receive: instead of --address; more than one share --messages")
+    parser.add_argument(
+        "--source", action="append", help="receive: instead of --address; more than one share --messages"
+    )
     parser.add_argument("--transactions", action="store_true", help=f"{GROUP} messages in each transaction")
     parser.add_argument("--pid", type=int, help="the broker's process: its processor time is measured, too")
     parser.add_argument("--numbers", type=int, help="receive: numbers in the queue, if more than --messages")

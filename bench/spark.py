@@ -129,12 +129,12 @@ class Bench:
         load(self._broker, "receive", QUEUE, rows, size_bytes)
 
     def _time(self, key: Key, rows: int, action: Callable[[DataFrame], None], frame: DataFrame) -> None:
-        broker_s, spark_s, started_s = self._broker.cpu_s(), self._spark_cpu_s(), time.perf_counter()
+        broker_s, spark_s, started_s = self._broker.used().process_ns / 1e9, self._spark_cpu_s(), time.perf_counter()
         action(frame)
         seconds = time.perf_counter() - started_s
         cell = self.cells[key]
         cell.rates.append(rows / seconds)
-        cell.broker_us.append((self._broker.cpu_s() - broker_s) * 1e6 / rows)
+        cell.broker_us.append((self._broker.used().process_ns / 1e9 - broker_s) * 1e6 / rows)
         cell.spark_us.append((self._spark_cpu_s() - spark_s) * 1e6 / rows)
 
     # ---- frames

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from processor import used
+from processor import Used, used
 
 BENCH: Final = Path(__file__).resolve().parent
 READY_TIMEOUT_S: Final = 90.0
@@ -100,9 +100,9 @@ class Broker(ABC):
         kib = {name: int(value) for name, value in re.findall(r"^(VmRSS|RssAnon|RssFile):\s+(\d+) kB", status, re.M)}
         return Memory(kib["VmRSS"] / 1024, kib["RssAnon"] / 1024, kib["RssFile"] / 1024)
 
-    def cpu_s(self) -> float:
-        """Processor time used so far, all threads."""
-        return used(self.pid).process_ns / 1e9
+    def used(self) -> Used:
+        """Processor time used so far."""
+        return used(self.pid)
 
     def _launch(self, command: list[str], ready: str, environment: Mapping[str, str] | None = None) -> float:
         with self.log.open("wb") as log:
