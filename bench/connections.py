@@ -17,10 +17,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from brokers import BROKERS, KINDS, Broker, exit_code, running, workplace
 from cproton_ffi import lib
 from engine import Engine, EngineError, Pointer, connect
-from load import Receiving, Sending
+from links import Receiving, Sending
+from messages import Template
+from starting import BROKERS, KINDS, Broker, exit_code, running, workplace
 
 CONNECTIONS: Final = 500
 HOLD_S: Final = 70.0
@@ -44,8 +45,8 @@ class Line:
             password=broker.password,
             idle_timeout_ms=IDLE_TIMEOUT_MS,
         )
-        self.sending = Sending(self.engine, address, 1, MESSAGE_BYTES, 1)
-        self.receiving = Receiving(self.engine, address, numbers, numbers, 1, False)
+        self.sending = Sending(self.engine, address, 1, Template(MESSAGE_BYTES), 1)
+        self.receiving = Receiving(self.engine, address, numbers, bytearray(numbers), 1)
         self.engine.on_delivery = self._delivered
         links = (self.sending.link, self.receiving.link)
         self.engine.run_until(
@@ -56,9 +57,9 @@ class Line:
 
     def _delivered(self, delivery: Pointer) -> None:
         if lib.pn_link_is_sender(lib.pn_delivery_link(delivery)):
-            self.sending.settled(delivery)
+            self.sending.event(delivery)
         else:
-            self.receiving.delivered(delivery)
+            self.receiving.event(delivery)
 
 
 class Crowd:
@@ -125,11 +126,11 @@ def measure(broker: Broker, kind: str, count: int, hold_s: float) -> bool:
     started_s = time.perf_counter()
     crowd.open(broker, broker.address(kind, MESSAGE_BYTES), count)
     opened_s = time.perf_counter() - started_s
-    cpu_started_s = broker.cpu_s()
+    cpu_started_s = broker.used().process_ns / 1e9
     crowd.run(hold_s)
-    held, idle_cpu_s, held_count = broker.memory(), broker.cpu_s() - cpu_started_s, len(crowd.lines)
-    crowd.each(lambda line: line.receiving.top_up())
-    crowd.each(lambda line: line.sending.fill())
+    held, idle_cpu_s, held_count = broker.memory(), broker.used().process_ns / 1e9 - cpu_started_s, len(crowd.lines)
+    crowd.each(lambda line: line.receiving.step())
+    crowd.each(lambda line: line.sending.step())
     crowd.run(LAST_ROUND_S, lambda: _totals(crowd) == (held_count, held_count))
     accepted, received = _totals(crowd)
     crowd.close()

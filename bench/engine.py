@@ -14,6 +14,7 @@ order loses every second transfer), and a delivery tag is bytes, never text.
 
 from __future__ import annotations
 
+import re
 import select
 import socket
 import time
@@ -35,6 +36,15 @@ READS_PER_TURN_MAX: Final = 4
 
 TICK_INTERVAL_S: Final = 1.0
 NOTHING: Final = ffi.NULL
+BATCH_FORMAT: Final = b"\x70\x80\x01\x37\x00"
+"""The message format of a batch of Service Bus, 0x80013700, as an encoded uint."""
+
+_BATCH_MARK: Final = b"\xffBAT"
+_BATCH_TRANSFER: Final = re.compile(rb"\xa0\x08(....)" + re.escape(_BATCH_MARK) + rb"\x43", re.DOTALL)
+"""A marked delivery tag of eight bytes, and Proton's message format, 0."""
+
+SESSION_FILTER: Final = b"com.microsoft:session-filter"
+TRANSACTIONS: Final = b"amqp:local-transactions"
 
 _INPUT: Final = ffi.new("char[]", INPUT_BYTES_MAX)
 _INPUT_VIEW: Final = memoryview(ffi.buffer(_INPUT))
@@ -78,6 +88,8 @@ class Engine:
         self._write_blocked = False
         self._tick_at_s = 0.0
         self._ended_links: set[Pointer] = set()
+        self._has_batches = False
+        self._rewritten = b""
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         self._transport: Pointer = lib.pn_transport()
@@ -92,8 +104,7 @@ class Engine:
         self.session: Pointer = NOTHING
         if not serving:
             lib.pn_connection_open(self._connection)
-            self.session = lib.pn_session(self._connection)
-            lib.pn_session_open(self.session)
+            self.session = self.open_session()
 
     def _prepare(self, serving: bool, frame_bytes_max: int, idle_timeout_ms: int) -> None:
         if serving:
@@ -113,8 +124,18 @@ class Engine:
         lib.pn_connection_set_user(self._connection, user.encode())
         lib.pn_connection_set_password(self._connection, (password or "").encode())
 
-    def open_sender(self, address: str, name: str) -> Pointer:
-        """Open an unsettled sending link to `address`."""
+    def open_session(self) -> Pointer:
+        """Open an AMQP session."""
+        session = lib.pn_session(self._connection)
+        lib.pn_session_open(session)
+        return session
+
+    def open_sender(self, address: str, name: str, *, batches: bool = False) -> Pointer:
+        """Open an unsettled sending link to `address`.
+
+        `batches`: deliveries whose tags were written by a `TagWriter` for batches get the message format of batches.
+        """
+        self._has_batches |= batches
         link = lib.pn_sender(self.session, name.encode())
         lib.pn_terminus_set_address(lib.pn_link_target(link), address.encode())
         lib.pn_terminus_set_address(lib.pn_link_source(link), name.encode())
@@ -123,16 +144,36 @@ class Engine:
         lib.pn_link_open(link)
         return link
 
-    def open_receiver(self, address: str, name: str, *, confirmed: bool) -> Pointer:
-        """Open a receiving link from `address`, without credit.
+    def open_receiver(
+        self, address: str, name: str, *, confirmed: bool = False, session_id: str | None = None
+    ) -> Pointer:
+        """Open a receiving link from `address`, without credit; with a `session_id`, from a session of the entity.
 
         `confirmed` asks for settle mode `second`, in which the broker confirms each of our outcomes.
         """
         link = lib.pn_receiver(self.session, name.encode())
-        lib.pn_terminus_set_address(lib.pn_link_source(link), address.encode())
+        source = lib.pn_link_source(link)
+        lib.pn_terminus_set_address(source, address.encode())
         lib.pn_terminus_set_address(lib.pn_link_target(link), name.encode())
+        if session_id is not None:
+            chosen = lib.pn_terminus_filter(source)
+            lib.pn_data_put_map(chosen)
+            lib.pn_data_enter(chosen)
+            put_bytes(lib.pn_data_put_symbol, chosen, SESSION_FILTER)
+            put_bytes(lib.pn_data_put_string, chosen, session_id.encode())
+            lib.pn_data_exit(chosen)
         lib.pn_link_set_snd_settle_mode(link, lib.PN_SND_UNSETTLED)
         lib.pn_link_set_rcv_settle_mode(link, lib.PN_RCV_SECOND if confirmed else lib.PN_RCV_FIRST)
+        lib.pn_link_open(link)
+        return link
+
+    def open_coordinator(self, name: str) -> Pointer:
+        """Open a link by which transactions are declared and discharged."""
+        link = lib.pn_sender(self.session, name.encode())
+        target = lib.pn_link_target(link)
+        lib.pn_terminus_set_type(target, lib.PN_COORDINATOR)
+        put_bytes(lib.pn_data_put_symbol, lib.pn_terminus_capabilities(target), TRANSACTIONS)
+        lib.pn_terminus_set_address(lib.pn_link_source(link), name.encode())
         lib.pn_link_open(link)
         return link
 
@@ -155,6 +196,9 @@ class Engine:
 
     def flush(self) -> None:
         """Write as much as the socket takes."""
+        if self._has_batches:
+            self._set_blocked(self._flush_rewritten())
+            return
         transport, output, view = self._transport, _OUTPUT, _OUTPUT_VIEW
         blocked = False
         while (pending := lib.pn_transport_pending(transport)) > 0:
@@ -167,6 +211,32 @@ class Engine:
             except OSError as error:
                 raise EngineError(f"the peer broke the connection off: {error}") from error
             lib.pn_transport_pop(transport, sent)
+        self._set_blocked(blocked)
+
+    def _flush_rewritten(self) -> bool:
+        """Write what is pending with the format of batches; returns whether some of it is left.
+
+        Proton has no way to set a transfer's message format. The tags of batches are as much longer than they need to
+        be as the format is longer than Proton's, so that no size of a frame or list changes.
+        """
+        transport, pieces = self._transport, list[bytes]()
+        while (pending := lib.pn_transport_pending(transport)) > 0:
+            size = lib.pn_transport_peek(transport, _OUTPUT, min(pending, OUTPUT_BYTES_MAX))
+            pieces.append(bytes(_OUTPUT_VIEW[:size]))
+            lib.pn_transport_pop(transport, size)
+        if pieces:  # now it ends with a whole frame
+            self._rewritten += _BATCH_TRANSFER.sub(_in_batch_format, b"".join(pieces))
+        while self._rewritten:
+            try:
+                sent = self.sock.send(self._rewritten)
+            except BlockingIOError:
+                return True
+            except OSError as error:
+                raise EngineError(f"the peer broke the connection off: {error}") from error
+            self._rewritten = self._rewritten[sent:]
+        return False
+
+    def _set_blocked(self, blocked: bool) -> None:
         if blocked != self._write_blocked:
             self._write_blocked = blocked
             self._poll.modify(self.sock, select.POLLIN | (select.POLLOUT if blocked else 0))
@@ -277,16 +347,25 @@ class Engine:
 
 
 class TagWriter:
-    """Delivery tags 0, 1, 2, … as eight bytes each, without a Python object per tag."""
+    """Delivery tags 0, 1, 2, … as eight bytes each, without a Python object per tag.
 
-    def __init__(self) -> None:
+    `batches` marks them as those of batches.
+    """
+
+    def __init__(self, *, batches: bool = False) -> None:
         self._number = ffi.new("uint64_t *")
         self._start = ffi.cast("char *", self._number)
+        self._mark = int.from_bytes(_BATCH_MARK, "little") << 32 if batches else 0
         self.tag = ffi.new("pn_bytes_t *", {"size": 8, "start": self._start})[0]
 
     def write(self, number: int) -> None:
         """Write `number` into `tag`."""
-        self._number[0] = number
+        self._number[0] = number | self._mark
+
+
+def put_bytes(put: Callable[[Pointer, Pointer], object], data: Pointer, value: bytes) -> None:
+    """Call one of Proton's functions that copy a binary, string or symbol into `data`."""
+    put(data, ffi.new("pn_bytes_t *", {"size": len(value), "start": ffi.from_buffer(value)})[0])
 
 
 def connect(port: int, *, host: str = "127.0.0.1", container: str = "bench", **options: Any) -> Engine:
@@ -294,6 +373,10 @@ def connect(port: int, *, host: str = "127.0.0.1", container: str = "bench", **o
     engine = Engine(socket.create_connection((host, port), timeout=10), container=container, **options)
     engine.run_until(lambda: engine.remote_open, 10.0, "the broker's open")
     return engine
+
+
+def _in_batch_format(transfer: re.Match[bytes]) -> bytes:
+    return b"\xa0\x04" + transfer[1] + BATCH_FORMAT
 
 
 def _ignore(pointer: Pointer) -> None:

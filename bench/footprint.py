@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from brokers import BROKERS, KINDS, Broker, exit_code, load, workplace
+from starting import BROKERS, KINDS, Broker, exit_code, load, workplace
 
 STARTS: Final = 5
 BACKLOG_MESSAGES: Final = 1_000_000

@@ -1,11 +1,7 @@
 """A load client in a process of its own: sends, receives or both, and prints one line of JSON.
 
-Every message has its number in the last eight bytes of its body, so a lost, doubled or refused message fails the run
-instead of making it fast. The time of a run starts when the link is open and ends when the last outcome has come
-(send), was written and answered by the link's close (receive), or both (roundtrip).
-
-Does not know the broker. A `Sending` or `Receiving` owns its link; the engine belongs to
-`main`.
+The time of a run starts when the links are open and ends when the last outcome has come (send), was written and
+answered by the link's close (receive), or both (roundtrip). Does not know the broker.
 
     python bench/load.py send --port 5672 --address queue.1 --messages 100000 --size 1024
 """
@@ -16,195 +12,62 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping
 from typing import Final
 
-from cproton_ffi import ffi, lib
-from engine import Engine, EngineError, Pointer, TagWriter, connect
-
-HEADER: Final = bytes.fromhex("005370c0020141")
-"""Header section {durable: true}."""
-
-DATA: Final = bytes.fromhex("005375b0")
-"""Start of a data section; four bytes of length follow."""
-
-NUMBER_BYTES: Final = 8
-SAMPLE_EVERY: Final = 16
-"""Latency is measured for one message in so many: a look-up for each would cost too much at 100 000 per second."""
+from cproton_ffi import lib
+from engine import Engine, EngineError, Pointer, connect
+from links import Part, Receiving, Sending
+from messages import GROUP, SHAPES, Template, session_id
+from processor import used
+from transactions import TransactedReceiving, TransactedSending
 
 STALL_S: Final = 60.0
 """A run fails after this time without progress."""
 
-OUTCOMES: Final[Mapping[int, str]] = {
-    lib.PN_ACCEPTED: "accepted",
-    lib.PN_REJECTED: "rejected",
-    lib.PN_RELEASED: "released",
-    lib.PN_MODIFIED: "modified",
-}
 
-
-class Template:
-    """One encoded message whose number is written in place: nothing is encoded while the clock runs."""
-
-    def __init__(self, size_bytes: int) -> None:
-        if size_bytes < NUMBER_BYTES:
-            raise SystemExit(f"a body needs at least {NUMBER_BYTES} bytes")
-        encoded = HEADER + DATA + size_bytes.to_bytes(4, "big") + b"x" * size_bytes
-        self.length = len(encoded)
-        self.data: Pointer = ffi.new("char[]", encoded)
-        self._number = ffi.cast("uint64_t *", self.data + self.length - NUMBER_BYTES)
-
-    def write(self, number: int) -> None:
-        """Number the message."""
-        self._number[0] = number
-
-
-class Sending:
-    """A sender that keeps `window` unsettled outstanding messages until `count` are accepted."""
-
-    def __init__(self, engine: Engine, address: str, count: int, size_bytes: int, window: int) -> None:
-        self.link = engine.open_sender(address, "bench-sender")
-        self.count = count
-        self.sent = 0
-        self.accepted = 0
-        self.latencies_s: list[float] = []
-        self._window = window
-        self._template = Template(size_bytes)
-        self._tags = TagWriter()
-        self._samples: dict[Pointer, float] = {}
-
-    @property
-    def moved(self) -> int:
-        """Grows with every event."""
-        return self.sent + self.accepted
-
-    @property
-    def done(self) -> bool:
-        """True when every message is accepted."""
-        return self.accepted == self.count
-
-    def fill(self) -> None:
-        """Send as many as window and credit allow."""
-        link, template, tags = self.link, self._template, self._tags
-        room = min(
-            self._window - (self.sent - self.accepted),
-            lib.pn_link_credit(link) - lib.pn_link_queued(link),
-            self.count - self.sent,
-        )
-        if room <= 0:
-            return
-        new_delivery, send, advance = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance
-        data, length, tag = template.data, template.length, tags.tag
-        now_s = time.perf_counter()
-        for number in range(self.sent, self.sent + room):
-            tags.write(number)
-            template.write(number)
-            delivery = new_delivery(link, tag)
-            send(link, data, length)
-            advance(link)
-            if number % SAMPLE_EVERY == 0:
-                self._samples[delivery] = now_s
-        self.sent += room
-
-    def settled(self, delivery: Pointer) -> None:
-        """Take the broker's outcome of one message. Raises EngineError unless it is `accepted`."""
-        state = lib.pn_delivery_remote_state(delivery)
-        if state != lib.PN_ACCEPTED:
-            if not lib.pn_delivery_settled(delivery):
-                return
-            condition = lib.pn_disposition_condition(lib.pn_delivery_remote(delivery))
-            description = lib.pn_condition_get_description(condition)
-            text = ffi.string(description).decode() if description else ""
-            raise EngineError(f"a message was not accepted but {OUTCOMES.get(state, state)}: {text}")
-        if self._samples and (sent_at_s := self._samples.pop(delivery, None)) is not None:
-            self.latencies_s.append(time.perf_counter() - sent_at_s)
-        self.accepted += 1
-        lib.pn_delivery_settle(delivery)
-
-
-class Receiving:
-    """A receiver that accepts `count` messages, with up to `window` of credit.
-
-    The messages bear numbers below `numbers`, no number twice. `confirmed` waits for the broker's answer to
-    each outcome; otherwise outcomes are sent settled.
-    """
-
-    def __init__(self, engine: Engine, address: str, count: int, numbers: int, window: int, confirmed: bool) -> None:
-        self.link = engine.open_receiver(address, "bench-receiver", confirmed=confirmed)
-        self.count = count
-        self.received = 0
-        self.answered = 0
-        self._confirmed = confirmed
-        self._window = window
-        self._granted = 0
-        self._seen = bytearray(numbers)
-        self._buffer_bytes = 1 << 21
-        self._buffer: Pointer = ffi.new("char[]", self._buffer_bytes)
-        self._address = ffi.cast("uintptr_t", self._buffer)
-
-    @property
-    def moved(self) -> int:
-        """Grows with every event."""
-        return self.received + self.answered
-
-    @property
-    def done(self) -> bool:
-        """True when every message was accepted, and confirmed if that was asked for."""
-        return self.received == self.count and (not self._confirmed or self.answered == self.count)
-
-    def top_up(self) -> None:
-        """Grant credit again when half of it is used; never more than `count` in all."""
-        outstanding = self._granted - self.received
-        more = min(self._window - outstanding, self.count - self._granted)
-        if more > 0 and (outstanding <= self._window // 2):
-            lib.pn_link_flow(self.link, more)
-            self._granted += more
-
-    def delivered(self, delivery: Pointer) -> None:
-        """Take one event of a delivery: the message itself, or the broker's answer to our outcome."""
-        link = self.link
-        if not lib.pn_delivery_readable(delivery):
-            if self._confirmed and lib.pn_delivery_settled(delivery):
-                self.answered += 1
-                lib.pn_delivery_settle(delivery)
-            return
-        if lib.pn_delivery_partial(delivery):
-            return
-        length = lib.pn_link_recv(link, self._buffer, self._buffer_bytes)
-        self._check_off(length)
-        self.received += 1
-        lib.pn_delivery_update(delivery, lib.PN_ACCEPTED)
-        lib.pn_link_advance(link)
-        if not self._confirmed:
-            lib.pn_delivery_settle(delivery)
-
-    def _check_off(self, length: int) -> None:
-        number = ffi.cast("uint64_t *", self._buffer + length - NUMBER_BYTES)[0] if length > NUMBER_BYTES else -1
-        if not 0 <= number < len(self._seen):
-            raise EngineError(f"a message came that was not sent here: {length} bytes, number {number}")
-        if self._seen[number]:
-            raise EngineError(f"message {number} came twice")
-        self._seen[number] = 1
+def parts(arguments: argparse.Namespace, engine: Engine) -> list[Part]:
+    """The links of a run. Raises EngineError."""
+    count, window, shape = arguments.messages, arguments.window, SHAPES[arguments.shape]
+    made: list[Part] = []
+    if arguments.mode in ("send", "roundtrip"):
+        template = Template(arguments.size, shape)
+        if arguments.transactions:
+            made.append(TransactedSending(engine, arguments.address, count, template))
+        else:
+            made.append(Sending(engine, arguments.address, count, template, window))
+    if arguments.mode in ("receive", "roundtrip"):
+        seen = bytearray(arguments.numbers or count)
+        sources = [(address, None) for address in arguments.source or [arguments.address]]
+        if shape.sessions:
+            sources = [(arguments.address, session_id(number)) for number in range(shape.sessions)]
+        if arguments.transactions:
+            made.append(TransactedReceiving(engine, arguments.address, count, seen, window))
+        else:
+            each, room = count // len(sources), max(1, window // len(sources))
+            for address, session in sources:
+                made.append(
+                    Receiving(engine, address, each, seen, room, confirmed=arguments.confirm, session_id=session)
+                )
+    return made
 
 
 def run(arguments: argparse.Namespace, engine: Engine) -> dict[str, object]:
     """Do one run over an open engine and return what is to be printed. Raises EngineError."""
-    sending = receiving = None
-    count, window = arguments.messages, arguments.window
-    if arguments.mode in ("send", "roundtrip"):
-        sending = Sending(engine, arguments.address, count, arguments.size, window)
-    if arguments.mode in ("receive", "roundtrip"):
-        numbers = arguments.numbers or count
-        receiving = Receiving(engine, arguments.address, count, numbers, window, arguments.confirm)
-    _route(engine, sending, receiving)
-    links = [part.link for part in (sending, receiving) if part is not None]
-    engine.run_until(lambda: all(map(_is_open, links)), 10.0, "the links' opening")
+    made = parts(arguments, engine)
+    links = [link for part in made for link in part.links]
+    handlers = {link: part.event for part in made for link in part.links}
+    link_of = lib.pn_delivery_link
+    engine.on_delivery = made[0].event if len(made) == 1 else lambda delivery: handlers[link_of(delivery)](delivery)
+    engine.run_until(lambda: all(map(_is_open, links)), 30.0, "the links' opening")
+    count = arguments.messages
+    broker = used(arguments.pid) if arguments.pid else None
     started_s, cpu_started_s = time.perf_counter(), time.process_time()
-    _drive(engine, sending, receiving)
+    _drive(engine, made)
     for link in links:
         engine.close_link(link)
     seconds, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_started_s
-    latencies_s = sorted(sending.latencies_s) if sending else []
+    spent = used(arguments.pid).since(broker) if broker else None
+    latencies_s = sorted(latency for part in made for latency in part.latencies_s)
     return {
         "mode": arguments.mode,
         "messages": count,
@@ -212,8 +75,9 @@ def run(arguments: argparse.Namespace, engine: Engine) -> dict[str, object]:
         "seconds": round(seconds, 4),
         "rate": round(count / seconds, 1),
         "client_busy": round(cpu_s / seconds, 3),
-        "accept_latency_ms": {
-            f"p{share}": round(1000 * latencies_s[min(len(latencies_s) - 1, len(latencies_s) * share // 100)], 3)
+        **({"main_us": spent.main_ns / 1000 / count, "process_us": spent.process_ns / 1000 / count} if spent else {}),
+        **{
+            f"p{share}_ms": round(1000 * latencies_s[min(len(latencies_s) - 1, len(latencies_s) * share // 100)], 3)
             for share in (50, 90, 99, 100)
             if latencies_s
         },
@@ -224,36 +88,16 @@ def _is_open(link: Pointer) -> bool:
     return bool(lib.pn_link_state(link) & lib.PN_REMOTE_ACTIVE)
 
 
-def _route(engine: Engine, sending: Sending | None, receiving: Receiving | None) -> None:
-    """Set the handlers of the engine's deliveries."""
-    if sending is None or receiving is None:
-        engine.on_delivery = sending.settled if sending else receiving.delivered if receiving else engine.on_delivery
-        return
-    link_of, is_sender = lib.pn_delivery_link, lib.pn_link_is_sender
-    settled, delivered = sending.settled, receiving.delivered
-
-    def either(delivery: Pointer) -> None:
-        if is_sender(link_of(delivery)):
-            settled(delivery)
-        else:
-            delivered(delivery)
-
-    engine.on_delivery = either
-
-
-def _drive(engine: Engine, sending: Sending | None, receiving: Receiving | None) -> None:
-    parts = [part for part in (sending, receiving) if part is not None]
+def _drive(engine: Engine, made: list[Part]) -> None:
     moved, moved_at_s = -1, time.monotonic()
-    while not all(part.done for part in parts):
-        if sending is not None:
-            sending.fill()
-        if receiving is not None:
-            receiving.top_up()
+    while not all(part.done for part in made):
+        for part in made:
+            part.step()
         engine.turn(0.25)
-        if (now_moved := sum(part.moved for part in parts)) != moved:
+        if (now_moved := sum(part.moved for part in made)) != moved:
             moved, moved_at_s = now_moved, time.monotonic()
         elif engine.closed or time.monotonic() - moved_at_s > STALL_S:
-            raise EngineError(f"no progress after {[part.moved for part in parts]} steps")
+            raise EngineError(f"no progress after {[part.moved for part in made]} steps")
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -265,6 +109,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--address", required=True)
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--size", type=int, default=1024, help="bytes in each message's body")
+    parser.add_argument("--shape", choices=list(SHAPES), default="bare", help="what messages have besides bodies")
+    parser.add_argument(
+        "--source", action="append", help="receive: instead of --address; more than one share --messages"
+    )
+    parser.add_argument("--transactions", action="store_true", help=f"{GROUP} messages in each transaction")
+    parser.add_argument("--pid", type=int, help="the broker's process: its processor time is measured, too")
     parser.add_argument("--numbers", type=int, help="receive: numbers in the queue, if more than --messages")
     parser.add_argument("--window", type=int, default=1000, help="outstanding messages at a time")
     parser.add_argument("--user", help="log in with SASL PLAIN; otherwise ANONYMOUS")

@@ -13,7 +13,7 @@ from typing import Final
 
 from cproton_ffi import ffi, lib
 from engine import Engine, EngineError, Pointer, TagWriter
-from load import NUMBER_BYTES, Template
+from messages import NUMBER_BYTES, Template
 
 CREDIT: Final = 2000
 

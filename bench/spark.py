@@ -22,9 +22,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from brokers import BrokerError, Emubus, exit_code, load, running, workplace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from starting import BrokerError, Emubus, exit_code, load, running, workplace
 
 from emubus.spark_connector import register
 
@@ -122,19 +122,19 @@ class Bench:
         figures = load(self._broker, mode, QUEUE, rows, size_bytes)
         cell = self.cells[size_bytes, f"link {mode}", ""]
         cell.rates.append(figures["rate"])
-        cell.broker_us.append(figures["broker_cpu_us"])
+        cell.broker_us.append(figures["process_us"])
 
     def _empty(self, size_bytes: int, rows: int) -> None:
         """Receive everything, and check that each message comes once."""
         load(self._broker, "receive", QUEUE, rows, size_bytes)
 
     def _time(self, key: Key, rows: int, action: Callable[[DataFrame], None], frame: DataFrame) -> None:
-        broker_s, spark_s, started_s = self._broker.cpu_s(), self._spark_cpu_s(), time.perf_counter()
+        broker_s, spark_s, started_s = self._broker.used().process_ns / 1e9, self._spark_cpu_s(), time.perf_counter()
         action(frame)
         seconds = time.perf_counter() - started_s
         cell = self.cells[key]
         cell.rates.append(rows / seconds)
-        cell.broker_us.append((self._broker.cpu_s() - broker_s) * 1e6 / rows)
+        cell.broker_us.append((self._broker.used().process_ns / 1e9 - broker_s) * 1e6 / rows)
         cell.spark_us.append((self._spark_cpu_s() - spark_s) * 1e6 / rows)
 
     # ---- frames

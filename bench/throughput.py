@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from brokers import BROKERS, KINDS, Broker, Emubus, RabbitMQ, exit_code, load, running, workplace
+from starting import BROKERS, KINDS, Broker, Emubus, RabbitMQ, exit_code, load, running, workplace
 
 MESSAGES_BY_SIZE: Final[Mapping[int, int]] = {100: 50_000, 1024: 50_000, 65_536: 4_000}
 """Body bytes -> messages in a run."""
@@ -40,11 +40,10 @@ class Cell:
     def add(self, figures: dict[str, float]) -> None:
         """Add the figures of a run."""
         self.rates.append(figures["rate"])
-        self.cpu_us.append(figures["broker_cpu_us"])
+        self.cpu_us.append(figures["process_us"])
         self.client_busy.append(figures["client_busy"])
-        latency = figures["accept_latency_ms"]
-        if isinstance(latency, dict) and "p99" in latency:
-            self.latencies_ms.append(latency["p99"])
+        if "p99_ms" in figures:
+            self.latencies_ms.append(figures["p99_ms"])
 
 
 Key = tuple[int, str, str, str]

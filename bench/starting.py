@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from processor import Used, used
+
 BENCH: Final = Path(__file__).resolve().parent
 READY_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 30.0
@@ -98,10 +100,9 @@ class Broker(ABC):
         kib = {name: int(value) for name, value in re.findall(r"^(VmRSS|RssAnon|RssFile):\s+(\d+) kB", status, re.M)}
         return Memory(kib["VmRSS"] / 1024, kib["RssAnon"] / 1024, kib["RssFile"] / 1024)
 
-    def cpu_s(self) -> float:
-        """Processor time used so far, all threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    def used(self) -> Used:
+        """Processor time used so far."""
+        return used(self.pid)
 
     def _launch(self, command: list[str], ready: str, environment: Mapping[str, str] | None = None) -> float:
         with self.log.open("wb") as log:
@@ -127,10 +128,11 @@ class Emubus(Broker):
 
     name = "emubus"
 
-    def __init__(self, folder: Path, durability: str = "full", python: str = sys.executable) -> None:
+    def __init__(self, folder: Path, durability: str = "full", tree: Path = BENCH.parent) -> None:
+        """`tree` is the checkout whose server is started, with this interpreter's packages."""
         super().__init__(folder)
         self._durability = durability
-        self._python = python
+        self._tree = tree
         self._config = folder / "Config.json"
         self._config.write_text(json.dumps(_emubus_config()))
 
@@ -145,7 +147,8 @@ class Emubus(Broker):
             "--config": self._config,
         }
         words = [str(word) for option in options.items() for word in option]
-        return self._launch([self._python, "-P", "-m", "emubus", "serve", *words], EMUBUS_READY)
+        environment = {**os.environ, "PYTHONPATH": str(self._tree)}
+        return self._launch([sys.executable, "-P", "-m", "emubus", "serve", *words], EMUBUS_READY, environment)
 
     def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
         """`plain` or `partitioned`."""
@@ -253,6 +256,28 @@ class Sink(Broker):
         return f"{kind}/{size_bytes}"
 
 
+class Floor(Broker):
+    """No broker either: shows the limit of a server that is built like emubus and has none of its features."""
+
+    name = "floor"
+
+    def __init__(self, folder: Path, durability: str = "full") -> None:
+        super().__init__(folder)
+        self._durability = durability
+
+    def start(self) -> float:
+        """See `Broker`."""
+        (self.folder / "data").mkdir(exist_ok=True)
+        words = [str(self.folder / "data"), "--durability", self._durability]
+        seconds = self._launch([sys.executable, str(BENCH / "floor.py"), *words], "\n")
+        self.port = int(self.log.read_text().split()[0])
+        return seconds
+
+    def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
+        """It has one queue."""
+        return kind
+
+
 BROKERS: Final[Mapping[str, type[Broker]]] = {each.name: each for each in (Emubus, RabbitMQ, Sink)}
 
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -317,7 +342,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def load(broker: Broker, mode: str, kind: str, messages: int, size_bytes: int, *words: str) -> dict[str, float]:
-    """Run the load client once; returns its figures, and the broker's CPU time as `broker_cpu_us` per message.
+    """Run the load client once; returns its figures.
 
     Raises BrokerError when a message was lost, doubled or refused.
     """
@@ -326,27 +351,40 @@ def load(broker: Broker, mode: str, kind: str, messages: int, size_bytes: int, *
         "--address": broker.address(kind, size_bytes),
         "--messages": messages,
         "--size": size_bytes,
+        "--pid": broker.pid,
     }
     if broker.user is not None:
         options |= {"--user": broker.user, "--password": broker.password}
     flat = [str(word) for option in options.items() for word in option]
     command = [sys.executable, str(BENCH / "load.py"), mode, *flat, *words]
-    cpu_started_s = broker.cpu_s()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         broker.check_alive()
         raise BrokerError(f"{broker.name}, {kind}: {done.stderr.strip()}")
-    figures = json.loads(done.stdout)
-    figures["broker_cpu_us"] = (broker.cpu_s() - cpu_started_s) * 1e6 / messages
+    figures: dict[str, float] = json.loads(done.stdout)
     return figures
 
 
+SUBSCRIPTIONS: Final = 10
+"""Of each topic. Every message, by its `color`, matches one: half of the filters are equalities, half are patterns."""
+
+
 def _emubus_config() -> dict[str, object]:
-    """A Config.json in the format of Microsoft's emulator, with additional properties."""
-    properties = {"LockDuration": "PT5M", "MaxSizeInMegabytes": 5120, "MaxDeliveryCount": 10}
-    queues = [
-        {"Name": "plain", "Properties": {**properties, "EnablePartitioning": False}},
-        {"Name": "partitioned", "Properties": {**properties, "EnablePartitioning": True}},
-    ]
-    namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": []}
+    """A Config.json in the format of Microsoft's emulator, with additional properties: each kind of entity, twice."""
+    queues: list[dict[str, object]] = []
+    topics: list[dict[str, object]] = []
+    for name, is_partitioned in (("plain", False), ("partitioned", True)):
+        common = {"MaxSizeInMegabytes": 5120, "EnablePartitioning": is_partitioned}
+        properties = {**common, "LockDuration": "PT5M", "MaxDeliveryCount": 10}
+        queues.append({"Name": name, "Properties": properties})
+        queues.append({"Name": f"{name}-sessions", "Properties": {**properties, "RequiresSession": True}})
+        subscriptions = [_subscription(number) for number in range(SUBSCRIPTIONS)]
+        topics.append({"Name": f"{name}-topic", "Properties": common, "Subscriptions": subscriptions})
+    namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": topics}
     return {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}}
+
+
+def _subscription(number: int) -> dict[str, object]:
+    sql = f"color = 'c{number}'" if number % 2 else f"color LIKE '%{number}'"
+    rule = {"Name": "color", "Properties": {"FilterType": "Sql", "SqlFilter": {"SqlExpression": sql}}}
+    return {"Name": f"s{number}", "Properties": {"LockDuration": "PT5M", "MaxDeliveryCount": 10}, "Rules": [rule]}
