@@ -12,7 +12,8 @@ from typing import Final
 from ...broker.api import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from ...codec.types import Described
 from ..wire.engine import Pointer, ffi, lib, value_of
-from ..wire.link import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from ..wire.link import MODIFIED, REJECTED, RELEASED
+from ..wire.loops import ACCEPTED
 
 REASON_KEY: Final = "DeadLetterReason"
 DESCRIPTION_KEY: Final = "DeadLetterErrorDescription"

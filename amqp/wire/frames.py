@@ -14,8 +14,7 @@ A connection owns one reader and perhaps one padder.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
@@ -44,33 +43,12 @@ from ...codec.types import Described, Symbol, Uint
 from ..clients import PYTHON_PRODUCT
 from .delivery_ids import DeliveryIds
 from .handles import Handles, Ruling
-
-_FORMAT_END_MAX: Final = 80
-"""Where the message-format of a transfer ends at the latest: all before it at its longest, with 32 bytes of tag."""
-_BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"  # 0x80013700
+from .loops import BATCH_FIELD, passthrough_end
 
 _REJECTED, _ERROR = 0x25, 0x1D
-_TRANSFER_HEAD: Final = bytes((0, 0x53, TRANSFER))
 _CLOSE_HEAD: Final = bytes((0, 0x53, CLOSE))
 _DISPOSITION_HEAD: Final = bytes((0, 0x53, DISPOSITION))
 _HANDLE_OF_FLOW, _DELIVERY_COUNT, _DRAIN, _ECHO = 4, 5, 8, 9
-_TRANSFER_HANDLE_MAX: Final = 20
-"""Where the handle of a transfer begins at the latest: behind the frame's header, descriptor, size and count."""
-_HANDLE_BYTES: Final = {0x52: 2, 0x70: 5}
-"""How long an encoded handle is, by its constructor; others are one byte."""
-
-# A receiver's or sender's disposition with accepted or released, as all usual encoders write it: nothing in it can be
-# malformed or needs a closer look, and there is one for every message.
-_SIMPLE_DISPOSITION: Final = re.compile(
-    rb"\x00\x53\x15(?:\xc0..|\xd0.{8})"
-    rb"(?:[\x41\x42]|\x56.)"  # role
-    rb"(?:\x43|\x52.|\x70.{4})(?:[\x40\x43]|\x52.|\x70.{4})"  # first, last
-    rb"(?:[\x40-\x42]|\x56.)"  # settled
-    rb"\x00\x53[\x24\x26](?:\x45|\xc0\x01\x00|\xd0\x00\x00\x00\x04\x00\x00\x00\x00)"  # state
-    rb"(?:[\x40-\x42]|\x56.)?",  # batchable
-    re.DOTALL,
-).fullmatch
-
 _size_at: Callable[..., tuple[int]] = Struct(">I").unpack_from
 
 
@@ -157,22 +135,27 @@ class FrameReader:
         return given
 
     def _cut(self, data: bytes) -> list[tuple[bytes, Kind]]:
-        ends, self._broken = frame_ends(data, 0, self._frame_bytes_max)
-        may_be_late, sending = bool(self._ended), self._handles.sending
+        size_max, length = self._frame_bytes_max, len(data)
         pieces: list[tuple[bytes, Kind]] = []
         start = pos = 0
-        for stop in ends:
-            if stop - pos > 10 and (may_be_late or data[pos + 4] != 2 or not _is_passthrough(data, pos, stop, sending)):
-                kind = self._classify(data, pos, stop)
-                may_be_late = bool(self._ended)
-                if kind:
-                    if pos > start:
-                        pieces.append((data[start:pos], Kind.PLAIN))
-                    pieces += self._pieces(data[pos:stop], kind)
-                    start = stop
+        while True:
+            if not self._ended:
+                pos = passthrough_end(data, pos, size_max, self._handles.sending)
+            if pos + 4 > length:
+                break
+            stop = pos + _size_at(data, pos)[0]
+            self._broken = not 8 <= stop - pos <= size_max
+            if self._broken or stop > length:
+                break
+            kind = self._classify(data, pos, stop) if stop - pos > 10 else Kind.PLAIN
+            if kind:
+                if pos > start:
+                    pieces.append((data[start:pos], Kind.PLAIN))
+                pieces += self._pieces(data[pos:stop], kind)
+                start = stop
             pos = stop
         if self._broken:
-            data += bytes(max(0, 8 - (len(data) - pos)))  # Proton looks at a frame once it has eight bytes
+            data += bytes(max(0, 8 - (length - pos)))  # Proton looks at a frame once it has eight bytes
             pos = len(data)
         if pos > start:
             pieces.append((data[start:pos] if start or pos < len(data) else data, Kind.PLAIN))
@@ -258,16 +241,6 @@ _KIND_BY_RULING: Final = {
 }
 
 
-def _is_passthrough(data: bytes, pos: int, stop: int, sending: Set[bytes]) -> bool:
-    """Whether the frame at `pos` needs nothing but Proton: a transfer on a link in `sending` that is no batch, or a
-    disposition of the simplest form."""
-    if stop - pos > _TRANSFER_HANDLE_MAX and data.startswith(_TRANSFER_HEAD, pos + 8):
-        handle = pos + (14 if data[pos + 11] == 0xC0 else _TRANSFER_HANDLE_MAX)
-        head = data[pos + 6 : pos + 8] + data[handle : handle + _HANDLE_BYTES.get(data[handle], 1)]
-        return head in sending and data.find(_BATCH_FIELD, handle, pos + 8 + _FORMAT_END_MAX) < 0
-    return _SIMPLE_DISPOSITION(data, pos + 8, stop) is not None
-
-
 def _closing_detach(channel: bytes, handle: int) -> bytes:
     """A detach of a client's link that closes it."""
     return write_frame(int.from_bytes(channel, "big"), DETACH, encode_list([Uint(handle), True]))
@@ -285,7 +258,7 @@ def _performative(data: bytes, pos: int, stop: int) -> tuple[int, int]:
 
 def _is_batch(data: bytes, at: int, stop: int) -> bool:
     """Whether a transfer has the batch format."""
-    if data.find(_BATCH_FIELD, at, stop) < 0:
+    if data.find(BATCH_FIELD, at, stop) < 0:
         return False
     try:
         frame = data[at:stop]
@@ -293,7 +266,7 @@ def _is_batch(data: bytes, at: int, stop: int) -> bool:
         if count < 4:
             return False
         pos = skip(frame, pos, 3)
-        return frame[pos : pos + 5] == _BATCH_FIELD
+        return frame[pos : pos + 5] == BATCH_FIELD
     except (DecodeError, IndexError, StructError):
         return False  # Proton will say what is wrong
 

@@ -16,18 +16,8 @@ from ...broker.errors import BrokerError, Condition
 from ...broker.service_errors import too_large
 from .engine import Pointer, ffi, lib
 from .flow import LinkState
-from .link import (
-    ACCEPTED,
-    COUNT_MASK,
-    SCRATCH_BYTES,
-    ConnectionState,
-    Done,
-    Link,
-    drop,
-    link_credit,
-    reject,
-    scratch,
-)
+from .link import COUNT_MASK, ConnectionState, Done, Link, drop, link_credit, reject
+from .loops import ACCEPTED, SCRATCH_BYTES, Handle, accept, delivery_of, drain, scratch
 from .transaction_states import TRANSACTIONAL, set_state_data, transaction_of, transactional_state
 
 RUN_MESSAGES_MAX: Final = 256
@@ -100,8 +90,23 @@ class IncomingDeliveries(Link):
         """The delivery that comes next is a batch."""
         self._is_batch = True
 
+    def drain(self, collector: Handle) -> bool:
+        """Take plain deliveries at the head of `collector` into the run of this link; False if there is none."""
+        if not self.takes_runs or self._is_batch or self._partial_bytes:
+            return False
+        run = self._run
+        if run is None:
+            run = self._run = IncomingRun(self, self._outcomes.next_serial())
+            self.state.begin_run(run)
+        data, bytes_max = run.data, RUN_BYTES_MAX - run.size_bytes
+        drained_bytes = drain(collector, self.handle, run.deliveries, data, self.bytes_max, RUN_MESSAGES_MAX, bytes_max)
+        run.size_bytes += drained_bytes
+        if drained_bytes > bytes_max or len(data) >= RUN_MESSAGES_MAX:
+            self.end_run(run)
+        return drained_bytes > 0
+
     def on_delivery(self, delivery: Pointer) -> None:
-        """Take a whole delivery; drop what exceeds the limit while it arrives."""
+        """Take a whole delivery that is no plain one; drop what exceeds the limit while it arrives."""
         if not _readable(delivery):
             return  # settled by the client before our outcome: Proton then writes none
         size = _pending(delivery)
@@ -123,20 +128,8 @@ class IncomingDeliveries(Link):
             if taken < 0 < size:
                 self._on_abort(delivery)
                 return
-        presettled, state = _settled(delivery), _remote_state(delivery)
-        if self.takes_runs and not (presettled or state or self._is_batch):
-            _advance(pointer)
-            run = self._run
-            if run is None:
-                run = self._run = IncomingRun(self, self._outcomes.next_serial())
-                self.state.begin_run(run)
-            run.deliveries.append(delivery)
-            run.data.append(data)
-            run.size_bytes += size
-            if run.size_bytes > RUN_BYTES_MAX or len(run.data) >= RUN_MESSAGES_MAX:
-                self.end_run(run)
-            return
-        transaction = transaction_of(delivery) if state == TRANSACTIONAL else None
+        presettled = _settled(delivery)
+        transaction = transaction_of(delivery) if _remote_state(delivery) == TRANSACTIONAL else None
         _advance(pointer)
         self._receive_alone(delivery, data, transaction, presettled=bool(presettled))
 
@@ -164,10 +157,11 @@ class IncomingDeliveries(Link):
         """Hand over a run that is complete; nothing if it was, or its link has gone."""
         if self._run is run:
             self._run = None
-            self._open[run.serial] = run
             data = run.take_data()
-            self._flow.begin(run.waiting_cost)
-            self.receive_run(data, run.done)
+            if data:
+                self._open[run.serial] = run
+                self._flow.begin(run.waiting_cost)
+                self.receive_run(data, run.done)
 
     def _on_part(self, size: int) -> None:
         """Some frames of a delivery are here; `size` bytes are kept by Proton."""
@@ -232,14 +226,16 @@ class IncomingDeliveries(Link):
             for error in errors.values():
                 self.state.log.info("delivery refused after its link", reason=str(error))
             return
-        deliveries, update, settle = run.deliveries, _update, _settle
-        for position in positions:
-            delivery = deliveries[position]
-            if errors and position in errors:
-                reject(delivery, self.state.tracked_refusal(errors[position], self.pointer))
-            else:
-                update(delivery, ACCEPTED)
-            settle(delivery)
+        if not errors:
+            accept(run.deliveries, positions)
+        else:
+            for position in positions:
+                if position in errors:
+                    delivery = delivery_of(run.deliveries[position])
+                    reject(delivery, self.state.tracked_refusal(errors[position], self.pointer))
+                    _settle(delivery)
+                else:
+                    accept(run.deliveries, (position,))
         self._flow.end(cost)
         if not run.waiting_cost:
             del self._open[run.serial]
@@ -297,7 +293,7 @@ class IncomingRun:
     def __init__(self, link: IncomingDeliveries, serial: int) -> None:
         self.link = link
         self.serial = serial
-        self.deliveries: list[Pointer] = []
+        self.deliveries: list[Handle] = []
         self.data: list[bytes] = []
         self.size_bytes = 0
         self.waiting_cost = 0

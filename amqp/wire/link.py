@@ -24,12 +24,11 @@ from operator import itemgetter
 from typing import Any, Final, Protocol
 
 from ...broker.errors import BrokerError
-from .engine import Engine, Pointer, ffi, lib, set_condition
+from .engine import Engine, Pointer, lib, set_condition
 from .flow import FlowControl, FlowReplies, LinkState
+from .loops import PN_DELIVERY, SCRATCH_BYTES, Handle, handle_of, scratch
 
-PN_DELIVERY: Final = int(lib.PN_DELIVERY)
 PN_LINK_FLOW: Final = int(lib.PN_LINK_FLOW)
-ACCEPTED: Final = int(lib.PN_ACCEPTED)
 REJECTED: Final = int(lib.PN_REJECTED)
 RELEASED: Final = int(lib.PN_RELEASED)
 MODIFIED: Final = int(lib.PN_MODIFIED)
@@ -37,10 +36,6 @@ RECEIVED: Final = int(lib.PN_RECEIVED)
 
 COUNT_MASK: Final = 0xFFFF_FFFF
 """Of a delivery-count: a serial number of 32 bits."""
-SCRATCH_BYTES: Final = 1024 * 1024
-scratch: Any = ffi.new("char[]", SCRATCH_BYTES)
-"""One event loop, one thread: every connection uses this buffer for the length of one call."""
-
 _peek, _pop, _type = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
 _event_delivery, _event_link, _delivery_link = lib.pn_event_delivery, lib.pn_event_link, lib.pn_delivery_link
 _credit = lib.pn_link_credit
@@ -141,18 +136,24 @@ class ConnectionState(ABC):
 class Link:
     """One attached link: its pointer, and what happens on it."""
 
-    __slots__ = ("_open", "_peer_count", "_wants_reply", "_when_settled", "pointer", "state")
+    __slots__ = ("_open", "_peer_count", "_wants_reply", "_when_settled", "handle", "pointer", "state")
 
     def __init__(self, state: ConnectionState, pointer: Pointer) -> None:
         self.state = state
         self.pointer = pointer
+        self.handle = handle_of(pointer)
         self._wants_reply = False  # the flow that comes next wants an answer
         self._peer_count = 0  # the delivery-count in that flow
         self._when_settled: Callable[[], None] | None = None
         self._open: dict[Any, Any] = {}
 
+    def drain(self, collector: Handle) -> bool:
+        """Take the plain deliveries or dispositions of this link at the head of `collector`; False if there is none."""
+        del collector
+        return False
+
     def on_delivery(self, delivery: Pointer) -> None:
-        """Something arrived for a delivery: bytes, a disposition, or both."""
+        """Something arrived for a delivery that `drain` left: bytes, a disposition, or both."""
         raise AssertionError(delivery)
 
     def expect_batch(self) -> None:
@@ -218,6 +219,7 @@ def run_events(
     Runs of deliveries and dispositions go on until another kind of event, or the last: nothing overtakes them.
     """
     collector = engine.collector
+    drained = handle_of(collector)
     peek, pop, kind_of, find = _peek, _pop, _type, state.links.get
     while True:
         event = peek(collector)
@@ -228,10 +230,12 @@ def run_events(
         if kind == PN_DELIVERY:
             delivery = _event_delivery(event)
             link = find(_delivery_link(delivery))
-            if link is not None:
-                link.on_delivery(delivery)
-            else:
+            if link is None:
                 late(delivery)
+            elif link.drain(drained):
+                continue
+            else:
+                link.on_delivery(delivery)
         elif kind == PN_LINK_FLOW:
             state.end_runs()
             link = find(_event_link(event))

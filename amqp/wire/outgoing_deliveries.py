@@ -9,28 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from ...broker.api import Delivery, RunDone
 from ...broker.errors import BrokerError
 from .engine import Pointer, ffi, lib
 from .flow import LinkState
-from .link import ACCEPTED, COUNT_MASK, RECEIVED, ConnectionState, Done, Link, link_credit, reject
+from .link import COUNT_MASK, RECEIVED, ConnectionState, Done, Link, link_credit, reject
+from .loops import ACCEPTED, Handle, drain_accepted, send
 from .transaction_states import TRANSACTIONAL, set_state_data
 
-TAG_BYTES_MAX: Final = 255
+RUN_TOKENS_MAX: Final = 512
 _NOT_OPEN: Final = object()
 
-_new_delivery, _send, _advance = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance
 _settled, _settle, _update = lib.pn_delivery_settled, lib.pn_delivery_settle, lib.pn_delivery_update
 _remote_state, _tag = lib.pn_delivery_remote_state, lib.pn_delivery_tag
 _buffer = ffi.buffer
-
-# One event loop, one thread: buffers that every connection uses for the length of one call.
-_tag_chars: Any = ffi.new("char[]", TAG_BYTES_MAX)
-_tag_view: Any = ffi.buffer(_tag_chars)
-_tag_struct: Any = ffi.new("pn_bytes_t *")
-_tag_struct.start = _tag_chars
 
 
 class OutgoingDeliveries(Link):
@@ -52,21 +46,7 @@ class OutgoingDeliveries(Link):
 
     def transfer(self, deliveries: Sequence[Delivery]) -> None:
         """Give whole messages to Proton, each with its token as delivery-tag."""
-        pointer, presettled = self.pointer, self.presettled
-        tag, tag_view, new, send, advance = _tag_struct, _tag_view, _new_delivery, _send, _advance
-        unsettled = self._open
-        for each in deliveries:
-            token, payload = each.token, each.payload
-            size = len(token)
-            tag_view[:size] = token
-            tag.size = size
-            delivery = new(pointer, tag[0])
-            send(pointer, payload, len(payload))
-            advance(pointer)
-            if presettled:
-                _settle(delivery)
-            else:
-                unsettled[token] = None
+        send(self.handle, deliveries, self._open, self.presettled)
         self.credit -= len(deliveries)
         self._count += len(deliveries)
 
@@ -107,6 +87,18 @@ class OutgoingDeliveries(Link):
         """The client accepts these deliveries; `done` is None if it has settled them: no answer follows."""
         raise AssertionError(run, done)
 
+    def drain(self, collector: Handle) -> bool:
+        """Take settled dispositions with accepted into the run of this link; False if there is none."""
+        if not self.TAKES_RUNS or self._when_settled is not None:
+            return False
+        run = self._run
+        if run is None or not run.is_settled:
+            run = self._begin_run(True)
+        is_some = drain_accepted(collector, self.handle, self._open, run.tokens, RUN_TOKENS_MAX) > 0
+        if len(run.tokens) >= RUN_TOKENS_MAX:
+            self.end_run(run)
+        return is_some
+
     def on_delivery(self, delivery: Pointer) -> None:
         """A disposition came: the first one of a delivery goes to `disposed`, or with others to `disposed_run`."""
         tag = _tag(delivery)
@@ -116,16 +108,14 @@ class OutgoingDeliveries(Link):
             return
         state, settled = _remote_state(delivery), _settled(delivery)
         waits = type(entry) is tuple  # for the outcome of an earlier disposition
-        if state == ACCEPTED and entry is None and self.TAKES_RUNS and self._when_settled is None:
+        if state == ACCEPTED and entry is None and not settled and self.TAKES_RUNS and self._when_settled is None:
             run = self._run
-            if run is None or run.is_settled is not settled:
-                run = self._begin_run(settled)
-            if settled:
-                del self._open[token]
-                _settle(delivery)
-            else:
-                self._open[token] = (delivery, state)
+            if run is None or run.is_settled:
+                run = self._begin_run(False)
+            self._open[token] = (delivery, state)
             run.tokens.append(token)
+            if len(run.tokens) >= RUN_TOKENS_MAX:
+                self.end_run(run)
             return
         self.state.end_runs()
         if settled:
@@ -152,7 +142,8 @@ class OutgoingDeliveries(Link):
         """Hand over a run that is complete; nothing if it was, or its link has gone."""
         if self._run is run:
             self._run = None
-            self.disposed_run(run.tokens, None if run.is_settled else run.done)
+            if run.tokens:
+                self.disposed_run(run.tokens, None if run.is_settled else run.done)
 
     def gone(self) -> None:
         """As in `Link`; a run that has not ended is lost with it."""

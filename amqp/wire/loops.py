@@ -1,0 +1,233 @@
+"""The loops over deliveries and frames that cost most: in Python here, and in C where the wheel was built with it.
+
+Knows Proton's calls for one delivery after the other, and which frames need nothing but Proton. Does not know what a
+delivery means. The Python functions are the reference; `_delivery_loops.c` has the same ones, call for call, and takes
+their place when it was built and `EMUBUS_PURE_PYTHON` is not set. The same tests run over both.
+
+Links, collectors and deliveries cross as handles: Proton's pointers in Python, integers in C.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence, Set
+from struct import Struct
+from typing import Any, Final
+
+from ...broker.api import Delivery
+from ...codec.frames import DISPOSITION, TRANSFER
+from .engine import Pointer, ffi, lib
+
+Handle = Any
+"""A pointer of Proton, or its address."""
+
+PURE_PYTHON_VARIABLE: Final = "EMUBUS_PURE_PYTHON"
+PN_DELIVERY: Final = int(lib.PN_DELIVERY)
+ACCEPTED: Final = int(lib.PN_ACCEPTED)
+TAG_BYTES_MAX: Final = 255
+
+_TRANSFER_HEAD: Final = bytes((0, 0x53, TRANSFER))
+_TRANSFER_HANDLE_MAX: Final = 20
+"""Where the handle of a transfer begins at the latest: behind the frame's header, descriptor, size and count."""
+_HANDLE_BYTES: Final = {0x52: 2, 0x70: 5}
+"""How long an encoded handle is, by its constructor; others are one byte."""
+_FORMAT_END_MAX: Final = 80
+"""Where the message-format of a transfer ends at the latest: all before it at its longest, with 32 bytes of tag."""
+BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"  # 0x80013700
+
+# A receiver's or sender's disposition with accepted or released, as all usual encoders write it: nothing in it can be
+# malformed or needs a closer look, and there is one for every message.
+_SIMPLE_DISPOSITION: Final = re.compile(
+    rb"\x00\x53" + bytes((DISPOSITION,)) + rb"(?:\xc0..|\xd0.{8})"
+    rb"(?:[\x41\x42]|\x56.)"  # role
+    rb"(?:\x43|\x52.|\x70.{4})(?:[\x40\x43]|\x52.|\x70.{4})"  # first, last
+    rb"(?:[\x40-\x42]|\x56.)"  # settled
+    rb"\x00\x53[\x24\x26](?:\x45|\xc0\x01\x00|\xd0\x00\x00\x00\x04\x00\x00\x00\x00)"  # state
+    rb"(?:[\x40-\x42]|\x56.)?",  # batchable
+    re.DOTALL,
+).fullmatch
+
+_size_at: Callable[..., tuple[int]] = Struct(">I").unpack_from
+_peek, _pop, _type = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+_event_delivery, _delivery_link = lib.pn_event_delivery, lib.pn_delivery_link
+_readable, _partial, _pending = lib.pn_delivery_readable, lib.pn_delivery_partial, lib.pn_delivery_pending
+_recv, _advance, _new_delivery, _send = lib.pn_link_recv, lib.pn_link_advance, lib.pn_delivery, lib.pn_link_send
+_settled, _settle, _update = lib.pn_delivery_settled, lib.pn_delivery_settle, lib.pn_delivery_update
+_remote_state, _tag, _aborted = lib.pn_delivery_remote_state, lib.pn_delivery_tag, lib.pn_delivery_aborted
+_buffer: Any = ffi.buffer
+
+# One event loop, one thread: buffers that every connection uses for the length of one call.
+SCRATCH_BYTES: Final = 1024 * 1024
+scratch: Any = ffi.new("char[]", SCRATCH_BYTES)
+_scratch_view: Any = ffi.buffer(scratch)
+_tag_chars: Any = ffi.new("char[]", TAG_BYTES_MAX)
+_tag_view: Any = ffi.buffer(_tag_chars)
+_tag_struct: Any = ffi.new("pn_bytes_t *")
+_tag_struct.start = _tag_chars
+
+
+def handle_of(pointer: Pointer) -> Handle:
+    """The handle of one of Proton's objects."""
+    return pointer
+
+
+def delivery_of(handle: Handle) -> Pointer:
+    """The pointer of a delivery; the inverse of `handle_of`."""
+    return handle
+
+
+def _delivery_at_head(collector: Handle, link: Handle) -> Pointer | None:
+    """The delivery of the event at the collector's head, if that is one of `link`."""
+    event = _peek(collector)
+    if not event or _type(event) != PN_DELIVERY:
+        return None
+    delivery = _event_delivery(event)
+    return delivery if _delivery_link(delivery) == link else None
+
+
+def drain(
+    collector: Handle,
+    link: Handle,
+    deliveries: list[Handle],
+    data: list[bytes],
+    size_max: int,
+    count_max: int,
+    bytes_max: int,
+) -> int:
+    """Take plain deliveries of `link` from the head of `collector`: append them and their bytes; return these' sum.
+
+    Plain: whole, not settled by the sender, without a state, 1 to `size_max` bytes. Stops at any other event, and once
+    `data` has `count_max` items or the sum is above `bytes_max`.
+    """
+    sum_bytes = 0
+    while len(data) < count_max and sum_bytes <= bytes_max:
+        delivery = _delivery_at_head(collector, link)
+        if (
+            delivery is None
+            or not _readable(delivery)
+            or _partial(delivery)
+            or _aborted(delivery)
+            or _settled(delivery)
+            or _remote_state(delivery)
+        ):
+            break
+        size = _pending(delivery)
+        if not 0 < size <= min(size_max, SCRATCH_BYTES):
+            break
+        _recv(link, scratch, size)
+        data.append(_scratch_view[:size])
+        deliveries.append(delivery)
+        _advance(link)  # before the next event: the other order frees the delivery too early
+        _pop(collector)
+        sum_bytes += size
+    return sum_bytes
+
+
+def drain_accepted(
+    collector: Handle, link: Handle, unsettled: dict[Any, Any], tokens: list[bytes], count_max: int
+) -> int:
+    """Take settled dispositions with accepted of `link` from the head of `collector`; return how many.
+
+    Each delivery is settled; its tag leaves `unsettled` for `tokens`. Stops at any other event, at a delivery whose
+    entry in `unsettled` is not None, and once `tokens` has `count_max` items.
+    """
+    count = 0
+    while len(tokens) < count_max:
+        delivery = _delivery_at_head(collector, link)
+        if delivery is None or _remote_state(delivery) != ACCEPTED or not _settled(delivery):
+            return count
+        tag = _tag(delivery)
+        token = _buffer(tag.start, tag.size)[:]
+        if unsettled.get(token, delivery) is not None:
+            return count
+        del unsettled[token]
+        tokens.append(token)
+        _settle(delivery)
+        _pop(collector)
+        count += 1
+    return count
+
+
+def accept(deliveries: list[Handle], positions: Sequence[int]) -> None:
+    """Settle the deliveries at `positions` as accepted."""
+    update, settle = _update, _settle
+    for position in positions:
+        delivery = deliveries[position]
+        update(delivery, ACCEPTED)
+        settle(delivery)
+
+
+def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any], presettled: bool) -> None:
+    """Give whole messages to Proton, each with its token as delivery-tag: settled, or noted in `unsettled`."""
+    tag, tag_view, new, send, advance = _tag_struct, _tag_view, _new_delivery, _send, _advance
+    for each in deliveries:
+        token, payload = each.token, each.payload
+        size = len(token)
+        tag_view[:size] = token
+        tag.size = size
+        delivery = new(link, tag[0])
+        send(link, payload, len(payload))
+        advance(link)
+        if presettled:
+            _settle(delivery)
+        else:
+            unsettled[token] = None
+
+
+def passthrough_end(data: bytes, pos: int, size_max: int, sending: Set[bytes]) -> int:
+    """Where the frames from `pos` on end that need nothing but Proton; `pos` if there is none.
+
+    Those are transfers on a link in `sending` (channel and encoded handle) that are no batches, dispositions of the
+    simplest form, and empty frames; all whole, with at most `size_max` bytes.
+    """
+    length = len(data)
+    while pos + 4 <= length:
+        stop = pos + _size_at(data, pos)[0]
+        if stop > length or not 8 <= stop - pos <= size_max:
+            break
+        if stop - pos > 10 and not (data[pos + 4] == 2 and _is_passthrough(data, pos, stop, sending)):
+            break
+        pos = stop
+    return pos
+
+
+def _is_passthrough(data: bytes, pos: int, stop: int, sending: Set[bytes]) -> bool:
+    if stop - pos > _TRANSFER_HANDLE_MAX and data.startswith(_TRANSFER_HEAD, pos + 8):
+        handle = pos + (14 if data[pos + 11] == 0xC0 else _TRANSFER_HANDLE_MAX)
+        behind = handle + _HANDLE_BYTES.get(data[handle], 1)
+        if behind > stop:
+            return False
+        head = data[pos + 6 : pos + 8] + data[handle:behind]
+        return head in sending and data.find(BATCH_FIELD, handle, min(stop, pos + 8 + _FORMAT_END_MAX)) < 0
+    return _SIMPLE_DISPOSITION(data, pos + 8, stop) is not None
+
+
+def _bound() -> Any:
+    """The functions in C, bound to Proton's; None where they were not built, or are not wanted."""
+    if os.environ.get(PURE_PYTHON_VARIABLE):
+        return None
+    try:
+        from . import _delivery_loops as native
+    except ImportError:
+        return None
+    names = native.names()
+    native.bind({name: _address(ffi.addressof(lib, name)) for name in names}, PN_DELIVERY, ACCEPTED)
+    return native
+
+
+def _address(pointer: Pointer) -> int:
+    return int(ffi.cast("uintptr_t", pointer))
+
+
+def _delivery_at(handle: Handle) -> Pointer:
+    return ffi.cast("pn_delivery_t *", handle)
+
+
+_native: Final = _bound()
+IS_NATIVE: Final = _native is not None
+"""Whether the functions in C are in use."""
+if _native is not None:
+    handle_of, delivery_of = _address, _delivery_at
+    drain, drain_accepted, accept = _native.drain, _native.drain_accepted, _native.accept
+    send, passthrough_end = _native.send, _native.passthrough_end
