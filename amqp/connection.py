@@ -104,8 +104,9 @@ class Connection(LinkContext, asyncio.Protocol):
                 at += len(chunk)
                 if self._sasl is not None:
                     chunk = self._handshake(self._sasl, chunk)
-                if chunk:
-                    self._input(chunk)
+                left = self._input(chunk) if chunk else b""
+                if left:
+                    data, at = left + data[at:], 0
                 if at < len(data) and self.clock.stopwatch_us() >= until_us:
                     break
             self._flush()
@@ -190,13 +191,15 @@ class Connection(LinkContext, asyncio.Protocol):
         self._layer.feed_header(header)
         return rest
 
-    def _input(self, data: bytes) -> None:
+    def _input(self, data: bytes) -> bytes:
+        """Handle frames; return the end of `data` if that is to be handled in another go."""
         if self._layer is None:
-            return
+            return b""
         if self._flush_scheduled:  # write pending transfers first: a flow in `data` may lower the credit that they had
             self._flush()
-        self._layer.feed(data)
+        left = self._layer.feed(data)
         self.memory.put(MemoryUse.PARTIAL, self.flow.partial_bytes)
+        return left
 
     # ---- from outcomes to bytes
 

@@ -54,7 +54,7 @@ class Limits:
     slice_us: int = 5_000
     """How long a connection handles input before the others get their turn (microseconds)."""
 
-    chunk_bytes_max: int = 32 * KIB
+    chunk_bytes_max: int = 256 * KIB
     """Input that is handled in one go; the end of a slice is checked after each."""
 
     strangers_turn_us: int = 2_000

@@ -38,9 +38,12 @@ class AmqpLayer:
         """Take the AMQP header."""
         self.engine.push(header)
 
-    def feed(self, data: bytes) -> None:
-        """Handle the frames that `data` completes; BrokerError closes the connection."""
-        self._input.feed(data)
+    def feed(self, data: bytes) -> bytes:
+        """Handle the frames that `data` completes; return the end of `data` if it is to be fed in another go.
+
+        BrokerError closes the connection.
+        """
+        return self._input.feed(data)
 
     # ---- output
 

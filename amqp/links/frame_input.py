@@ -55,8 +55,8 @@ class FrameInput:
         """Whether dispositions that are written must go through `ids`."""
         return self._reader.renumbers
 
-    def feed(self, data: bytes) -> None:
-        """Handle the frames that `data` completes."""
+    def feed(self, data: bytes) -> bytes:
+        """Handle the frames that `data` completes; return the end of `data` if it is to be fed in another go."""
         self._run_events()  # output may have left some, which must not see what `data` changes
         for piece, kind in self._reader.feed(data):
             taken = self._push_special(piece, kind) if kind else self._engine.push(piece)
@@ -65,6 +65,7 @@ class FrameInput:
                 self._engine.process()
             if not taken:
                 break
+        return self._reader.take_left()
 
     def _run_events(self) -> None:
         run_events(self._engine, self._context, self._control, self._endpoints.settled_late)

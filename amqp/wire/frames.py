@@ -45,6 +45,8 @@ from .delivery_ids import DeliveryIds
 from .handles import Handles, Ruling
 from .loops import BATCH_FIELD, passthrough_end
 
+PIECES_MAX: Final = 64
+"""Of one `feed`, about: attaches and the like cost a hundred times what other frames cost."""
 _REJECTED, _ERROR = 0x25, 0x1D
 _CLOSE_HEAD: Final = bytes((0, 0x53, CLOSE))
 _DISPOSITION_HEAD: Final = bytes((0, 0x53, DISPOSITION))
@@ -91,12 +93,13 @@ class FrameReader:
     and Proton would close the connection for it. What is left out or refused for its handle, `handles` says.
     """
 
-    __slots__ = ("_broken", "_ended", "_frame_bytes_max", "_handles", "_rest", "ids")
+    __slots__ = ("_broken", "_ended", "_frame_bytes_max", "_handles", "_left", "_rest", "ids")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.ids: DeliveryIds | None = None  # of a client that mixes them up
         self._frame_bytes_max = frame_bytes_max
         self._rest = bytearray()
+        self._left = b""
         self._broken = False
         self._ended: set[bytes] = set()
         self._handles = Handles()
@@ -120,6 +123,11 @@ class FrameReader:
         pieces = self._cut(data)
         return pieces if self.ids is None else self._renumbered(self.ids, pieces)
 
+    def take_left(self) -> bytes:
+        """The end of the input of the last `feed`, to be fed again: there were too many frames that need attention."""
+        left, self._left = self._left, b""
+        return left
+
     def next_refusal(self) -> BrokerError:
         """Why the piece that has just been reached is refused, or expels a link."""
         return self._handles.refusals.popleft()
@@ -139,6 +147,10 @@ class FrameReader:
         pieces: list[tuple[bytes, Kind]] = []
         start = pos = 0
         while True:
+            if len(pieces) >= PIECES_MAX:
+                self._left = data[pos:]
+                data = data[:pos]
+                break
             if not self._ended:
                 pos = passthrough_end(data, pos, size_max, self._handles.sending)
             if pos + 4 > length:

@@ -41,6 +41,7 @@ from ..ids import new_message_id
 from .annotations import NO_ANNOTATIONS, identifier, read_annotations, read_delivery_annotations, value_at
 from .bounds import STANDARD_BOUNDS, MessageBounds, check_bounds
 from .header import NO_HEADER, header_start, read_header
+from .scan import scan
 from .stored_form import DELIVERY_HEAD, FORM_HEAD, PLAIN, WITH_DELIVERY_ANNOTATIONS, named_values
 
 _pack_i64 = Struct(">q").pack
@@ -71,6 +72,7 @@ PROPERTY_NAMES: Final = tuple(field.name.lower().replace("_", "-") for field in 
 
 
 _UNREAD: Final = str(b"\0not read yet", "ascii")  # compared by identity, so no text equals it
+_NOT_LOCATED: Final[list[int]] = []
 
 # --- An arriving message ------------------------------------------------------------------------------------
 
@@ -85,6 +87,7 @@ class Message:
         "_delivery_entries",
         "_entries",
         "_entries_count",
+        "_form",
         "_header",
         "_message_id",
         "_session_id",
@@ -105,9 +108,37 @@ class Message:
     def __init__(self, data: bytes, at: list[int], size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self._data = data
-        self._at = at
+        self._form: bytes | None = None
         self._message_id: str | None = _UNREAD
         self._session_id: str | None = _UNREAD
+        self._read(at)
+
+    @classmethod
+    def scanned(cls, data: bytes, form: bytes, session_id: str | None, partition_key: str | None) -> Message:
+        """Return the message of which `scan` has read `form` and keys; the rest is read when it is needed."""
+        message = cls.__new__(cls)
+        message.size_bytes = len(data)
+        message._data = data
+        message._form = form
+        message._at = _NOT_LOCATED
+        message._message_id = _UNREAD
+        message._session_id = session_id
+        message.partition_key = partition_key
+        message.ttl_ms = message.via_partition_key = message.scheduled_enqueue_at = None
+        return message
+
+    def _located(self) -> list[int]:
+        """The positions of the sections."""
+        if self._at is _NOT_LOCATED:
+            at = locate(self._data)
+            assert at is not None, "scan() takes only messages that locate() takes"
+            self._read(at)
+        return self._at
+
+    def _read(self, at: list[int]) -> None:
+        """Read all fields; `at` has the positions of the sections."""
+        data = self._data
+        self._at = at
         stop = at[HEADER + 7]
         self._header = read_header(data[at[HEADER] : stop]) if stop else NO_HEADER
         self.ttl_ms = self._header.ttl_ms
@@ -133,11 +164,13 @@ class Message:
     @property
     def durable(self) -> bool:
         """Whether the sender marked the message as durable; this has no effect."""
+        self._located()
         return bool(self._header.durable)
 
     @property
     def priority(self) -> int | None:
         """The sender's priority; this has no effect."""
+        self._located()
         return self._header.priority
 
     @property
@@ -169,9 +202,10 @@ class Message:
 
     def field(self, position: int) -> object:
         """Return one field of the properties, None if it is null or missing. Raises BrokerError(DECODE_ERROR)."""
-        if not self._at[PROPERTIES + 7]:
+        at = self._located()
+        if not at[PROPERTIES + 7]:
             return None
-        count, pos = open_items(self._data, self._at[PROPERTIES] + 3)
+        count, pos = open_items(self._data, at[PROPERTIES] + 3)
         if position >= count:
             return None
         try:
@@ -184,12 +218,13 @@ class Message:
 
         Raises BrokerError(DECODE_ERROR) for a malformed value, because parsing does not decode values.
         """
-        at = self._at
+        at = self._located()
         return named_values(self._data, at[APPLICATION_PROPERTIES]) if at[APPLICATION_PROPERTIES + 7] else {}
 
     def located(self) -> tuple[bytes, list[int]]:
         """Return the message with its sections in order, and their positions (as from `sections.locate`)."""
-        return self._data, self._at
+        at = self._located()
+        return self._data, at
 
     def stored(self, enqueued_at: int, expires_at: int | None, head: bytes = b"") -> bytes:
         """Return `head` and the stored form of the message; both instants in Unix milliseconds.
@@ -198,6 +233,9 @@ class Message:
         creation-time (the sender's or `enqueued_at`). Without it the header has no ttl, and the properties do not
         change.
         """
+        if expires_at is None and self._form is not None:
+            return head + self._form
+        self._located()
         if expires_at is None:
             ttl_ms = None
             bare = self._data[self._bare :]
@@ -242,6 +280,9 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
     stays None, because a generated id is no key of a partition or duplicate; its `size_bytes` does not count the
     added id. Also raises the errors of `bounds.check_bounds`.
     """
+    found = scan(data, bounds.key_length_max, bounds.property_bytes_max)
+    if found is not None:
+        return Message.scanned(data, *found)
     try:
         usual, at = _located(data)
         if _has_message_id(usual, at):

@@ -1,0 +1,304 @@
+/* Reads a message in the form that SDKs write, in one pass: what `scan.py` describes.
+ *
+ * Knows the sections of a message, the keys that Service Bus reads and the stored form (`stored_form.py`). Whatever is
+ * unusual is left to the parser in Python (`message.py`): the answer is None then.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef struct { const uint8_t *pos, *end; } reader_t;
+
+enum { HEADER = 0x70, ANNOTATIONS = 0x72, PROPERTIES = 0x73, APPLICATION_PROPERTIES = 0x74, DATA = 0x75, VALUE = 0x77 };
+enum { NULL_VALUE = 0x40, STRING8 = 0xa1, STRING32 = 0xb1, SYMBOL8 = 0xa3, GROUP_ID = 10 };
+enum { FORM_VERSION = 1, FORM_HEAD_BYTES = 10, HEADER_BYTES_MAX = 11 };
+
+static const char PARTITION_KEY[] = "x-opt-partition-key";
+
+static uint32_t u32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static void put_u32(uint8_t *p, size_t value)
+{
+    for (int i = 3; i >= 0; i--, value >>= 8)
+        p[i] = (uint8_t)value;
+}
+
+/* The bytes of a value with a fixed width, constructor included [AMQP 1.6]; 0 for all others. */
+static unsigned fixed_width(uint8_t code)
+{
+    switch (code) {
+    case 0x40: case 0x41: case 0x42: case 0x43: case 0x44: case 0x45: return 1;
+    case 0x50: case 0x51: case 0x52: case 0x53: case 0x54: case 0x55: case 0x56: return 2;
+    case 0x60: case 0x61: return 3;
+    case 0x70: case 0x71: case 0x72: case 0x73: case 0x74: return 5;
+    case 0x80: case 0x81: case 0x82: case 0x83: case 0x84: return 9;
+    case 0x94: case 0x98: return 17;
+    default: return 0;
+    }
+}
+
+/* Moves behind one value; false for what is cut off, described or unknown. */
+static bool skip(reader_t *in)
+{
+    size_t left = (size_t)(in->end - in->pos), size;
+    if (!left)
+        return false;
+    uint8_t code = *in->pos;
+    size = fixed_width(code);
+    if (!size)
+        switch (code) {
+        case 0xa0: case 0xa1: case 0xa3: case 0xc0: case 0xc1: case 0xe0:
+            if (left < 2)
+                return false;
+            size = 2 + (size_t)in->pos[1];
+            break;
+        case 0xb0: case 0xb1: case 0xb3: case 0xd0: case 0xd1: case 0xf0:
+            if (left < 5)
+                return false;
+            size = 5 + (size_t)u32(in->pos + 1);
+            break;
+        default:
+            return false;
+        }
+    if (size > left)
+        return false;
+    in->pos += size;
+    return true;
+}
+
+/* Opens a list or map, whose constructors are `empty`, `small` and `large`: its items and their number. */
+static bool open_items(reader_t *in, uint8_t empty, uint8_t small, reader_t *items, uint32_t *count)
+{
+    const uint8_t *at = in->pos;
+    if (!skip(in))
+        return false;
+    items->end = in->pos;
+    if (*at == empty) {
+        items->pos = at + 1;
+        *count = 0;
+        return true;
+    }
+    size_t head = *at == small ? 3 : *at == small + 0x10 ? 9 : 0;
+    if (!head || (size_t)(in->pos - at) < head)
+        return false;
+    items->pos = at + head;
+    *count = head == 3 ? at[2] : u32(at + 5);
+    return true;
+}
+
+static bool skip_all(reader_t *items, uint32_t count)
+{
+    while (count--)
+        if (!skip(items))
+            return false;
+    return items->pos == items->end;
+}
+
+/* A string of up to `length_max` bytes at the reader; NULL: none, or (with an exception cleared) no UTF-8. */
+static PyObject *string8(const uint8_t *at, size_t length_max)
+{
+    if (*at != STRING8 || at[1] > length_max)
+        return NULL;
+    PyObject *text = PyUnicode_DecodeUTF8((const char *)at + 2, at[1], NULL);
+    if (!text)
+        PyErr_Clear();
+    return text;
+}
+
+/* The header that a delivery begins with, up to its delivery count; 0 bytes for a header with a time to live. */
+static size_t read_header(reader_t *in, uint8_t *out)
+{
+    uint8_t fields[8] = {NULL_VALUE, NULL_VALUE, NULL_VALUE, NULL_VALUE};
+    size_t size = 4;
+    if (in) {
+        reader_t items;
+        uint32_t count;
+        if (!open_items(in, 0x45, 0xc0, &items, &count) || count > 5)
+            return 0;
+        size = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            const uint8_t *at = items.pos;
+            if (!skip(&items))
+                return 0;
+            bool boolean = *at >= 0x40 && *at <= 0x42;
+            if (i == 1 && *at == 0x50) {
+                fields[size++] = 0x50;
+                fields[size++] = at[1];
+            } else if (i == 4 ? *at == NULL_VALUE || *at == 0x43 || *at == 0x52 || *at == 0x70
+                              : i == 1 || i == 2 ? *at == NULL_VALUE : boolean) {
+                if (i < 4)
+                    fields[size++] = *at;
+            } else
+                return 0;
+        }
+        if (items.pos != items.end)
+            return 0;
+        for (uint32_t i = count; i < 4; i++)
+            fields[size++] = NULL_VALUE;
+    }
+    static const uint8_t HEAD[] = {0, 0x53, HEADER, 0xc0};
+    memcpy(out, HEAD, 4);
+    out[4] = (uint8_t)(size + 6);
+    out[5] = 5;
+    memcpy(out + 6, fields, size);
+    return 6 + size;
+}
+
+/* The annotations: none but the partition key that Service Bus reads. */
+static bool read_annotations(reader_t *in, size_t length_max, reader_t *entries, uint32_t *count, PyObject **key)
+{
+    reader_t items;
+    if (!open_items(in, 0, 0xc1, &items, count) || *count & 1)
+        return false;
+    *entries = items;
+    for (uint32_t i = 0; i < *count; i += 2) {
+        const uint8_t *name = items.pos;
+        if (!skip(&items) || (*name != SYMBOL8 && *name != STRING8))
+            return false;
+        const uint8_t *value = items.pos;
+        if (!skip(&items))
+            return false;
+        if (name[1] >= 6 && !memcmp(name + 2, PARTITION_KEY, 6)) {
+            if (name[1] != sizeof PARTITION_KEY - 1 || memcmp(name + 2, PARTITION_KEY, name[1]) || *key)
+                return false;
+            *key = string8(value, length_max);
+            if (!*key)
+                return false;
+        }
+    }
+    return items.pos == items.end;
+}
+
+/* The properties: a message id that is a string, and a group id that is a string or null. */
+static bool read_properties(reader_t *in, size_t length_max, PyObject **group_id)
+{
+    reader_t items;
+    uint32_t count;
+    if (!open_items(in, 0x45, 0xc0, &items, &count) || !count || items.pos >= items.end)
+        return false;
+    const uint8_t *id = items.pos;
+    if (*id != STRING8 && *id != STRING32)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *at = items.pos;
+        if (!skip(&items))
+            return false;
+        if (i == 0 && (size_t)(items.pos - at) > length_max + 2)
+            return false;
+        if (i == GROUP_ID && *at != NULL_VALUE) {
+            *group_id = string8(at, length_max);
+            if (!*group_id)
+                return false;
+        }
+    }
+    return items.pos == items.end;
+}
+
+/* The application properties, if any, and the body, up to the end of the message. */
+static bool read_rest(reader_t *in)
+{
+    uint8_t last = PROPERTIES;
+    while (in->pos < in->end) {
+        if (in->end - in->pos < 4 || in->pos[0] || in->pos[1] != 0x53)
+            return false;
+        uint8_t code = in->pos[2];
+        in->pos += 3;
+        if (code == APPLICATION_PROPERTIES && last == PROPERTIES) {
+            reader_t items;
+            uint32_t count;
+            if (!open_items(in, 0, 0xc1, &items, &count) || count & 1 || !skip_all(&items, count))
+                return false;
+        } else if (code == DATA && last != VALUE) {
+            if ((*in->pos != 0xa0 && *in->pos != 0xb0) || !skip(in))
+                return false;
+        } else if (code != VALUE || last == VALUE || last == DATA || !skip(in))
+            return false;
+        last = code;
+    }
+    return true;
+}
+
+static bool at_section(const reader_t *in, uint8_t code)
+{
+    return in->end - in->pos >= 4 && !in->pos[0] && in->pos[1] == 0x53 && in->pos[2] == code;
+}
+
+static PyObject *stored_form(const uint8_t *header, size_t header_bytes, const reader_t *entries, uint32_t count,
+                             const uint8_t *bare, const uint8_t *end)
+{
+    size_t entries_bytes = (size_t)(entries->end - entries->pos), bare_bytes = (size_t)(end - bare);
+    PyObject *form = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(FORM_HEAD_BYTES + header_bytes + entries_bytes + bare_bytes));
+    if (!form)
+        return NULL;
+    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(form);
+    out[0] = FORM_VERSION;
+    out[1] = (uint8_t)header_bytes;
+    put_u32(out + 2, count);
+    put_u32(out + 6, entries_bytes);
+    out += FORM_HEAD_BYTES;
+    memcpy(out, header, header_bytes);
+    if (entries_bytes)
+        memcpy(out + header_bytes, entries->pos, entries_bytes);
+    memcpy(out + header_bytes + entries_bytes, bare, bare_bytes);
+    return form;
+}
+
+static PyObject *scan(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3 || !PyBytes_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "scan(bytes, int, int)");
+    size_t length_max = PyLong_AsSize_t(args[1]), bytes_max = PyLong_AsSize_t(args[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    const uint8_t *data = (const uint8_t *)PyBytes_AS_STRING(args[0]);
+    reader_t in = {data, data + PyBytes_GET_SIZE(args[0])}, entries = {data, data};
+    uint8_t header[HEADER_BYTES_MAX];
+    size_t header_bytes = 0;
+    uint32_t entries_count = 0;
+    PyObject *partition_key = NULL, *group_id = NULL, *form = NULL;
+    bool usual = (size_t)(in.end - in.pos) <= bytes_max;
+    if (usual && at_section(&in, HEADER)) {
+        in.pos += 3;
+        header_bytes = read_header(&in, header);
+    } else
+        header_bytes = read_header(NULL, header);
+    usual = usual && header_bytes;
+    if (usual && at_section(&in, ANNOTATIONS)) {
+        in.pos += 3;
+        usual = read_annotations(&in, length_max, &entries, &entries_count, &partition_key);
+    }
+    const uint8_t *bare = in.pos;
+    usual = usual && at_section(&in, PROPERTIES);
+    if (usual) {
+        in.pos += 3;
+        usual = read_properties(&in, length_max, &group_id) && read_rest(&in);
+    }
+    if (usual)
+        form = stored_form(header, header_bytes, &entries, entries_count, bare, in.end);
+    if (form)
+        return Py_BuildValue("(NNN)", form, group_id ? group_id : Py_NewRef(Py_None),
+                             partition_key ? partition_key : Py_NewRef(Py_None));
+    Py_XDECREF(partition_key);
+    Py_XDECREF(group_id);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef METHODS[] = {
+    {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, "See scan.py."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_scan", "Reads messages.", -1, METHODS,
+                                    NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__scan(void)
+{
+    return PyModule_Create(&MODULE);
+}

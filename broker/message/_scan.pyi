@@ -1,0 +1,3 @@
+# The function of `_scan.c`; `scan.py` says what it does.
+
+def scan(data: bytes, key_length_max: int, message_bytes_max: int) -> tuple[bytes, str | None, str | None] | None: ...
