@@ -2,14 +2,13 @@
 
 Knows Proton's calls for one delivery after the other, and which frames need nothing but Proton. Does not know what a
 delivery means. The Python functions are the reference; `_delivery_loops.c` has the same ones, call for call, and takes
-their place when it was built and `EMUBUS_PURE_PYTHON` is not set. The same tests run over both.
+their place where it was built (`codec.native`). The same tests run over both.
 
 Links, collectors and deliveries cross as handles: Proton's pointers in Python, integers in C.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence, Set
 from struct import Struct
@@ -17,12 +16,12 @@ from typing import Any, Final
 
 from ...broker.api import Delivery
 from ...codec.frames import DISPOSITION, TRANSFER
+from ...codec.native import native_module
 from .engine import Pointer, ffi, lib
 
 Handle = Any
 """A pointer of Proton, or its address."""
 
-PURE_PYTHON_VARIABLE: Final = "EMUBUS_PURE_PYTHON"
 PN_DELIVERY: Final = int(lib.PN_DELIVERY)
 ACCEPTED: Final = int(lib.PN_ACCEPTED)
 TAG_BYTES_MAX: Final = 255
@@ -204,15 +203,11 @@ def _is_passthrough(data: bytes, pos: int, stop: int, sending: Set[bytes]) -> bo
 
 
 def _bound() -> Any:
-    """The functions in C, bound to Proton's; None where they were not built, or are not wanted."""
-    if os.environ.get(PURE_PYTHON_VARIABLE):
-        return None
-    try:
-        from . import _delivery_loops as native
-    except ImportError:
-        return None
-    names = native.names()
-    native.bind({name: _address(ffi.addressof(lib, name)) for name in names}, PN_DELIVERY, ACCEPTED)
+    """The functions in C, bound to Proton's; None without them."""
+    native = native_module(f"{__package__}._delivery_loops")
+    if native is not None:
+        addresses = {name: _address(ffi.addressof(lib, name)) for name in native.names()}
+        native.bind(addresses, PN_DELIVERY, ACCEPTED)
     return native
 
 

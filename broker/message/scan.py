@@ -10,10 +10,10 @@ time to live. Pure.
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
-PURE_PYTHON_VARIABLE: Final = "EMUBUS_PURE_PYTHON"
+from ...codec.native import native_module
+
 Scanned = tuple[bytes, str | None, str | None]
 
 
@@ -23,12 +23,8 @@ def scan(data: bytes, key_length_max: int, message_bytes_max: int) -> Scanned | 
     return None
 
 
-IS_NATIVE = False
+_native: Final = native_module(f"{__package__}._scan")
+IS_NATIVE: Final = _native is not None
 """Whether the function in C is in use."""
-if not os.environ.get(PURE_PYTHON_VARIABLE):
-    try:
-        from . import _scan as native
-    except ImportError:
-        pass
-    else:
-        scan, IS_NATIVE = native.scan, True
+if _native is not None:
+    scan = _native.scan
