@@ -282,8 +282,8 @@ FOREIGN = {  # attributes of objects of libraries, which are made to be set
     "context.minimum_version",
     "context.pythonExec",
     "response.content_type",
-    "self._templates.globals",
-    "self._templates.filters",
+    "templates.globals",
+    "templates.filters",
 }
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from ..config import OPTIONS, load_config
-from ..logging import configure_logging
 from .options import add_option
 
 DESCRIPTION: Final = "Run the server until SIGINT or SIGTERM. Each option can be set in the environment too."
@@ -21,7 +23,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Serve until a signal; the exit code. ConfigError."""
     config = load_config({option.name: getattr(parsed, option.name) for option in OPTIONS})
-    from ..server import run as run_server  # only now: a configuration error is shown at once
+    with _not_importable("rich"):  # structlog takes it if it is there, for tracebacks in a format that is not ours
+        from ..logging import configure_logging
+        from ..server import run as run_server
 
     configure_logging(config.log_format, config.log_level)
     return run_server(config)
+
+
+@contextmanager
+def _not_importable(name: str) -> Iterator[None]:
+    """Let imports of a library that is optional and slow to import fail, unless it is imported already."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment] # what the import system takes for "there is none"
+    try:
+        yield
+    finally:
+        del sys.modules[name]
