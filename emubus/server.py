@@ -231,8 +231,10 @@ class Server:
             raise other_store_count(found, count)
         opened: list[Store] = []
         try:
-            opened.append(open_store(paths[0], CATALOG_TABLES, durability, create=False))
-            opened += (open_store(path, TABLES, durability, self._failpoint, create=False) for path in paths[1:])
+            opened.append(open_store(paths[0], CATALOG_TABLES, durability, create=False, synced=True))
+            opened += (
+                open_store(path, TABLES, durability, self._failpoint, create=False, synced=True) for path in paths[1:]
+            )
             return Catalog(opened[0]), opened[1:]
         except BaseException:
             for store in opened:
@@ -242,7 +244,6 @@ class Server:
 
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the process's exit code. Errors at the start are one line on stderr."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         uvloop.run(_serve(config))
     except StartError as error:
@@ -258,6 +259,7 @@ async def _serve(config: Config) -> None:
         loop.add_signal_handler(number, stopping.set)
     server = Server(config)
     await server.start()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()
     for note in config.notes:

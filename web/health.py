@@ -44,7 +44,7 @@ def may_be_plain(received: bytes) -> bool:
 def plain_answer(request: bytes, *, ready: bool) -> tuple[bytes, bool] | None:
     """The whole answer, and whether the connection stays open; None if the request is not a plain health check."""
     found = _PLAIN.fullmatch(request)
-    if found is None:
+    if found is None or len(request) > REQUEST_BYTES_MAX:
         return None
     version, headers = found.groups()
     stays = _ENDS.search(headers) is None if version == b"1" else _STAYS.search(headers) is not None
