@@ -22,7 +22,6 @@ from . import __version__
 from .amqp import AmqpServer
 from .broker.access import Access
 from .broker.admin.folder_view import CATALOG_FOLDER, DataFolderError, FolderView
-from .broker.admin.verify import check_data_folder
 from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.clock import Clock
@@ -313,6 +312,8 @@ def own_folder(folder: Path, *, fresh: bool = False, durability: Durability = Du
 
 def check_data(folder: Path) -> int:
     """Verify the data folder of a stopped emubus and print what it holds; 0 if it is sound, else 1. Writes nothing."""
+    from .broker.admin.verify import check_data_folder  # a server does not need it
+
     report = check_data_folder(folder)
     print("\n".join(report.lines()))  # noqa: T201 - this is the command's output
     return EXIT_OK if report.sound else EXIT_FAILED
