@@ -1,8 +1,8 @@
 """The command line: `emubus serve`, `check`, `route`, `ca`, `health`.
 
-Knows the names of the commands, and exit codes: 0 success, 1 failure, 2 invalid arguments or configuration, with one line
-on stderr. Imports the module of a command only when it is asked for, so that `--version` and the health check of a
-container stay fast.
+Knows the names of the commands, and exit codes: 0 success, 1 failure, 2 invalid arguments or configuration, with one
+line on stderr. Imports the module of a command only when it is asked for, so that `--version` and the health check of
+a container stay fast.
 """
 
 from __future__ import annotations

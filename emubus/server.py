@@ -142,7 +142,7 @@ class Server:
     async def _start(self) -> None:
         config = self.config
         self._listener = listener = Listener(self._new_amqp, self._new_http, self.clock, self._tls_context())
-        self.http_port = listener.listen(config.host, config.http_port)  # first: a taken port is noticed before a change
+        self.http_port = listener.listen(config.host, config.http_port)  # first: a taken port changes nothing
         self._broker = self._open_broker()
         self._cleanup.callback(self.clock.close)
         self._cleanup.push_async_callback(self._broker.stop)  # also if it fails to start: it closes the stores

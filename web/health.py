@@ -1,7 +1,7 @@
 """`GET /health`, with the answers of Microsoft's emulator.
 
-Knows the path, the two bodies and the two statuses [emulators 1.9], and the plain form of the request that containers and
-tests send: it is answered without aiohttp.
+Knows the path, the two bodies and the two statuses [emulators 1.9], and the plain form of the request that containers
+and tests send: it is answered without aiohttp.
 """
 
 from __future__ import annotations

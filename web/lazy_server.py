@@ -98,7 +98,8 @@ class FirstRequest(asyncio.Protocol):
         if self._transport is None or self._handing_over is not None or may_be_plain(self._received):
             return
         answer = plain_answer(self._received, ready=self._services.is_ready())
-        if answer is None or self._transport.get_write_buffer_size():  # a client that does not read: the server limits it
+        reads = self._transport.get_write_buffer_size() == 0  # the server limits clients that do not read
+        if answer is None or not reads:
             self._transport.pause_reading()
             self._handing_over = asyncio.create_task(self._hand_over())
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from ..config import OPTIONS, load_config
 from .options import add_option
 
 DESCRIPTION: Final = "Run the server until SIGINT or SIGTERM. Each option can be set in the environment too."
+
+UNUSED: Final = "rich"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Serve until a signal; the exit code. ConfigError."""
     config = load_config({option.name: getattr(parsed, option.name) for option in OPTIONS})
-    with _not_importable("rich"):  # structlog takes it if it is there, for tracebacks in a format that is not ours
+    with _quick_imports():
         from ..logging import configure_logging
         from ..server import run as run_server
 
@@ -32,13 +35,18 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _not_importable(name: str) -> Iterator[None]:
-    """Let imports of a library that is optional and slow to import fail, unless it is imported already."""
-    if name in sys.modules:
-        yield
-        return
-    sys.modules[name] = None  # type: ignore[assignment] # what the import system takes for "there is none"
+def _quick_imports() -> Iterator[None]:
+    """Import without what only takes time: garbage collections, as modules are none, and rich.
+
+    structlog imports rich if it is installed, for tracebacks in a format that we do not use.
+    """
+    is_hidden = UNUSED not in sys.modules
+    if is_hidden:
+        sys.modules[UNUSED] = None  # type: ignore[assignment] # the import system takes it for "there is none"
+    gc.disable()
     try:
         yield
     finally:
-        del sys.modules[name]
+        gc.enable()
+        if is_hidden:
+            del sys.modules[UNUSED]

@@ -119,7 +119,7 @@ async def test_a_health_check_that_comes_byte_by_byte_is_answered() -> None:
         (b"GET /health HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", True),
     ],
 )
-async def test_the_connection_of_a_health_check_stays_open_as_the_client_asks(request_bytes: bytes, stays: bool) -> None:
+async def test_a_health_check_keeps_its_connection_as_the_client_asks(request_bytes: bytes, stays: bool) -> None:
     async with running() as server, connected(server) as client:
         head, _body = await client.ask(request_bytes)
         assert not is_from_aiohttp(head)
