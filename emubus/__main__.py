@@ -20,8 +20,6 @@ from .commands.options import ConfigError
 class Command(Protocol):
     """A module of `commands/`."""
 
-    DESCRIPTION: str | None
-
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments."""
         ...
@@ -62,16 +60,25 @@ def _health() -> Command:
 
 
 class Entry(NamedTuple):
-    """A command in `emubus --help`, and the function that imports it."""
+    """A command in `emubus --help`, the function that imports it, and its text in its own help."""
 
     help: str
     load: Callable[[], Command]
+    description: str | None = None
 
 
 COMMANDS: Final = {
-    "serve": Entry("run the server", _serve),
+    "serve": Entry(
+        "run the server",
+        _serve,
+        "Run the server until SIGINT or SIGTERM. Each option can be set in the environment too.",
+    ),
     "check": Entry("check the data folder of a stopped server", _check),
-    "route": Entry("print the partition that a message would go to", _route),
+    "route": Entry(
+        "print the partition that a message would go to",
+        _route,
+        "Print the partition that a message would go to, by its key or the properties that make the key.",
+    ),
     "ca": Entry("print the path of the development CA and how to trust it in each SDK", _ca),
     "health": Entry("check the health of a running server; exit code 0 or 1", _health),
 }
@@ -108,7 +115,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
             commands.add_parser(name, help=entry.help)
             continue
         command = entry.load()
-        subparser = commands.add_parser(name, help=entry.help, description=command.DESCRIPTION)
+        subparser = commands.add_parser(name, help=entry.help, description=entry.description)
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run)
     return parser

@@ -17,7 +17,8 @@ from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
 from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Partitioning, Profile, limits_for
-from .commands.options import HOST, HTTP_PORT, ConfigError, Option, non_empty, port, read_option, variables_of_process
+from .commands.options import HOST, HTTP_PORT, Option, non_empty, port, read_option, variables_of_process
+from .commands.options import ConfigError as ConfigError
 from .storage.contract import Durability as Durability
 
 MOUNTED_CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")

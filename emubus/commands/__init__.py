@@ -1,7 +1,7 @@
 """The commands of the command line, one module each, and what they share: exit codes and options.
 
-A command is a module with `DESCRIPTION`, `add_arguments(parser)` and `run(parsed)`. `emubus/__main__.py` imports the
-one that the user has named.
+A command is a module with `add_arguments(parser)` and `run(parsed)`. `emubus/__main__.py` imports the one that the user
+has named.
 """
 
 from __future__ import annotations

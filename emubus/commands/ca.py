@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Final
 
 from ..config import OPTIONS_BY_NAME
 from ..tls import TlsError, ca_file, make_authority, trust_lines
 from . import EXIT_FAILED, EXIT_OK
 from .options import add_option, read_option
-
-DESCRIPTION: Final = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

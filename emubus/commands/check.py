@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Final
 
 from .options import ConfigError
-
-DESCRIPTION: Final = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

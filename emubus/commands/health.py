@@ -14,7 +14,6 @@ from typing import Final
 from . import EXIT_FAILED, EXIT_OK
 from .options import HOST, HTTP_PORT, add_option, read_option
 
-DESCRIPTION: Final = None
 ANSWER_BYTES_MAX: Final = 10_000
 LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 """Where a server that listens on every address is reached from the same machine."""

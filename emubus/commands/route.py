@@ -12,7 +12,6 @@ from ..config import OPTIONS, OPTIONS_BY_NAME, load_config
 from . import EXIT_FAILED, EXIT_OK
 from .options import ConfigError, add_option
 
-DESCRIPTION: Final = "Print the partition that a message would go to, by its key or the properties that make the key."
 _PROPERTY_NAMES: Final = {
     "--session-id": "SessionId",
     "--partition-key": "PartitionKey",

@@ -12,8 +12,6 @@ from typing import Final
 from ..config import OPTIONS, load_config
 from .options import add_option
 
-DESCRIPTION: Final = "Run the server until SIGINT or SIGTERM. Each option can be set in the environment too."
-
 UNUSED: Final = "rich"
 
 
