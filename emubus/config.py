@@ -2,15 +2,12 @@
 
 Knows the options (one table: flag, environment variables, default, meaning), their precedence (command line, then
 environment, then default; empty variables count as unset) and the variables of Microsoft's emulator that are still
-passed. The only reader of `os.environ`. Does not know what the settings do: it returns checked values, or raises a
-`ConfigError` with one line of text.
+passed. Does not know what the settings do: it returns checked values, or raises a `ConfigError` with one line of text.
 """
 
 from __future__ import annotations
 
-import difflib
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -20,8 +17,8 @@ from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
 from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Partitioning, Profile, limits_for
-from .config_file.cursor import ConfigFileError
-from .config_file.reading import FileConfig, read_config_file
+from .commands.options import HOST, HTTP_PORT, Option, non_empty, port, read_option, variables_of_process
+from .commands.options import ConfigError as ConfigError
 from .storage.contract import Durability as Durability
 
 MOUNTED_CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
@@ -100,30 +97,14 @@ class Config:
     """Notes for the log at the start, one line each."""
 
 
-class ConfigError(Exception):
-    """The settings cannot be used; the text is one line for stderr."""
-
-
 # ---------------------------------------------------------------- the options
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text[:6]) <= 65535):
-        raise ValueError("0 to 65535 (0 for a free port)")
-    return int(text)
 
 
 def _ports(text: str) -> tuple[int, ...]:
     try:
-        return tuple(_port(part.strip()) for part in text.split(","))
+        return tuple(port(part.strip()) for part in text.split(","))
     except ValueError:
         raise ValueError("ports from 0 to 65535, separated by commas") from None
-
-
-def _non_empty(text: str) -> str:
-    if not text.strip():
-        raise ValueError("a non-empty text")
-    return text
 
 
 def _switch(text: str) -> bool:
@@ -148,40 +129,20 @@ def _failpoint(text: str) -> Failpoint:
     return Failpoint(name, int(occurrence))
 
 
+def _suggestion(text: str, known: Iterable[str], cutoff: float) -> str:
+    from difflib import get_close_matches  # only for a mistake
+
+    close = get_close_matches(text, list(known), n=1, cutoff=cutoff)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
 def _one_of(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
     def parse(text: str) -> StrEnum:
         if text not in list(kind):
-            close = difflib.get_close_matches(text, list(kind), n=1)
-            raise ValueError(f"{', '.join(kind)}{f'; did you mean {close[0]}?' if close else ''}")
+            raise ValueError(f"{', '.join(kind)}{_suggestion(text, kind, 0.6)}")
         return kind(text)
 
     return parse
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One setting. `parse` raises ValueError with what is allowed; `variables` in the order of precedence.
-
-    A switch has no value on the command line; in the environment it is `yes` or `no`.
-    """
-
-    name: str
-    parse: Callable[[str], Any]
-    metavar: str
-    help: str
-    default: str | None = None
-    more_variables: tuple[str, ...] = ()
-    is_switch: bool = False
-
-    @property
-    def flag(self) -> str:
-        """The option on the command line, e.g. `--amqp-port`."""
-        return f"--{self.name.replace('_', '-')}"
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """The environment variables that set it."""
-        return (f"EMUBUS_{self.name.upper()}", *self.more_variables)
 
 
 OPTIONS: Final = (
@@ -200,16 +161,9 @@ OPTIONS: Final = (
         "delete the entities and messages in the data folder first; snapshots and the development CA stay",
         is_switch=True,
     ),
-    Option("host", _non_empty, "H", "address to listen on; 0.0.0.0 for all", "127.0.0.1"),
-    Option("amqp_port", _port, "PORT", "port for AMQP, 0 for a free one", "5672"),
-    Option(
-        "http_port",
-        _port,
-        "PORT",
-        "port for management, health and web page, 0 for a free one",
-        "5300",
-        ("EMULATOR_HTTP_PORT",),
-    ),
+    HOST,
+    Option("amqp_port", port, "PORT", "port for AMQP, 0 for a free one", "5672"),
+    HTTP_PORT,
     Option(
         "durability",
         _one_of(Durability),
@@ -234,7 +188,7 @@ OPTIONS: Final = (
     ),
     Option(
         "sas_key",
-        _non_empty,
+        non_empty,
         "KEY",
         f"with --auth sas: the key of {DEFAULT_KEY_NAME}; default: as in Config.json, else {DEFAULT_KEY}",
     ),
@@ -274,13 +228,13 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
 
     An `environment` of None is the process's own. ConfigError for an invalid setting.
     """
-    variables = os.environ if environment is None else environment
+    variables = variables_of_process() if environment is None else environment
     values = {option.name: read_option(option, arguments, variables) for option in OPTIONS}
     limits = _limits(values)
     config_file = values["config"]
     if config_file is None and MOUNTED_CONFIG_FILE.is_file():
         config_file = MOUNTED_CONFIG_FILE
-    from_file = FileConfig(_default_topology(limits)) if config_file is None else _read(config_file, limits)
+    topology, keys = (_default_topology(limits), ()) if config_file is None else _read(config_file, limits)
     durability: Durability = values["durability"]
     data_dir: Path = values["data"]
     if durability is not Durability.NONE and data_dir.exists() and not data_dir.is_dir():
@@ -291,7 +245,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     if values["amqp_port"] == values["http_port"] != 0:
         raise ConfigError(f"AMQP and HTTP cannot both listen on port {values['amqp_port']}")
     return Config(
-        topology=from_file.topology,
+        topology=topology,
         limits=limits,
         config_file=config_file,
         data_dir=None if durability is Durability.NONE else data_dir,
@@ -301,7 +255,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         amqp_port=values["amqp_port"],
         http_port=values["http_port"],
         auth=values["auth"],
-        keys=_keys(from_file.keys, values["sas_key"]),
+        keys=_keys(keys, values["sas_key"]),
         tls=values["tls"],
         tls_dir=data_dir,
         tls_files=_tls_files(values),
@@ -313,31 +267,6 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     )
 
 
-def read_option(
-    option: Option, arguments: Mapping[str, str | None], environment: Mapping[str, str] | None = None
-) -> Any:
-    """The value of one option; None if it is not set and has no default. ConfigError if it is not allowed."""
-    variables = os.environ if environment is None else environment
-    source, text = option.flag, arguments.get(option.name)
-    for variable in option.variables:
-        if text is None and variables.get(variable) and not _is_service_link(option, variables[variable]):
-            source, text = variable, variables[variable]
-    if text is None:
-        text = option.default
-    if text is None:
-        return None
-    try:
-        return option.parse(text)
-    except ValueError as error:
-        shown = "(not shown)" if option.name == "sas_key" else repr(text)
-        raise ConfigError(f"{source} is {shown}; allowed is {error}") from error
-
-
-def _is_service_link(option: Option, text: str) -> bool:
-    # Kubernetes sets EMUBUS_AMQP_PORT=tcp://10.0.0.1:5672 in every pod beside a Service named emubus-amqp.
-    return option.parse is _port and text.startswith(("tcp://", "udp://"))
-
-
 def _limits(values: Mapping[str, Any]) -> Limits:
     profile, partitions = values["profile"], values["premium_partitions"]
     if partitions is not None and profile is not Profile.PREMIUM:
@@ -346,11 +275,16 @@ def _limits(values: Mapping[str, Any]) -> Limits:
     return limits_for(profile, partitions)
 
 
-def _read(path: Path, limits: Limits) -> FileConfig:
+def _read(path: Path, limits: Limits) -> tuple[Topology, tuple[SharedKey, ...]]:
+    # Here and not above, because a start without a file needs neither the schema nor the grammar of SQL filters.
+    from .config_file.cursor import ConfigFileError
+    from .config_file.reading import read_config_file
+
     try:
-        return read_config_file(path, limits)
+        found = read_config_file(path, limits)
     except ConfigFileError as error:
         raise ConfigError(str(error)) from error
+    return found.topology, found.keys
 
 
 def _default_topology(limits: Limits) -> Topology:
@@ -397,7 +331,8 @@ def _notes(variables: Mapping[str, str]) -> list[str]:
         notes.append(f"{', '.join(unused)}: ignored; emubus needs no SQL Server and no licence")
     known = {variable for option in OPTIONS for variable in option.variables}
     for name in sorted(variables):
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
-        if name.startswith("EMUBUS_") and name not in known and close:
-            notes.append(f"{name} is not a setting of emubus; did you mean {close[0]}?")
+        if name.startswith("EMUBUS_") and name not in known:
+            suggestion = _suggestion(name, known, 0.85)
+            if suggestion:
+                notes.append(f"{name} is not a setting of emubus{suggestion}")
     return notes

@@ -8,7 +8,8 @@ for new what was not empty. Leaves what is in the parts to the catalog and the p
 Order of making: manifest "making" → parts, each with its mark → manifest "closed". Order of upgrading: manifest
 "upgrading", with the ids that the parts shall have → marks → manifest "open". A start writes "open", then the marks
 once more, so that each part has a transaction of this run, and these into the manifest; only then anything is stored. A
-stop writes "closed", with what the parts are, after it has closed them.
+stop writes "closed", with what the parts are, after it has closed them. Parts that this start has made need no second
+mark.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ CHECKSUM_BYTES_MAX: Final = 64 << 20
 """Up to this size of all parts together a stop keeps their checksums, and a start verifies them: 0.1 s."""
 
 MARKING_THREADS: Final = 8
+JUST_MADE: Final = frozenset({FolderState.MAKING, FolderState.EMPTYING})
+"""States of the manifest of parts that this start has made."""
 
 
 log = structlog.get_logger(__name__)
@@ -102,7 +105,8 @@ class DataFolder(FolderView):
         if manifest.state is FolderState.CLOSED:
             parts = {name: Part(part.id, part.transaction) for name, part in manifest.parts.items()}
             self._write(replace(manifest, state=FolderState.OPEN, parts=parts))
-        self._mark_all(manifest, self.path)  # once more: from here on a copy of an earlier run is an older one
+        if manifest.state not in JUST_MADE:
+            self._mark_all(manifest, self.path)  # once more: from here on a copy of an earlier run is an older one
         self._write(replace(manifest, state=FolderState.OPEN, parts=self._parts_now(manifest)))
         self._watch(manifest)
         return [self.path / name for name in manifest.parts]

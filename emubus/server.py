@@ -22,7 +22,6 @@ from . import __version__
 from .amqp import AmqpServer
 from .broker.access import Access
 from .broker.admin.folder_view import CATALOG_FOLDER, DataFolderError, FolderView
-from .broker.admin.verify import check_data_folder
 from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.clock import Clock
@@ -38,7 +37,8 @@ from .logging import announce_ready
 from .snapshots import Snapshots, finish_restore
 from .storage import Durability, FolderLock, Store, StoreError, no_failpoint, open_store, read_into_memory
 from .tls import FOLDER, TlsError, ca_file, context_from_files, development_context
-from .web import HttpServer, Services
+from .web.lazy_server import LazyHttpServer
+from .web.services import Services
 
 STOP_TIMEOUT_S = 4.0
 EXIT_OK, EXIT_FAILED, EXIT_BAD_CONFIG = 0, 1, 2
@@ -60,7 +60,7 @@ class StartError(Exception):
 
 
 class NotReady(asyncio.Protocol):
-    """Closes AMQP connections that come before the broker has started; clients try again."""
+    """Closes connections that come before the broker has started; clients try again."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close the connection."""
@@ -83,7 +83,7 @@ class Server:
         self._snapshots: Snapshots | None = None
         self._folder: DataFolder | None = None
         self._failpoint: Callable[[str], None] = no_failpoint
-        self._http: HttpServer | None = None
+        self._http: LazyHttpServer | None = None
         self._listener: Listener | None = None
 
     @property
@@ -141,11 +141,8 @@ class Server:
 
     async def _start(self) -> None:
         config = self.config
-        self._http = await self._open_http(None)
         self._listener = listener = Listener(self._new_amqp, self._new_http, self.clock, self._tls_context())
-        self.http_port = listener.listen(
-            config.host, config.http_port
-        )  # first: /health answers 503 while the rest starts
+        self.http_port = listener.listen(config.host, config.http_port)  # first: a taken port changes nothing
         self._broker = self._open_broker()
         self._cleanup.callback(self.clock.close)
         self._cleanup.push_async_callback(self._broker.stop)  # also if it fails to start: it closes the stores
@@ -184,24 +181,18 @@ class Server:
                 "Data folder": str(config.data_dir) if config.data_dir else "none: in memory",
             },
         )
-        self._http = await self._open_http(services)
+        self._http = LazyHttpServer(services)
+        self._cleanup.push_async_callback(self._http.stop)
         self._cleanup.push_async_callback(self._amqp.stop)  # before HTTP, whose WebSockets carry AMQP
         self.amqp_port = listener.listen(config.host, config.amqp_port)
         self.more_ports = tuple(listener.listen(config.host, port) for port in config.more_ports)
         self.ready = True
 
-    async def _open_http(self, services: Services | None) -> HttpServer:
-        server = HttpServer(self._is_ready, self.clock, services)
-        self._cleanup.push_async_callback(server.stop)
-        await server.start()
-        return server
-
     def _is_ready(self) -> bool:
         return self.ready and (self._folder is None or self._folder.is_in_place())
 
     def _new_http(self) -> asyncio.Protocol:
-        assert self._http is not None
-        return self._http.protocol()
+        return self._http.protocol() if self._http is not None else NotReady()
 
     def _new_amqp(self) -> asyncio.Protocol:
         return self._amqp.protocol() if self._amqp is not None else NotReady()
@@ -239,8 +230,10 @@ class Server:
             raise other_store_count(found, count)
         opened: list[Store] = []
         try:
-            opened.append(open_store(paths[0], CATALOG_TABLES, durability, create=False))
-            opened += (open_store(path, TABLES, durability, self._failpoint, create=False) for path in paths[1:])
+            opened.append(open_store(paths[0], CATALOG_TABLES, durability, create=False, synced=True))
+            opened += (
+                open_store(path, TABLES, durability, self._failpoint, create=False, synced=True) for path in paths[1:]
+            )
             return Catalog(opened[0]), opened[1:]
         except BaseException:
             for store in opened:
@@ -250,7 +243,6 @@ class Server:
 
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the process's exit code. Errors at the start are one line on stderr."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         uvloop.run(_serve(config))
     except StartError as error:
@@ -266,6 +258,7 @@ async def _serve(config: Config) -> None:
         loop.add_signal_handler(number, stopping.set)
     server = Server(config)
     await server.start()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()
     for note in config.notes:
@@ -319,6 +312,8 @@ def own_folder(folder: Path, *, fresh: bool = False, durability: Durability = Du
 
 def check_data(folder: Path) -> int:
     """Verify the data folder of a stopped emubus and print what it holds; 0 if it is sound, else 1. Writes nothing."""
+    from .broker.admin.verify import check_data_folder  # a server does not need it
+
     report = check_data_folder(folder)
     print("\n".join(report.lines()))  # noqa: T201 - this is the command's output
     return EXIT_OK if report.sound else EXIT_FAILED

@@ -32,7 +32,6 @@ from .broker.admin.folder_view import (
     STORE_FOLDER,
     part_names,
 )
-from .broker.admin.verify import problems_of_parts
 from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.errors import BrokerError, Condition
@@ -296,8 +295,14 @@ def _stage(source: Path, data: DataFolder, store_count: int) -> None:
         raise
 
 
+def _problems(folder: Path, store_count: int) -> list[str]:
+    from .broker.admin.verify import problems_of_parts  # a start does not need it
+
+    return problems_of_parts(folder, store_count)
+
+
 def _refuse_unsound(source: Path, store_count: int) -> None:
-    for problem in problems_of_parts(source, store_count):
+    for problem in _problems(source, store_count):
         raise UnsoundSnapshot(problem)
 
 
@@ -337,7 +342,7 @@ def _checked(draft: Path, name: str) -> Snapshot:
     snapshot = _snapshot({**asdict(snapshot), "size_bytes": _size(draft)}, name)
     if not 1 <= snapshot.store_count <= 64:
         raise ValueError(f"it has {snapshot.store_count} messaging stores")
-    for problem in problems_of_parts(draft, snapshot.store_count):
+    for problem in _problems(draft, snapshot.store_count):
         raise ValueError(problem)
     return snapshot
 

@@ -14,11 +14,12 @@ import ssl
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
-
-import trustme
+from typing import TYPE_CHECKING, Final
 
 from .storage import StoreError, make_folder
+
+if TYPE_CHECKING:
+    import trustme
 
 CA_FILE: Final = "ca.pem"
 CA_KEY_FILE: Final = "ca-key.pem"
@@ -79,6 +80,8 @@ def make_authority(folder: Path) -> None:
 
 
 def _authority(folder: Path) -> trustme.CA:
+    import trustme  # only for a certificate of our own: it imports cryptography
+
     certificate, key = folder / CA_FILE, folder / CA_KEY_FILE
     try:
         if certificate.is_file() and key.is_file():

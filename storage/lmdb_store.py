@@ -82,13 +82,15 @@ class LmdbStore:
         *,
         map_bytes_max: int = MAP_BYTES_MAX,
         create: bool = True,
+        synced: bool = False,
     ) -> None:
-        """Open the store in folder `path`; with `create` its file is made if missing.
+        """Open the store in folder `path`; with `create` its file is made if missing; `synced` as in `open_store`.
 
         StoreError: in use, unknown format, no room, not readable. Reads the meta table and the roots of the others,
         independent of the backlog.
         """
         self.path = path
+        self._synced = synced  # until it is open: a reopened file may hold a commit that has failed
         self._create = create  # until the file exists: a file that is lost later is not made again
         self._file: tuple[int, int] | None = None  # device and inode of the file, once it was opened
         # Without fsync a commit is a copy into the page cache, cheaper than a switch to another thread and back.
@@ -323,11 +325,11 @@ class LmdbStore:
             )
             self._page_bytes = self._env.stat()["psize"]
             self._dbs = _open_tables(self._env, self.path, self._tables, is_new)
-            if full:
+            if full and not self._synced:
                 self._env.sync(True)  # data that an earlier run with `process` may have left to the kernel
             if is_new:
                 keep_private(data_file)
-            self._create, self._file = False, _place(data_file)
+            self._create, self._file, self._synced = False, _place(data_file), False
         except (lmdb.Error, OSError) as error:
             if is_new:  # a partial file would be refused at every start
                 data_file.unlink(missing_ok=True)

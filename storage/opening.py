@@ -19,10 +19,12 @@ def open_store(
     *,
     map_bytes_max: int = MAP_BYTES_MAX,
     create: bool = True,
+    synced: bool = False,
 ) -> Store:
     """Open the store in folder `path`; `path` may be None for Durability.NONE only.
 
     `create`: make the folder and the file in it if they are missing; otherwise a missing file is an error.
+    `synced`: the file is on the disk as it is, because `mark_store` has just synced it.
     `tables`: names without spaces; must include all tables that the store has, and may add new ones.
     `map_bytes_max`: limit of its map, and so of its file. Raises StoreError (in use, unknown format,
     failed disk) and StoreFull.
@@ -31,7 +33,7 @@ def open_store(
         return MemoryStore(tables, failpoint)
     if path is None:
         raise ValueError(f"durability {durability.value!r} needs a folder")
-    return LmdbStore(path, tables, durability, failpoint, map_bytes_max=map_bytes_max, create=create)
+    return LmdbStore(path, tables, durability, failpoint, map_bytes_max=map_bytes_max, create=create, synced=synced)
 
 
 def mark_store(path: Path, tables: Sequence[str], mark: bytes, *, create: bool = False) -> None:

@@ -1,6 +1,4 @@
-"""The HTTP adapter: one aiohttp application over the broker's verbs. It decides no rule of Service Bus."""
+"""The HTTP adapter: one aiohttp application over the broker's verbs. It decides no rule of Service Bus.
 
-from .server import HttpServer
-from .services import Services
-
-__all__ = ["HttpServer", "Services"]
+`lazy_server` is what a server needs at its start. It loads `server`, with aiohttp and all parts, at the first request.
+"""

@@ -1,24 +1,58 @@
 """`GET /health`, with the answers of Microsoft's emulator.
 
-Knows the path, the two bodies and the two statuses [emulators 1.9]. A callable says whether the server is ready.
+Knows the path, the two bodies and the two statuses [emulators 1.9], and the plain form of the request that containers
+and tests send: it is answered without aiohttp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from typing import Final
 
-from aiohttp import web
+PATH: Final = "/health"
+HEALTHY: Final = {"status": "healthy", "message": "Service is healthy."}
+UNHEALTHY: Final = {"status": "unhealthy", "message": "Service not available. Please try after some time."}
+REQUEST_BYTES_MAX: Final = 2_048
+"""Longest plain request."""
 
-HEALTHY = {"status": "healthy", "message": "Service is healthy."}
-UNHEALTHY = {"status": "unhealthy", "message": "Service not available. Please try after some time."}
+_START: Final = b"GET /health HTTP/1."
+# No header of a browser and none that announces a body or another protocol: the server has rules for those.
+_PLAIN: Final = re.compile(
+    rb"GET /health HTTP/1\.([01])\r\n"
+    rb"((?:(?:host|user-agent|accept|accept-encoding|cache-control|pragma|connection):[ -~]*\r\n)*)\r\n",
+    re.IGNORECASE,
+)
+_ENDS: Final = re.compile(rb"^connection:.*\bclose\b", re.IGNORECASE | re.MULTILINE)
+_STAYS: Final = re.compile(rb"^connection:.*\bkeep-alive\b", re.IGNORECASE | re.MULTILINE)
 
 
-def add_health(app: web.Application, is_ready: Callable[[], bool]) -> None:
-    """Answer `GET /health` with 200 once `is_ready()`, with 503 before."""
+def report(*, ready: bool) -> tuple[int, dict[str, str]]:
+    """The status and the JSON body."""
+    return (200, HEALTHY) if ready else (503, UNHEALTHY)
 
-    async def health(_request: web.Request) -> web.Response:
-        if is_ready():
-            return web.json_response(HEALTHY)
-        return web.json_response(UNHEALTHY, status=503)
 
-    app.router.add_get("/health", health)
+def may_be_plain(received: bytes) -> bool:
+    """Whether this is the beginning of a plain request, as far as it goes."""
+    return (
+        len(received) < REQUEST_BYTES_MAX
+        and (received.startswith(_START) or _START.startswith(received))
+        and b"\r\n\r\n" not in received
+    )
+
+
+def plain_answer(request: bytes, *, ready: bool) -> tuple[bytes, bool] | None:
+    """The whole answer, and whether the connection stays open; None if the request is not a plain health check."""
+    found = _PLAIN.fullmatch(request)
+    if found is None or len(request) > REQUEST_BYTES_MAX:
+        return None
+    version, headers = found.groups()
+    stays = _ENDS.search(headers) is None if version == b"1" else _STAYS.search(headers) is not None
+    status, values = report(ready=ready)
+    body = json.dumps(values)
+    head = (
+        f"HTTP/1.1 {status} {'OK' if ready else 'Service Unavailable'}\r\n"
+        f"Content-Type: application/json; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        f"Connection: {'keep-alive' if stays else 'close'}\r\n\r\n"
+    )
+    return (head + body).encode(), stays

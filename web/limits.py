@@ -25,6 +25,10 @@ REQUEST_LINE_BYTES_MAX: Final = 32 << 10
 HEAD_BYTES_MAX: Final = 256 << 10
 """Request line and headers together."""
 
+IDLE_MS: Final = 120_000
+"""How long a connection may have no request, or a partial one: longer than clients keep idle connections (.NET 60 s,
+Go 90 s), so that the server does not close one that a client is about to use."""
+
 SLICE_US: Final = 5_000
 """Longest time that one connection handles input before the others get their turn."""
 

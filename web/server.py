@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 
 from aiohttp import hdrs, web
 
-from ..broker.clock import Clock
 from ..broker.turns import Turns
 from .atom.management import ERROR_TYPE, add_management
 from .control import ROOT as CONTROL
 from .control import add_control, errors_as_json
 from .control.endpoints import error_answer
 from .errors import HttpRefusal, error_body
-from .health import add_health
+from .health import PATH as HEALTH
+from .health import report
 from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US
 from .metrics import add_metrics
 from .page import add_page
@@ -39,26 +38,25 @@ LINGER_MS = 200
 
 
 class HttpServer:
-    """Answers requests between `start` and `stop`; without `services` it answers `/health` only."""
+    """Answers requests between `start` and `stop`."""
 
-    def __init__(self, is_ready: Callable[[], bool], clock: Clock, services: Services | None = None) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._clock = clock
+        self._clock = clock = services.clock
         self._connections: set[HttpConnection] = set()
         self._turns = Turns(SLICE_US, STRANGERS_TURN_US, clock.stopwatch_us)
-        guard = only_own_pages(self._refuse, lambda: services is not None and services.access.verify)
+        guard = only_own_pages(self._refuse, lambda: services.access.verify)
         app = web.Application(
             client_max_size=REQUEST_BYTES_MAX, middlewares=[log_requests, watch_bodies, guard, errors_as_json]
         )
         app.on_response_prepare.append(lift_limits_of_websockets)
-        add_health(app, is_ready)
-        if services is not None:
-            add_websocket(app, services.amqp)
-            add_metrics(app, services)
-            add_control(app, services)
-            add_page(app, services)
-            add_rest(app, services)
-            add_management(app, services)  # last: it takes every path that is left
+        app.router.add_get(HEALTH, self._health)
+        add_websocket(app, services.amqp)
+        add_metrics(app, services)
+        add_control(app, services)
+        add_page(app, services)
+        add_rest(app, services)
+        add_management(app, services)  # last: it takes every path that is left
         self._runner = web.AppRunner(app, shutdown_timeout=STOP_TIMEOUT_S)
 
     async def start(self) -> None:
@@ -74,7 +72,7 @@ class HttpServer:
             self._refuse,
             clock=self._clock,
             turns=self._turns,
-            is_stranger=lambda: self._services is not None and self._services.access.verify,
+            is_stranger=lambda: self._services.access.verify,
             line_bytes_max=REQUEST_LINE_BYTES_MAX,
         )
 
@@ -88,6 +86,10 @@ class HttpServer:
                 async with self._clock.time_limit(LINGER_MS):
                     await asyncio.gather(*(each.lost() for each in self._connections))
 
+    async def _health(self, _request: web.Request) -> web.Response:
+        status, body = report(ready=self._services.is_ready())
+        return web.json_response(body, status=status)
+
     def _refuse(self, path: str, status: int, problem: str) -> web.Response:
         """An error answer in the format of the part at that path."""
         if _is_under(path, CONTROL):
@@ -95,8 +97,7 @@ class HttpServer:
         if path == "/" or _is_under(path, PAGE):
             return web.Response(status=status, text=problem)
         services = self._services
-        namespace, now = ("", 0) if services is None else (services.broker.namespace, services.clock.now_ms())
-        body = error_body(HttpRefusal(status, problem), namespace, now)
+        body = error_body(HttpRefusal(status, problem), services.broker.namespace, services.clock.now_ms())
         return web.Response(status=status, body=body.encode(), headers={hdrs.CONTENT_TYPE: ERROR_TYPE})
 
 

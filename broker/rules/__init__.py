@@ -7,7 +7,7 @@ the copies of a message for each of them.
 
 The path of a text: `grammar` (text to `syntax`), `compiler` (syntax to closures), `values` and `patterns` (operators),
 `context` (the message). An invalid rule raises `FilterError` when it is created; a rule that fails on a message raises
-`FilterException` when it is evaluated.
+`FilterException` when it is evaluated. `sql/` is imported for the first SQL text: most namespaces have none.
 """
 
 from .compiled import CompiledFilter
@@ -15,13 +15,10 @@ from .context import MessageContext
 from .errors import FilterError, FilterException
 from .filters import check_rule, compile_filter
 from .index import Match, RuleIndex
-from .sql.action import RULE_NAME_PROPERTY, Action, compile_action
 from .values import Truth
 from .wire import rule_from_amqp, rule_to_amqp
 
 __all__ = [
-    "RULE_NAME_PROPERTY",
-    "Action",
     "CompiledFilter",
     "FilterError",
     "FilterException",
@@ -30,7 +27,6 @@ __all__ = [
     "RuleIndex",
     "Truth",
     "check_rule",
-    "compile_action",
     "compile_filter",
     "rule_from_amqp",
     "rule_to_amqp",

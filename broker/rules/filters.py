@@ -14,8 +14,6 @@ from ..model.validation import validate_rule
 from .compiled import ALWAYS, NEVER, CompiledFilter
 from .correlation import compile_correlation
 from .errors import FilterError
-from .sql.action import compile_action
-from .sql.compiler import compile_sql
 
 # True and false filters as SDKs send them over AMQP; they need no parser.
 _CONSTANT_SQL: Final = re.compile(r"\s*1\s*=\s*([01])\s*")
@@ -34,6 +32,8 @@ def compile_filter(description: Filter) -> CompiledFilter:
             constant = _CONSTANT_SQL.fullmatch(description.expression)
             if constant is not None:
                 return ALWAYS if constant.group(1) == "1" else NEVER
+            from .sql.compiler import compile_sql
+
             return compile_sql(description.expression, description.parameters)
 
 
@@ -44,4 +44,6 @@ def check_rule(rule: RuleDescription, limits: Limits) -> None:
         raise FilterError(f"rule {rule.name!r:.80}: {'; '.join(map(str, violations))}")
     compile_filter(rule.filter)
     if rule.action is not None:
+        from .sql.action import compile_action
+
         compile_action(rule.action, parameters=rule.action_parameters, statements_max=limits.action_statements_max)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..message.message import Message
 from ..model.descriptions import RuleDescription
@@ -22,8 +22,10 @@ from .compiled import CompiledFilter, Equality, Space, Test
 from .context import MessageContext
 from .errors import FilterException
 from .filters import compile_filter
-from .sql.action import Action, compile_action
 from .values import equality_key
+
+if TYPE_CHECKING:
+    from .sql.action import Action
 
 _RULES_MAX: Final = 1 << 32  # per subscription, ever: ranks of rules are integers in its range
 
@@ -57,6 +59,8 @@ class _Rule:
         self.filter: CompiledFilter = compile_filter(description.filter)
         self.action: Action | None = None
         if description.action is not None:
+            from .sql.action import compile_action
+
             self.action = compile_action(description.action, parameters=description.action_parameters)
         self.subscription = ""
         self.rank = 0

@@ -6,7 +6,6 @@ change (`editing`) messages. Names are case-insensitive; the table has the canon
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -85,6 +84,8 @@ def system_property(name: str) -> SystemProperty | None:
 
 def unknown_system_property(name: str) -> str:
     """Return the error text for an unknown system property, with a similar name if there is one."""
-    near = difflib.get_close_matches(name.lower(), _BY_KEY, 1)
+    from difflib import get_close_matches  # only for a mistake
+
+    near = get_close_matches(name.lower(), _BY_KEY, 1)
     hint = f"; did you mean sys.{_BY_KEY[near[0]].name if near[0] != 'subject' else 'Subject'}?" if near else ""
     return f"there is no system property {name!r:.80}{hint}"

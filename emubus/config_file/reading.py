@@ -42,7 +42,7 @@ from ..broker.model.validation import (
     validate_subscription,
     validate_topic,
 )
-from ..broker.rules import FilterError, compile_action, compile_filter
+from ..broker.rules import FilterError, compile_filter
 from .cursor import ConfigFileError, Cursor, Members, items_of, json_of, refuse_duplicates, suggestion
 from .json_text import JsonTextError, parse_json
 
@@ -249,6 +249,8 @@ class _Reader:
             places.get("SqlExpression", cursor).fail(f"can't be used: {error.description}")
         try:
             if action is not None:
+                from ..broker.rules.sql.action import compile_action  # only for a file with an action
+
                 compile_action(action, statements_max=self.limits.action_statements_max)
         except FilterError as error:
             places["Action"].fail(f"can't be used: {error.description}")

@@ -18,7 +18,8 @@ from emubus.broker.clock import Clock
 from emubus.listener import ACCEPT_PAUSE_MS, SPEAK_WAIT_MS, Listener
 from emubus.server import Server
 from emubus.tls import ca_file
-from emubus.web.transport.connection import IDLE_MS, STALL_MS
+from emubus.web.limits import IDLE_MS
+from emubus.web.transport.connection import STALL_MS
 
 from ..broker.namespace import loop_turns
 from .administering import entry, running

@@ -1,31 +1,151 @@
-"""Whether the server says that it is ready."""
+"""Whether the server says that it is ready, before and after the HTTP server is loaded."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import aiohttp
+import pytest
 
 from emubus.broker.clock import Clock
-from emubus.web import HttpServer
+from emubus.config import load_config
+from emubus.server import Server
+
+HEALTHY = {"status": "healthy", "message": "Service is healthy."}
+UNHEALTHY = {"status": "unhealthy", "message": "Service not available. Please try after some time."}
+PLAIN = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+WAIT_S = 10.0
 
 
-async def test_health_says_no_before_the_emulator_is_ready() -> None:
-    ready = False
-    face = HttpServer(lambda: ready, Clock())
-    await face.start()
-    server = await asyncio.get_running_loop().create_server(face.protocol, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/health"
-    async with aiohttp.ClientSession() as client:
-        async with client.get(url) as answer:
-            assert answer.status == 503
-            assert await answer.json() == {
-                "status": "unhealthy",
-                "message": "Service not available. Please try after some time.",
-            }
-        ready = True
-        async with client.get(url) as answer:
-            assert answer.status == 200
-            assert await answer.json() == {"status": "healthy", "message": "Service is healthy."}
-    server.close()
-    await face.stop()
+@asynccontextmanager
+async def running() -> AsyncIterator[Server]:
+    server = Server(load_config({"durability": "none", "amqp_port": "0", "http_port": "0"}, {}), Clock())
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+class Client:
+    """A connection that sends bytes as they are."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def ask(self, request: bytes) -> tuple[bytes, bytes]:
+        """The head and the body of the answer."""
+        self.writer.write(request)
+        async with asyncio.timeout(WAIT_S):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            return head, await self.reader.readexactly(length)
+
+    async def is_ended(self) -> bool:
+        try:
+            async with asyncio.timeout(WAIT_S):
+                return await self.reader.read() == b""
+        except ConnectionError:  # cut, not closed
+            return True
+
+
+@asynccontextmanager
+async def connected(server: Server) -> AsyncIterator[Client]:
+    client = Client(*await asyncio.open_connection("127.0.0.1", server.http_port))
+    try:
+        yield client
+    finally:
+        client.writer.close()
+
+
+def is_from_aiohttp(head: bytes) -> bool:
+    return b"Server: " in head
+
+
+@pytest.mark.parametrize("loads", [False, True])
+async def test_health_is_no_while_the_server_is_not_ready(loads: bool) -> None:
+    async with running() as server, aiohttp.ClientSession() as client:
+        url = f"http://127.0.0.1:{server.http_port}/health"
+        headers = {"Accept-Language": "en"} if loads else {}  # a browser's header, for which the server has rules
+        for ready, status, body in ((False, 503, UNHEALTHY), (True, 200, HEALTHY)):
+            server.ready = ready
+            async with client.get(url, headers=headers) as answer:
+                assert (answer.status, await answer.json()) == (status, body)
+                assert answer.content_type == "application/json"
+                assert ("Server" in answer.headers) is loads
+
+
+async def test_a_health_check_does_not_load_the_http_server_and_another_request_on_its_connection_does() -> None:
+    async with running() as server, connected(server) as client:
+        for _ in range(2):
+            head, _body = await client.ask(PLAIN)
+            assert not is_from_aiohttp(head)
+        head, _body = await client.ask(b"GET /emubus/v1/none HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert is_from_aiohttp(head)
+        assert head.startswith(b"HTTP/1.1 404 ")
+        head, _body = await client.ask(PLAIN)
+        assert is_from_aiohttp(head)
+
+
+async def test_requests_that_come_while_the_http_server_loads_are_all_answered() -> None:
+    async with running() as server, aiohttp.ClientSession() as client:
+
+        async def status_of(path: str) -> int:
+            async with client.get(f"http://127.0.0.1:{server.http_port}{path}") as answer:
+                return answer.status
+
+        paths = ["/metrics", "/emubus/v1/openapi.json", "/emubus/page/create", "/health"] * 5
+        assert await asyncio.gather(*map(status_of, paths)) == [200] * len(paths)
+
+
+async def test_a_health_check_that_comes_byte_by_byte_is_answered() -> None:
+    async with running() as server, connected(server) as client:
+        for byte in PLAIN[:-1]:
+            client.writer.write(bytes([byte]))
+            await client.writer.drain()
+        head, body = await client.ask(PLAIN[-1:])
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert body == b'{"status": "healthy", "message": "Service is healthy."}'
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "stays"),
+    [
+        (PLAIN, True),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", False),
+        (b"GET /health HTTP/1.0\r\n\r\n", False),
+        (b"GET /health HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", True),
+    ],
+)
+async def test_a_health_check_keeps_its_connection_as_the_client_asks(request_bytes: bytes, stays: bool) -> None:
+    async with running() as server, connected(server) as client:
+        head, _body = await client.ask(request_bytes)
+        assert not is_from_aiohttp(head)
+        if stays:
+            assert (await client.ask(PLAIN))[0].startswith(b"HTTP/1.1 200 ")
+        else:
+            assert await client.is_ended()
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        PLAIN + PLAIN,
+        b"GET /health HTTP/1.1\r\nHost: a\r\nOrigin: http://elsewhere\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: a\r\nUser-Agent: " + b"x" * 3_000 + b"\r\n\r\n",
+    ],
+)
+async def test_a_health_check_that_is_not_plain_is_for_the_http_server(request_bytes: bytes) -> None:
+    async with running() as server, connected(server) as client:
+        head, _body = await client.ask(request_bytes)
+        assert is_from_aiohttp(head)
+
+
+async def test_a_stop_cuts_connections_that_have_asked_for_health_only() -> None:
+    async with running() as server, connected(server) as client:
+        await client.ask(PLAIN)
+        await server.stop()
+        assert await client.is_ended()

@@ -5,13 +5,13 @@ Knows how HTML is rendered and how errors look. Does not know single views. One 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 import structlog
 from aiohttp import hdrs, web
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ...broker.admin import figures
 from ...broker.admin.overview import Overview
@@ -19,12 +19,14 @@ from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
 from ..services import Services
-from . import rendering
 from .flashes import Flash, Flashes
 from .forms import Failed, FormError
 from .gate import CHALLENGE, HEADERS, is_same_origin, require_key
 from .rates import Rates
 from .views.resubmission import Resubmissions
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 ROOT: Final = "/emubus/page"
 HOME: Final = "/"
@@ -46,6 +48,12 @@ def address(view: str, **query: object) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
+def _templates() -> Environment:
+    from .templating import page_templates
+
+    return page_templates({"address": address, "root": ROOT, "blank": BLANK})
+
+
 class Site:
     """The page of one server."""
 
@@ -55,19 +63,12 @@ class Site:
         self.flashes = Flashes()
         self.rates = Rates(services.clock.stopwatch_us)
         self.resubmissions = Resubmissions(services.broker)
-        self._templates = Environment(
-            loader=PackageLoader(__name__.rpartition(".")[0]),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.globals |= {"address": address, "root": ROOT, "blank": BLANK}
-        self._templates.filters |= {
-            name: getattr(rendering, name) for name in ("instant", "span", "span_input", "size", "rate", "spark")
-        }
+        self._templates: Environment | None = None
 
-        self._templates.globals["parts"] = self._templates.get_template("parts.html").module
+    async def load_templates(self) -> None:
+        """Compile the templates for the first page; on another thread, because the event loop must go on."""
+        if self._templates is None:
+            self._templates = await asyncio.to_thread(_templates)
 
     @property
     def overview(self) -> Overview:
@@ -110,6 +111,7 @@ class Site:
             "stores_out": [each for each in stores if each.outage is not None],
             **values,
         }
+        assert self._templates is not None
         text = self._templates.get_template(template).render(context)
         return web.Response(text=text, content_type="text/html", status=200 if failed is None else failed.status)
 
@@ -142,6 +144,7 @@ def handler(site: Site, view: View) -> Callable[[web.Request], Awaitable[web.Str
 
 
 async def _answer(site: Site, view: View, request: web.Request) -> web.Response:
+    await site.load_templates()
     try:
         require_key(request, site.services.access, site.services.clock.now_ms())
         if request.method == hdrs.METH_POST and not is_same_origin(request):

@@ -18,12 +18,16 @@ from aiohttp.typedefs import Handler
 
 from ...broker.clock import Clock, Timer
 from ...broker.turns import Turns
-from ..limits import HEAD_BYTES_MAX, HEADER_BYTES_MAX, KNOWN_CHUNK_BYTES, STRANGER_CHUNK_BYTES, UNHANDLED_BYTES_MAX
+from ..limits import (
+    HEAD_BYTES_MAX,
+    HEADER_BYTES_MAX,
+    IDLE_MS,
+    KNOWN_CHUNK_BYTES,
+    STRANGER_CHUNK_BYTES,
+    UNHANDLED_BYTES_MAX,
+)
 from ..masking import MaskGuard
 
-IDLE_MS: Final = 120_000
-"""How long a connection may have no request, or a partial one: longer than clients keep idle connections (.NET 60 s,
-Go 90 s), so that the server does not close one that a client is about to use."""
 STALL_MS: Final = 60_000
 """How long a client may send nothing of a body that it has begun, or read nothing of its answer."""
 REFUSED_MS: Final = 1_000

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from emubus.broker.message.message import Message, parse_message
-from emubus.broker.rules import FilterException, MessageContext, compile_action
+from emubus.broker.rules import FilterException, MessageContext
+from emubus.broker.rules.sql.action import compile_action
 from emubus.codec.encode import encode
 from emubus.codec.sections import APPLICATION_PROPERTIES, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
 from emubus.codec.types import (

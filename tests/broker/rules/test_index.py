@@ -20,15 +20,14 @@ from emubus.broker.model.descriptions import (
     TrueFilter,
 )
 from emubus.broker.rules import (
-    RULE_NAME_PROPERTY,
     FilterError,
     FilterException,
     Match,
     MessageContext,
     RuleIndex,
-    compile_action,
     compile_filter,
 )
+from emubus.broker.rules.sql.action import RULE_NAME_PROPERTY, compile_action
 from emubus.codec.types import Int
 
 from ..counting import calls_of, peak_bytes

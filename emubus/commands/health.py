@@ -1,0 +1,57 @@
+"""`emubus health`: ask a running server whether it is ready.
+
+Speaks HTTP on a plain socket: containers run this every few seconds, and Python's HTTP client takes longer to import
+than the answer takes to come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+from typing import Final
+
+from . import EXIT_FAILED, EXIT_OK
+from .options import HOST, HTTP_PORT, add_option, read_option
+
+ANSWER_BYTES_MAX: Final = 10_000
+LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+"""Where a server that listens on every address is reached from the same machine."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the server's address and the time limit."""
+    for option in (HOST, HTTP_PORT):
+        add_option(parser, option)
+    parser.add_argument("--timeout", type=float, default=3.0, metavar="S", help="seconds to wait (3)")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Print the server's answer; the exit code is 0 if it is healthy, else 1. ConfigError."""
+    arguments = {"host": parsed.host, "http_port": parsed.http_port}
+    host = str(read_option(HOST, arguments))
+    host, port = LOCAL.get(host, host), int(read_option(HTTP_PORT, arguments))
+    authority = f"{f'[{host}]' if ':' in host else host}:{port}"
+    try:
+        status, body = _asked(host, port, authority, parsed.timeout)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"emubus: no answer from http://{authority}/health: {error}\n")
+        return EXIT_FAILED
+    (sys.stdout if status == 200 else sys.stderr).write(body.decode(errors="replace") + "\n")
+    return EXIT_OK if status == 200 else EXIT_FAILED
+
+
+def _asked(host: str, port: int, authority: str, timeout_s: float) -> tuple[int, bytes]:
+    """Status and body of `GET /health`. OSError; ValueError if the answer is not HTTP."""
+    # HTTP/1.0: the server sends the body as it is, and closes the connection behind it.
+    request = f"GET /health HTTP/1.0\r\nHost: {authority}\r\n\r\n"
+    answer = b""
+    with socket.create_connection((host, port), timeout_s) as connection:
+        connection.sendall(request.encode())
+        while len(answer) < ANSWER_BYTES_MAX and (piece := connection.recv(ANSWER_BYTES_MAX)):
+            answer += piece
+    head, _, body = answer[:ANSWER_BYTES_MAX].partition(b"\r\n\r\n")
+    words = head.split(maxsplit=2)
+    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        raise ValueError("it is not HTTP")
+    return int(words[1]), body
