@@ -27,7 +27,7 @@ from starting import BENCH, Broker, BrokerError, Emubus, Floor, end, exit_code, 
 ROUNDS: Final = 5
 ROUNDS_QUICK: Final = 2
 QUICK_PART: Final = 10
-WARM_UP_MESSAGES: Final = 3_000
+WARM_UP_MESSAGES: Final = 1_000
 THIS: Final = "this"
 FLOOR: Final = "floor"
 

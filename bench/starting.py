@@ -200,7 +200,7 @@ class Floor(Broker):
         return kind
 
 
-def end(process: subprocess.Popen[bytes] | None) -> None:
+def end(process: subprocess.Popen[bytes] | subprocess.Popen[str] | None) -> None:
     """Terminate a process that was started here, then kill it."""
     if process is None or process.poll() is not None:
         return
