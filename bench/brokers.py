@@ -18,8 +18,8 @@ from statistics import median
 from typing import Final
 
 from cells import MODES, ratio, table
-from rivals import BROKERS, KINDS
-from starting import Broker, BrokerError, Emubus, Floor, exit_code, load, running, workplace
+from rivals import BROKERS, KINDS, made
+from starting import Broker, BrokerError, exit_code, load, running, workplace
 
 MESSAGES: Final[Mapping[int, Mapping[int, int]]] = {
     1000: {100: 40_000, 1024: 40_000, 65_536: 4_000},
@@ -135,11 +135,7 @@ def main(argv: list[str]) -> int:
     arguments = arguments_of(argv)
     names = available(arguments.only.split(","))
     with workplace(arguments.data) as folder:
-        brokers: dict[str, Broker] = {}
-        for name in names:
-            made = BROKERS[name]
-            durable = issubclass(made, Emubus | Floor)
-            brokers[name] = made(folder / name, arguments.durability) if durable else made(folder / name)
+        brokers = {name: made(name, folder / name, arguments.durability) for name in names}
         columns = [(name, kind) for name in names for kind in KINDS[name]]
         if arguments.quorum and "rabbitmq" in names:
             columns.append(("rabbitmq", "quorum"))

@@ -179,3 +179,10 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "floor": ("floor",),
 }
 """The measured queues of each broker, the ordinary one first."""
+
+
+def made(name: str, folder: Path, durability: str) -> Broker:
+    """A broker by its name; the durability is for those that have a choice."""
+    if name == Emubus.name:
+        return Emubus(folder, durability)
+    return Floor(folder, durability) if name == Floor.name else BROKERS[name](folder)
