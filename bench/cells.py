@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from math import exp, log, nan
 from statistics import median
 from typing import Final
 
@@ -113,8 +114,12 @@ Results = Mapping[tuple[str, str], Sequence[Mapping[str, float]]]
 
 
 def ratio(these: Sequence[float], others: Sequence[float]) -> float:
-    """The median of the ratios round by round: a slow minute of the machine hits both sides of a round."""
-    return median([this / other for this, other in zip(these, others, strict=True) if other] or [float("nan")])
+    """The median of the ratios round by round: a slow minute of the machine hits both sides of a round.
+
+    It is the median of their logarithms, so that exchanging the sides gives the reciprocal. NaN without rounds.
+    """
+    logs = [log(this / other) for this, other in zip(these, others, strict=True) if this > 0 and other > 0]
+    return exp(median(logs)) if logs else nan
 
 
 def comparison(results: Results, names: Iterable[str], sides: Sequence[str], keys: Mapping[str, str]) -> str:

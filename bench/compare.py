@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -27,7 +28,7 @@ from starting import BENCH, Broker, BrokerError, Emubus, Floor, end, exit_code, 
 ROUNDS: Final = 5
 ROUNDS_QUICK: Final = 2
 QUICK_PART: Final = 10
-WARM_UP_MESSAGES: Final = 3_000
+WARM_UP_MESSAGES: Final = 1_000
 THIS: Final = "this"
 FLOOR: Final = "floor"
 
@@ -122,7 +123,9 @@ def measure_idle(
         for number in range(1 if quick or name != "idle-connections" else min(rounds, 3)):
             for side, made in sides.items():
                 print(f"compare: {name}, {side}", file=sys.stderr, flush=True)
-                results[name, side].append(idle.CELLS[name](made(f"{side}-{name}-{number}"), quick=quick))
+                server = made(f"{side}-{name}-{number}")
+                results[name, side].append(idle.CELLS[name](server, quick=quick))
+                shutil.rmtree(server.folder)  # gigabytes
     return results
 
 

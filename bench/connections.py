@@ -21,7 +21,8 @@ from cproton_ffi import lib
 from engine import Engine, EngineError, Pointer, connect
 from links import Receiving, Sending
 from messages import Template
-from starting import BROKERS, KINDS, Broker, exit_code, running, workplace
+from rivals import BROKERS, KINDS
+from starting import Broker, exit_code, running, workplace
 
 CONNECTIONS: Final = 500
 HOLD_S: Final = 70.0
@@ -157,7 +158,7 @@ def main(argv: list[str]) -> int:
     """Measure and print; the exit status is 1 if a connection or a message was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"hold for {HOLD_QUICK_S:.0f} s")
-    parser.add_argument("--only", default="emubus", help="emubus, rabbitmq or both, comma-separated")
+    parser.add_argument("--only", default="emubus", help="emubus, rabbitmq, artemis, floor; comma-separated")
     parser.add_argument("--connections", type=int, default=CONNECTIONS)
     parser.add_argument("--hold", type=float, help=f"seconds; default {HOLD_S:.0f}")
     parser.add_argument("--data", help="folder for the brokers' data; default: the system's temporary folder")

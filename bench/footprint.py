@@ -16,7 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from starting import BROKERS, KINDS, Broker, exit_code, load, workplace
+from rivals import BROKERS, KINDS
+from starting import Broker, exit_code, load, workplace
 
 STARTS: Final = 5
 BACKLOG_MESSAGES: Final = 1_000_000
@@ -87,7 +88,7 @@ def main(argv: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"a backlog of {BACKLOG_MESSAGES_QUICK:,} messages")
-    parser.add_argument("--only", default="emubus", help="emubus, rabbitmq or both, comma-separated")
+    parser.add_argument("--only", default="emubus", help="emubus, rabbitmq, artemis, floor; comma-separated")
     parser.add_argument("--messages", type=int, help=f"the backlog; default {BACKLOG_MESSAGES:,}")
     parser.add_argument("--data", help="folder for the brokers' data; default: the system's temporary folder")
     arguments = parser.parse_args(argv)

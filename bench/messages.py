@@ -100,7 +100,7 @@ def _message(size_bytes: int, shape: Shape) -> Pieces:
     if shape.has_key:
         pieces += _section(_ANNOTATIONS, 2, [_KEY], _string(b"k", Digits(7, GROUP)))
     if shape.has_properties:
-        items = [_string(b"0" * 16, Digits(16))]
+        items: list[Pieces] = [_string(b"0" * 16, Digits(16))]
         if shape.sessions:
             items += [[_NULL]] * _NULLS_BEFORE_GROUP_ID
             items += [_string(b"s", Digits(7, modulus=shape.sessions))]

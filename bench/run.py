@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-BENCHMARKS: Final = ("throughput.py", "footprint.py", "connections.py", "rules.py", "dataplane.py", "spark.py")
+BENCHMARKS: Final = ("brokers.py", "footprint.py", "connections.py", "rules.py", "dataplane.py", "spark.py")
 
 
 def main(argv: list[str]) -> int:

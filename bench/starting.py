@@ -1,10 +1,9 @@
 """The measured brokers: each is a process with a folder of its own, started and stopped here.
 
-Knows how to start emubus, RabbitMQ and the sink, when they are ready, the addresses of their queues, and the kernel's
-figures of their processes. Does not know what is measured.
+Knows how to start emubus, the floor and the sink, when they are ready, the addresses of their queues, and the kernel's
+figures of their processes; other projects' brokers are in `rivals.py`. Does not know what is measured.
 
-A `Broker` owns its process and its folder; it ends only processes that it started. RabbitMQ gets its own name, ports,
-port mapper, home and plugin list, so that it does not touch a node of the system.
+A `Broker` owns its process and its folder; it ends only processes that it started.
 """
 
 from __future__ import annotations
@@ -33,9 +32,6 @@ READY_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 30.0
 LOG_POLL_S: Final = 0.002
 EMUBUS_READY: Final = "Emulator Service is Successfully Up!"
-RABBITMQ_READY: Final = "Starting broker... completed with"
-RABBITMQ_BIN: Final = Path("/usr/lib/rabbitmq/bin")
-"""RabbitMQ's scripts; Debian's wrappers around them would use the user and folders of the system's node."""
 
 
 class BrokerError(Exception):
@@ -76,6 +72,16 @@ class Broker(ABC):
     def address(self, kind: str, size_bytes: int) -> str:
         """The AMQP address of the queue of a kind."""
 
+    @staticmethod
+    def missing() -> str:
+        """What is missing to run it, in a sentence; empty if nothing is. May install it."""
+        return ""
+
+    @property
+    def note(self) -> str:
+        """What a reader of its figures should know; only while it runs."""
+        return ""
+
     @property
     def pid(self) -> int:
         """The id of the process that does the work."""
@@ -104,7 +110,8 @@ class Broker(ABC):
         """Processor time used so far."""
         return used(self.pid)
 
-    def _launch(self, command: list[str], ready: str, environment: Mapping[str, str] | None = None) -> float:
+    def launch(self, command: list[str], ready: str, environment: Mapping[str, str] | None = None) -> float:
+        """Start the process and wait until its log has `ready`; returns the seconds. Raises BrokerError."""
         with self.log.open("wb") as log:
             started_s = time.perf_counter()
             self.process = subprocess.Popen(
@@ -148,96 +155,11 @@ class Emubus(Broker):
         }
         words = [str(word) for option in options.items() for word in option]
         environment = {**os.environ, "PYTHONPATH": str(self._tree)}
-        return self._launch([sys.executable, "-P", "-m", "emubus", "serve", *words], EMUBUS_READY, environment)
+        return self.launch([sys.executable, "-P", "-m", "emubus", "serve", *words], EMUBUS_READY, environment)
 
     def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
         """`plain` or `partitioned`."""
         return kind
-
-
-class RabbitMQ(Broker):
-    """Debian's RabbitMQ with its AMQP 1.0 plugin, as installed; a single node."""
-
-    name = "rabbitmq"
-    user = "guest"
-    password = "guest"
-
-    _DECLARE: Final = (
-        "Declare = fun(Name, Arguments) -> rabbit_amqqueue:declare("
-        'rabbit_misc:r(<<"/">>, queue, Name), true, false, Arguments, none, Name) end, '
-        'Declare(<<"classic">>, []), '
-        'Declare(<<"quorum">>, [{<<"x-queue-type">>, longstr, <<"quorum">>}]), '
-        "os:getpid()."
-    )
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._environment: dict[str, str] = {}
-        self._port_mapper: subprocess.Popen[bytes] | None = None
-        self._pid = 0
-
-    @staticmethod
-    def installed() -> bool:
-        """Whether RabbitMQ is installed."""
-        return (RABBITMQ_BIN / "rabbitmq-server").exists() and shutil.which("epmd") is not None
-
-    @property
-    def pid(self) -> int:
-        """The Erlang machine, not the shell script around it."""
-        return self._pid
-
-    def start(self) -> float:
-        """See `Broker`. The time includes the port mapper but not the declaration of the queues."""
-        self.port, node_port, mapper_port = free_ports(3)
-        self._write_settings(node_port, mapper_port)
-        mapper = ["epmd", "-port", str(mapper_port), "-address", "127.0.0.1"]
-        self._port_mapper = subprocess.Popen(mapper, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        seconds = self._launch([str(RABBITMQ_BIN / "rabbitmq-server")], RABBITMQ_READY, self._environment)
-        self._pid = int(self._control("eval", self._DECLARE).strip().strip('"'))
-        return seconds
-
-    def stop(self) -> None:
-        """Ask the node to stop, then make sure."""
-        if self.process is not None and self.process.poll() is None and self._pid:
-            self._control("stop")
-        self._pid = 0
-        super().stop()
-        end(self._port_mapper)
-        self._port_mapper = None
-
-    def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
-        """`classic` (durable) or `quorum` (one replica), both declared at start."""
-        return f"/amq/queue/{kind}"
-
-    def _write_settings(self, node_port: int, mapper_port: int) -> None:
-        folder = self.folder
-        (folder / "plugins").write_text("[rabbitmq_amqp1_0].")
-        (folder / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
-        (folder / "environment.conf").write_text("")
-        (folder / "home").mkdir(exist_ok=True)
-        self._environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder / "home"),
-            "LANG": "C.UTF-8",
-            "RABBITMQ_NODENAME": "bench@localhost",
-            "RABBITMQ_MNESIA_BASE": str(folder / "data"),
-            "RABBITMQ_LOG_BASE": str(folder / "logs"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
-            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
-            "RABBITMQ_CONF_ENV_FILE": str(folder / "environment.conf"),
-            "RABBITMQ_DIST_PORT": str(node_port),
-            "ERL_EPMD_PORT": str(mapper_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-        }
-
-    def _control(self, *words: str) -> str:
-        command = [str(RABBITMQ_BIN / "rabbitmqctl"), "-n", "bench@localhost", *words]
-        done = subprocess.run(
-            command, env=self._environment, cwd=self.folder, capture_output=True, text=True, timeout=60
-        )
-        if done.returncode != 0:
-            raise BrokerError(f"rabbitmqctl {words[0]}: {done.stdout}{done.stderr}")
-        return done.stdout
 
 
 class Sink(Broker):
@@ -247,7 +169,7 @@ class Sink(Broker):
 
     def start(self) -> float:
         """See `Broker`."""
-        seconds = self._launch([sys.executable, str(BENCH / "sink.py")], "\n")
+        seconds = self.launch([sys.executable, str(BENCH / "sink.py")], "\n")
         self.port = int(self.log.read_text().split()[0])
         return seconds
 
@@ -269,7 +191,7 @@ class Floor(Broker):
         """See `Broker`."""
         (self.folder / "data").mkdir(exist_ok=True)
         words = [str(self.folder / "data"), "--durability", self._durability]
-        seconds = self._launch([sys.executable, str(BENCH / "floor.py"), *words], "\n")
+        seconds = self.launch([sys.executable, str(BENCH / "floor.py"), *words], "\n")
         self.port = int(self.log.read_text().split()[0])
         return seconds
 
@@ -278,17 +200,7 @@ class Floor(Broker):
         return kind
 
 
-BROKERS: Final[Mapping[str, type[Broker]]] = {each.name: each for each in (Emubus, RabbitMQ, Sink)}
-
-KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "emubus": ("plain", "partitioned"),
-    "rabbitmq": ("classic",),
-    "sink": ("ceiling",),
-}
-"""The measured queues of each broker, the ordinary one first."""
-
-
-def end(process: subprocess.Popen[bytes] | None) -> None:
+def end(process: subprocess.Popen[bytes] | subprocess.Popen[str] | None) -> None:
     """Terminate a process that was started here, then kill it."""
     if process is None or process.poll() is not None:
         return
