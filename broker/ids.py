@@ -13,6 +13,7 @@ import base64
 import os
 import random
 import uuid
+from struct import Struct
 
 _POOL_BYTES = 16 * 1024
 """Bytes read at once: a system call per lock token would double the cost of a token."""
@@ -21,6 +22,7 @@ _chance = random.SystemRandom().random
 TOKEN_BYTES = 16
 _INDEX_BYTES = 2
 _RANDOM_BYTES = TOKEN_BYTES - _INDEX_BYTES
+_token_starts = Struct(f"{_RANDOM_BYTES}s").iter_unpack
 
 
 class _Pool:
@@ -38,7 +40,7 @@ class _Pool:
         start = self._at
         end = self._at = start + count
         if end > len(self._bytes):
-            self._bytes = os.urandom(_POOL_BYTES)
+            self._bytes = os.urandom(max(count, _POOL_BYTES))
             start, end = 0, count
             self._at = count
         return self._bytes[start:end]
@@ -51,9 +53,10 @@ class _Pool:
 _take = _Pool().take
 
 
-def new_lock_token(partition_index: int) -> bytes:
-    """A fresh lock token (16 bytes, delivery-tag order) for a message of partition `partition_index` (0…65535)."""
-    return _take(_RANDOM_BYTES) + partition_index.to_bytes(_INDEX_BYTES, "big")
+def new_lock_tokens(partition_index: int, count: int) -> list[bytes]:
+    """Fresh lock tokens (16 bytes, delivery-tag order) for messages of partition `partition_index` (0…65535)."""
+    index = partition_index.to_bytes(_INDEX_BYTES, "big")
+    return [start + index for (start,) in _token_starts(_take(count * _RANDOM_BYTES))]
 
 
 def new_transaction_id() -> bytes:

@@ -35,7 +35,7 @@ def parse_stored(stored: bytes) -> Message:
     version, start_bytes, entries_count, entries_bytes = FORM_HEAD.unpack_from(stored)
     start_at, annotations = FORM_HEAD_BYTES, b""
     if version != PLAIN:
-        start_at, entries_at, annotations = split_delivery_annotations(stored, start_bytes, None)
+        start_at, entries_at, annotations = split_delivery_annotations(stored, 0, start_bytes)
     else:
         entries_at = start_at + start_bytes
     header = stored[start_at : start_at + start_bytes]

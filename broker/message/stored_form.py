@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -31,26 +32,36 @@ def annotation_key(name: str) -> bytes:
 ANNOTATIONS_HEAD: Final = b"\x00\x53\x72\xd1"
 DELIVERY_ANNOTATIONS_HEAD: Final = b"\x00\x53\x71"
 LOCK_TOKEN: Final = annotation_key("x-opt-lock-token") + b"\x98"
+_UUID_BYTES: Final = 16
+_SWAPPED_BYTES: Final = ((0, 3), (1, 2), (2, 1), (3, 0), (4, 5), (5, 4), (6, 7), (7, 6))
+_uuids = Struct(f"{_UUID_BYTES}s").iter_unpack
 
 
-def split_delivery_annotations(stored: bytes, start_bytes: int, lock_token: bytes | None) -> tuple[int, int, bytes]:
+def split_delivery_annotations(
+    data: bytes, at: int, header_bytes: int, lock_uuid: bytes = b""
+) -> tuple[int, int, bytes]:
     """Return the starts of header and annotations in the second version, and the section of delivery annotations.
 
-    The section gets `lock_token` (16 bytes as in a delivery-tag) unless it is None.
+    The stored form is `data` from `at` on. The section gets the lock token `lock_uuid` (as from `token_uuids`) unless
+    it is empty.
     """
-    count, size = DELIVERY_HEAD.unpack_from(stored, FORM_HEAD_BYTES)
-    start_at = FORM_HEAD_BYTES + DELIVERY_HEAD.size
-    delivery_at = start_at + start_bytes
-    entries = stored[delivery_at : delivery_at + size]
-    if lock_token is not None:
-        entries += LOCK_TOKEN + rfc_order(lock_token)
+    count, size = DELIVERY_HEAD.unpack_from(data, at + FORM_HEAD_BYTES)
+    header_at = at + FORM_HEAD_BYTES + DELIVERY_HEAD.size
+    delivery_at = header_at + header_bytes
+    entries = data[delivery_at : delivery_at + size]
+    if lock_uuid:
+        entries += LOCK_TOKEN + lock_uuid
         count += 2
-    return start_at, delivery_at + size, DELIVERY_ANNOTATIONS_HEAD + map_from_items(count, entries)
+    return header_at, delivery_at + size, DELIVERY_ANNOTATIONS_HEAD + map_from_items(count, entries)
 
 
-def rfc_order(token: bytes) -> bytes:
-    """Return the bytes of an AMQP uuid for a lock token in .NET order [wire 5.3]."""
-    return token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
+def token_uuids(tokens: Sequence[bytes]) -> list[bytes]:
+    """Return the bytes of an AMQP uuid for each lock token (16 bytes, .NET order) [wire 5.3]."""
+    ordered = b"".join(tokens)
+    swapped = bytearray(ordered)
+    for at, other in _SWAPPED_BYTES:  # the same byte of all tokens at a time
+        swapped[at::_UUID_BYTES] = ordered[other::_UUID_BYTES]
+    return [uuid for (uuid,) in _uuids(swapped)]
 
 
 def locate_bare(stored: bytes) -> tuple[int, list[int]]:

@@ -7,8 +7,11 @@ them on rollback. Does not know what happens to a message when its lock ends (`s
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import count, groupby, repeat
+from operator import attrgetter
+from typing import Final, NamedTuple, Protocol
 
 from ..address import SubQueue
 from .ready_queue import SessionQueue
@@ -38,8 +41,9 @@ class LockSource(Protocol):
 
 
 class SessionLock(Protocol):
-    """The session lock of a locked message: its end, the session's other locks, its announcement."""
+    """The session lock of a locked message: its session and end, the session's other locks, its announcement."""
 
+    number: int
     until_at: int
     locks: dict[int, Lock]
 
@@ -49,116 +53,127 @@ class SessionLock(Protocol):
         ...
 
 
-class Lock:
-    """The lock of one message; within a message session (`session_lock`) it ends with the session's lock."""
+class LockGroup:
+    """What the locks of one answer to a receiver share; within a message session they end with the session's lock."""
 
-    __slots__ = (
-        "_until_at",
-        "delivery_count",
-        "expires_at",
-        "home",
-        "number",
-        "rank",
-        "ready_queue",
-        "session",
-        "session_lock",
-        "size_bytes",
-        "token",
-    )
+    __slots__ = ("_until_at", "home", "locks", "rank", "ready_queue", "session_lock")
 
-    def __init__(
-        self,
-        token: bytes,
-        number: int,
-        home: Home,
-        ready_queue: LockSource,
-        until_at: int,
-        delivery_count: int,
-        expires_at: int,
-        size_bytes: int,
-        session_lock: SessionLock | None = None,
-        session: int = 0,
-    ) -> None:
-        self.token = token
-        self.number = number
+    def __init__(self, home: Home, ready_queue: LockSource, until_at: int, session_lock: SessionLock | None) -> None:
         self.home = home
         self.ready_queue = ready_queue
         self._until_at = until_at
-        self.delivery_count = delivery_count
-        self.expires_at = expires_at  # Unix ms, 0: never
-        self.size_bytes = size_bytes  # of the stored row: a complete does not read the store
         self.session_lock = session_lock
-        self.session = session  # the session's number or 0
-        self.rank = 0  # order among locks with the same end
+        # By sequence number; a session's locks are together, whatever answer they come from.
+        self.locks: dict[int, Lock] = {} if session_lock is None else session_lock.locks
+        self.rank = 0  # of its first lock
+
+    @property
+    def until_at(self) -> int:
+        """The end of the locks (Unix ms)."""
+        return self._until_at if self.session_lock is None else self.session_lock.until_at
+
+    @property
+    def session(self) -> int:
+        """The number of the session, 0 without session."""
+        return 0 if self.session_lock is None else self.session_lock.number
+
+    def set_rank(self, rank: int) -> None:
+        """Set the order among groups with the same end."""
+        self.rank = rank
+
+
+class Lock(NamedTuple):
+    """The lock of one message; `rank` orders locks with the same end."""
+
+    token: bytes
+    number: int
+    size_bytes: int  # of the stored row: a complete does not read the store
+    expires_at: int  # Unix ms, 0: never
+    rank: int
+    group: LockGroup
 
     @property
     def until_at(self) -> int:
         """The end of the lock (Unix ms)."""
-        return self._until_at if self.session_lock is None else self.session_lock.until_at
+        return self.group.until_at
 
-    @until_at.setter
-    def until_at(self, at: int) -> None:
-        self._until_at = at
+
+group_of: Final[Callable[[Lock], LockGroup]] = attrgetter("group")
+_new_lock: Final[Callable[[tuple[object, ...]], Lock]] = partial(tuple.__new__, Lock)  # faster than `Lock(…)`
 
 
 class Locks:
     """All locks of a partition.
 
-    Invariants: a number has at most one lock; `timed` (the locks outside sessions) is ordered by end, unless the lock
-    duration has changed.
+    Invariants: a number has at most one lock; `timed` has the groups outside sessions that have locks, ordered by end
+    unless the lock duration has changed.
     """
 
-    __slots__ = ("_changes", "_last_rank", "by_number", "by_token", "timed")
+    __slots__ = ("_last_rank", "_undo", "by_number", "by_token", "timed")
 
     def __init__(self) -> None:
         self.by_token: dict[bytes, Lock] = {}
         self.by_number: dict[int, Lock] = {}
-        self.timed: OrderedDict[bytes, Lock] = OrderedDict()  # outside sessions, by end
+        self.timed: OrderedDict[int, LockGroup] = OrderedDict()  # by rank
         self._last_rank = 0
-        # Of the current batch: added and removed locks; renewed ones with their earlier end and rank.
-        self._changes: list[Lock | tuple[Lock, int, int]] = []
+        self._undo: list[Callable[[], None]] = []  # undoes the batch's changes
 
     def __len__(self) -> int:
         return len(self.by_token)
 
-    def add(self, lock: Lock) -> None:
-        """Add a lock of a delivered message."""
-        self._changes.append(lock)
-        self._last_rank = lock.rank = self._last_rank + 1
-        self.by_token[lock.token] = self.by_number[lock.number] = lock
-        if lock.session_lock is None:
-            self.timed[lock.token] = lock
-        else:
-            lock.session_lock.locks[lock.number] = lock
+    def add(
+        self,
+        group: LockGroup,
+        tokens: Sequence[bytes],
+        numbers: Sequence[int],
+        sizes_bytes: Sequence[int],
+        expiries: Sequence[int],
+    ) -> None:
+        """Add the locks of a new `group`; the sequences have the fields of `Lock`."""
+        first = self._last_rank + 1
+        self._last_rank += len(tokens)
+        group.set_rank(first)
+        ranks = count(first)
+        locks = list(map(_new_lock, zip(tokens, numbers, sizes_bytes, expiries, ranks, repeat(group))))
+        self._undo.append(partial(self._drop, locks))
+        self.by_token.update(zip(tokens, locks, strict=True))
+        self.by_number.update(zip(numbers, locks, strict=True))
+        group.locks.update(zip(numbers, locks, strict=True))
+        if group.session_lock is None and locks:
+            self.timed[first] = group
 
-    def remove(self, lock: Lock) -> None:
-        """Remove a lock."""
-        self._changes.append(lock)
-        del self.by_token[lock.token]
-        del self.by_number[lock.number]
-        if lock.session_lock is None:
-            del self.timed[lock.token]
-        else:
-            del lock.session_lock.locks[lock.number]
+    def remove(self, locks: Sequence[Lock]) -> None:
+        """Remove locks."""
+        self._undo.append(partial(self._restore, locks))
+        self._drop(locks)
+
+    def _drop(self, locks: Sequence[Lock]) -> None:
+        by_token, by_number = self.by_token, self.by_number
+        for token, number, _, _, _, group in locks:
+            del by_token[token]
+            del by_number[number]
+            of_group = group.locks
+            del of_group[number]
+            if not of_group and group.session_lock is None:
+                del self.timed[group.rank]
+
+    def _restore(self, locks: Sequence[Lock]) -> None:
+        for lock in locks:
+            group = lock.group
+            self.by_token[lock.token] = self.by_number[lock.number] = group.locks[lock.number] = lock
+            if group.session_lock is None:
+                self.timed[group.rank] = group
 
     def keep(self) -> None:
         """Keep the changes of the committed batch."""
-        self._changes.clear()
+        self._undo.clear()
 
     def roll_back(self) -> None:
         """Undo the changes of the batch, the last one first."""
-        changes, self._changes = self._changes, []
-        for change in reversed(changes):
-            if isinstance(change, tuple):
-                lock, until_at, rank = change
-                lock.until_at, lock.rank = until_at, rank
-            elif change.token in self.by_token:
-                self.remove(change)
-            else:
-                rank = change.rank
-                self.add(change)
-                change.rank = rank
-        self._changes.clear()
+        while self._undo:
+            self._undo.pop()()
+        for group in self.timed.values():
+            sort_by_rank(group.locks)
         self.sort()
 
     def find(self, token: bytes, now: int) -> Lock | None:
@@ -166,25 +181,60 @@ class Locks:
         lock = self.by_token.get(token)
         return None if lock is None or lock.until_at <= now else lock
 
-    def renew(self, lock: Lock, until_at: int) -> None:
-        """Set a later end of a lock outside sessions (Unix ms)."""
-        self._changes.append((lock, lock.until_at, lock.rank))
-        self._last_rank = lock.rank = self._last_rank + 1
-        lock.until_at = until_at
-        self.timed.move_to_end(lock.token)
+    def find_all(self, tokens: Iterable[bytes], now: int) -> dict[bytes, Lock]:
+        """The locks that `find` returns for these tokens, by token."""
+        found: dict[bytes, Lock] = {}
+        group, ended = None, True
+        for token in tokens:
+            lock = self.by_token.get(token)
+            if lock is None:
+                continue
+            if lock.group is not group:
+                group = lock.group
+                ended = group.until_at <= now
+            if not ended:
+                found[token] = lock
+        return found
 
-    def first(self) -> Lock | None:
-        """The lock outside sessions with the earliest end."""
+    def renew(self, locks: Iterable[Lock], until_at: int) -> None:
+        """Set a later end of locks outside sessions (Unix ms)."""
+        for old, of_group in groupby(locks, group_of):
+            renewed = list(of_group)
+            self.remove(renewed)
+            self.add(
+                LockGroup(old.home, old.ready_queue, until_at, None),
+                [lock.token for lock in renewed],
+                [lock.number for lock in renewed],
+                [lock.size_bytes for lock in renewed],
+                [lock.expires_at for lock in renewed],
+            )
+
+    def first(self) -> LockGroup | None:
+        """The locks outside sessions with the earliest end."""
         return next(iter(self.timed.values()), None)
 
     def sort(self) -> None:
         """Order the locks by end."""
-        self.timed = OrderedDict(sorted(self.timed.items(), key=lambda item: (item[1].until_at, item[1].rank)))
+        self.timed = OrderedDict(sorted(self.timed.items(), key=lambda item: (item[1].until_at, item[0])))
 
     def check_invariants(self) -> None:
         """Assert the class's invariants."""
         assert {lock.number: lock for lock in self.by_token.values()} == self.by_number
-        assert set(self.timed) == {token for token, lock in self.by_token.items() if lock.session_lock is None}
+        assert all(lock.group.locks[number] is lock for number, lock in self.by_number.items())
+        groups = {lock.group for lock in self.by_token.values()}
+        assert {group.rank: group for group in groups if group.session_lock is None} == self.timed
+        distinct = {id(group.locks): len(group.locks) for group in groups}
+        assert sum(distinct.values()) == len(self.by_token)
+        for group in groups:
+            ranks = [lock.rank for lock in group.locks.values()]
+            assert ranks == sorted(ranks)
+
+
+def sort_by_rank(locks: dict[int, Lock]) -> None:
+    """Order locks by rank, in the order of their deliveries."""
+    ordered = sorted(locks.items(), key=lambda item: item[1].rank)
+    locks.clear()
+    locks.update(ordered)
 
 
 class HeldSession:
@@ -214,4 +264,4 @@ class HeldSession:
 
     def sort_locks(self) -> None:
         """Order the locks by delivery."""
-        self.locks = dict(sorted(self.locks.items(), key=lambda item: item[1].rank))
+        sort_by_rank(self.locks)

@@ -171,11 +171,11 @@ class Partition:
 
     def next_lock_end(self) -> int | None:
         """When the earliest lock of a message or a session ends (Unix ms), None without locks."""
-        lock = self.state.locks.first()
+        group = self.state.locks.first()
         session_end = None if self._sessions is None else self._sessions.next_end()
-        if lock is None:
+        if group is None:
             return session_end
-        return lock.until_at if session_end is None else min(lock.until_at, session_end)
+        return group.until_at if session_end is None else min(group.until_at, session_end)
 
     def locked_count(self) -> int:
         """How many messages are locked."""

@@ -13,7 +13,15 @@ from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
 from ..address import SubQueue
-from .records import MESSAGES, SESSION_MESSAGES, Home, message_key, session_message_key
+from .records import (
+    MESSAGES,
+    SEQUENCE_NUMBER_MAX,
+    SESSION_MESSAGES,
+    Home,
+    message_key,
+    session_message_key,
+    unpack_message_key,
+)
 
 WINDOW_MESSAGES_MAX = 512  # per queue
 WINDOW_BYTES_MAX = 2 << 20  # per queue
@@ -86,7 +94,7 @@ class ReadyQueue:
         self.announced = True  # a new dispatcher asks every partition once
         self.more_in_store = more_in_store
         self.next_read = 0
-        self.gone: set[int] = set()  # removed numbers below next_read that `next` must skip
+        self.gone: set[int] = set()  # removed numbers below next_read that `take` must skip
         self._queue_id = queue_id
         self._budget = budget
         self._window: deque[tuple[int, bytes]] = deque()
@@ -143,38 +151,60 @@ class ReadyQueue:
             self.gone.add(number)
 
     def has_more(self) -> bool:
-        """Whether `next` may return another message."""
+        """Whether `take` may return another message."""
         return bool(self._window or self._returned or self.more_in_store)
 
-    def next(self, view: Reader, average_bytes: int) -> tuple[int, bytes] | None:
-        """Remove and return the next available message (sequence number, row), None if the queue is empty.
+    def take(self, view: Reader, count: int, bytes_max: int, average_bytes: int) -> list[tuple[int, bytes]]:
+        """Remove and return the next available messages (sequence number, row): `count`, fewer if the queue is empty.
 
-        `average_bytes` is the average size of a row; it limits the read-ahead.
+        The message that brings the rows to `bytes_max` bytes is the last one. `average_bytes` is the average size of a
+        row; it limits the read-ahead.
         """
-        while True:
-            window = self._window
-            if not window and self.more_in_store:
+        found: list[tuple[int, bytes]] = []
+        while len(found) < count and bytes_max > 0:
+            if not self._window and self.more_in_store:
                 self._read_ahead(view, average_bytes)
-            if self._returned and (not window or self._returned[0] < window[0][0]):
-                number = heapq.heappop(self._returned)
-                record = view.get(MESSAGES, message_key(self._queue_id, self.home, number))
-                if record is None:
-                    self.gone.discard(number)
-                    continue
-                found = (number, record)
-            elif window:
-                found = window.popleft()
-                size = len(found[1])
-                self._window_bytes -= size
-                self._budget.bytes_used -= size
+            if self._returned and (not self._window or self._returned[0] < self._window[0][0]):
+                rows = self._take_returned(view)
+            elif self._window:
+                rows = self._take_window(count - len(found), bytes_max)
             elif self.more_in_store:
                 continue  # all rows of the last read were locked
             else:
-                return None
-            if self.gone and found[0] in self.gone:
-                self.gone.discard(found[0])
-                continue
-            return found
+                break
+            if self.gone:
+                removed = self.gone.intersection([number for number, _ in rows])
+                self.gone -= removed
+                rows = [row for row in rows if row[0] not in removed]
+            found += rows
+            bytes_max -= sum([len(row) for _, row in rows])
+        return found
+
+    def _take_returned(self, view: Reader) -> list[tuple[int, bytes]]:
+        """Remove the first of the returned messages; return its row, nothing if it is not in the store any more."""
+        number = heapq.heappop(self._returned)
+        row = view.get(MESSAGES, message_key(self._queue_id, self.home, number))
+        if row is None:
+            self.gone.discard(number)
+            return []
+        return [(number, row)]
+
+    def _take_window(self, count: int, bytes_max: int) -> list[tuple[int, bytes]]:
+        """Remove and return rows at the front of the window, those before a returned message."""
+        window = self._window
+        if not self._returned and len(window) <= count and self._window_bytes <= bytes_max:
+            rows, size = list(window), self._window_bytes
+            window.clear()
+        else:
+            rows, size = [], 0
+            stop = self._returned[0] if self._returned else SEQUENCE_NUMBER_MAX
+            while window and len(rows) < count and size < bytes_max and window[0][0] < stop:
+                row = window.popleft()
+                rows.append(row)
+                size += len(row[1])
+        self._window_bytes -= size
+        self._budget.bytes_used -= size
+        return rows
 
     def restart(self, *, more_in_store: bool) -> None:
         """Drop the window and read the store again; `more_in_store`: it has messages."""
@@ -217,13 +247,14 @@ class ReadyQueue:
             message_key(self._queue_id, self.home + 1, 0),
             limit,
         )
-        for key, record in rows:
-            number = int.from_bytes(key[-8:], "big")
-            self.next_read = number + 1
-            if number not in self._locked:  # a lock from before `restart`
-                self._window.append((number, record))
-                self._window_bytes += len(record)
-                self._budget.bytes_used += len(record)
+        if rows:
+            self.next_read = unpack_message_key(rows[-1][0])[2] + 1
+        locked = self._locked  # from before `restart`
+        read = [(number, row) for key, row in rows if (number := unpack_message_key(key)[2]) not in locked]
+        size = sum([len(row) for _, row in read])
+        self._window.extend(read)
+        self._window_bytes += size
+        self._budget.bytes_used += size
         if len(rows) < limit:
             self.more_in_store = False
 
@@ -232,9 +263,12 @@ NUMBERS_READ_MAX = 64  # per read of the store
 
 
 class SessionQueue:
-    """The active messages of one session, in sequence order; its window has numbers only."""
+    """The active messages of one session, in sequence order; its window has numbers only.
 
-    def __init__(self, queue_id: int, session: int, announce: Callable[[None], None]) -> None:
+    `locked` are the numbers of locked messages, which are in the store but not available.
+    """
+
+    def __init__(self, queue_id: int, session: int, announce: Callable[[None], None], locked: Container[int]) -> None:
         self.home = Home.ACTIVE
         self.deferred_home = Home.DEFERRED
         self.sub_queue = SubQueue.ACTIVE
@@ -242,6 +276,7 @@ class SessionQueue:
         self._announce = announce
         self._queue_id = queue_id
         self._session = session
+        self._locked = locked
         self._ahead: deque[int] = deque()
         self._returned: list[int] = []
         self._next_read = 0
@@ -268,30 +303,47 @@ class SessionQueue:
             heapq.heappush(self._returned, number)
 
     def restart(self) -> None:
-        """Drop the window; callers of `next` must skip locked messages."""
+        """Drop the window and read the store again."""
         self._ahead.clear()
         self._returned.clear()
         self._next_read = 0
         self.more_in_store = True
 
     def has_more(self) -> bool:
-        """Whether `next` may return another message."""
+        """Whether `take` may return another message."""
         return bool(self._ahead or self._returned or self.more_in_store)
 
-    def next(self, view: Reader) -> tuple[int, bytes] | None:
-        """Remove and return the next message (sequence number, row), None if the queue is empty."""
-        while True:
-            if not self._ahead and self.more_in_store:
-                self._read_ahead(view)
-            if self._returned and (not self._ahead or self._returned[0] < self._ahead[0]):
-                number = heapq.heappop(self._returned)
-            elif self._ahead:
-                number = self._ahead.popleft()
-            else:
-                return None
+    def take(self, view: Reader, count: int, bytes_max: int) -> list[tuple[int, bytes]]:
+        """Remove and return the next messages (sequence number, row): `count`, fewer if the queue is empty.
+
+        The message that brings the rows to `bytes_max` bytes is the last one.
+        """
+        found: list[tuple[int, bytes]] = []
+        while len(found) < count and bytes_max > 0:
+            number = self._next_number(view)
+            if number is None:
+                break
+            if number in self._locked:  # from before `restart`: the receiver has it
+                continue
             row = view.get(MESSAGES, message_key(self._queue_id, Home.ACTIVE, number))
             if row is not None:
-                return number, row
+                found.append((number, row))
+                bytes_max -= len(row)
+        return found
+
+    def _next_number(self, view: Reader) -> int | None:
+        """Remove and return the lowest number, None if there is none."""
+        if not self._ahead and self.more_in_store:
+            self._read_ahead(view)
+        ahead, returned = self._ahead, self._returned
+        if not ahead and not returned:
+            return None
+        number = returned[0] if returned and (not ahead or returned[0] < ahead[0]) else ahead[0]
+        if ahead and ahead[0] == number:
+            ahead.popleft()
+        while returned and returned[0] == number:  # a lock from before `restart` ended after the number was read
+            heapq.heappop(returned)
+        return number
 
     def _read_ahead(self, view: Reader) -> None:
         rows = view.scan(

@@ -6,24 +6,26 @@ Knows how to lock a message and to build its delivery. Does not know what ends a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError
-from ..ids import new_lock_token
-from ..message.delivered import delivery_bytes
+from ..ids import new_lock_tokens
+from ..message.delivered import DeliveryEncoder
 from ..message.message import Message
 from ..message.stored import parse_stored
+from ..message.stored_form import token_uuids
 from ..model.descriptions import SubscriptionDescription
-from .locks import HeldSession, Lock, LockSource
+from .locks import HeldSession, LockGroup, LockSource
 from .ready_queue import Reader
-from .records import MESSAGES, Home, Record, message_key, unpack_head
+from .records import HEAD_BYTES, MESSAGES, Home, Record, message_key, unpack_head
 from .requests import DeleteMessages, GetExtent, Peek, Receive, ReceiveDeferred, ReceiveFromSession
 from .sessions import MessageSessions
 from .state import PartitionState
-from .step import Delivery, Extent, Received, ReceiveMode, Step
+from .step import Delivery, Extent, Received, ReceiveMode, Step, new_delivery
 
 RECEIVE_BYTES_MAX = 4 << 20  # per answer to a receiver, which then asks again
 SCAN_ROWS_MAX = 500
@@ -38,6 +40,9 @@ PEEK_HOMES = {
     SubQueue.DEAD_LETTER: (Home.DEAD_LETTER, Home.DEAD_LETTER_DEFERRED),
     SubQueue.TRANSFER_DEAD_LETTER: (Home.TRANSFER_DEAD_LETTER, Home.TRANSFER_DEAD_LETTER_DEFERRED),
 }
+
+Taken = tuple[int, bytes, tuple[int, ...]]
+"""A message for a receiver: sequence number, row, the fields of the row's head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +67,15 @@ class ReceiveHandlers:
         """Deliver available messages of a sub-queue."""
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
-        deliveries: list[Delivery] = []
-        bytes_left = RECEIVE_BYTES_MAX
-        average_bytes = state.average_bytes()
-        while len(deliveries) < request.count and bytes_left > 0:
-            found = ready_queue.next(view, average_bytes)
-            if found is None:
-                break
-            number, row = found
-            expires_at = unpack_head(row)[5]
-            if expires_at and expires_at <= now:
-                state.expire(number, row, 0, step)
-                continue
-            deliveries.append(self._deliver(ready_queue, ready_queue.home, number, row, request.mode, now, step))
-            bytes_left -= len(row)
+        take = partial(ready_queue.take, view, average_bytes=state.average_bytes())
+        taken = self._take(take, request.count, now, step)
         more = ready_queue.has_more()
         if not more:
             ready_queue.announce_again()
-        if deliveries:
+        if taken:
             state.mark_used(now)
-        step.effects.append((request.reply, Received(deliveries, more)))
+        group = self._new_group(ready_queue, ready_queue.home, now)
+        step.effects.append((request.reply, Received(self._deliver(taken, group, request.mode, step), more)))
 
     def receive_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
         """Deliver the next messages of a held session."""
@@ -90,22 +84,10 @@ class ReceiveHandlers:
         if held is None or held.until_at <= now:
             step.effects.append((request.reply, Received([], False, service_errors.session_lock_lost())))
             return
-        deliveries: list[Delivery] = []
-        bytes_left = RECEIVE_BYTES_MAX
-        while len(deliveries) < request.count and bytes_left > 0:
-            found = held.ready_queue.next(view)
-            if found is None:
-                break
-            number, row = found
-            if number in self._state.locks.by_number:
-                continue  # the receiver has it already
-            expires_at = unpack_head(row)[5]
-            if expires_at and expires_at <= now:
-                self._state.expire(number, row, held.number, step)
-                continue
-            deliveries.append(self._deliver(held.ready_queue, Home.ACTIVE, number, row, request.mode, now, step, held))
-            bytes_left -= len(row)
+        taken = self._take(partial(held.ready_queue.take, view), request.count, now, step, held.number)
         self._state.mark_used(now)
+        group = self._new_group(held.ready_queue, Home.ACTIVE, now, held)
+        deliveries = self._deliver(taken, group, request.mode, step)
         step.effects.append((request.reply, Received(deliveries, held.ready_queue.has_more())))
 
     def receive_deferred(self, request: ReceiveDeferred, now: int, view: Reader, step: Step) -> None:
@@ -121,18 +103,15 @@ class ReceiveHandlers:
             if held is None:
                 step.effects.append((request.reply, service_errors.session_lock_lost()))
                 return
-        found: list[tuple[int, bytes]] = []
+        found: list[Taken] = []
         for number in dict.fromkeys(request.sequence_numbers):  # a repeated number is locked once
             row = view.get(MESSAGES, message_key(state.queue_id, ready_queue.deferred_home, number))
             if row is None or number in state.locks.by_number or (held is not None and not _is_of(row, held.name)):
                 step.effects.append((request.reply, service_errors.deferred_not_found()))
                 return
-            found.append((number, row))
-        deliveries = [
-            self._deliver(ready_queue, ready_queue.deferred_home, number, row, request.mode, now, step, held)
-            for number, row in found
-        ]
-        step.effects.append((request.reply, deliveries))
+            found.append((number, row, unpack_head(row)))
+        group = self._new_group(ready_queue, ready_queue.deferred_home, now, held)
+        step.effects.append((request.reply, self._deliver(found, group, request.mode, step)))
 
     def peek(self, request: Peek, now: int, view: Reader, step: Step) -> None:
         """Answer with messages of all homes of a sub-queue, in order of their numbers."""
@@ -140,10 +119,11 @@ class ReceiveHandlers:
             self._state.mark_used(now)  # a peek counts as use [wire 10.8]
         answer: list[tuple[int, bytes]] = []
         bytes_left = request.bytes_max
+        encoders = {home: self._encoder(STATES.get(home, 0)) for home in PEEK_HOMES[request.sub_queue]}
         for number, home, row in self._rows(request, view):
             if request.session_id is not None and not _is_of(row, request.session_id):
                 continue
-            payload = self._payload(number, home, Record.unpack(row), None, None, STATES.get(home, 0))
+            (payload,) = self._payloads(encoders[home], [(number, row, unpack_head(row))])
             bytes_left -= len(payload)
             if answer and bytes_left < 0:
                 break
@@ -214,74 +194,83 @@ class ReceiveHandlers:
                 return parse_stored(Record.unpack(row).stored).session_id
         return None
 
-    def _deliver(
-        self,
-        ready_queue: LockSource,
-        home: Home,
-        number: int,
-        row: bytes,
-        mode: ReceiveMode,
-        now: int,
-        step: Step,
-        held: HeldSession | None = None,
-    ) -> Delivery:
-        """Lock or remove the message of `row`, and build its delivery; `held` is its session."""
-        state = self._state
-        record = Record.unpack(row)
-        token = new_lock_token(self._state.index)
-        session = 0 if held is None else held.number
-        until_at: int | None = None
-        if mode is ReceiveMode.PEEK_LOCK:
-            until_at = now + state.receivable.lock_duration_ms if held is None else held.until_at
-            state.locks.add(
-                Lock(
-                    token,
-                    number,
-                    home,
-                    ready_queue,
-                    until_at,
-                    record.delivery_count,
-                    record.expires_at,
-                    len(row),
-                    held,
-                    session,
-                )
-            )
-        else:
-            state.remove(home, number, len(row), record.expires_at, session, step)
-        by_number = home is not ready_queue.home
-        lock_token = None if until_at is None else token
-        deleted = mode is ReceiveMode.RECEIVE_AND_DELETE
-        payload = self._payload(number, home, record, until_at, lock_token, 1 if by_number else None, deleted=deleted)
-        return Delivery(token, payload, number)
+    def _take(
+        self, take: Callable[[int, int], list[tuple[int, bytes]]], count: int, now: int, step: Step, session: int = 0
+    ) -> list[Taken]:
+        """Take up to `count` messages, and end those whose time to live is over; `session` is their session's number.
 
-    def _payload(
-        self,
-        number: int,
-        home: Home,
-        record: Record,
-        until_at: int | None,
-        lock_token: bytes | None,
-        state: int | None,
-        *,
-        deleted: bool = False,
-    ) -> bytes:
-        """Return the encoded message for a client; `state` is 0 active, 1 deferred, 2 scheduled, None for none."""
-        source = record.other_path or None
-        has_origin = record.hops or self._of_subscription  # it had another number in its source
-        return delivery_bytes(
-            record.stored,
-            sequence_number=number,
-            enqueued_at=record.enqueued_at,
-            delivery_count=record.delivery_count,
-            locked_until_at=until_at,
+        `take(count, bytes_max)` removes messages from their queue and returns them, none if the queue is empty.
+        """
+        taken: list[Taken] = []
+        bytes_left = RECEIVE_BYTES_MAX
+        while len(taken) < count and bytes_left > 0:
+            rows = take(count - len(taken), bytes_left)
+            if not rows:
+                break
+            for number, row in rows:
+                head = unpack_head(row)
+                if 0 < head[5] <= now:
+                    self._state.expire(number, row, session, step)
+                else:
+                    taken.append((number, row, head))
+                    bytes_left -= len(row)
+        return taken
+
+    def _new_group(self, ready_queue: LockSource, home: Home, now: int, held: HeldSession | None = None) -> LockGroup:
+        """The locks, still none, of messages that are delivered now; `held` is their session."""
+        until_at = now + self._state.receivable.lock_duration_ms if held is None else held.until_at
+        return LockGroup(home, ready_queue, until_at, held)
+
+    def _deliver(self, taken: Sequence[Taken], group: LockGroup, mode: ReceiveMode, step: Step) -> list[Delivery]:
+        """Lock or remove the messages of one home and session, and build their deliveries."""
+        if not taken:
+            return []
+        state = self._state
+        tokens = new_lock_tokens(state.index, len(taken))
+        numbers = [number for number, _, _ in taken]
+        sizes = [len(row) for _, row, _ in taken]
+        expiries = [head[5] for _, _, head in taken]
+        # Of a message that the receiver asked for by its number.
+        message_state = None if group.home is group.ready_queue.home else STATES[group.home]
+        if mode is ReceiveMode.PEEK_LOCK:
+            state.locks.add(group, tokens, numbers, sizes, expiries)
+            encoder = self._encoder(message_state, locked_until_at=group.until_at)
+            payloads = self._payloads(encoder, taken, token_uuids(tokens))
+        else:
+            state.remove_run(group.home, numbers, sum(sizes), expiries, group.session, step)
+            payloads = self._payloads(self._encoder(message_state, deleted=True), taken)
+        return list(map(new_delivery, zip(tokens, payloads, numbers, strict=True)))
+
+    def _encoder(
+        self, state: int | None, *, locked_until_at: int | None = None, deleted: bool = False
+    ) -> DeliveryEncoder:
+        """The encoder for messages in `state`, with lock tokens if they are locked."""
+        return DeliveryEncoder(
+            locked_until_at=locked_until_at,
             state=state,
             partition_id=self._state.partition_id,
-            enqueue_sequence_number=record.enqueued_number if has_origin and record.enqueued_number >= 0 else None,
-            dead_letter_source=source if home is not Home.TRANSFER_OUTBOX else None,
-            lock_token=lock_token,
+            with_lock_token=locked_until_at is not None,
             deleted=deleted,
         )
+
+    def _payloads(
+        self, encoder: DeliveryEncoder, taken: Sequence[Taken], lock_uuids: Sequence[bytes] | None = None
+    ) -> list[bytes]:
+        """Return the encoded messages for a client."""
+        encode, of_subscription = encoder.encode, self._of_subscription
+        payloads: list[bytes] = []
+        uuids = [b""] * len(taken) if lock_uuids is None else lock_uuids
+        for (number, row, head), uuid in zip(taken, uuids, strict=True):
+            _, hops, path_bytes, delivery_count, enqueued_at, _, enqueued_number = head
+            if not (path_bytes or hops or of_subscription):
+                payloads.append(encode(row, HEAD_BYTES, uuid, number, enqueued_at, delivery_count))
+                continue
+            stored_at = HEAD_BYTES + path_bytes
+            source = row[HEAD_BYTES:stored_at].decode() or None
+            has_origin = (hops or of_subscription) and enqueued_number >= 0  # it had another number in its source
+            origin = enqueued_number if has_origin else None
+            payloads.append(encode(row, stored_at, uuid, number, enqueued_at, delivery_count, origin, source))
+        return payloads
 
     def _rows(self, request: Peek, view: Reader) -> Iterator[tuple[int, Home, bytes]]:
         """Yield (number, home, row) of all homes of a sub-queue, in order of the numbers."""

@@ -99,6 +99,7 @@ HEAD_BYTES = HEAD.size
 STATE_VALUE = Struct(f">QQ{len(HOMES)}Q")
 
 message_key = KEY.pack
+unpack_message_key = KEY.unpack
 due_key = DUE_KEY.pack
 pack_head = HEAD.pack
 unpack_head = HEAD.unpack_from

@@ -282,7 +282,7 @@ class MessageSessions:
     def _grant_session(self, request: AcceptSession, name: str, now: int, view: Reader, step: Step) -> SessionGrant:
         session = session_number(name)  # a message or a state writes its row
         until_at = now + self._state.receivable.lock_duration_ms
-        ready_queue = SessionQueue(self._state.queue_id, session, request.announce)
+        ready_queue = SessionQueue(self._state.queue_id, session, request.announce, self._state.locks.by_number)
         held = HeldSession(request, name, session, next(_grants), until_at, ready_queue)
         held.set_head(self._first_message(session, view))
         known = self._drop_idle(name)
@@ -299,8 +299,7 @@ class MessageSessions:
 
     def _end(self, held: HeldSession, now: int, view: Reader, step: Step, *, counted: bool) -> None:
         start = len(step.changes)
-        for lock in list(held.locks.values()):
-            self._settle.release(lock, now, view, step, counted=counted)
+        self._settle.release(list(held.locks.values()), now, view, step, counted=counted)
         self._undo.append(partial(self._add_held, held))
         self._remove_held(held)
         # The view still has the messages that `release` dead-lettered or expired.

@@ -6,8 +6,9 @@ messages are locked (`receive`). Owned by a `Partition`; works on its state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import groupby
 
 from .. import service_errors
 from ..address import SubQueue
@@ -15,7 +16,7 @@ from ..errors import BrokerError
 from ..message.bounds import changes_refusal
 from ..message.stored import with_application_properties
 from ..outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from .locks import Lock
+from .locks import Lock, group_of
 from .ready_queue import Reader
 from .records import MESSAGES, Home, Record, message_key
 from .requests import ExpireLocks, Renew, Settle, SettleRun
@@ -43,6 +44,9 @@ class SettleHandlers:
 
     def settle_run(self, request: SettleRun, now: int, view: Reader, step: Step) -> None:
         """End each lock of a run on its own."""
+        if isinstance(request.outcome, Complete):
+            self._complete_run(request, now, step)
+            return
         settled: list[int] = []
         for token, position in zip(request.tokens, request.positions, strict=True):
             one = Settle(token, request.outcome, None, request.sub_queue)
@@ -55,16 +59,39 @@ class SettleHandlers:
         if settled and request.done is not None:
             step.effects.append((partial(request.done, settled), None))
 
+    def _complete_run(self, request: SettleRun, now: int, step: Step) -> None:
+        """Complete the messages of a run."""
+        state = self._state
+        found = state.locks.find_all(request.tokens, now)
+        if found:
+            state.mark_used(now)
+            locks = list(found.values())
+            state.locks.remove(locks)
+            for group, of_group in groupby(locks, group_of):
+                ended = list(of_group)
+                numbers = [lock.number for lock in ended]
+                size_bytes = sum([lock.size_bytes for lock in ended])
+                expiries = [lock.expires_at for lock in ended]
+                state.remove_run(group.home, numbers, size_bytes, expiries, group.session, step)
+        if request.done is None:
+            return
+        settled: Sequence[int] = request.positions
+        if len(found) < len(request.tokens):
+            valid, refused = list[int](), list[int]()
+            for token, position in zip(request.tokens, request.positions, strict=True):
+                # A repeated token is refused: the first one ended the lock.
+                (refused if found.pop(token, None) is None else valid).append(position)
+            settled = valid
+            step.effects.append((partial(request.done, refused), self._lock_lost(request.sub_queue)))
+        if settled:
+            step.effects.append((partial(request.done, settled), None))
+
     def refusal(self, request: Settle, now: int) -> BrokerError | None:
         """The error if the lock can't end with this outcome now, else None."""
         lock = self._state.locks.find(request.token, now)
         if lock is None:
-            return (
-                service_errors.session_lock_lost()
-                if self._locks_sessions(request.sub_queue)
-                else service_errors.lock_lost()
-            )
-        if isinstance(request.outcome, DeadLetter) and lock.home not in MAIN_HOMES:
+            return self._lock_lost(request.sub_queue)
+        if isinstance(request.outcome, DeadLetter) and lock.group.home not in MAIN_HOMES:
             return service_errors.dead_letter_of_dead_letter()
         changes = _changes(request.outcome)
         return changes_refusal(changes, self._state.ref.bounds) if changes else None
@@ -73,11 +100,12 @@ class SettleHandlers:
         """End a lock whose settlement passed `refusal`."""
         state = self._state
         state.mark_used(now)
-        state.locks.remove(lock)
+        state.locks.remove((lock,))
+        home, session = lock.group.home, lock.group.session
         if isinstance(outcome, Complete):
-            state.remove(lock.home, lock.number, lock.size_bytes, lock.expires_at, lock.session, step)
+            state.remove(home, lock.number, lock.size_bytes, lock.expires_at, session, step)
             return
-        row = view.get(MESSAGES, message_key(state.queue_id, lock.home, lock.number))
+        row = view.get(MESSAGES, message_key(state.queue_id, home, lock.number))
         if row is None:  # the entity is being deleted
             return
         match outcome:
@@ -88,7 +116,7 @@ class SettleHandlers:
             case Defer(properties):
                 self._defer(lock, _modified(row, properties), len(row), step)
             case DeadLetter():
-                state.dead_letter(lock.home, lock.number, row, _changes(outcome), step, lock.session)
+                state.dead_letter(home, lock.number, row, _changes(outcome), step, session)
 
     def attempt_failed(self, lock: Lock, row: bytes, old_bytes: int, now: int, step: Step) -> None:
         """Count a failed delivery attempt, then make the message available again or dead-letter it.
@@ -96,29 +124,31 @@ class SettleHandlers:
         `old_bytes` is the size of the stored row. A dead letter keeps its delivery count, as in the service.
         """
         state = self._state
+        home = lock.group.home
         record = Record.unpack(row)
-        counted = lock.home in MAIN_HOMES
-        record.update(delivery_count=lock.delivery_count + counted)
+        counted = home in MAIN_HOMES
+        record.update(delivery_count=record.delivery_count + counted)
         row = record.pack()
-        state.rows.replace(lock.home, lock.number, row, old_bytes, step)
+        state.rows.replace(home, lock.number, row, old_bytes, step)
         limit = state.receivable.max_delivery_count
         if counted and record.delivery_count >= limit:
             text = f"Message could not be consumed after {limit} delivery attempts."
             reason = {"DeadLetterReason": REASON_DELIVERY_COUNT, "DeadLetterErrorDescription": text}
-            state.dead_letter(lock.home, lock.number, row, reason, step, lock.session)
+            state.dead_letter(home, lock.number, row, reason, step, lock.group.session)
         else:
             self._make_available(lock, row, now, step)
 
-    def release(self, lock: Lock, now: int, view: Reader, step: Step, *, counted: bool) -> None:
-        """End a lock without a settlement: it expired (`counted`), or its session is released."""
-        self._state.locks.remove(lock)
-        row = view.get(MESSAGES, message_key(self._state.queue_id, lock.home, lock.number))
-        if row is None:
-            return
-        if counted:
-            self.attempt_failed(lock, row, len(row), now, step)
-        else:
-            self._make_available(lock, row, now, step)
+    def release(self, locks: Sequence[Lock], now: int, view: Reader, step: Step, *, counted: bool) -> None:
+        """End locks without a settlement: they expired (`counted`), or their session is released."""
+        self._state.locks.remove(locks)
+        for lock in locks:
+            row = view.get(MESSAGES, message_key(self._state.queue_id, lock.group.home, lock.number))
+            if row is None:
+                continue
+            if counted:
+                self.attempt_failed(lock, row, len(row), now, step)
+            else:
+                self._make_available(lock, row, now, step)
 
     def renew(self, request: Renew, now: int, view: Reader, step: Step) -> None:
         """Renew the locks of all tokens, or of none."""
@@ -126,53 +156,57 @@ class SettleHandlers:
         locks = self._state.locks
         found = [locks.find(token, now) for token in request.tokens]
         valid = [lock for lock in found if lock is not None]
-        if self._locks_sessions(request.sub_queue) or any(lock.session_lock is not None for lock in valid):
+        if self._locks_sessions(request.sub_queue) or any(lock.group.session_lock is not None for lock in valid):
             step.effects.append((request.reply, service_errors.renew_in_session()))
             return
         if len(valid) != len(found):
             step.effects.append((request.reply, service_errors.lock_lost()))
             return
         until_at = now + self._state.receivable.lock_duration_ms
-        for lock in valid:
-            locks.renew(lock, until_at)
+        locks.renew({lock.token: lock for lock in valid}.values(), until_at)  # a repeated token once
         step.effects.append((request.reply, [until_at] * len(valid)))
 
     def expire_locks(self, request: ExpireLocks, now: int, view: Reader, step: Step) -> None:
         """End the expired locks outside sessions."""
         del request
-        while (lock := self._state.locks.first()) is not None and lock.until_at <= now:
-            self.release(lock, now, view, step, counted=True)
+        while (group := self._state.locks.first()) is not None and group.until_at <= now:
+            self.release(list(group.locks.values()), now, view, step, counted=True)
+
+    def _lock_lost(self, sub_queue: SubQueue) -> BrokerError:
+        """The error for a token without a lock."""
+        return service_errors.session_lock_lost() if self._locks_sessions(sub_queue) else service_errors.lock_lost()
 
     def _locks_sessions(self, sub_queue: SubQueue) -> bool:
         """Whether receivers of a sub-queue lock message sessions; dead letters have locks of their own."""
         return self._sessions and sub_queue is SubQueue.ACTIVE
 
     def _make_available(self, lock: Lock, row: bytes, now: int, step: Step) -> None:
-        if lock.home is not lock.ready_queue.home:
+        group = lock.group
+        if group.home is not group.ready_queue.home:
             return  # deferred messages stay deferred
         expires_at = Record.unpack(row).expires_at
         if expires_at and expires_at <= now:
-            self._state.expire(lock.number, row, lock.session, step)
+            self._state.expire(lock.number, row, group.session, step)
             return
-        lock.ready_queue.put_back(lock.number)
-        if lock.session_lock is None:
-            self._state.announce_ready(lock.ready_queue, step)
+        group.ready_queue.put_back(lock.number)
+        if group.session_lock is None:
+            self._state.announce_ready(group.ready_queue, step)
         else:
-            step.effects.append((lock.session_lock.announce, None))
+            step.effects.append((group.session_lock.announce, None))
 
     def _defer(self, lock: Lock, row: bytes, old_bytes: int, step: Step) -> None:
         """Defer a message. This counts as a delivery but never dead-letters the message."""
-        state = self._state
-        home = lock.ready_queue.deferred_home
-        if lock.home in MAIN_HOMES:
+        state, group = self._state, lock.group
+        home = group.ready_queue.deferred_home
+        if group.home in MAIN_HOMES:
             record = Record.unpack(row)
-            record.update(delivery_count=lock.delivery_count + 1)
+            record.update(delivery_count=record.delivery_count + 1)
             row = record.pack()
-        if lock.home is home:
+        if group.home is home:
             state.rows.replace(home, lock.number, row, old_bytes, step)
             return
         # Deferred messages don't expire: `remove` also deletes the row in `due`.
-        state.remove(lock.home, lock.number, old_bytes, lock.expires_at, lock.session, step)
+        state.remove(group.home, lock.number, old_bytes, lock.expires_at, group.session, step)
         state.rows.put(home, lock.number, row, step)
 
 

@@ -131,6 +131,16 @@ class PartitionState:
             key = session_message_key(self.queue_id, session, number)
             step.changes.append((SESSION_MESSAGES, key, None))
 
+    def remove_run(
+        self, home: Home, numbers: Sequence[int], size_bytes: int, expiries: Sequence[int], session: int, step: Step
+    ) -> None:
+        """Remove messages of one session, or of none, from `home` (see `Rows.remove_run`)."""
+        self.rows.remove_run(home, numbers, size_bytes, expiries, step)
+        if session and home is Home.ACTIVE:
+            for number in numbers:
+                key = session_message_key(self.queue_id, session, number)
+                step.changes.append((SESSION_MESSAGES, key, None))
+
     def dead_letter(
         self,
         home: Home,
@@ -256,6 +266,19 @@ class Rows:
         if expires_at and home is Home.ACTIVE:
             step.changes.append((DUE, due_key(expires_at, self.queue_id, Due.EXPIRE, number), None))
         self.counters.messages[home] -= 1
+        self._add_bytes(-size_bytes, step)
+
+    def remove_run(
+        self, home: Home, numbers: Sequence[int], size_bytes: int, expiries: Sequence[int], step: Step
+    ) -> None:
+        """Delete messages and their `due` rows; `size_bytes` is the sum of their rows, `expiries` Unix ms or 0."""
+        queue_id = self.queue_id
+        step.removed.extend([message_key(queue_id, home, number) for number in numbers])
+        if home is Home.ACTIVE and any(expiries):
+            for number, expires_at in zip(numbers, expiries, strict=True):
+                if expires_at:
+                    step.changes.append((DUE, due_key(expires_at, queue_id, Due.EXPIRE, number), None))
+        self.counters.messages[home] -= len(numbers)
         self._add_bytes(-size_bytes, step)
 
     def put_due(self, at: int, what: Due, number: int, step: Step) -> None:

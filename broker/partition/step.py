@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ..address import SubQueue
 from ..errors import BrokerError
@@ -28,13 +29,16 @@ class ReceiveMode(Enum):
     RECEIVE_AND_DELETE = auto()
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """A message for a receiver: lock token (16 bytes, also the delivery-tag), encoded message, sequence number."""
 
     token: bytes
     payload: bytes
     sequence_number: int
+
+
+new_delivery: Final[Callable[[tuple[object, ...]], Delivery]] = partial(tuple.__new__, Delivery)
+"""`Delivery(*fields)` for many: it takes a third of the time."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from emubus.amqp.limits import Limits
 from emubus.broker.access import Access
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.ids import new_lock_token, new_message_id, new_transaction_id
+from emubus.broker.ids import new_lock_tokens, new_message_id, new_transaction_id
 from emubus.broker.keys import SharedKey
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.codec.types import Ulong
@@ -58,7 +58,7 @@ def test_the_clone_of_pythons_generator_goes_on_like_it() -> None:
     [
         lambda: int(new_message_id(), 16),
         lambda: int.from_bytes(new_transaction_id(), "big"),
-        lambda: int.from_bytes(new_lock_token(0), "big") >> 16,
+        lambda: int.from_bytes(new_lock_tokens(0, 1)[0], "big") >> 16,
     ],
     ids=["message", "transaction", "lock token"],
 )
@@ -72,7 +72,7 @@ def test_the_ids_that_a_client_has_seen_do_not_tell_the_next(make: Callable[[], 
 
 
 def test_ids_do_not_repeat() -> None:
-    made = [made for _ in range(5_000) for made in (new_lock_token(0), new_transaction_id())]
+    made = [made for _ in range(5_000) for made in (*new_lock_tokens(0, 2), new_transaction_id())]
     assert len(set(made)) == len(made)
 
 

@@ -12,7 +12,9 @@ from emubus.broker.address import SubQueue
 from emubus.broker.api import TABLES, Delivery, Outcome, ReceiveMode
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.bounds import STANDARD_BOUNDS, MessageBounds
+from emubus.broker.message.delivered import DeliveryEncoder
 from emubus.broker.message.message import parse_message
+from emubus.broker.message.stored_form import token_uuids
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import WindowBudget
@@ -27,6 +29,41 @@ NOTHING = object()
 def encoded(body: str = "x", **fields: Any) -> bytes:
     """A message as a client would encode it; `fields` are those of Proton's Message."""
     return bytes(ProtonMessage(body=body.encode(), inferred=True, **fields).encode())
+
+
+def delivery_bytes(
+    stored: bytes,
+    *,
+    sequence_number: int,
+    enqueued_at: int,
+    delivery_count: int,
+    locked_until_at: int | None = None,
+    state: int | None = None,
+    partition_id: int | None = None,
+    enqueue_sequence_number: int | None = None,
+    dead_letter_source: str | None = None,
+    lock_token: bytes | None = None,
+    deleted: bool = False,
+) -> bytes:
+    """A stored message as a client gets it; see `DeliveryEncoder`."""
+    encoder = DeliveryEncoder(
+        locked_until_at=locked_until_at,
+        state=state,
+        partition_id=partition_id,
+        with_lock_token=lock_token is not None,
+        deleted=deleted,
+    )
+    (uuid,) = [b""] if lock_token is None else token_uuids([lock_token])
+    return encoder.encode(
+        stored,
+        0,
+        uuid,
+        sequence_number,
+        enqueued_at,
+        delivery_count,
+        enqueue_sequence_number,
+        dead_letter_source,
+    )
 
 
 @dataclass

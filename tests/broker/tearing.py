@@ -229,6 +229,7 @@ class Cell:
         for partition in self.partitions.values():
             partition.close()
         self.partitions.clear()
+        assert self.budget.bytes_used == 0
 
     def check(self) -> None:
         """The invariants of all partitions hold against what is stored."""

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.delivered import delivery_bytes
 from emubus.broker.message.message import parse_message, parse_sent, split_batch
 from emubus.broker.message.stored import (
     application_properties,
@@ -21,6 +20,8 @@ from emubus.broker.message.stored import (
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode, encode_list, encode_map
 from emubus.codec.types import Described, Int, Long, Short, Symbol, Timestamp, Ubyte, Uint, Ulong
+
+from .driving import delivery_bytes
 
 ENQUEUED_AT = 1767225600000
 EXPIRES_AT = ENQUEUED_AT + 60_000

@@ -13,8 +13,9 @@ from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.delivered import delivery_bytes
 from emubus.broker.message.message import parse_message
+
+from .driving import delivery_bytes
 
 ENQUEUED_AT = 1767225600000
 EXPIRES_AT = ENQUEUED_AT + 60_000

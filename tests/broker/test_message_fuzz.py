@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.delivered import delivery_bytes
 from emubus.broker.message.message import parse_message, split_batch
 from emubus.broker.message.stored import (
     application_properties,
@@ -21,6 +20,8 @@ from emubus.codec.decode import decode
 from emubus.codec.encode import encode
 from emubus.codec.errors import DecodeError
 from emubus.codec.types import Described, Symbol, Timestamp, Ubyte, Uint, Ulong
+
+from .driving import delivery_bytes
 
 T = TypeVar("T")
 REFUSALS = {Condition.DECODE_ERROR, Condition.INVALID_FIELD, Condition.ARGUMENT_OUT_OF_RANGE}

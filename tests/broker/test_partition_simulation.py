@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ import pytest
 from emubus.broker.address import SubQueue
 from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Delivery, Home, Outcome, ReceiveMode, Release
 from emubus.broker.errors import BrokerError
-from emubus.broker.message.message import Message, parse_message
+from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition import ready_queue, sessions
 from emubus.broker.partition.records import Record, session_number
@@ -42,20 +41,21 @@ from emubus.broker.partition.requests import (
     ReleaseSession,
     Renew,
     RenewSession,
-    Request,
     Reserve,
     Schedule,
     Send,
     SetSessionState,
     Settle,
+    SettleRun,
     StoreForwarded,
     Transfer,
     Undeliverable,
 )
 from emubus.broker.partition.step import Received, SessionGrant
 
+from .acts import Act, Part, Reply, Sent, ended_in_parts, is_done, nothing, same, seen
 from .driving import Place, encoded
-from .model import SEEN, TAKEN, Held, Model
+from .model import TAKEN, Held, Model
 from .tearing import FAILURE, Cell, Fate, heads_of, name_of, picture_of, sessions_of
 
 SEEDS_THAT_FAILED: tuple[int, ...] = (315,)  # those of 1 to 50 that did are run anyway
@@ -81,47 +81,6 @@ DEFERRED_HOMES = {
 NAMES = ("s0", "s1", "s2", "s3")
 PEEK = ReceiveMode.PEEK_LOCK
 TTLS_S = (None, None, 1, 4, 20)
-
-Reply = Callable[[Any], None]
-
-
-def nothing(argument: object) -> None:
-    """An effect that nobody hears of."""
-
-
-def seen(payload: bytes) -> SEEN:
-    """Name and delivery count of a delivered message."""
-    header_end = 5 + payload[4]  # the delivery count, a uint, is the header's last field
-    return name_of(payload), int.from_bytes(payload[header_end - 4 : header_end], "big")
-
-
-def same(answer: object, expected: object) -> None:
-    assert answer == expected
-
-
-def is_done(answer: object, expected: bool) -> None:
-    assert (answer is None) == expected, answer
-
-
-@dataclass
-class Act:
-    """A command, what it is to the model, and how the answers of both compare; `check` None: nobody waits for it."""
-
-    make: Callable[[Reply], Request]
-    on_model: Callable[[Model, int], Any]
-    check: Callable[[Any, Any], None] | None = same
-
-
-@dataclass
-class Sent:
-    """A message to be sent."""
-
-    name: str
-    message_id: str
-    session: str | None
-    ttl_ms: int | None
-    at: int | None
-    message: Message
 
 
 class Simulation:
@@ -182,7 +141,9 @@ class Simulation:
         if dropped is None:
             self.model = model
             for act, each, wanted in zip(acts, answers, expected, strict=True):
-                if act.check is not None:
+                if act.check is not None and act.in_parts:
+                    act.check(each, wanted)
+                elif act.check is not None:
                     (answer,) = each
                     act.check(answer, wanted)
             return
@@ -340,6 +301,27 @@ class Simulation:
             lambda model, now: model.settle(name, lock, outcome, now),
             is_done,
         )
+
+    def settle_run(self) -> Act | None:
+        """A run of settlements: of locks that have not ended yet, of any others, of the same twice, of nobody's."""
+        locked = [item.name for item in self.model.items if item.locked_until is not None]
+        anyone = [*locked, self.random.choice(list(self.tokens))] if self.tokens else []
+        if not anyone:
+            return None
+        names = self.random.choices(anyone, k=self.random.choice((1, 3, 6)))
+        tokens = [*((name, *self.tokens[name]) for name in names), ("", self.random.randbytes(16), 0)]
+        self.random.shuffle(tokens)
+        positions = sorted(self.random.sample(range(50), len(tokens)))
+        outcome = self.random.choice(OUTCOMES)()
+
+        def on_model(model: Model, now: int) -> dict[int, bool]:
+            ended = [model.settle(name, lock, outcome, now) for name, _, lock in tokens]
+            return dict(zip(positions, ended, strict=True))
+
+        def make(reply: Reply) -> SettleRun:
+            return SettleRun([each[1] for each in tokens], positions, outcome, lambda *part: reply(Part(*part)))
+
+        return Act(make, on_model, ended_in_parts, in_parts=True)
 
     def commit(self) -> Act:
         """A transaction of a send, a transfer and up to two settlements: all or nothing."""
@@ -537,7 +519,7 @@ class Simulation:
         outbox = (self.read_outbox, self.delivered, self.undeliverable)
         rare = (self.schedule, self.reserve, self.forwarded, self.cancel, self.commit, self.take_deferred, self.renew)
         time = (*[self.expire_locks] * 2, self.fall_due)
-        often = (*[self.send] * 6, *[self.take] * 5, *[self.settle] * 8)
+        often = (*[self.send] * 6, *[self.take] * 5, *[self.settle] * 6, *[self.settle_run] * 4)
         plain = (*often, *rare, *outbox, self.look, self.delete, *time)
         if not self.sessions:
             return plain
