@@ -49,6 +49,14 @@ class RowAccess(Protocol[TransactionT_contra]):
         """Delete one row; False if it wasn't there."""
         ...
 
+    def write_rows(self, txn: TransactionT_contra, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Put rows, ascending by key."""
+        ...
+
+    def remove_rows(self, txn: TransactionT_contra, table: str, keys: Sequence[bytes]) -> None:
+        """Delete rows; keys without a row are skipped."""
+        ...
+
     def finish(self, txn: TransactionT_contra) -> None:
         """Commit the transaction; it is over, whatever this raises."""
         ...
@@ -56,6 +64,9 @@ class RowAccess(Protocol[TransactionT_contra]):
 
 # A value up to this size lies in its leaf, whatever the page size and its key (half a page of 4096 bytes holds both).
 _SMALL_BYTES_MAX: Final = 1500
+
+# With fewer rows the cursor costs more than it saves.
+_ROWS_MIN: Final = 3
 
 
 class SharedReader(Generic[TransactionT]):
@@ -163,13 +174,28 @@ class LmdbBatch(Generic[TransactionT]):
 
     def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Write rows that are in the order of their keys; see `contract.Batch.put_rows`."""
-        for key, value in rows:
-            self.put(table, key, value)
+        txn = self._txn or self._refuse()
+        if len(rows) < _ROWS_MIN or (self._large and self._large.intersection([(table, key) for key, _ in rows])):
+            for key, value in rows:
+                self.put(table, key, value)
+            return
+        sizes = [len(value) for _, value in rows]
+        self.written_bytes += sum(sizes)
+        if max(sizes) > _SMALL_BYTES_MAX:
+            self._large.update([(table, key) for key, value in rows if len(value) > _SMALL_BYTES_MAX])
+        try:
+            self._store.write_rows(txn, table, rows)
+        except StoreError:
+            self._drop()
+            raise
 
     def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
         """Remove each of `keys` that is there."""
-        for key in keys:
-            self.delete(table, key)
+        try:
+            self._store.remove_rows(self._txn or self._refuse(), table, keys)
+        except StoreError:
+            self._drop()
+            raise
 
     def commit(self) -> None:
         """Make the batch durable; see `contract.Batch.commit`."""

@@ -1,22 +1,22 @@
-"""Read-only access to LMDB files: pages without LMDB, tables and marks with it.
+"""Access to LMDB files besides rows and batches of an open store: pages without LMDB, tables and marks with it.
 
 Knows the table names of our files, and the order of checks: first size and roots, then pages, and only then LMDB reads
-the file. Writes nothing, so the caller needs a reader's lock only. This file and `lmdb_store.py` are the only ones that
-import lmdb.
+the file. Only `open_tables` writes; for all else the caller needs a reader's lock only. This file and `lmdb_store.py`
+are the only ones that import lmdb.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import lmdb
 
 from .contract import FORMAT_VERSION, FORMAT_VERSION_OLDEST, META_TABLE, StoreError, StoreFailed
-from .data_file import is_complete, newest_root
+from .data_file import Place, is_complete, newest_root, place_of
 
 DATA_FILE: Final = "data.mdb"
 
@@ -48,6 +48,17 @@ def check_file(path: Path) -> None:
         raise StoreFailed(path, f"{DATA_FILE} can't be opened: {error}") from None
     if problems:
         raise StoreFailed(path, f"{DATA_FILE} is cut short: {problems[0]}")
+
+
+def check_place(path: Path, opened: Place) -> None:
+    """StoreFailed if the file in folder `path` was deleted or replaced since it was opened; LMDB would not notice."""
+    try:
+        found = place_of(path / DATA_FILE)
+    except OSError:
+        found = None
+    if found != opened:
+        what = "deleted" if found is None else "replaced"
+        raise StoreFailed(path, f"{DATA_FILE} was {what} while the store was open; bring it back or restart")
 
 
 def file_problems(path: Path) -> list[str]:
@@ -85,6 +96,26 @@ def check_format(path: Path, found: bytes | None) -> None:
             f"has format version {version}; this emubus reads versions {known[0]} to {known[-1]}: "
             "use the release that wrote it, or a newer one",
         )
+
+
+def open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str], is_new: bool) -> dict[str, Any]:
+    """Return a handle for each table, made if new. StoreError: not our file, or not our format."""
+    if not is_new:
+        check_ours(path, table_names(env))
+    with env.begin(write=True) as txn:  # without a write in it, its commit does nothing
+        meta = env.open_db(META, txn, create=is_new)
+        if not is_new:
+            check_format(path, txn.get(FORMAT_KEY, None, meta))
+        else:
+            txn.put(FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
+        known = (txn.get(TABLES_KEY, b"", meta) or b"").decode().split()
+        strange = sorted(set(known) - set(tables))
+        if strange:
+            raise StoreError(path, f"has tables this emubus doesn't know: {', '.join(strange)}")
+        added = [table for table in tables if table not in known]
+        if added:
+            txn.put(TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
+        return {table: env.open_db(table.encode(), txn) for table in tables}
 
 
 class StoreReader:

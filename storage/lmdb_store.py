@@ -42,7 +42,7 @@ from .contract import (
     checked_names,
     no_failpoint,
 )
-from .data_file import is_full
+from .data_file import Place, is_full, place_of
 from .folder import FolderLock, file_mode, keep_private, make_folder, sync_folders
 from .lmdb_handles import LmdbBatch, LmdbView, SharedReader
 from .lmdb_reading import (
@@ -50,11 +50,9 @@ from .lmdb_reading import (
     FORMAT_KEY,
     MARK_KEY,
     META,
-    TABLES_KEY,
     check_file,
-    check_format,
-    check_ours,
-    table_names,
+    check_place,
+    open_tables,
 )
 from .resident import ResidentGauge
 
@@ -66,6 +64,9 @@ _FAULT_BYTES = 64 * 1024
 
 # Errors of the disk that mean "no room". A write past a file size limit (ulimit -f) is EFBIG.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+# Allowance for the pages that a batch copies on the way to its rows, from one reading of the file's size to the next.
+_COPIED_BYTES = 64 * 4096
 
 _TURN_KEY = b"turn"
 
@@ -90,7 +91,7 @@ class LmdbStore:
         """
         self.path = path
         self._create = create  # until the file exists: a file that is lost later is not made again
-        self._file: tuple[int, int] | None = None  # device and inode of the file, once it was opened
+        self._file: Place | None = None  # once it was opened
         # Without fsync a commit is a copy into the page cache, cheaper than a switch to another thread and back.
         self.blocking = durability is Durability.FULL
         self._tables = checked_names(tables)
@@ -104,11 +105,13 @@ class LmdbStore:
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._commit_count = 0  # written by the committing thread; a reader has the count of its state
         self._broken = False  # a commit failed: the environment is reopened before its next use
+        self._mapped_bytes = 0  # size of the map; 0 until _make_room has read it
+        self._used_bytes_max = 0  # upper bound of the bytes in use within the map
         self._map_bytes_wanted = 0  # a batch didn't fit the map: the size from the next begin() on
         self._out_of_room = False  # a batch found no room, in the map or on the disk
         self._copying = False  # a copy is being made: no batch, and the map stays where it is
         self._closed = False
-        self._touched_bytes = 0  # upper bound of what this store touched of its map since it was last mapped
+        self._touched_bytes = 0  # upper bound of what was touched of the map since it was mapped, or found small
         self._unsynced = make_folder(path) if create else []
         self._lock = FolderLock(path)
         self._gauge = ResidentGauge()
@@ -146,7 +149,7 @@ class LmdbStore:
 
     def view(self) -> LmdbView[_Transaction]:
         """A view of the committed state; see `contract.Store.view`."""
-        if self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._too_resident():
+        if self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._must_release():
             self._end_readers()
             self._remap(self._usable(), self._map_bytes())
         if self._readers and self._readers[-1].commit_count == self._commit_count and not self._broken:
@@ -253,12 +256,45 @@ class LmdbStore:
         except lmdb.Error as error:
             raise self.refusal(f"can't delete from table {table}", error) from error
 
+    def write_rows(self, txn: _Transaction, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Put rows, ascending by key. ValueError keeps those before the refused key; StoreError as in `write`."""
+        touched_bytes = _FAULT_BYTES
+        try:
+            with txn.cursor(self._dbs[table]) as cursor:
+                # LMDB fills the last leaf to its end if it is told that rows follow, and looks for no place.
+                appends = not cursor.last() or cursor.key() < rows[0][0]
+                _, put_count = cursor.putmulti(rows, append=appends)
+                if put_count < len(rows):  # some were out of order
+                    cursor.putmulti(rows)
+            if not appends:
+                touched_bytes *= len(rows)
+        except lmdb.BadValsizeError:
+            size = next(len(key) for key, _ in rows if not 0 < len(key) <= KEY_BYTES_MAX)
+            raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {size}") from None
+        except lmdb.Error as error:
+            raise self.refusal(f"can't write to table {table}", error) from error
+        finally:
+            self._touched_bytes += touched_bytes
+
+    def remove_rows(self, txn: _Transaction, table: str, keys: Sequence[bytes]) -> None:
+        """Delete rows, as `remove` does; ValueError keeps the deletions before the refused key."""
+        self._touched_bytes += _FAULT_BYTES * len(keys)
+        delete, db = txn.delete, self._dbs[table]
+        try:
+            for key in keys:
+                delete(key, b"", db)
+        except lmdb.BadValsizeError:
+            raise ValueError("a key has at least one byte") from None
+        except lmdb.Error as error:
+            raise self.refusal(f"can't delete from table {table}", error) from error
+
     def finish(self, txn: _Transaction) -> None:
         """Commit `txn`, on any thread; it is over even if this raises (see `contract.Batch.commit`)."""
         try:
             self._failpoint("batch-applied")
             self._failpoint("commit-started")
-            self._check_place()
+            if self._file is not None:
+                check_place(self.path, self._file)
             txn.commit()
         except BaseException as error:
             with contextlib.suppress(lmdb.Error):
@@ -307,7 +343,8 @@ class LmdbStore:
         data_file = self.path / DATA_FILE
         is_new = self._create and not data_file.exists()
         if not is_new:
-            self._check_place()
+            if self._file is not None:
+                check_place(self.path, self._file)
             check_file(self.path)
         try:
             self._env = lmdb.open(
@@ -322,48 +359,41 @@ class LmdbStore:
                 metasync=full,
             )
             self._page_bytes = self._env.stat()["psize"]
-            self._dbs = _open_tables(self._env, self.path, self._tables, is_new)
+            self._dbs = open_tables(self._env, self.path, self._tables, is_new)
             if full:
                 self._env.sync(True)  # data that an earlier run with `process` may have left to the kernel
             if is_new:
                 keep_private(data_file)
-            self._create, self._file = False, _place(data_file)
+            self._create, self._file = False, place_of(data_file)
         except (lmdb.Error, OSError) as error:
             if is_new:  # a partial file would be refused at every start
                 data_file.unlink(missing_ok=True)
             raise self.refusal("can't open it", error) from error
         if full and is_new:
             sync_folders(self.path, self._unsynced)
-        self._touched_bytes = 0
-
-    def _check_place(self) -> None:
-        """StoreFailed if the file was deleted or replaced since it was opened: LMDB would go on writing to it."""
-        if self._file is not None:
-            try:
-                found = _place(self.path / DATA_FILE)
-            except OSError:
-                found = None
-            if found != self._file:
-                what = "deleted" if found is None else "replaced"
-                raise StoreFailed(
-                    self.path, f"{DATA_FILE} was {what} while the store was open; bring it back or restart"
-                )
+        self._touched_bytes = self._mapped_bytes = 0
 
     def _make_room(self, env: lmdb.Environment, expected_bytes: int) -> None:
         """Grow the map if the batch might not fit, or remap it if too much of it is resident.
 
-        Counts free pages inside the file as used; that costs address space, never disk.
+        Counts free pages inside the file as used; that costs address space, never disk. Reads the file's size only if
+        what batches have expected since the last reading might not fit.
         """
-        info = env.info()
-        size = old_size = info["map_size"]
-        used_bytes = (info["last_pgno"] + 1) * self._page_bytes
-        needed = max(used_bytes + 2 * expected_bytes + MAP_SLACK_BYTES, self._map_bytes_wanted)
-        while size < needed and size < self._map_bytes_max:
-            size = min(size * 2, self._map_bytes_max)
-        if size != old_size or (self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._too_resident()):
-            self._remap(env, size)
-        if size >= self._map_bytes_wanted:
-            self._map_bytes_wanted = 0
+        must_release = self._must_release()
+        wanted = max(self._used_bytes_max + 2 * expected_bytes + MAP_SLACK_BYTES, self._map_bytes_wanted)
+        if must_release or self._mapped_bytes < wanted:
+            info = env.info()
+            size = old_size = info["map_size"]
+            self._used_bytes_max = (info["last_pgno"] + 1) * self._page_bytes
+            needed = max(self._used_bytes_max + 2 * expected_bytes + MAP_SLACK_BYTES, self._map_bytes_wanted)
+            while size < needed and size < self._map_bytes_max:
+                size = min(size * 2, self._map_bytes_max)
+            if size != old_size or must_release:
+                self._remap(env, size)
+            self._mapped_bytes = size
+            if size >= self._map_bytes_wanted:
+                self._map_bytes_wanted = 0
+        self._used_bytes_max += 2 * expected_bytes + _COPIED_BYTES
 
     def _recycle_pages(self, env: lmdb.Environment) -> lmdb.Environment:
         """Make a minimal commit, to get the pages that the last commit has freed; return the environment.
@@ -392,8 +422,14 @@ class LmdbStore:
             raise self.refusal(f"can't map {size} bytes", error) from error
         self._touched_bytes = 0
 
-    def _too_resident(self) -> bool:
-        return self._gauge.file_bytes() > FILE_RESIDENT_BYTES_MAX
+    def _must_release(self) -> bool:
+        """Whether to release the pages of the map; looks at the process once per PAGES_KEPT_BYTES_MAX touched."""
+        if self._touched_bytes < PAGES_KEPT_BYTES_MAX:
+            return False
+        if self._gauge.file_bytes() > FILE_RESIDENT_BYTES_MAX:
+            return True
+        self._touched_bytes = 0
+        return False
 
     def _is_idle(self) -> bool:
         writing = self._batch is not None and self._batch.state is not BatchState.OVER
@@ -411,28 +447,3 @@ class LmdbStore:
         env, self._env = self._env, None
         if env is not None:
             env.close()
-
-
-def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str], is_new: bool) -> dict[str, Any]:
-    """Return a handle for each table, made if new. StoreError: not our file, or not our format."""
-    if not is_new:
-        check_ours(path, table_names(env))
-    with env.begin(write=True) as txn:  # without a write in it, its commit does nothing
-        meta = env.open_db(META, txn, create=is_new)
-        if not is_new:
-            check_format(path, txn.get(FORMAT_KEY, None, meta))
-        else:
-            txn.put(FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
-        known = (txn.get(TABLES_KEY, b"", meta) or b"").decode().split()
-        strange = sorted(set(known) - set(tables))
-        if strange:
-            raise StoreError(path, f"has tables this emubus doesn't know: {', '.join(strange)}")
-        added = [table for table in tables if table not in known]
-        if added:
-            txn.put(TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
-        return {table: env.open_db(table.encode(), txn) for table in tables}
-
-
-def _place(data_file: Path) -> tuple[int, int]:
-    status = os.stat(data_file)  # noqa: PTH116 - once per commit: half the cost of Path.stat
-    return status.st_dev, status.st_ino
