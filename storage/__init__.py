@@ -23,7 +23,7 @@ Modules:
     contract.py      what every store promises; limits; failpoints; errors
     lmdb_store.py    the durable store. Reading order: begin, finish, _make_room, _open
     lmdb_handles.py  its views and its batch
-    lmdb_reading.py  other access to the same files: pages, tables, marks
+    lmdb_reading.py  read-only access to the same files: pages, tables, marks
     memory_store.py  the store in memory, same contract
     opening.py       the store for each durability
     folder.py        one process per folder; permissions

@@ -45,16 +45,12 @@ class RowAccess(Protocol[TransactionT_contra]):
         """Put one row."""
         ...
 
-    def remove(self, txn: TransactionT_contra, table: str, key: bytes) -> bool:
-        """Delete one row; False if it wasn't there."""
-        ...
-
     def write_rows(self, txn: TransactionT_contra, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Put rows, ascending by key."""
         ...
 
-    def remove_rows(self, txn: TransactionT_contra, table: str, keys: Sequence[bytes]) -> None:
-        """Delete rows; keys without a row are skipped."""
+    def remove_rows(self, txn: TransactionT_contra, table: str, keys: Sequence[bytes]) -> int:
+        """Delete rows; return how many were there."""
         ...
 
     def finish(self, txn: TransactionT_contra) -> None:
@@ -156,7 +152,7 @@ class LmdbBatch(Generic[TransactionT]):
             if (table, key) in self._large:
                 # LMDB would write a smaller value over it and keep all its pages. Readers accept that, but
                 # py-lmdb's verifier, and so `check_store`, reports it as damage.
-                self._store.remove(txn, table, key)
+                self._store.remove_rows(txn, table, (key,))
             if len(value) > _SMALL_BYTES_MAX:
                 self._large.add((table, key))
             self._store.write(txn, table, key, value)
@@ -167,7 +163,7 @@ class LmdbBatch(Generic[TransactionT]):
     def delete(self, table: str, key: bytes) -> bool:
         """Remove `key`; False if it wasn't there."""
         try:
-            return self._store.remove(self._txn or self._refuse(), table, key)
+            return self._store.remove_rows(self._txn or self._refuse(), table, (key,)) > 0
         except StoreError:
             self._drop()
             raise

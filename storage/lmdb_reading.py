@@ -1,8 +1,8 @@
-"""Access to LMDB files besides rows and batches of an open store: pages without LMDB, tables and marks with it.
+"""Read-only access to LMDB files: pages without LMDB, tables and marks with it.
 
 Knows the table names of our files, and the order of checks: first size and roots, then pages, and only then LMDB reads
-the file. Only `open_tables` writes; for all else the caller needs a reader's lock only. This file and `lmdb_store.py`
-are the only ones that import lmdb.
+the file. Writes nothing, so the caller needs a reader's lock only. This file and `lmdb_store.py` are the only ones that
+import lmdb.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import lmdb
 
@@ -50,8 +50,10 @@ def check_file(path: Path) -> None:
         raise StoreFailed(path, f"{DATA_FILE} is cut short: {problems[0]}")
 
 
-def check_place(path: Path, opened: Place) -> None:
-    """StoreFailed if the file in folder `path` was deleted or replaced since it was opened; LMDB would not notice."""
+def check_place(path: Path, opened: Place | None) -> None:
+    """StoreFailed if the file in folder `path` was deleted or replaced since it was `opened`; LMDB doesn't notice."""
+    if opened is None:
+        return
     try:
         found = place_of(path / DATA_FILE)
     except OSError:
@@ -98,24 +100,13 @@ def check_format(path: Path, found: bytes | None) -> None:
         )
 
 
-def open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str], is_new: bool) -> dict[str, Any]:
-    """Return a handle for each table, made if new. StoreError: not our file, or not our format."""
-    if not is_new:
-        check_ours(path, table_names(env))
-    with env.begin(write=True) as txn:  # without a write in it, its commit does nothing
-        meta = env.open_db(META, txn, create=is_new)
-        if not is_new:
-            check_format(path, txn.get(FORMAT_KEY, None, meta))
-        else:
-            txn.put(FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
-        known = (txn.get(TABLES_KEY, b"", meta) or b"").decode().split()
-        strange = sorted(set(known) - set(tables))
-        if strange:
-            raise StoreError(path, f"has tables this emubus doesn't know: {', '.join(strange)}")
-        added = [table for table in tables if table not in known]
-        if added:
-            txn.put(TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
-        return {table: env.open_db(table.encode(), txn) for table in tables}
+def listed_tables(path: Path, names: bytes, expected: Sequence[str]) -> list[str]:
+    """Return the tables that the row of this name lists. StoreError unless all are `expected`."""
+    listed = names.decode().split()
+    strange = sorted(set(listed) - set(expected))
+    if strange:
+        raise StoreError(path, f"has tables this emubus doesn't know: {', '.join(strange)}")
+    return listed
 
 
 class StoreReader:

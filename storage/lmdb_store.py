@@ -50,9 +50,13 @@ from .lmdb_reading import (
     FORMAT_KEY,
     MARK_KEY,
     META,
+    TABLES_KEY,
     check_file,
+    check_format,
+    check_ours,
     check_place,
-    open_tables,
+    listed_tables,
+    table_names,
 )
 from .resident import ResidentGauge
 
@@ -105,7 +109,7 @@ class LmdbStore:
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._commit_count = 0  # written by the committing thread; a reader has the count of its state
         self._broken = False  # a commit failed: the environment is reopened before its next use
-        self._mapped_bytes = 0  # size of the map; 0 until _make_room has read it
+        self._mapped_bytes = 0  # size of the map
         self._used_bytes_max = 0  # upper bound of the bytes in use within the map
         self._map_bytes_wanted = 0  # a batch didn't fit the map: the size from the next begin() on
         self._out_of_room = False  # a batch found no room, in the map or on the disk
@@ -151,7 +155,7 @@ class LmdbStore:
         """A view of the committed state; see `contract.Store.view`."""
         if self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._must_release():
             self._end_readers()
-            self._remap(self._usable(), self._map_bytes())
+            self._remap(self._usable(), self._mapped_bytes)
         if self._readers and self._readers[-1].commit_count == self._commit_count and not self._broken:
             return LmdbView(self, self._readers[-1])
         env = self._usable()  # no commit runs: while one does, the reader of begin() is used
@@ -246,43 +250,30 @@ class LmdbStore:
         except lmdb.Error as error:
             raise self.refusal(f"can't write to table {table}", error) from error
 
-    def remove(self, txn: _Transaction, table: str, key: bytes) -> bool:
-        """Delete one row; False if it wasn't there."""
-        self._touched_bytes += _FAULT_BYTES
-        try:
-            return txn.delete(key, db=self._dbs[table])
-        except lmdb.BadValsizeError:
-            raise ValueError("a key has at least one byte") from None
-        except lmdb.Error as error:
-            raise self.refusal(f"can't delete from table {table}", error) from error
-
     def write_rows(self, txn: _Transaction, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Put rows, ascending by key. ValueError keeps those before the refused key; StoreError as in `write`."""
-        touched_bytes = _FAULT_BYTES
         try:
             with txn.cursor(self._dbs[table]) as cursor:
-                # LMDB fills the last leaf to its end if it is told that rows follow, and looks for no place.
+                # LMDB fills the last leaf to its end if it knows that rows follow, and searches for no position.
                 appends = not cursor.last() or cursor.key() < rows[0][0]
+                self._touched_bytes += _FAULT_BYTES * (1 if appends else len(rows))
                 _, put_count = cursor.putmulti(rows, append=appends)
                 if put_count < len(rows):  # some were out of order
                     cursor.putmulti(rows)
-            if not appends:
-                touched_bytes *= len(rows)
         except lmdb.BadValsizeError:
             size = next(len(key) for key, _ in rows if not 0 < len(key) <= KEY_BYTES_MAX)
             raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {size}") from None
         except lmdb.Error as error:
             raise self.refusal(f"can't write to table {table}", error) from error
-        finally:
-            self._touched_bytes += touched_bytes
 
-    def remove_rows(self, txn: _Transaction, table: str, keys: Sequence[bytes]) -> None:
-        """Delete rows, as `remove` does; ValueError keeps the deletions before the refused key."""
+    def remove_rows(self, txn: _Transaction, table: str, keys: Sequence[bytes]) -> int:
+        """Delete rows; return how many were there. ValueError keeps the deletions before the refused key."""
         self._touched_bytes += _FAULT_BYTES * len(keys)
-        delete, db = txn.delete, self._dbs[table]
+        delete, db, count = txn.delete, self._dbs[table], 0
         try:
             for key in keys:
-                delete(key, b"", db)
+                count += delete(key, b"", db)
+            return count
         except lmdb.BadValsizeError:
             raise ValueError("a key has at least one byte") from None
         except lmdb.Error as error:
@@ -293,8 +284,7 @@ class LmdbStore:
         try:
             self._failpoint("batch-applied")
             self._failpoint("commit-started")
-            if self._file is not None:
-                check_place(self.path, self._file)
+            check_place(self.path, self._file)
             txn.commit()
         except BaseException as error:
             with contextlib.suppress(lmdb.Error):
@@ -311,9 +301,9 @@ class LmdbStore:
             return error
         if isinstance(error, lmdb.MapFullError):
             self._out_of_room = True
-            self._map_bytes_wanted = min(2 * self._map_bytes(), self._map_bytes_max)
-            reason = f"{doing}: the store is full, its map has {self._map_bytes()} bytes"
-            grows = self._map_bytes() < self._map_bytes_wanted
+            self._map_bytes_wanted = min(2 * self._mapped_bytes, self._map_bytes_max)
+            reason = f"{doing}: the store is full, its map has {self._mapped_bytes} bytes"
+            grows = self._mapped_bytes < self._map_bytes_wanted
             return StoreFull(self.path, f"{reason} (at most {self._map_bytes_max})", grows=grows)
         if isinstance(error, lmdb.TxnFullError):
             return StoreFull(self.path, f"{doing}: the batch is too large for one transaction")
@@ -343,8 +333,7 @@ class LmdbStore:
         data_file = self.path / DATA_FILE
         is_new = self._create and not data_file.exists()
         if not is_new:
-            if self._file is not None:
-                check_place(self.path, self._file)
+            check_place(self.path, self._file)
             check_file(self.path)
         try:
             self._env = lmdb.open(
@@ -359,7 +348,8 @@ class LmdbStore:
                 metasync=full,
             )
             self._page_bytes = self._env.stat()["psize"]
-            self._dbs = open_tables(self._env, self.path, self._tables, is_new)
+            self._mapped_bytes = self._used_bytes_max = self._env.info()["map_size"]  # so that the next begin() looks
+            self._dbs = _open_tables(self._env, self.path, self._tables, is_new)
             if full:
                 self._env.sync(True)  # data that an earlier run with `process` may have left to the kernel
             if is_new:
@@ -371,7 +361,7 @@ class LmdbStore:
             raise self.refusal("can't open it", error) from error
         if full and is_new:
             sync_folders(self.path, self._unsynced)
-        self._touched_bytes = self._mapped_bytes = 0
+        self._touched_bytes = 0
 
     def _make_room(self, env: lmdb.Environment, expected_bytes: int) -> None:
         """Grow the map if the batch might not fit, or remap it if too much of it is resident.
@@ -382,15 +372,13 @@ class LmdbStore:
         must_release = self._must_release()
         wanted = max(self._used_bytes_max + 2 * expected_bytes + MAP_SLACK_BYTES, self._map_bytes_wanted)
         if must_release or self._mapped_bytes < wanted:
-            info = env.info()
-            size = old_size = info["map_size"]
-            self._used_bytes_max = (info["last_pgno"] + 1) * self._page_bytes
+            size = self._mapped_bytes
+            self._used_bytes_max = (env.info()["last_pgno"] + 1) * self._page_bytes
             needed = max(self._used_bytes_max + 2 * expected_bytes + MAP_SLACK_BYTES, self._map_bytes_wanted)
             while size < needed and size < self._map_bytes_max:
                 size = min(size * 2, self._map_bytes_max)
-            if size != old_size or must_release:
+            if size != self._mapped_bytes or must_release:
                 self._remap(env, size)
-            self._mapped_bytes = size
             if size >= self._map_bytes_wanted:
                 self._map_bytes_wanted = 0
         self._used_bytes_max += 2 * expected_bytes + _COPIED_BYTES
@@ -398,8 +386,7 @@ class LmdbStore:
     def _recycle_pages(self, env: lmdb.Environment) -> lmdb.Environment:
         """Make a minimal commit, to get the pages that the last commit has freed; return the environment.
 
-        A batch can use pages that were freed two commits before it. With no other room left it would never get those of
-        the commit just before it, since a refused batch doesn't count.
+        A batch can use pages that were freed two commits before it, and a refused batch doesn't count.
         """
         self._out_of_room = False
         try:
@@ -412,15 +399,14 @@ class LmdbStore:
     def _remap(self, env: lmdb.Environment, size: int) -> None:
         """Remap the file, which releases its pages from this process; no transaction may be open.
 
-        10 microseconds plus 15 per touched MiB; the pages stay in the kernel's cache, so no disk is read
-        for it.
+        10 microseconds plus 15 per touched MiB; the pages stay in the kernel's cache, so no disk is read.
         """
         try:
             env.set_mapsize(size)
         except lmdb.Error as error:
             self._broken = True
             raise self.refusal(f"can't map {size} bytes", error) from error
-        self._touched_bytes = 0
+        self._touched_bytes, self._mapped_bytes = 0, size
 
     def _must_release(self) -> bool:
         """Whether to release the pages of the map; looks at the process once per PAGES_KEPT_BYTES_MAX touched."""
@@ -435,9 +421,6 @@ class LmdbStore:
         writing = self._batch is not None and self._batch.state is not BatchState.OVER
         return not (writing or self._copying) and not any(reader.view_count for reader in self._readers)
 
-    def _map_bytes(self) -> int:
-        return self._env.info()["map_size"] if self._env is not None else 0
-
     def _end_readers(self) -> None:
         for reader in self._readers:
             reader.end()
@@ -447,3 +430,20 @@ class LmdbStore:
         env, self._env = self._env, None
         if env is not None:
             env.close()
+
+
+def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str], is_new: bool) -> dict[str, Any]:
+    """Return a handle for each table, made if new. StoreError: not our file, or not our format."""
+    if not is_new:
+        check_ours(path, table_names(env))
+    with env.begin(write=True) as txn:  # without a write in it, its commit does nothing
+        meta = env.open_db(META, txn, create=is_new)
+        if not is_new:
+            check_format(path, txn.get(FORMAT_KEY, None, meta))
+        else:
+            txn.put(FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
+        known = listed_tables(path, txn.get(TABLES_KEY, b"", meta) or b"", tables)
+        added = [table for table in tables if table not in known]
+        if added:
+            txn.put(TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
+        return {table: env.open_db(table.encode(), txn) for table in tables}
