@@ -320,14 +320,15 @@ class Worker:
         """
         partitions, touched, touch = self._open.by_queue_id, self._open.touched, self._open.touch
         written_bytes = done_count = 0
+        partition: Partition | None = None
+        last_ref: PartitionRef | None = None
         for ref, request in requests:
             if written_bytes > BATCH_BYTES_MAX:
                 break
             done_count += 1
-            partition = partitions.get(ref.queue_id)
-            if partition is None:
-                partition = touch(ref, batch)
-            touched[ref.queue_id] = partition
+            if partition is None or ref is not last_ref:
+                partition, last_ref = partitions.get(ref.queue_id) or touch(ref, batch), ref
+                touched[ref.queue_id] = partition
             partition.apply(request, now, batch, step)
             written_bytes += step.write_to(batch)
         return done_count, written_bytes > 0
