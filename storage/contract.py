@@ -166,11 +166,17 @@ class Batch(View, Protocol):
         ...
 
     def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Write rows that are in the order of their keys; as `put`, at a lower cost for each row."""
+        """Write rows, as `put` does, at a lower cost for each: `rows` ascending by key, each key once.
+
+        ValueError for a key that `put` refuses; the rows before it are written, none behind it.
+        """
         ...
 
     def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
-        """Remove each of `keys` that is there; as `delete`, at a lower cost for each row."""
+        """Remove each of `keys` that is there, as `delete` does, at a lower cost for each.
+
+        ValueError for an empty key; the rows of those before it are removed, none behind it.
+        """
         ...
 
     def commit(self) -> None:

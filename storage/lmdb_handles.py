@@ -45,8 +45,12 @@ class RowAccess(Protocol[TransactionT_contra]):
         """Put one row."""
         ...
 
-    def remove(self, txn: TransactionT_contra, table: str, key: bytes) -> bool:
-        """Delete one row; False if it wasn't there."""
+    def write_rows(self, txn: TransactionT_contra, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Put rows, ascending by key."""
+        ...
+
+    def remove_rows(self, txn: TransactionT_contra, table: str, keys: Sequence[bytes]) -> int:
+        """Delete rows; return how many were there."""
         ...
 
     def finish(self, txn: TransactionT_contra) -> None:
@@ -56,6 +60,9 @@ class RowAccess(Protocol[TransactionT_contra]):
 
 # A value up to this size lies in its leaf, whatever the page size and its key (half a page of 4096 bytes holds both).
 _SMALL_BYTES_MAX: Final = 1500
+
+# With fewer rows the cursor costs more than it saves.
+_ROWS_MIN: Final = 3
 
 
 class SharedReader(Generic[TransactionT]):
@@ -145,7 +152,7 @@ class LmdbBatch(Generic[TransactionT]):
             if (table, key) in self._large:
                 # LMDB would write a smaller value over it and keep all its pages. Readers accept that, but
                 # py-lmdb's verifier, and so `check_store`, reports it as damage.
-                self._store.remove(txn, table, key)
+                self._store.remove_rows(txn, table, (key,))
             if len(value) > _SMALL_BYTES_MAX:
                 self._large.add((table, key))
             self._store.write(txn, table, key, value)
@@ -156,20 +163,35 @@ class LmdbBatch(Generic[TransactionT]):
     def delete(self, table: str, key: bytes) -> bool:
         """Remove `key`; False if it wasn't there."""
         try:
-            return self._store.remove(self._txn or self._refuse(), table, key)
+            return self._store.remove_rows(self._txn or self._refuse(), table, (key,)) > 0
         except StoreError:
             self._drop()
             raise
 
     def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Write rows that are in the order of their keys; see `contract.Batch.put_rows`."""
-        for key, value in rows:
-            self.put(table, key, value)
+        txn = self._txn or self._refuse()
+        if len(rows) < _ROWS_MIN or (self._large and self._large.intersection([(table, key) for key, _ in rows])):
+            for key, value in rows:
+                self.put(table, key, value)
+            return
+        sizes = [len(value) for _, value in rows]
+        self.written_bytes += sum(sizes)
+        if max(sizes) > _SMALL_BYTES_MAX:
+            self._large.update([(table, key) for key, value in rows if len(value) > _SMALL_BYTES_MAX])
+        try:
+            self._store.write_rows(txn, table, rows)
+        except StoreError:
+            self._drop()
+            raise
 
     def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
         """Remove each of `keys` that is there."""
-        for key in keys:
-            self.delete(table, key)
+        try:
+            self._store.remove_rows(self._txn or self._refuse(), table, keys)
+        except StoreError:
+            self._drop()
+            raise
 
     def commit(self) -> None:
         """Make the batch durable; see `contract.Batch.commit`."""

@@ -8,7 +8,7 @@ import lmdb.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 import lmdb
 
 from .contract import FORMAT_VERSION, FORMAT_VERSION_OLDEST, META_TABLE, StoreError, StoreFailed
-from .data_file import is_complete, newest_root
+from .data_file import Place, is_complete, newest_root, place_of
 
 DATA_FILE: Final = "data.mdb"
 
@@ -48,6 +48,19 @@ def check_file(path: Path) -> None:
         raise StoreFailed(path, f"{DATA_FILE} can't be opened: {error}") from None
     if problems:
         raise StoreFailed(path, f"{DATA_FILE} is cut short: {problems[0]}")
+
+
+def check_place(path: Path, opened: Place | None) -> None:
+    """StoreFailed if the file in folder `path` was deleted or replaced since it was `opened`; LMDB doesn't notice."""
+    if opened is None:
+        return
+    try:
+        found = place_of(path / DATA_FILE)
+    except OSError:
+        found = None
+    if found != opened:
+        what = "deleted" if found is None else "replaced"
+        raise StoreFailed(path, f"{DATA_FILE} was {what} while the store was open; bring it back or restart")
 
 
 def file_problems(path: Path) -> list[str]:
@@ -85,6 +98,15 @@ def check_format(path: Path, found: bytes | None) -> None:
             f"has format version {version}; this emubus reads versions {known[0]} to {known[-1]}: "
             "use the release that wrote it, or a newer one",
         )
+
+
+def listed_tables(path: Path, names: bytes, expected: Sequence[str]) -> list[str]:
+    """Return the tables that the row of this name lists. StoreError unless all are `expected`."""
+    listed = names.decode().split()
+    strange = sorted(set(listed) - set(expected))
+    if strange:
+        raise StoreError(path, f"has tables this emubus doesn't know: {', '.join(strange)}")
+    return listed
 
 
 class StoreReader:

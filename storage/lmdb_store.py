@@ -42,7 +42,7 @@ from .contract import (
     checked_names,
     no_failpoint,
 )
-from .data_file import is_full
+from .data_file import Place, is_full, place_of
 from .folder import FolderLock, file_mode, keep_private, make_folder, sync_folders
 from .lmdb_handles import LmdbBatch, LmdbView, SharedReader
 from .lmdb_reading import (
@@ -54,6 +54,8 @@ from .lmdb_reading import (
     check_file,
     check_format,
     check_ours,
+    check_place,
+    listed_tables,
     table_names,
 )
 from .resident import ResidentGauge
@@ -66,6 +68,9 @@ _FAULT_BYTES = 64 * 1024
 
 # Errors of the disk that mean "no room". A write past a file size limit (ulimit -f) is EFBIG.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+# Allowance for the pages that a batch copies on the way to its rows, from one reading of the file's size to the next.
+_COPIED_BYTES = 64 * 4096
 
 _TURN_KEY = b"turn"
 
@@ -92,7 +97,7 @@ class LmdbStore:
         self.path = path
         self._synced = synced  # until it is open: a reopened file may hold a commit that has failed
         self._create = create  # until the file exists: a file that is lost later is not made again
-        self._file: tuple[int, int] | None = None  # device and inode of the file, once it was opened
+        self._file: Place | None = None  # once it was opened
         # Without fsync a commit is a copy into the page cache, cheaper than a switch to another thread and back.
         self.blocking = durability is Durability.FULL
         self._tables = checked_names(tables)
@@ -106,11 +111,13 @@ class LmdbStore:
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._commit_count = 0  # written by the committing thread; a reader has the count of its state
         self._broken = False  # a commit failed: the environment is reopened before its next use
+        self._mapped_bytes = 0  # size of the map
+        self._used_bytes_max = 0  # upper bound of the bytes in use within the map
         self._map_bytes_wanted = 0  # a batch didn't fit the map: the size from the next begin() on
         self._out_of_room = False  # a batch found no room, in the map or on the disk
         self._copying = False  # a copy is being made: no batch, and the map stays where it is
         self._closed = False
-        self._touched_bytes = 0  # upper bound of what this store touched of its map since it was last mapped
+        self._touched_bytes = 0  # upper bound of what was touched of the map since it was mapped, or found small
         self._unsynced = make_folder(path) if create else []
         self._lock = FolderLock(path)
         self._gauge = ResidentGauge()
@@ -148,9 +155,9 @@ class LmdbStore:
 
     def view(self) -> LmdbView[_Transaction]:
         """A view of the committed state; see `contract.Store.view`."""
-        if self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._too_resident():
+        if self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._must_release():
             self._end_readers()
-            self._remap(self._usable(), self._map_bytes())
+            self._remap(self._usable(), self._mapped_bytes)
         if self._readers and self._readers[-1].commit_count == self._commit_count and not self._broken:
             return LmdbView(self, self._readers[-1])
         env = self._usable()  # no commit runs: while one does, the reader of begin() is used
@@ -245,11 +252,30 @@ class LmdbStore:
         except lmdb.Error as error:
             raise self.refusal(f"can't write to table {table}", error) from error
 
-    def remove(self, txn: _Transaction, table: str, key: bytes) -> bool:
-        """Delete one row; False if it wasn't there."""
-        self._touched_bytes += _FAULT_BYTES
+    def write_rows(self, txn: _Transaction, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Put rows, ascending by key. ValueError keeps those before the refused key; StoreError as in `write`."""
         try:
-            return txn.delete(key, db=self._dbs[table])
+            with txn.cursor(self._dbs[table]) as cursor:
+                # LMDB fills the last leaf to its end if it knows that rows follow, and searches for no position.
+                appends = not cursor.last() or cursor.key() < rows[0][0]
+                self._touched_bytes += _FAULT_BYTES * (1 if appends else len(rows))
+                _, put_count = cursor.putmulti(rows, append=appends)
+                if put_count < len(rows):  # some were out of order
+                    cursor.putmulti(rows)
+        except lmdb.BadValsizeError:
+            size = next(len(key) for key, _ in rows if not 0 < len(key) <= KEY_BYTES_MAX)
+            raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {size}") from None
+        except lmdb.Error as error:
+            raise self.refusal(f"can't write to table {table}", error) from error
+
+    def remove_rows(self, txn: _Transaction, table: str, keys: Sequence[bytes]) -> int:
+        """Delete rows; return how many were there. ValueError keeps the deletions before the refused key."""
+        self._touched_bytes += _FAULT_BYTES * len(keys)
+        delete, db, count = txn.delete, self._dbs[table], 0
+        try:
+            for key in keys:
+                count += delete(key, b"", db)
+            return count
         except lmdb.BadValsizeError:
             raise ValueError("a key has at least one byte") from None
         except lmdb.Error as error:
@@ -260,7 +286,7 @@ class LmdbStore:
         try:
             self._failpoint("batch-applied")
             self._failpoint("commit-started")
-            self._check_place()
+            check_place(self.path, self._file)
             txn.commit()
         except BaseException as error:
             with contextlib.suppress(lmdb.Error):
@@ -277,9 +303,9 @@ class LmdbStore:
             return error
         if isinstance(error, lmdb.MapFullError):
             self._out_of_room = True
-            self._map_bytes_wanted = min(2 * self._map_bytes(), self._map_bytes_max)
-            reason = f"{doing}: the store is full, its map has {self._map_bytes()} bytes"
-            grows = self._map_bytes() < self._map_bytes_wanted
+            self._map_bytes_wanted = min(2 * self._mapped_bytes, self._map_bytes_max)
+            reason = f"{doing}: the store is full, its map has {self._mapped_bytes} bytes"
+            grows = self._mapped_bytes < self._map_bytes_wanted
             return StoreFull(self.path, f"{reason} (at most {self._map_bytes_max})", grows=grows)
         if isinstance(error, lmdb.TxnFullError):
             return StoreFull(self.path, f"{doing}: the batch is too large for one transaction")
@@ -309,7 +335,7 @@ class LmdbStore:
         data_file = self.path / DATA_FILE
         is_new = self._create and not data_file.exists()
         if not is_new:
-            self._check_place()
+            check_place(self.path, self._file)
             check_file(self.path)
         try:
             self._env = lmdb.open(
@@ -324,12 +350,13 @@ class LmdbStore:
                 metasync=full,
             )
             self._page_bytes = self._env.stat()["psize"]
+            self._mapped_bytes = self._used_bytes_max = self._env.info()["map_size"]  # so that the next begin() looks
             self._dbs = _open_tables(self._env, self.path, self._tables, is_new)
             if full and not self._synced:
                 self._env.sync(True)  # data that an earlier run with `process` may have left to the kernel
             if is_new:
                 keep_private(data_file)
-            self._create, self._file, self._synced = False, _place(data_file), False
+            self._create, self._file, self._synced = False, place_of(data_file), False
         except (lmdb.Error, OSError) as error:
             if is_new:  # a partial file would be refused at every start
                 data_file.unlink(missing_ok=True)
@@ -338,40 +365,30 @@ class LmdbStore:
             sync_folders(self.path, self._unsynced)
         self._touched_bytes = 0
 
-    def _check_place(self) -> None:
-        """StoreFailed if the file was deleted or replaced since it was opened: LMDB would go on writing to it."""
-        if self._file is not None:
-            try:
-                found = _place(self.path / DATA_FILE)
-            except OSError:
-                found = None
-            if found != self._file:
-                what = "deleted" if found is None else "replaced"
-                raise StoreFailed(
-                    self.path, f"{DATA_FILE} was {what} while the store was open; bring it back or restart"
-                )
-
     def _make_room(self, env: lmdb.Environment, expected_bytes: int) -> None:
         """Grow the map if the batch might not fit, or remap it if too much of it is resident.
 
-        Counts free pages inside the file as used; that costs address space, never disk.
+        Counts free pages inside the file as used; that costs address space, never disk. Reads the file's size only if
+        what batches have expected since the last reading might not fit.
         """
-        info = env.info()
-        size = old_size = info["map_size"]
-        used_bytes = (info["last_pgno"] + 1) * self._page_bytes
-        needed = max(used_bytes + 2 * expected_bytes + MAP_SLACK_BYTES, self._map_bytes_wanted)
-        while size < needed and size < self._map_bytes_max:
-            size = min(size * 2, self._map_bytes_max)
-        if size != old_size or (self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._too_resident()):
-            self._remap(env, size)
-        if size >= self._map_bytes_wanted:
-            self._map_bytes_wanted = 0
+        must_release = self._must_release()
+        wanted = max(self._used_bytes_max + 2 * expected_bytes + MAP_SLACK_BYTES, self._map_bytes_wanted)
+        if must_release or self._mapped_bytes < wanted:
+            size = self._mapped_bytes
+            self._used_bytes_max = (env.info()["last_pgno"] + 1) * self._page_bytes
+            needed = max(self._used_bytes_max + 2 * expected_bytes + MAP_SLACK_BYTES, self._map_bytes_wanted)
+            while size < needed and size < self._map_bytes_max:
+                size = min(size * 2, self._map_bytes_max)
+            if size != self._mapped_bytes or must_release:
+                self._remap(env, size)
+            if size >= self._map_bytes_wanted:
+                self._map_bytes_wanted = 0
+        self._used_bytes_max += 2 * expected_bytes + _COPIED_BYTES
 
     def _recycle_pages(self, env: lmdb.Environment) -> lmdb.Environment:
         """Make a minimal commit, to get the pages that the last commit has freed; return the environment.
 
-        A batch can use pages that were freed two commits before it. With no other room left it would never get those of
-        the commit just before it, since a refused batch doesn't count.
+        A batch can use pages that were freed two commits before it, and a refused batch doesn't count.
         """
         self._out_of_room = False
         try:
@@ -384,25 +401,27 @@ class LmdbStore:
     def _remap(self, env: lmdb.Environment, size: int) -> None:
         """Remap the file, which releases its pages from this process; no transaction may be open.
 
-        10 microseconds plus 15 per touched MiB; the pages stay in the kernel's cache, so no disk is read
-        for it.
+        10 microseconds plus 15 per touched MiB; the pages stay in the kernel's cache, so no disk is read.
         """
         try:
             env.set_mapsize(size)
         except lmdb.Error as error:
             self._broken = True
             raise self.refusal(f"can't map {size} bytes", error) from error
-        self._touched_bytes = 0
+        self._touched_bytes, self._mapped_bytes = 0, size
 
-    def _too_resident(self) -> bool:
-        return self._gauge.file_bytes() > FILE_RESIDENT_BYTES_MAX
+    def _must_release(self) -> bool:
+        """Whether to release the pages of the map; looks at the process once per PAGES_KEPT_BYTES_MAX touched."""
+        if self._touched_bytes < PAGES_KEPT_BYTES_MAX:
+            return False
+        if self._gauge.file_bytes() > FILE_RESIDENT_BYTES_MAX:
+            return True
+        self._touched_bytes = 0
+        return False
 
     def _is_idle(self) -> bool:
         writing = self._batch is not None and self._batch.state is not BatchState.OVER
         return not (writing or self._copying) and not any(reader.view_count for reader in self._readers)
-
-    def _map_bytes(self) -> int:
-        return self._env.info()["map_size"] if self._env is not None else 0
 
     def _end_readers(self) -> None:
         for reader in self._readers:
@@ -425,16 +444,8 @@ def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str], is_ne
             check_format(path, txn.get(FORMAT_KEY, None, meta))
         else:
             txn.put(FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
-        known = (txn.get(TABLES_KEY, b"", meta) or b"").decode().split()
-        strange = sorted(set(known) - set(tables))
-        if strange:
-            raise StoreError(path, f"has tables this emubus doesn't know: {', '.join(strange)}")
+        known = listed_tables(path, txn.get(TABLES_KEY, b"", meta) or b"", tables)
         added = [table for table in tables if table not in known]
         if added:
             txn.put(TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
         return {table: env.open_db(table.encode(), txn) for table in tables}
-
-
-def _place(data_file: Path) -> tuple[int, int]:
-    status = os.stat(data_file)  # noqa: PTH116 - once per commit: half the cost of Path.stat
-    return status.st_dev, status.st_ino

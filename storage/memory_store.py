@@ -179,27 +179,32 @@ class MemoryBatch:
     def put(self, table: str, key: bytes, value: bytes) -> None:
         """Write or overwrite; see `contract.Batch.put`."""
         self._refuse_over()
-        if not 0 < len(key) <= KEY_BYTES_MAX:
-            raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}")
-        self._write(table, key, bytes(value))  # bytes stay as they are; a buffer that may change is copied
+        _check_length(key)
+        self._changes(table)[key] = bytes(value)  # bytes stay as they are; a buffer that may change is copied
 
     def delete(self, table: str, key: bytes) -> bool:
         """Remove `key`; False if it wasn't there."""
         self._refuse_over()
         found = _get(self._base, self._layer, table, key) is not None
         if found:
-            self._write(table, key, None)
+            self._changes(table)[key] = None
         return found
 
     def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Write rows that are in the order of their keys; see `contract.Batch.put_rows`."""
+        self._refuse_over()
+        changes = self._changes(table)
         for key, value in rows:
-            self.put(table, key, value)
+            _check_length(key)
+            changes[key] = bytes(value)
 
     def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
         """Remove each of `keys` that is there."""
+        self._refuse_over()
+        base, layer, changes = self._base, self._layer, self._changes(table)
         for key in keys:
-            self.delete(table, key)
+            if _get(base, layer, table, key) is not None:
+                changes[key] = None
 
     def commit(self) -> None:
         """Make the batch the committed state; see `contract.Batch.commit`."""
@@ -234,16 +239,21 @@ class MemoryBatch:
     ) -> None:
         self.close()
 
-    def _write(self, table: str, key: bytes, value: bytes | None) -> None:
+    def _changes(self, table: str) -> _Rows:
         changes = self._layer.get(table)
         if changes is None:
             self._base[table]  # KeyError for an unknown table
             changes = self._layer[table] = SortedDict()
-        changes[key] = value
+        return changes
 
     def _refuse_over(self) -> None:
         if self.state is not BatchState.OPEN:
             raise StoreError(None, f"this batch is {self.state}")
+
+
+def _check_length(key: bytes) -> None:
+    if not 0 < len(key) <= KEY_BYTES_MAX:
+        raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}")
 
 
 def _get(base: _Layer, layer: _Layer | None, table: str, key: bytes) -> bytes | None:

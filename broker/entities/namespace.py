@@ -23,6 +23,7 @@ from ..message.bounds import MessageBounds
 from ..model.catalog import Catalog, Entry
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
 from ..model.profiles import Limits, limits_over
+from ..stores.committer import Committer
 from ..stores.outage import Outage
 from ..stores.worker import Worker
 from .dispatcher import ReceiveQuota
@@ -51,6 +52,7 @@ class Namespace:
         self.topology = Topology()  # of the start, for a reset
         self.away: BrokerError | None = None  # set while the stores are exchanged
         self.pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
+        self._committer = Committer(self.pool, COMMIT_THREADS, clock)
         self._failpoint = failpoint
         self._watchers: list[Callable[[Entity], None]] = []
         self._use_stores(catalog, stores)
@@ -59,7 +61,7 @@ class Namespace:
         self.catalog = catalog
         self.transactions = Transactions(self.clock, self.limits.messages_per_transaction_max)
         self.workers = [
-            Worker(index, store, self.clock, self.pool, self._resolver(index), self._failpoint)
+            Worker(index, store, self.clock, self._committer, self._resolver(index), self._failpoint)
             for index, store in enumerate(stores)
         ]
         self.forwarder = Forwarder(self.clock, self.find_target)

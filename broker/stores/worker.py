@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +27,7 @@ from ..partition.requests import ExpireLocks, Request, Reserve, must_be_retried
 from ..partition.step import PartitionRef, Step
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
 from .commit_stats import CommitStats
+from .committer import Committer
 from .open_partitions import OpenPartitions
 from .outage import Outage, OutageKind
 from .timers import FIRST_DUE, LAST_DUE, StoreTimers
@@ -43,8 +43,8 @@ log = structlog.get_logger(__name__)
 class Worker:
     """Drives the partitions of `store`; `index` is the number of the messaging store.
 
-    `resolve(queue_id)` returns a queue's partition in this store, None for a deleted queue. `pool` runs commits that
-    block. `failpoint(name)` marks a step of the commit for tests.
+    `resolve(queue_id)` returns a queue's partition in this store, None for a deleted queue. `committer` commits for
+    stores that block. `failpoint(name)` marks a step of the commit for tests.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Worker:
         index: int,
         store: Store,
         clock: Clock,
-        pool: Executor,
+        committer: Committer,
         resolve: Callable[[int], PartitionRef | None],
         failpoint: Callable[[str], None],
     ) -> None:
         self.index = index
         self._store = store
         self._clock = clock
-        self._pool = pool
+        self._committer = committer
         self._resolve = resolve
         self._failpoint = failpoint
         self._open = OpenPartitions()
@@ -307,7 +307,7 @@ class Worker:
                 raise
         self._committing = True
         if self._store.blocking:
-            await asyncio.get_running_loop().run_in_executor(self._pool, batch.commit)
+            await self._committer.commit(batch)
         else:
             batch.commit()
         self.fault = None
@@ -320,14 +320,15 @@ class Worker:
         """
         partitions, touched, touch = self._open.by_queue_id, self._open.touched, self._open.touch
         written_bytes = done_count = 0
+        partition: Partition | None = None
+        last_ref: PartitionRef | None = None
         for ref, request in requests:
             if written_bytes > BATCH_BYTES_MAX:
                 break
             done_count += 1
-            partition = partitions.get(ref.queue_id)
-            if partition is None:
-                partition = touch(ref, batch)
-            touched[ref.queue_id] = partition
+            if partition is None or ref is not last_ref:
+                partition, last_ref = partitions.get(ref.queue_id) or touch(ref, batch), ref
+                touched[ref.queue_id] = partition
             partition.apply(request, now, batch, step)
             written_bytes += step.write_to(batch)
         return done_count, written_bytes > 0

@@ -181,6 +181,26 @@ def test_values_of_any_size_come_back_as_they_were(store: Store, size_bytes: int
         assert view.get("rows", b"a") == value
 
 
+@pytest.mark.parametrize("there", [b"", b"0", b"c", b"z"], ids=["none", "before", "between", "behind"])
+@pytest.mark.parametrize("size_bytes", [3, 1024, 5000])
+def test_rows_out_of_the_order_of_their_keys_are_written_too(store: Store, there: bytes, size_bytes: int) -> None:
+    write(store, {there: b"there"} if there else {})
+    rows = [(key, key * size_bytes) for key in (b"b", b"e", b"a", b"f", b"d")]
+    with store.begin(100_000) as batch:
+        batch.put_rows("rows", rows)
+        batch.commit()
+    assert everything(store) == sorted([*rows, *([(there, b"there")] if there else [])])
+
+
+def test_rows_written_again_in_the_same_batch_replace_large_values(store: Store) -> None:
+    keys = [b"%02d" % number for number in range(20)]
+    with store.begin(1_000_000) as batch:
+        for size_bytes in (9000, 40, 5000):
+            batch.put_rows("rows", [(key, b"v" * size_bytes) for key in keys])
+        batch.commit()
+    assert everything(store) == [(key, b"v" * 5000) for key in keys]
+
+
 def test_an_unknown_table_is_a_key_error(store: Store) -> None:
     with store.begin(10) as batch, store.view() as view:
         calls: list[Callable[[], object]] = [
@@ -189,6 +209,8 @@ def test_an_unknown_table_is_a_key_error(store: Store) -> None:
             lambda: batch.get("none", b"a"),
             lambda: batch.put("none", b"a", b""),
             lambda: batch.delete("none", b"a"),
+            lambda: batch.put_rows("none", [(b"a", b""), (b"b", b""), (b"c", b"")]),
+            lambda: batch.delete_rows("none", [b"a"]),
         ]
         for call in calls:
             with pytest.raises(KeyError, match="none"):
@@ -211,6 +233,8 @@ def test_a_batch_that_is_over_is_refused(store: Store) -> None:
         lambda: batch.scan("rows", b"", LAST, 1),
         lambda: batch.put("rows", b"a", b""),
         lambda: batch.delete("rows", b"a"),
+        lambda: batch.put_rows("rows", []),
+        lambda: batch.delete_rows("rows", []),
         batch.commit,
     ]
     for call in calls:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -15,6 +17,8 @@ from emubus.storage import Batch, Durability, Store, View, check_store, open_sto
 LAST = b"\xff" * 4
 KEYS = st.binary(min_size=1, max_size=2).map(lambda key: bytes(byte % 4 for byte in key)) | st.just(b"k" * 511)
 VALUES = st.binary(max_size=4) | st.integers(1, 9000).map(lambda size: b"v" * size)
+ROWS = st.dictionaries(KEYS, VALUES, max_size=12).map(lambda rows: sorted(rows.items()))
+NEW_KEYS = st.integers(1, 60).map(lambda count: [b"%04d" % number for number in range(count)])
 
 
 class Stores(RuleBasedStateMachine):
@@ -52,6 +56,36 @@ class Stores(RuleBasedStateMachine):
     def delete(self, key: bytes) -> None:
         found = self.batch_rows.pop(key, None) is not None
         assert [batch.delete("rows", key) for batch in self.batches] == [found] * 2
+
+    @precondition(lambda self: self.batches)
+    @rule(rows=ROWS)
+    def put_rows(self, rows: list[tuple[bytes, bytes]]) -> None:
+        for batch in self.batches:
+            batch.put_rows("rows", rows)
+        self.batch_rows |= dict(rows)
+
+    @precondition(lambda self: self.batches)
+    @rule(keys=NEW_KEYS, value=VALUES)
+    def append_rows(self, keys: list[bytes], value: bytes) -> None:
+        last = max(self.batch_rows, default=b"")[:4]
+        self.put_rows([(last + key, value) for key in keys])
+
+    @precondition(lambda self: self.batches)
+    @rule(rows=ROWS, long=st.integers(512, 600).map(lambda size: b"\xfe" * size))
+    def put_rows_with_a_refused_key(self, rows: list[tuple[bytes, bytes]], long: bytes) -> None:
+        for batch in self.batches:
+            with pytest.raises(ValueError, match=f"a key has 1 to 511 bytes, this one {len(long)}"):
+                batch.put_rows("rows", [*rows, (long, b""), (LAST, b"")])
+        self.batch_rows |= dict(rows)
+
+    @precondition(lambda self: self.batches)
+    @rule(keys=st.lists(KEYS, max_size=12), last=st.sampled_from([[], [b""], [b"k" * 512]]))
+    def delete_rows(self, keys: list[bytes], last: list[bytes]) -> None:
+        for batch in self.batches:
+            with pytest.raises(ValueError, match="at least one byte") if last == [b""] else nullcontext():
+                batch.delete_rows("rows", keys + last)
+        for key in keys:
+            self.batch_rows.pop(key, None)
 
     @precondition(lambda self: self.batches)
     @rule(keep=st.booleans())

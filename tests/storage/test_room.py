@@ -34,16 +34,15 @@ def files_limited_to(size_bytes: int) -> Iterator[None]:
 
 def put_rows(store: Store, start: int, count: int, value: bytes = KB) -> None:
     with store.begin(count * (len(value) + 4)) as batch:
-        for number in range(start, start + count):
-            batch.put("rows", number.to_bytes(4, "big"), value)
+        batch.put_rows("rows", [(number.to_bytes(4, "big"), value) for number in range(start, start + count)])
         batch.commit()
 
 
-def filled(store: Store) -> int:
+def filled(store: Store, value: bytes) -> int:
     """Put rows until there is no room; return how many there are."""
     for start in itertools.count(0, 64):
         try:
-            put_rows(store, start, 64)
+            put_rows(store, start, 64, value)
         except StoreFull:
             return start
     raise AssertionError
@@ -155,18 +154,31 @@ def test_rows_deleted_from_a_full_store_make_room_for_the_next_batch(
     """Though LMDB lets a batch use only pages that were freed two commits before it."""
     limits = {"map_bytes_max": 4 * MIB} if limited_by == "map" else {}
     store = open_lmdb(**limits)
+    value = b"v" * 900  # the last batch that fits leaves some pages, which the deletion needs
     with files_limited_to(4 * MIB):
-        count = filled(store)
+        count = filled(store, value)
         with store.begin(0) as batch:
             for number in range(count - 64):
                 batch.delete("rows", number.to_bytes(4, "big"))
             batch.commit()
         with pytest.raises(StoreFull):
-            put_rows(store, 0, count // 2)
-        put_rows(store, 0, count // 2)
+            put_rows(store, 0, count // 2, value)
+        put_rows(store, 0, count // 2, value)
         assert row_count(store) == count // 2 + 64
         store.close()
     assert check_store(tmp_path / "store").problems == []
+
+
+def test_the_size_of_the_file_is_read_again_before_the_map_is_too_small(
+    open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though batches count only what they expect; none is refused for a map that may grow."""
+    monkeypatch.setattr(lmdb_store, "MAP_BYTES_START", MIB)
+    monkeypatch.setattr(lmdb_store, "MAP_SLACK_BYTES", MIB // 2)
+    store = open_lmdb()
+    for start in range(0, 6000, 5):
+        put_rows(store, start, 5)
+    assert row_count(store) == 6000
 
 
 def test_a_store_that_finds_no_room_at_its_first_opening_says_so(tmp_path: Path) -> None:
@@ -202,7 +214,7 @@ def test_a_backlog_written_and_read_stays_out_of_memory(
         with store.view() as view:
             assert len(view.scan("rows", start.to_bytes(4, "big"), LAST, 64)) == 64
         resident.append(mapped_resident_bytes(data_file) if start % 640 == 0 else 0)
-    assert data_file.stat().st_size > 30 * MIB
+    assert data_file.stat().st_size > 20 * MIB
     assert 0 < max(resident) < PAGES_KEPT_BYTES_MAX + MIB
 
 
