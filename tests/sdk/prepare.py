@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from ..building import ROOT, Build, PrepareError, build
-from ..toolchains import unavailable
+from ..toolchains import BRIEF_JAVA, unavailable
 
 __all__ = [
     "ALL_CLIENTS",
@@ -77,12 +77,12 @@ CLIENTS: dict[str, Client] = {
         Client(
             "java",
             _JAVA,
-            ("java", "-jar", "target/driver.jar"),
+            ("java", *BRIEF_JAVA, "-jar", "target/driver.jar"),
             Build(
                 folder=_JAVA,
                 sources=("pom.xml", "src/**/*"),
                 output=_JAVA / "target",
-                commands=(("mvn", "-q", "-B", "package"),),
+                commands=(("env", f"MAVEN_OPTS={' '.join(BRIEF_JAVA)}", "mvn", "-q", "-B", "package"),),
             ),
             warm_up_s=45.0,  # a JVM, and the classes of TLS and of an HTTP or AMQP client
         ),

@@ -20,6 +20,7 @@ from emubus.testing import EmubusServer
 
 from ..building import PrepareError
 from ..conftest import needs_spark
+from ..toolchains import BRIEF_JAVA
 from .prepare import prepare_spark40
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ SPARK_CONF = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "localhost",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": " ".join(BRIEF_JAVA),
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",

@@ -110,7 +110,7 @@ class Arrivals:
             trail = tuple(chain.from_iterable(sorted({item.trail for item in group}, key=repr)))
             rank = min(item.rank for item in group)
             doubts = {"taken"} if had is None else set()
-            choices.append([replace(item, trail=trail, rank=rank, doubts=item.doubts | doubts) for item in group])
+            choices.append([item.but(trail=trail, rank=rank, doubts=item.doubts | doubts) for item in group])
         return [(list(taken), identities) for taken in product(*choices)]
 
     def _perhaps_taken(
@@ -121,5 +121,5 @@ class Arrivals:
         for identity, group in groups.items():
             had = identity is not None and self._memory.has(identity, time.since, time.now)
             is_alone = is_single and is_given(group[0]) and had is False
-            taken += group if is_alone else [replace(item, doubts={"taken"}) for item in group]
+            taken += group if is_alone else [item.but(doubts={"taken"}) for item in group]
         return taken

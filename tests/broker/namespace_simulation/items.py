@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from .memory import Identity
 from .shapes import Rule
@@ -69,6 +70,13 @@ class Item:
     def partition_key(self) -> str | None:
         """What chooses the partition."""
         return self.session if self.session is not None else self.key
+
+    def but(self, **changes: Any) -> Item:
+        """A copy of it with other values of these fields: as `dataclasses.replace`, which takes ten times as long."""
+        other: Item = object.__new__(Item)
+        other.__dict__ |= self.__dict__
+        other.__dict__ |= changes
+        return other
 
     def look(self) -> tuple[object, ...]:
         """What tells it from another copy of its message, in one place or another."""
@@ -136,7 +144,7 @@ def copies(rules: Iterable[Rule], item: Item) -> list[Item]:
 
 def changed(rule: Rule, item: Item) -> Item:
     """A copy as the action of a rule leaves it."""
-    copy = replace(item, rule=rule.name)
+    copy = item.but(rule=rule.name)
     match rule.action:
         case "set session":
             copy.session, copy.key = rule.value, None

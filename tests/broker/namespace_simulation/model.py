@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import chain
 
 from .arrivals import Arrivals, Time
@@ -121,7 +120,7 @@ class Model:
                 continue
             item.id = item.id or given_id(spec.label)
             if due_at > self.now:
-                self._put([Possibility([replace(item, home=SCHEDULED, due_at=due_at)])])
+                self._put([Possibility([item.but(home=SCHEDULED, due_at=due_at)])])
             else:
                 self._put(self._possibilities(self._placed_at_entity(item)))
 
@@ -134,9 +133,9 @@ class Model:
             due_at = sent_at + (spec.after_ms or 0)
             item.is_calm = False  # a request's messages go to one partition
             if due_at > self.now:
-                self._put([Possibility([replace(item, home=SCHEDULED, due_at=due_at, number=number)])])
+                self._put([Possibility([item.but(home=SCHEDULED, due_at=due_at, number=number)])])
             else:
-                self._put(self._possibilities(self._placed_at_entity(replace(item, rank=0))))
+                self._put(self._possibilities(self._placed_at_entity(item.but(rank=0))))
 
     def perhaps_accept(self, path: str, specs: Iterable[Spec], *, sent_at: int) -> None:
         """A delivery of which nothing is there may have been stored, and be remembered."""
@@ -148,12 +147,12 @@ class Model:
     def transfer(self, via: str, path: str, spec: Spec) -> None:
         """A message of a transaction leaves for another entity, or stays where it can't leave from."""
         self._rank += 1
-        item = replace(self._item(path, spec), id=spec.id or given_id(spec.label), rank=0, is_calm=False)
+        item = self._item(path, spec).but(id=spec.id or given_id(spec.label), rank=0, is_calm=False)
         reason = self._obstacle(path)
         if reason is None:
-            self._put(self._possibilities([replace(item, path=path, home=UNDER_WAY, hops=1)]))
+            self._put(self._possibilities([item.but(path=path, home=UNDER_WAY, hops=1)]))
         else:
-            self._put([Possibility([replace(item, path=via, home=TRANSFER_DEAD_LETTER, reason=reason)])])
+            self._put([Possibility([item.but(path=via, home=TRANSFER_DEAD_LETTER, reason=reason)])])
 
     def drop(self, path: str) -> None:
         """An entity is deleted, a topic with its subscriptions, and with it all that is in it."""
@@ -228,15 +227,15 @@ class Model:
         item = self._tracked(item)
         for subscription in self.subscriptions(item.path):
             for copy in copies(subscription.rules, item):
-                there = replace(copy, path=subscription.path)
-                found += self._placed(replace(there, ttl_ms=least(there.ttl_ms, shape.ttl_ms)))
+                there = copy.but(path=subscription.path)
+                found += self._placed(there.but(ttl_ms=least(there.ttl_ms, shape.ttl_ms)))
         return found
 
     def _placed(self, item: Item) -> list[Item]:
         """A message becomes active in a queue or subscription."""
         shape = self.shapes[item.path]
-        item = replace(self._tracked(item), home=ACTIVE, ttl_ms=least(item.ttl_ms, shape.ttl_ms), number=None)
-        item = replace(item, count=(0, 0), doubts=set(item.doubts))
+        item = self._tracked(item).but(home=ACTIVE, ttl_ms=least(item.ttl_ms, shape.ttl_ms), number=None)
+        item = item.but(count=(0, 0), doubts=set(item.doubts))
         if shape.forward_to is not None:
             if item.hops >= HOPS_MAX:
                 return self.bury(item, TOO_MANY_HOPS)
@@ -245,7 +244,7 @@ class Model:
             return self.bury(item, NO_SESSION)
         if item.ttl_ms is not None:
             earliest = (self.now if self.calm else self.rested_at) + item.ttl_ms
-            item = replace(item, expires=(earliest, earliest if self.calm else NEVER))
+            item = item.but(expires=(earliest, earliest if self.calm else NEVER))
         self._doubt_count(item, self._late_takes[item.path])
         return [item]
 
@@ -254,8 +253,8 @@ class Model:
         reason = self._obstacle(target)
         if reason is not None:
             return self.bury(item, item.reason if buried else reason, forward=False)
-        there = replace(item, path=target, home=UNDER_WAY, hops=item.hops + 1)
-        return [replace(there, expires=(NEVER, NEVER), lock_until=0)]
+        there = item.but(path=target, home=UNDER_WAY, hops=item.hops + 1)
+        return [there.but(expires=(NEVER, NEVER), lock_until=0)]
 
     def _obstacle(self, target: str) -> str | None:
         shape = self.shapes.get(target)
@@ -268,8 +267,7 @@ class Model:
     def bury(self, item: Item, reason: str | None, *, forward: bool = True) -> list[Item]:
         """A message becomes a dead letter, where it is or where dead letters go."""
         shape = self.shapes[item.path]
-        item = replace(
-            item,
+        item = item.but(
             home=DEAD_LETTER,
             reason=reason,
             expires=(NEVER, NEVER),
@@ -290,7 +288,7 @@ class Model:
         """The order of messages with the same key holds through entities; without a key there is none to hold."""
         is_ordered = item.partition_key is not None or not self.is_partitioned(item.path)
         trail = (*item.trail, (item.path, item.partition_key))
-        return replace(item, trail=trail, rank=item.rank if is_ordered else 0)
+        return item.but(trail=trail, rank=item.rank if is_ordered else 0)
 
     # ---- what happens to a message that is there
 
@@ -299,7 +297,7 @@ class Model:
         return self._possibilities(self._after(item, what), source=item, since=since)
 
     def _after(self, item: Item, what: str) -> list[Item]:
-        gone = replace(item, lock_until=0, number=None, doubts=item.doubts & {"taken"})
+        gone = item.but(lock_until=0, number=None, doubts=item.doubts & {"taken"})
         if what == "taken":
             return []
         if what == "expired":
@@ -307,16 +305,16 @@ class Model:
         if what == "delivered too often":
             high = item.count[1]
             least_count = min(self.shapes[item.path].deliveries_max, high)
-            return self.bury(replace(gone, count=(least_count, high)), TOO_MANY_DELIVERIES)
+            return self.bury(gone.but(count=(least_count, high)), TOO_MANY_DELIVERIES)
         if what == "dead-lettered":
             return self.bury(gone, BY_CLIENT)
         if what == "deferred":
             home = DEFERRED_HOMES.get(item.home, item.home)
             counted = home == DEFERRED  # the delivery counts, but a deferral alone never dead-letters
             count = (item.count[0] + counted, item.count[1] + counted)
-            return [replace(gone, home=home, number=item.number, expires=(NEVER, NEVER), count=count)]
+            return [gone.but(home=home, number=item.number, expires=(NEVER, NEVER), count=count)]
         assert what == "activated", what
-        return self._placed_at_entity(replace(gone, due_at=0, is_calm=item.is_calm and self.calm, rank=0))
+        return self._placed_at_entity(gone.but(due_at=0, is_calm=item.is_calm and self.calm, rank=0))
 
     def happen(self, item: Item, what: str) -> None:
         """`after`, for good."""

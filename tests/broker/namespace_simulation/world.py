@@ -10,9 +10,9 @@ import random
 import traceback
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -47,6 +47,7 @@ class Disk(TearingStore):
         super().__init__()
         self.dead = False
         self.failures = 0  # batches that were not confirmed
+        self.rows: list[Row] | None = None  # what was found in it since something was written last
         if before is not None:
             before._fold()
             self._base = before._base
@@ -64,6 +65,7 @@ class Disk(TearingStore):
     def finish(self, layer: dict[str, Any]) -> None:
         if self.dead or self.fate is Fate.REFUSED:
             self.failures += 1
+        self.rows = None
         super().finish(layer)
 
     def close(self) -> None:
@@ -85,8 +87,7 @@ class CatalogDisk(MemoryStore):
         self._closed = True
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):  # hundreds are made at each look: no class is made faster
     """A message as a store has it."""
 
     path: str
@@ -159,6 +160,7 @@ class World:
         self.troubles: list[int] = []  # each store that fell into trouble, once for each time
         self._slow: set[int] = set()  # also under the outage that followed: what waits goes on waiting
         self.life = 0  # how often it was started
+        self._paths: dict[int, str] = {}  # of the entities when rows were looked for last
         self.broker = self._start()
 
     # ---- life
@@ -274,14 +276,25 @@ class World:
     def rows(self) -> list[Row]:
         """Every message in every store."""
         paths = {entity.queue_id: entity.path for entity in self.broker.entities()}
+        if paths != self._paths:
+            self._paths = paths
+            for disk in self.disks:
+                disk.rows = None
         found: list[Row] = []
         for index, disk in enumerate(self.disks):
-            with disk.view() as view:
-                for key, value in view.scan(MESSAGES, b"\0", LAST_KEY, ROWS_MAX):
-                    queue_id = int.from_bytes(key[:4], "big")
-                    path = paths.get(queue_id, f"(deleted {queue_id})")
-                    number = int.from_bytes(key[5:], "big")
-                    found.append(Row(path, HOMES[key[4]], index, number, *_decoded(value)))
+            if disk.rows is None:
+                disk.rows = self._rows_of(index, disk)
+            found += disk.rows
+        return found
+
+    def _rows_of(self, index: int, disk: Disk) -> list[Row]:
+        found: list[Row] = []
+        with disk.view() as view:
+            for key, value in view.scan(MESSAGES, b"\0", LAST_KEY, ROWS_MAX):
+                queue_id = int.from_bytes(key[:4], "big")
+                path = self._paths.get(queue_id, f"(deleted {queue_id})")
+                number = int.from_bytes(key[5:], "big")
+                found.append(Row(path, HOMES[key[4]], index, number, *_decoded(value)))
         return found
 
     def marks_in(self, path: str, home: str) -> dict[int, Mark]:

@@ -33,13 +33,10 @@ FAIL_S_MAX = 600.0
 Row = tuple[int, int]
 """A message as it is compared: its sequence number, and the number in its body."""
 
-# Java compiles less, for drivers that don't live long.
-FAST_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-
 
 def driver_conf(folder: Path) -> dict[str, str]:
     """How a driver of its own is configured; tasks are tried once."""
-    return {**SPARK_CONF, **FAST_START, "spark.local.dir": str(folder / "local")}
+    return {**SPARK_CONF, "spark.local.dir": str(folder / "local")}
 
 
 # ---- Spark's files
