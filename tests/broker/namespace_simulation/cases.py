@@ -212,4 +212,15 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "a message whose time came while its batch waited for a slow store was thought to have kept its place in it",
+        "order",
+        (Shape("q2"),),
+        (
+            Outage(8, "slow"),
+            Send("q2", (Spec(1, key="f", after_ms=1_000), Spec(2, key="f")), batch=True),
+            Advance(2_000),
+            Rest(),
+        ),
+    ),
 )

@@ -135,7 +135,7 @@ class Model:
             if due_at > self.now:
                 self._put([Possibility([item.but(home=SCHEDULED, due_at=due_at, number=number)])])
             else:
-                self._put(self._possibilities(self._placed_at_entity(item.but(rank=0))))
+                self._put(self._possibilities(self._placed_at_entity(item)))
 
     def perhaps_accept(self, path: str, specs: Iterable[Spec], *, sent_at: int) -> None:
         """A delivery of which nothing is there may have been stored, and be remembered."""
@@ -184,7 +184,7 @@ class Model:
             spec.id,
             spec.colour,
             spec.ttl_ms,
-            rank=self._rank,
+            rank=self._rank if spec.after_ms is None else 0,  # it may have waited for its time
             is_calm=self.calm,
         )
 
