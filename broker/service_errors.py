@@ -382,3 +382,20 @@ def link_closed(link: str, condition: Condition = Condition.DETACH_FORCED, *, se
 def connection_closed(container: str) -> BrokerError:
     """The server stops."""
     return BrokerError(Condition.CONNECTION_FORCED, f"The connection was closed by container '{container}'.")
+
+
+# ---- reasons of dead letters
+
+REASON_NO_SESSION = (
+    "Session id is null.",
+    "Session enabled entity doesn't allow a message whose session identifier is null.",
+)
+
+
+def too_many_hops(hops_max: int) -> tuple[str, str]:
+    """The dead-letter reason and description of a message with `hops_max` hops."""
+    return (
+        "MaxTransferHopCountExceeded",
+        "The maximum number of allowed hops when forwarding between queues has been exceeded. "
+        f"This value is set to {hops_max}.",
+    )

@@ -424,9 +424,8 @@ class LmdbStore:
         return not (writing or self._copying) and not any(reader.view_count for reader in self._readers)
 
     def _end_readers(self) -> None:
-        for reader in self._readers:
-            reader.end()
-        self._readers.clear()
+        while self._readers:
+            self._readers.pop().end()
 
     def _close_env(self) -> None:
         env, self._env = self._env, None

@@ -30,7 +30,6 @@ from ..partition.requests import (
     Peek,
     Resubmit,
     RunDone,
-    Send,
     SendRun,
     Settle,
     SettleRun,
@@ -64,11 +63,10 @@ class Entity(EntityBase):
         except BrokerError as error:
             done(error)
             return
-        handle = self.partitions[index]
-        if keyed or len(self.partitions) == 1:
-            handle.submit(Send(messages, done, partial(self._refused, done), numbered))
-        else:
-            handle.submit(Send(messages, done, _OtherPartitions(self, messages, done, index, numbered), numbered))
+        part = SendRun(messages, range(len(messages)), lambda _, error: done(error), self._ended, True, numbered)
+        if not keyed and len(self.partitions) > 1:
+            part = replace(part, tried=index, left=len(self.partitions) - 1)
+        self._submit(part, index)
 
     def send_run(self, run: Sequence[bytes], done: RunDone) -> None:
         """Store deliveries of one message each, each on its own; `done` gets their outcomes by position."""
@@ -120,7 +118,7 @@ class Entity(EntityBase):
         for index, count in self.dealt(len(messages)):
             stop = start + count
             for part in self._parts(positions[start:stop], messages[start:stop]):
-                self._submit(SendRun(*part, done, self._ended, index, len(self.partitions) - 1), index)
+                self._submit(SendRun(*part, done, self._ended, tried=index, left=len(self.partitions) - 1), index)
             start = stop
 
     def _submit(self, part: SendRun, index: int) -> None:
@@ -160,9 +158,6 @@ class Entity(EntityBase):
                 if message.session_id is None:
                     raise service_errors.session_id_missing()
         return messages
-
-    def _refused(self, done: Done, error: BrokerError) -> None:
-        done(self.reported(error))
 
     def reported(self, error: BrokerError) -> BrokerError:
         """Return the sender's error for a partition's error: a full partition reports the figures of the entity."""
@@ -325,33 +320,3 @@ class Entity(EntityBase):
         for index, item in pairs:
             groups.setdefault(index, []).append(item)
         return groups
-
-
-class _OtherPartitions:
-    """Offers a delivery without a key to the next partition after a refusal (P13).
-
-    An object, not a closure that names itself: such a closure is garbage that only the cyclic collector frees, with the
-    bytes of its messages.
-    """
-
-    __slots__ = ("_done", "_entity", "_left", "_messages", "_numbered", "_tried")
-
-    def __init__(
-        self, entity: Entity, messages: Sequence[Message], done: Done, tried: int, numbered: Numbered | None
-    ) -> None:
-        self._entity = entity
-        self._messages = messages
-        self._done = done
-        self._tried = tried
-        self._numbered = numbered
-        self._left = len(entity.partitions) - 1
-
-    def __call__(self, error: BrokerError) -> None:
-        """Send to the next partition, or report `error` when none is left or the outcome is unknown."""
-        if self._left == 0 or not is_known_refusal(error):
-            self._done(self._entity.reported(error))
-            return
-        partitions = self._entity.partitions
-        self._left -= 1
-        self._tried = (self._tried + 1) % len(partitions)
-        partitions[self._tried].submit(Send(self._messages, self._done, self, self._numbered))

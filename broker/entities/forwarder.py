@@ -12,11 +12,11 @@ from functools import partial
 
 import structlog
 
+from .. import service_errors
 from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription, TopicDescription
-from ..partition.enqueue import too_many_hops
 from ..partition.records import COUNTER_MASK, NO_ENQUEUED_NUMBER, SCHEDULED_ELSEWHERE, Home, Record
 from ..partition.requests import DeleteForwarded, ReadOutbox, Redirect, StoreForwarded, Undeliverable
 from .entity import Entity, is_known_refusal
@@ -279,7 +279,9 @@ class Forwarder:
         home, _, record = row
         description = handle.description
         if home == Home.DEAD_LETTER_OUTBOX and record.hops >= handle.bounds.forward_hops_max:
-            return too_many_hops(handle.bounds.forward_hops_max)  # dead-letter queues that forward to each other
+            return service_errors.too_many_hops(
+                handle.bounds.forward_hops_max
+            )  # dead-letter queues that forward to each other
         if home == Home.TRANSFER_OUTBOX and record.other_path == SCHEDULED_ELSEWHERE:
             return handle.entity.partitions[record.target_index]
         if home == Home.TRANSFER_OUTBOX:

@@ -37,20 +37,6 @@ from .sessions import MessageSessions
 from .state import PartitionState
 from .step import PartitionRef, Step
 
-REASON_NO_SESSION = (
-    "Session id is null.",
-    "Session enabled entity doesn't allow a message whose session identifier is null.",
-)
-
-
-def too_many_hops(hops_max: int) -> tuple[str, str]:
-    """The dead-letter reason and description of a message with `hops_max` hops."""
-    return (
-        "MaxTransferHopCountExceeded",
-        "The maximum number of allowed hops when forwarding between queues has been exceeded. "
-        f"This value is set to {hops_max}.",
-    )
-
 
 class EnqueueHandlers:
     """Handlers of send, schedule, cancel and due rows; `sibling` opens another partition of the same store."""
@@ -71,21 +57,22 @@ class EnqueueHandlers:
         """Store all messages of a request or none."""
         error = self.refusal(request.messages, now, view)
         if error is None:
-            numbers = self.store_all(request.messages, now, view, step)
-            if request.numbered is not None:
-                step.effects.append((request.numbered, numbers))
-        refused = request.done if error is None or request.elsewhere is None else request.elsewhere
-        step.effects.append((refused, error))
+            self.store_all(request.messages, now, view, step)
+        step.effects.append((request.done, error))
 
     def send_run(self, request: SendRun, now: int, view: Reader, step: Step) -> None:
-        """Store each message of a run on its own."""
+        """Store each message of a run on its own, or all or none."""
         messages = request.messages
-        if self.refusal(messages, now, view) is None:
-            if self._appends(messages):
+        error = self.refusal(messages, now, view)
+        if error is None:
+            if request.numbered is None and self._appends(messages):
                 self._append(messages, now, step)
             else:
-                self.store_all(messages, now, view, step)
-            step.effects.append((request.finish, None))
+                numbers = self.store_all(messages, now, view, step)
+                if request.numbered is not None:
+                    step.effects.append((request.numbered, numbers))
+        if error is None or request.is_whole:
+            step.effects.append((request.finish, error))
             return
         seen_ids: set[int] = set()
         for start in range(len(messages)):  # there is room for some, perhaps
@@ -295,7 +282,7 @@ class EnqueueHandlers:
         elif description.requires_session:
             name = message.session_id
             if name is None or self._sessions is None:
-                self._dead_letter(record, REASON_NO_SESSION, step)
+                self._dead_letter(record, service_errors.REASON_NO_SESSION, step)
             else:
                 self._sessions.add_message(name, number, view, step)
                 state.put_active(record, number, step)
@@ -443,7 +430,7 @@ class EnqueueHandlers:
     def _to_outbox(self, record: Record, number: int, step: Step, *, forwards: bool) -> None:
         hops_max = self._state.ref.bounds.forward_hops_max
         if forwards and record.hops >= hops_max:
-            self._dead_letter(record, too_many_hops(hops_max), step)
+            self._dead_letter(record, service_errors.too_many_hops(hops_max), step)
             return
         self._state.rows.put(Home.OUTBOX, number, record.pack(), step)
         step.effects.append((self._state.ref.announce_outbox, None))

@@ -60,17 +60,15 @@ class Send:
 
     messages: Sequence[Message]
     done: Done
-    elsewhere: Callable[[BrokerError], None] | None = None  # retries in another partition if this store fails
-    numbered: Numbered | None = None  # gets the sequence numbers before `done`; None for dropped duplicates
 
     def fail(self, error: BrokerError) -> None:
-        """Report the error to the sender, or retry elsewhere."""
-        (self.elsewhere or self.done)(error)
+        """Report the error to the sender."""
+        self.done(error)
 
 
 @dataclass(slots=True)
 class SendRun:
-    """Store `messages`, each on its own: the part of a run of deliveries that goes to this partition.
+    """Store `messages`, each on its own, or all or none: what of a run or batch goes to this partition.
 
     `positions` are those of the messages in their run. `ended(part, None)` follows once the messages are durable;
     `ended(part, error)` says that nothing of the part is stored. A message that is refused by itself is a part.
@@ -80,6 +78,8 @@ class SendRun:
     positions: Sequence[int]
     done: RunDone
     ended: Callable[[SendRun, BrokerError | None], None]
+    is_whole: bool = False  # all or none
+    numbered: Numbered | None = None  # gets the sequence numbers before `ended`; None for dropped duplicates
     tried: int = 0  # index of this partition, for a part without keys
     left: int | None = None  # other partitions that may take it; None for a part with keys
 

@@ -64,6 +64,8 @@ def halves(requests: Sequence[Submitted]) -> tuple[list[Submitted], list[Submitt
 
 
 def _run_length(request: Request) -> int:
+    if isinstance(request, SendRun) and request.is_whole:
+        return 1
     return len(request.positions) if isinstance(request, SendRun | SettleRun) else 1
 
 

@@ -252,7 +252,7 @@ def fits(item: Item, row: Row) -> bool:
         and item.colour == row.colour
         and item.rule == row.rule
         and item.reason == row.reason
-        and item.count[0] <= row.count <= item.count[1]
+        and item.count[0] <= row.deliveries <= item.count[1]
         and (item.number is None or item.number == row.number)
         and bears(item, (row.hops, row.expires_at))
     )
@@ -280,7 +280,7 @@ def see(item: Item, row: Row, model: Model, tally: Tally) -> None:
         item.number = row.number
         if item.is_calm and item.home == ACTIVE and model.is_partitioned(item.path) and not _came_with_key(item, model):
             tally.add(item, row.number)
-    item.count = (row.count, row.count)
+    item.count = (row.deliveries, row.deliveries)
     if item.home == ACTIVE and row.expires_at:
         item.expires = (row.expires_at, row.expires_at)
     item.doubts.clear()
@@ -301,7 +301,7 @@ def adopt(row: Row, model: Model) -> None:
         item = Item(
             row.label, row.path, row.home.name, row.session, row.key, None, row.colour, None, row.rule, row.reason
         )
-        item.hops, item.count, item.expires, item.number = row.hops, (row.count, row.count), never, row.number
+        item.hops, item.count, item.expires, item.number = row.hops, (row.deliveries, row.deliveries), never, row.number
         item.ttl_ms = 0 if row.expires_at else None
         item.is_calm = False
         model.items.setdefault(row.label, []).append(item)

@@ -100,7 +100,7 @@ class Row(NamedTuple):  # hundreds are made at each look: no class is made faste
     colour: str | None
     rule: str | None
     reason: str | None
-    count: int
+    deliveries: int
     expires_at: int
     hops: int
     size_bytes: int
@@ -108,7 +108,7 @@ class Row(NamedTuple):  # hundreds are made at each look: no class is made faste
     def __str__(self) -> str:
         return (
             f"message {self.label} in {self.path} ({self.home.name}), store {self.store}, number {self.number:#x}: "
-            f"session {self.session}, key {self.key}, count {self.count}, hops {self.hops}, "
+            f"session {self.session}, key {self.key}, count {self.deliveries}, hops {self.hops}, "
             f"{self.reason or 'no reason'}"
         )
 
