@@ -368,8 +368,7 @@ class LmdbStore:
     def _make_room(self, env: lmdb.Environment, expected_bytes: int) -> None:
         """Grow the map if the batch might not fit, or remap it if too much of it is resident.
 
-        Counts free pages inside the file as used; that costs address space, never disk. Reads the file's size only if
-        what batches have expected since the last reading might not fit.
+        Counts free pages as used, which costs address space only, and asks LMDB only if what batches expected may not fit.
         """
         must_release = self._must_release()
         wanted = max(self._used_bytes_max + 2 * expected_bytes + MAP_SLACK_BYTES, self._map_bytes_wanted)
