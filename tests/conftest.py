@@ -11,6 +11,7 @@ marks for this reach its scheduler as part of test names, which newer versions o
 from __future__ import annotations
 
 import functools
+import gc
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -132,6 +133,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if build_of(item) not in missing]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass by what was collected here: thousands of tests that stay."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -53,7 +53,7 @@ _BUILD_7143 = Build(
     output=VENV_7143,
     commands=(
         (sys.executable, "-m", "venv", str(VENV_7143)),
-        (str(PYTHON_7143), "-m", "pip", "install", "--quiet", "-r", "requirements-7.14.3.txt"),
+        (str(PYTHON_7143), "-m", "pip", "install", "--quiet", "--no-compile", "-r", "requirements-7.14.3.txt"),
     ),
 )
 _JAVASCRIPT = DRIVERS / "javascript"

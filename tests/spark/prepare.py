@@ -16,7 +16,7 @@ _HERE = Path(__file__).resolve().parent
 VENV_SPARK40 = ROOT / ".venv-spark40"
 PYTHON_SPARK40 = VENV_SPARK40 / "bin" / "python"
 _REQUIREMENTS = "requirements-spark40.txt"
-_PIP_INSTALL = (str(PYTHON_SPARK40), "-m", "pip", "install", "--quiet")
+_PIP_INSTALL = (str(PYTHON_SPARK40), "-m", "pip", "install", "--quiet", "--no-compile")
 WHEELS = VENV_SPARK40 / "wheels"
 
 _VENV = Build(

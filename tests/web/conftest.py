@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from emubus.testing import EmubusServer
 
 from .prepare import PrepareError, prepare
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
-WAIT_MS = 10_000
+WAIT_MS = 60_000  # the machine may be busy with other tests
 STORES = 16
 _failures: list[PrepareError] = []
 
@@ -50,6 +50,7 @@ def browser() -> Iterator[Browser]:
     """One headless Chromium."""
     if _failures:
         raise _failures[0]
+    expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=prepare(), args=FLAGS)
         yield running

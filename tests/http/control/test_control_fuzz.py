@@ -14,12 +14,13 @@ from schemathesis.engine import events, from_schema
 from emubus.testing import EmubusServer
 from emubus.web.control import ENDPOINTS
 
+from ...rounds import rounds
 from .client import ROOT
 from .conftest import QUEUES
 
 ARCHIVE = f"PUT {ROOT}/snapshots/{{name}}/archive"
 NAME_ONLY = re.compile(r"\{entity:.*\)\?\}")
-EXAMPLES_MAX = 20
+EXAMPLES_MAX = rounds(10, 200)
 SEED = 20_260_101
 
 SETTINGS = {
