@@ -368,7 +368,7 @@ class LmdbStore:
     def _make_room(self, env: lmdb.Environment, expected_bytes: int) -> None:
         """Grow the map if the batch might not fit, or remap it if too much of it is resident.
 
-        Counts free pages as used, which costs address space only, and asks LMDB only if what batches expected may not fit.
+        Counts free pages as used, which costs address space only. Asks LMDB only if the expected bytes may not fit.
         """
         must_release = self._must_release()
         wanted = max(self._used_bytes_max + 2 * expected_bytes + MAP_SLACK_BYTES, self._map_bytes_wanted)

@@ -174,7 +174,7 @@ def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any]
             unsettled[token] = None
 
 
-def passthrough_end(data: bytes, pos: int, size_max: int, sending: Set[bytes]) -> int:
+def passthrough_end_in_python(data: bytes, pos: int, size_max: int, sending: Set[bytes]) -> int:
     """Where the frames from `pos` on end that need nothing but Proton; `pos` if there is none.
 
     Those are transfers on a link in `sending` (channel and encoded handle) that are no batches, dispositions of the
@@ -219,6 +219,7 @@ def _delivery_at(handle: Handle) -> Pointer:
     return ffi.cast("pn_delivery_t *", handle)
 
 
+passthrough_end = passthrough_end_in_python
 _native: Final = _bound()
 IS_NATIVE: Final = _native is not None
 """Whether the functions in C are in use."""

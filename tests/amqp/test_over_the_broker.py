@@ -32,6 +32,7 @@ TRANSACTIONAL = 0x34
 QUEUES = (
     QueueDescription("q"),
     QueueDescription("other"),
+    QueueDescription("part", enable_partitioning=True),
     QueueDescription("s", requires_session=True, lock_duration_ms=30_000),
 )
 TURNS_MAX = 200
