@@ -20,6 +20,7 @@ from typing import Final
 from cells import MODES, ratio, table
 from rivals import BROKERS, KINDS, made
 from starting import Broker, BrokerError, exit_code, load, running, workplace
+from trees import THIS, build
 
 MESSAGES: Final[Mapping[int, Mapping[int, int]]] = {
     1000: {100: 40_000, 1024: 40_000, 65_536: 4_000},
@@ -134,6 +135,7 @@ def main(argv: list[str]) -> int:
     """Run and print."""
     arguments = arguments_of(argv)
     names = available(arguments.only.split(","))
+    notes = [f"emubus {build(THIS)}"] if "emubus" in names else []
     with workplace(arguments.data) as folder:
         brokers = {name: made(name, folder / name, arguments.durability) for name in names}
         columns = [(name, kind) for name in names for kind in KINDS[name]]
@@ -143,7 +145,7 @@ def main(argv: list[str]) -> int:
             rounds = arguments.rounds or (1 if arguments.quick else ROUNDS)
             part = QUICK_PART if arguments.quick else 1
             results = measure(brokers, columns, arguments.pairs, rounds, part, arguments.confirm)
-            notes = [broker.note for broker in brokers.values() if broker.note]
+            notes += [broker.note for broker in brokers.values() if broker.note]
     print("\n".join([lines(results, columns), *notes]))
     return 0
 

@@ -18,12 +18,12 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import idle
 from cells import BARE, CELLS, FLOOR_FORMS, FORMS, KINDS, MODES, STALLS, Cell, Results, chosen, comparison
 from starting import BENCH, Broker, BrokerError, Emubus, Floor, end, exit_code, load, running, workplace
+from trees import build, unpack
 
 ROUNDS: Final = 5
 ROUNDS_QUICK: Final = 2
@@ -33,28 +33,6 @@ THIS: Final = "this"
 FLOOR: Final = "floor"
 
 Figures = dict[tuple[str, str], list[Mapping[str, float]]]
-
-
-def unpack(ref: str, folder: Path) -> Path:
-    """The tree of a commit in a new folder. Raises BrokerError if there is no such commit, or it can't be imported."""
-    folder.mkdir()
-    archive = folder.with_suffix(".tar")
-    made = subprocess.run(
-        ["git", "archive", "--output", str(archive), ref], cwd=BENCH.parent, capture_output=True, text=True
-    )
-    if made.returncode != 0:
-        raise BrokerError(f"git has no commit {ref!r} here: {made.stderr.strip()}")
-    subprocess.run(["tar", "-xf", str(archive), "-C", str(folder)], check=True)
-    archive.unlink()
-    where = subprocess.run(
-        [sys.executable, "-P", "-c", "import emubus, emubus.amqp; print(emubus.__file__, emubus.amqp.__file__)"],
-        env={"PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-    )
-    if where.returncode != 0 or any(not path.startswith(str(folder)) for path in where.stdout.split()):
-        raise BrokerError(f"{ref} can't be started from its tree: {where.stdout}{where.stderr}")
-    return folder
 
 
 def measure(sides: Mapping[str, Broker], names: Sequence[str], rounds: int, part: int) -> Results:
@@ -169,6 +147,7 @@ def main(argv: list[str]) -> int:
     with workplace(arguments.data) as folder:
         ref: str = arguments.ref
         tree = unpack(ref, folder / "ref")
+        built = [f"{THIS} {build(BENCH.parent)}", f"{ref} {build(tree)}"]
         made: dict[str, Callable[[str], Broker]] = {
             THIS: lambda name: Emubus(folder / name, arguments.durability),
             ref: lambda name: Emubus(folder / name, arguments.durability, tree),
@@ -181,7 +160,7 @@ def main(argv: list[str]) -> int:
             with running(*sides.values()):
                 results.update(measure(sides, names, rounds, part))
         results.update(measure_idle(made, names, rounds, quick=arguments.quick))
-    print("\n\n".join(tables(results, names, ref)))
+    print("\n\n".join([*tables(results, names, ref), "; ".join(built)]))
     return 0
 
 
