@@ -102,7 +102,8 @@ def _message(size_bytes: int, shape: Shape) -> Pieces:
     if shape.has_properties:
         items: list[Pieces] = [_string(b"0" * 16, Digits(16))]
         if shape.sessions:
-            items += [[_NULL]] * _NULLS_BEFORE_GROUP_ID
+            null: Pieces = [_NULL]
+            items += [null] * _NULLS_BEFORE_GROUP_ID
             items += [_string(b"s", Digits(7, modulus=shape.sessions))]
         pieces += _section(_PROPERTIES, len(items), *items)
         pieces += _section(_APPLICATION_PROPERTIES, 2, [b"\xa1\x05color"], _string(b"c", Digits(1, modulus=COLORS)))
