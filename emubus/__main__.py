@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from . import __version__
@@ -105,10 +106,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
 
 
+def _functions() -> str:
+    """Whether this installation has the functions in C (`codec/native.py`). Looks for their file: imports are slow."""
+    folder = Path(__file__).parent / "amqp" / "wire"
+    return "functions in C" if any(folder.glob("_delivery_loops.*.so")) else "pure Python"
+
+
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of all commands, with the arguments of the one that is given: no option comes before its name."""
     parser = argparse.ArgumentParser(prog="emubus", description="A local stand-in for Azure Service Bus.")
-    parser.add_argument("--version", action="version", version=f"emubus {__version__}")
+    parser.add_argument("--version", action="version", version=f"emubus {__version__} ({_functions()})")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, entry in COMMANDS.items():
         if name != next((each for each in given if not each.startswith("-")), None):

@@ -18,6 +18,7 @@ import pytest
 import structlog
 
 from emubus import __version__
+from emubus.amqp.wire.loops import IS_NATIVE
 from emubus.__main__ import main
 from emubus.broker.api import partition_for_key
 from emubus.broker.model.descriptions import QueueDescription, Topology
@@ -97,7 +98,8 @@ def test_version_and_missing_commands_follow_the_conventions(capsys: pytest.Capt
         with pytest.raises(SystemExit) as raised:
             main(arguments)
         assert raised.value.code == code
-    assert f"emubus {__version__}\n" in capsys.readouterr().out
+    functions = "functions in C" if IS_NATIVE else "pure Python"
+    assert f"emubus {__version__} ({functions})\n" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- route
