@@ -6,9 +6,11 @@ it holds.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from .building import ROOT
@@ -16,13 +18,20 @@ from .building import ROOT
 WHEEL_SECONDS_MAX = 600
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel of the working tree into an existing folder; its path. CalledProcessError if that fails."""
+def build_wheel(folder: Path, environment: Mapping[str, str] | None = None) -> Path:
+    """Build the wheel of the working tree into an existing folder; its path. CalledProcessError if that fails.
+
+    `environment` is added to that of the build.
+    """
     with tempfile.TemporaryDirectory(prefix="emubus-source-") as source:
         copy_tracked(Path(source))
         command = [sys.executable, "-P", "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
         subprocess.run(
-            [*command, "-w", str(folder), source], check=True, capture_output=True, timeout=WHEEL_SECONDS_MAX
+            [*command, "-w", str(folder), source],
+            check=True,
+            capture_output=True,
+            timeout=WHEEL_SECONDS_MAX,
+            env={**os.environ, **(environment or {})},
         )
     (wheel,) = folder.glob("emubus-*.whl")
     return wheel

@@ -18,8 +18,8 @@ import pytest
 import structlog
 
 from emubus import __version__
-from emubus.amqp.wire.loops import IS_NATIVE
 from emubus.__main__ import main
+from emubus.amqp.wire.loops import IS_NATIVE
 from emubus.broker.api import partition_for_key
 from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.config import Config, LogFormat, LogLevel

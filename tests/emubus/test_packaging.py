@@ -54,6 +54,21 @@ def test_the_wheel_holds_every_module(wheel_names: set[str]) -> None:
         assert here - wheel_names == set()
 
 
+def functions_in_c(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names if name.endswith(".so")}
+
+
+def test_the_wheel_holds_the_functions_in_c(wheel_names: set[str]) -> None:
+    assert functions_in_c(wheel_names) == {"emubus/amqp/wire/_delivery_loops", "emubus/broker/message/_scan"}
+
+
+def test_without_a_compiler_the_wheel_holds_python_alone(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build_wheel(tmp_path, {"CC": "false"})) as archive:
+        names = set(archive.namelist())
+    assert functions_in_c(names) == set()
+    assert {"emubus/amqp/wire/loops.py", "emubus/broker/message/scan.py"} <= names
+
+
 def test_the_wheel_has_no_other_top_level_than_emubus_and_what_spark_looks_for(wheel_names: set[str]) -> None:
     tops = {name.split("/")[0] for name in wheel_names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"emubus", "pyspark_servicebus"}
