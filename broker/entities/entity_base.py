@@ -293,18 +293,19 @@ class EntityBase:
     def dealt(self, count: int) -> Iterator[tuple[int, int]]:
         """Deal `count` messages without keys to the partitions in turn (P11): yields (partition index, how many).
 
-        One message each, so that few messages spread over all partitions. With a backlog in flight up to
-        `PART_MESSAGES_MAX` go to one partition before its successor's turn: one commit stores them all.
+        One message each, so that few messages spread over all partitions. With a backlog in flight a partition gets up
+        to `PART_MESSAGES_MAX` before its successor's turn: one commit stores them all. Parts have a turn of their own,
+        and an interrupted part goes on later, so that any stretch of messages is even over the partitions.
         """
-        left = count
+        left, count_all = count, len(self.partitions)
         while left:
             if self._unkeyed_in_flight <= BACKLOG_MESSAGES:
-                self._part_left = 0
-                taken = 1
-                index = self.next_index()
+                index, taken = self.next_index(), 1
             else:
-                if not self._part_left or not self.partitions[self._part_index].worker.available:
-                    self._part_index, self._part_left = self.next_index(), PART_MESSAGES_MAX
+                for _ in self.partitions:
+                    if self._part_left and self.partitions[self._part_index].worker.available:
+                        break
+                    self._part_index, self._part_left = (self._part_index + 1) % count_all, PART_MESSAGES_MAX
                 index, taken = self._part_index, min(left, self._part_left)
                 self._part_left -= taken
             yield index, taken

@@ -1,0 +1,95 @@
+"""Messages without a key and the partitions they go to: in turn, and even over any stretch (P11)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from emubus.broker.api import Sender
+from emubus.broker.entities.entity_base import BACKLOG_MESSAGES, PART_MESSAGES_MAX, PartitionHandle
+from emubus.broker.errors import BrokerError
+from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.requests import Request, SendRun
+
+from .driving import encoded
+from .namespace import WAIT_S, open_broker
+
+STRETCH = 2_000
+FULLEST = 1.5
+MESSAGE = encoded("m")
+
+
+class Dealt:
+    """A sender to a partitioned queue, and the partition of each message in the order of the deals."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.broker = open_broker(QueueDescription("part", enable_partitioning=True))
+        self.sender: Sender = self.broker.open_sender("part", detached=print)
+        self.indexes: list[int] = []
+        self.parts: list[int] = []
+        self._open = 0
+        self._all_done = asyncio.Event()
+        submit = PartitionHandle.submit
+
+        def noted(handle: PartitionHandle, request: Request) -> None:
+            if isinstance(request, SendRun):
+                self.indexes += [handle.index] * len(request.positions)
+                self.parts.append(len(request.positions))
+            submit(handle, request)
+
+        monkeypatch.setattr(PartitionHandle, "submit", noted)
+
+    def send(self, count: int) -> None:
+        """Send messages in one run."""
+        self._open += count
+        self._all_done.clear()
+        self.sender.send_run([MESSAGE] * count, self._done)
+
+    async def stored(self) -> None:
+        """Wait until all that was sent is stored."""
+        if self._open:
+            await asyncio.wait_for(self._all_done.wait(), WAIT_S)
+
+    def _done(self, positions: Sequence[int], error: BrokerError | None) -> None:
+        assert error is None
+        self._open -= len(positions)
+        if not self._open:
+            self._all_done.set()
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_any_stretch_of_messages_is_even_over_the_partitions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    dealt, random = Dealt(monkeypatch), Random(seed)
+    run_max = random.choice([1, 5, 40, 256])
+    while len(dealt.indexes) < 3 * STRETCH:
+        for _ in range(random.choice([1, 2, 10])):
+            dealt.send(random.randint(1, run_max))
+        if random.random() < 0.7:
+            await dealt.stored()
+    await dealt.stored()
+    for start in range(0, len(dealt.indexes) - STRETCH, 37):
+        counts = Counter(dealt.indexes[start : start + STRETCH])
+        assert max(counts.values()) <= FULLEST * STRETCH / 16
+
+
+async def test_few_messages_go_to_one_partition_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    dealt = Dealt(monkeypatch)
+    dealt.send(32)
+    await dealt.stored()
+    for _ in range(16):
+        dealt.send(1)
+        await dealt.stored()
+    assert dealt.indexes == list(range(16)) * 3
+
+
+async def test_a_backlog_is_dealt_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    dealt = Dealt(monkeypatch)
+    dealt.send(256)
+    dealt.send(256)
+    assert max(dealt.parts) == PART_MESSAGES_MAX
+    assert dealt.parts[: BACKLOG_MESSAGES + 1] == [1] * (BACKLOG_MESSAGES + 1)
+    await dealt.stored()
