@@ -14,6 +14,9 @@ typedef struct { const uint8_t *pos, *end; } reader_t;
 enum { HEADER = 0x70, ANNOTATIONS = 0x72, PROPERTIES = 0x73, APPLICATION_PROPERTIES = 0x74, DATA = 0x75, VALUE = 0x77 };
 enum { NULL_VALUE = 0x40, STRING8 = 0xa1, STRING32 = 0xb1, SYMBOL8 = 0xa3, GROUP_ID = 10 };
 enum { FORM_VERSION = 1, FORM_HEAD_BYTES = 10, HEADER_BYTES_MAX = 11 };
+enum { NEW_ID_BYTES = 32, ADDED_BYTES_MAX = 6 + 2 + NEW_ID_BYTES };
+
+typedef struct { uint8_t bytes[ADDED_BYTES_MAX]; size_t size; } added_t; /* how properties with a new message id begin */
 
 static const char PARTITION_KEY[] = "x-opt-partition-key";
 
@@ -174,15 +177,49 @@ static bool read_annotations(reader_t *in, size_t length_max, reader_t *entries,
     return items.pos == items.end;
 }
 
-/* The properties: a message id that is a string, and a group id that is a string or null. */
-static bool read_properties(reader_t *in, size_t length_max, PyObject **group_id)
+/* The beginning of properties with a new message id, of `count` items with `more` bytes behind the id. */
+static bool add_id(added_t *added, PyObject *new_id, uint32_t count, size_t more)
+{
+    static const uint8_t HEAD[] = {0, 0x53, PROPERTIES, 0xc0};
+    size_t size = 1 + 2 + NEW_ID_BYTES + more;
+    if (size > 255)
+        return false;
+    PyObject *id = PyObject_CallNoArgs(new_id);
+    bool good = id && PyUnicode_IS_COMPACT_ASCII(id) && PyUnicode_GET_LENGTH(id) == NEW_ID_BYTES;
+    if (good) {
+        memcpy(added->bytes, HEAD, 4);
+        added->bytes[4] = (uint8_t)size;
+        added->bytes[5] = (uint8_t)count;
+        added->bytes[6] = STRING8;
+        added->bytes[7] = NEW_ID_BYTES;
+        memcpy(added->bytes + 8, PyUnicode_DATA(id), NEW_ID_BYTES);
+        added->size = ADDED_BYTES_MAX;
+    }
+    Py_XDECREF(id);
+    return good;
+}
+
+/* The properties: a message id that is a string or is missing, and a group id that is a string or null.
+ * Without an id `added` and `rest` are what stands in the section's place, and behind that. */
+static bool read_properties(reader_t *in, size_t length_max, PyObject *new_id, PyObject **group_id, added_t *added,
+                            const uint8_t **rest)
 {
     reader_t items;
     uint32_t count;
-    if (!open_items(in, 0x45, 0xc0, &items, &count) || !count || items.pos >= items.end)
+    bool small = in->pos[0] == 0xc0;
+    if (!open_items(in, 0x45, 0xc0, &items, &count))
         return false;
-    const uint8_t *id = items.pos;
-    if (*id != STRING8 && *id != STRING32)
+    if (!count) {
+        *rest = in->pos;
+        return items.pos == items.end && add_id(added, new_id, 1, 0);
+    }
+    if (items.pos >= items.end)
+        return false;
+    if (*items.pos == NULL_VALUE) {
+        *rest = items.pos + 1;
+        if (!small || !add_id(added, new_id, count, (size_t)(items.end - *rest)))
+            return false;
+    } else if (*items.pos != STRING8 && *items.pos != STRING32)
         return false;
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *at = items.pos;
@@ -229,10 +266,11 @@ static bool at_section(const reader_t *in, uint8_t code)
 }
 
 static PyObject *stored_form(const uint8_t *header, size_t header_bytes, const reader_t *entries, uint32_t count,
-                             const uint8_t *bare, const uint8_t *end)
+                             const added_t *added, const uint8_t *rest, const uint8_t *end)
 {
-    size_t entries_bytes = (size_t)(entries->end - entries->pos), bare_bytes = (size_t)(end - bare);
-    PyObject *form = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(FORM_HEAD_BYTES + header_bytes + entries_bytes + bare_bytes));
+    size_t entries_bytes = (size_t)(entries->end - entries->pos), rest_bytes = (size_t)(end - rest);
+    size_t size = FORM_HEAD_BYTES + header_bytes + entries_bytes + added->size + rest_bytes;
+    PyObject *form = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
     if (!form)
         return NULL;
     uint8_t *out = (uint8_t *)PyBytes_AS_STRING(form);
@@ -242,16 +280,35 @@ static PyObject *stored_form(const uint8_t *header, size_t header_bytes, const r
     put_u32(out + 6, entries_bytes);
     out += FORM_HEAD_BYTES;
     memcpy(out, header, header_bytes);
-    if (entries_bytes)
-        memcpy(out + header_bytes, entries->pos, entries_bytes);
-    memcpy(out + header_bytes + entries_bytes, bare, bare_bytes);
+    out += header_bytes;
+    memcpy(out, entries->pos, entries_bytes);
+    out += entries_bytes;
+    memcpy(out, added->bytes, added->size);
+    memcpy(out + added->size, rest, rest_bytes);
     return form;
+}
+
+/* The message with a new message id; None if it has one. */
+static PyObject *with_id(const uint8_t *data, const uint8_t *bare, const added_t *added, const uint8_t *rest,
+                         const uint8_t *end)
+{
+    if (!added->size)
+        return Py_NewRef(Py_None);
+    size_t before = (size_t)(bare - data), behind = (size_t)(end - rest);
+    PyObject *whole = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(before + added->size + behind));
+    if (whole) {
+        char *out = PyBytes_AS_STRING(whole);
+        memcpy(out, data, before);
+        memcpy(out + before, added->bytes, added->size);
+        memcpy(out + before + added->size, rest, behind);
+    }
+    return whole;
 }
 
 static PyObject *scan(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 3 || !PyBytes_Check(args[0]))
-        return PyErr_Format(PyExc_TypeError, "scan(bytes, int, int)");
+    if (count != 4 || !PyBytes_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "scan(bytes, int, int, callable)");
     size_t length_max = PyLong_AsSize_t(args[1]), bytes_max = PyLong_AsSize_t(args[2]);
     if (PyErr_Occurred())
         return NULL;
@@ -260,7 +317,8 @@ static PyObject *scan(PyObject *self, PyObject *const *args, Py_ssize_t count)
     uint8_t header[HEADER_BYTES_MAX];
     size_t header_bytes = 0;
     uint32_t entries_count = 0;
-    PyObject *partition_key = NULL, *group_id = NULL, *form = NULL;
+    added_t added = {{0}, 0};
+    PyObject *partition_key = NULL, *group_id = NULL;
     bool usual = (size_t)(in.end - in.pos) <= bytes_max;
     if (usual && at_section(&in, HEADER)) {
         in.pos += 3;
@@ -272,17 +330,23 @@ static PyObject *scan(PyObject *self, PyObject *const *args, Py_ssize_t count)
         in.pos += 3;
         usual = read_annotations(&in, length_max, &entries, &entries_count, &partition_key);
     }
-    const uint8_t *bare = in.pos;
-    usual = usual && at_section(&in, PROPERTIES);
-    if (usual) {
+    const uint8_t *bare = in.pos, *rest = in.pos;
+    if (usual && at_section(&in, PROPERTIES)) {
         in.pos += 3;
-        usual = read_properties(&in, length_max, &group_id) && read_rest(&in);
+        usual = read_properties(&in, length_max, args[3], &group_id, &added, &rest);
+    } else
+        usual = usual && in.pos < in.end && add_id(&added, args[3], 1, 0);
+    usual = usual && read_rest(&in);
+    PyObject *form = NULL, *whole = NULL;
+    if (usual) {
+        form = stored_form(header, header_bytes, &entries, entries_count, &added, rest, in.end);
+        whole = with_id(data, bare, &added, rest, in.end);
     }
-    if (usual)
-        form = stored_form(header, header_bytes, &entries, entries_count, bare, in.end);
-    if (form)
-        return Py_BuildValue("(NNN)", form, group_id ? group_id : Py_NewRef(Py_None),
-                             partition_key ? partition_key : Py_NewRef(Py_None));
+    if (form && whole)
+        return Py_BuildValue("(NNNN)", form, group_id ? group_id : Py_NewRef(Py_None),
+                             partition_key ? partition_key : Py_NewRef(Py_None), whole);
+    Py_XDECREF(form);
+    Py_XDECREF(whole);
     Py_XDECREF(partition_key);
     Py_XDECREF(group_id);
     if (PyErr_Occurred())

@@ -1,3 +1,7 @@
 # The function of `_scan.c`; `scan.py` says what it does.
 
-def scan(data: bytes, key_length_max: int, message_bytes_max: int) -> tuple[bytes, str | None, str | None] | None: ...
+from collections.abc import Callable
+
+def scan(
+    data: bytes, key_length_max: int, message_bytes_max: int, new_id: Callable[[], str]
+) -> tuple[bytes, str | None, str | None, bytes | None] | None: ...

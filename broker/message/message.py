@@ -114,14 +114,16 @@ class Message:
         self._read(at)
 
     @classmethod
-    def scanned(cls, data: bytes, form: bytes, session_id: str | None, partition_key: str | None) -> Message:
-        """Return the message of which `scan` has read `form` and keys; the rest is read when it is needed."""
+    def scanned(
+        cls, data: bytes, form: bytes, session_id: str | None, partition_key: str | None, with_id: bytes | None
+    ) -> Message:
+        """Return the message of which `scan` has read form and keys; the rest is read when it is needed."""
         message = cls.__new__(cls)
         message.size_bytes = len(data)
-        message._data = data
+        message._data = data if with_id is None else with_id
         message._form = form
         message._at = _NOT_LOCATED
-        message._message_id = _UNREAD
+        message._message_id = _UNREAD if with_id is None else None
         message._session_id = session_id
         message.partition_key = partition_key
         message.ttl_ms = message.via_partition_key = message.scheduled_enqueue_at = None
@@ -280,7 +282,7 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
     stays None, because a generated id is no key of a partition or duplicate; its `size_bytes` does not count the
     added id. Also raises the errors of `bounds.check_bounds`.
     """
-    found = scan(data, bounds.key_length_max, bounds.property_bytes_max)
+    found = scan(data, bounds.key_length_max, bounds.property_bytes_max, new_message_id)
     if found is not None:
         return Message.scanned(data, *found)
     try:

@@ -6,21 +6,23 @@ property tests hold the scan against it. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ...codec.native import native_module
 
-Scanned = tuple[bytes, str | None, str | None]
+Scanned = tuple[bytes, str | None, str | None, bytes | None]
 
 
-def scan(data: bytes, key_length_max: int, message_bytes_max: int) -> Scanned | None:
-    """Return (stored form, session id, partition key), None for a message that is unusual in any way.
+def scan(data: bytes, key_length_max: int, message_bytes_max: int, new_id: Callable[[], str]) -> Scanned | None:
+    """Return (stored form, session id, partition key, message with an added id), None for an unusual message.
 
+    A message without an id gets `new_id()`, 32 ASCII characters; the last item is None for one that has an id.
     Unusual: another order or encoding of the sections, a time to live, a schedule, delivery annotations, an annotation
-    of the broker, a message id that is missing or no string, a key longer than `key_length_max` bytes, more than
+    of the broker, a message id that is no string, a key longer than `key_length_max` bytes, more than
     `message_bytes_max` bytes. The stored form is that of `Message.stored` without a time to live.
     """
-    del data, key_length_max, message_bytes_max
+    del data, key_length_max, message_bytes_max, new_id
     return None
 
 
