@@ -5,19 +5,18 @@ BIN := $(VENV)/bin
 HEAVY := tests/spark tests/web # more than one processor, or a browser
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
-.PHONY: serve test test-clients test-heavy test-parts test-long prepare check bench fast clean
+.PHONY: serve test test-clients test-parts test-long prepare check bench fast clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
 test: $(VENV)/installed
 	$(MAKE) --jobs 2 check prepare
-	$(MAKE) --jobs 3 --output-sync test-clients test-heavy test-parts
+	$(MAKE) --jobs 2 --output-sync test-clients test-parts
 	@$(BIN)/python -m tests.prepare --report
-test-clients: $(VENV)/installed # they mostly wait; what they leave of the machine goes to the others
+test-clients: $(VENV)/installed # SDKs, which mostly wait, then Spark, which gives a worker ten seconds to start
 	$(BIN)/pytest -n 10 --dist worksteal tests/sdk $(ARGS)
-test-heavy: $(VENV)/installed
-	nice -n 2 $(BIN)/pytest -n 4 --dist loadgroup $(HEAVY) $(ARGS)
-test-parts: $(VENV)/installed
-	nice -n 4 $(BIN)/pytest -n 2 --dist worksteal --ignore tests/sdk $(addprefix --ignore=,$(HEAVY)) $(ARGS)
+	$(BIN)/pytest -n 3 --dist loadgroup $(HEAVY) $(ARGS)
+test-parts: $(VENV)/installed # takes what the clients leave of the machine
+	nice -n 5 $(BIN)/pytest -n 2 --dist worksteal --ignore tests/sdk $(addprefix --ignore=,$(HEAVY)) $(ARGS)
 test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/http/control tests/spark/acceptance $(ARGS)
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000
