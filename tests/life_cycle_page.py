@@ -36,7 +36,9 @@ from emubus.broker.partition.requests import (
     Request,
     Resubmit,
     Schedule,
+    SendRun,
     Settle,
+    SettleRun,
     StoreForwarded,
     Transfer,
     Undeliverable,
@@ -138,7 +140,7 @@ def label_of(command: Request) -> str:
     """A request in the diagram: its class, and what tells its cases apart."""
     detail: str | None = None
     match command:
-        case Settle():
+        case Settle() | SettleRun():
             detail = type(command.outcome).__name__
         case Receive() | ReceiveFromSession() | ReceiveDeferred():
             detail = DETAILS[command.mode]
@@ -155,6 +157,13 @@ def label_of(command: Request) -> str:
 
 
 # ---- the scenarios: each drives one message
+
+
+def _runs() -> Iterator[Observer]:
+    observer = Observer()
+    observer.run(SendRun([parse_message(encoded())], (0,), lambda *_: None, lambda *_: None))
+    observer.run(SettleRun([observer.lock()], (0,), Complete(), None))
+    yield observer
 
 
 def _plain() -> Iterator[Observer]:
@@ -281,6 +290,7 @@ def _ignore(argument: object) -> None:
 
 
 SCENARIOS: tuple[Callable[[], Iterator[Observer]], ...] = (
+    _runs,
     _plain,
     _deferred,
     _dead_letters,
@@ -361,7 +371,7 @@ def diagram(found: list[Move]) -> str:
 def _on_arrow(label: str) -> str:
     """The request; of a settlement also the outcome."""
     name, _, detail = label.partition(" ")
-    return f"{name} {detail.strip('()')}" if name == Settle.__name__ else name
+    return f"{name} {detail.strip('()')}" if name in (Settle.__name__, SettleRun.__name__) else name
 
 
 def page() -> str:

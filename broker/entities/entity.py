@@ -123,13 +123,13 @@ class Entity(EntityBase):
 
     def _submit(self, part: SendRun, index: int) -> None:
         if part.left is not None:
-            self.begin_unkeyed(len(part.positions))
+            self.count_unkeyed(len(part.positions))
         self.partitions[index].submit(part)
 
     def _ended(self, part: SendRun, error: BrokerError | None) -> None:
         """Report the outcome of a part, or offer it to the next partition after a refusal (P13)."""
         if part.left is not None:
-            self.end_unkeyed(len(part.positions))
+            self.count_unkeyed(-len(part.positions))
         if error is None:
             part.done(part.positions, None)
         elif not part.left or not is_known_refusal(error):

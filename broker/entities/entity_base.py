@@ -174,8 +174,11 @@ class EntityBase:
         self.received_at = 0  # last time a receiver asked for messages (Unix ms)
         self._router = Router(len(workers))
         self._unkeyed_in_flight = 0
-        self._part_index = 0  # the partition whose part is being dealt, and how many messages it gets yet
+        self._part_index = (
+            len(workers) - 1
+        )  # the partition whose part is being dealt, and how many messages it gets yet
         self._part_left = 0
+        self._part_length = 1  # in this round over all partitions
 
     @property
     def path(self) -> str:
@@ -293,31 +296,37 @@ class EntityBase:
     def dealt(self, count: int) -> Iterator[tuple[int, int]]:
         """Deal `count` messages without keys to the partitions in turn (P11): yields (partition index, how many).
 
-        One message each, so that few messages spread over all partitions. With a backlog in flight a partition gets up
-        to `PART_MESSAGES_MAX` before its successor's turn: one commit stores them all. Parts have a turn of their own,
-        and an interrupted part goes on later, so that any stretch of messages is even over the partitions.
+        One message each, so that few messages spread over all partitions. With a backlog in flight a partition gets a
+        part before its successor's turn: one commit stores it whole. Parts have a turn of their own; those of one
+        round over all partitions have the same length, more with a longer backlog, and an interrupted part goes on
+        later. So any stretch of messages is even over the partitions.
         """
-        left, count_all = count, len(self.partitions)
+        left = count
         while left:
             if self._unkeyed_in_flight <= BACKLOG_MESSAGES:
                 index, taken = self.next_index(), 1
             else:
-                for _ in self.partitions:
-                    if self._part_left and self.partitions[self._part_index].worker.available:
-                        break
-                    self._part_index, self._part_left = (self._part_index + 1) % count_all, PART_MESSAGES_MAX
-                index, taken = self._part_index, min(left, self._part_left)
+                index = self._part_for_backlog()
+                taken = min(left, self._part_left)
                 self._part_left -= taken
             yield index, taken
             left -= taken
 
-    def begin_unkeyed(self, count: int) -> None:
-        """Count messages without keys that are on their way to a partition."""
-        self._unkeyed_in_flight += count
+    def _part_for_backlog(self) -> int:
+        """Return the partition whose part goes on, or the next one in turn whose store is available."""
+        for _ in self.partitions:
+            if self._part_left and self.partitions[self._part_index].worker.available:
+                break
+            self._part_index = (self._part_index + 1) % len(self.partitions)
+            if not self._part_index:
+                length = self._unkeyed_in_flight // len(self.partitions)
+                self._part_length = max(1, min(length, PART_MESSAGES_MAX))
+            self._part_left = self._part_length
+        return self._part_index
 
-    def end_unkeyed(self, count: int) -> None:
-        """Count messages without keys that a partition has stored or refused."""
-        self._unkeyed_in_flight -= count
+    def count_unkeyed(self, by: int) -> None:
+        """Count messages without keys that are on their way to a partition; negative once they have an outcome."""
+        self._unkeyed_in_flight += by
 
     def next_index(self) -> int:
         """Return the next partition in turn, skipping unavailable stores (P11, P13)."""

@@ -36,14 +36,18 @@ class MessageBounds:
     key_length_max: int = IDENTIFIER_CHARS_MAX
     forward_hops_max: int = 4
 
+    @property
+    def scanned_bytes_max(self) -> int:
+        """A message of up to so many bytes can't exceed the limits of properties."""
+        return min(self.property_bytes_max, self.properties_bytes_max)
+
     def may_be_exceeded(self, data: bytes, at: list[int]) -> bool:
         """Whether a message may exceed a limit; `at` is from `sections.locate`. Cheap, and False for most messages."""
         length_max = self.key_length_max
         return (
             at[PROPERTIES + 7] - at[PROPERTIES] > length_max
             or at[MESSAGE_ANNOTATIONS + 7] - at[MESSAGE_ANNOTATIONS] > length_max
-            or len(data) > self.property_bytes_max
-            or len(data) > self.properties_bytes_max
+            or len(data) > self.scanned_bytes_max
         )
 
 

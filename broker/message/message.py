@@ -282,7 +282,7 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
     stays None, because a generated id is no key of a partition or duplicate; its `size_bytes` does not count the
     added id. Also raises the errors of `bounds.check_bounds`.
     """
-    found = scan(data, bounds.key_length_max, bounds.property_bytes_max, new_message_id)
+    found = scan(data, bounds.key_length_max, bounds.scanned_bytes_max, new_message_id)
     if found is not None:
         return Message.scanned(data, *found)
     try:

@@ -118,14 +118,7 @@ class ReadyQueue:
 
     def append(self, number: int, record: bytes) -> None:
         """Append a new message, whose number is the highest; `record` is its row."""
-        size = len(record)
-        if self.more_in_store or not self._fits(size):
-            self.more_in_store = True
-            return
-        self._window.append((number, record))
-        self._window_bytes += size
-        self._budget.bytes_used += size
-        self.next_read = number + 1
+        self.extend(number, ((b"", record),))
 
     def extend(self, number: int, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Append new messages with the numbers from `number` on, the highest; `rows` are their keys and rows."""

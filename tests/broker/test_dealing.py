@@ -90,6 +90,6 @@ async def test_a_backlog_is_dealt_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
     dealt = Dealt(monkeypatch)
     dealt.send(256)
     dealt.send(256)
-    assert max(dealt.parts) == PART_MESSAGES_MAX
+    assert 1 < max(dealt.parts) <= PART_MESSAGES_MAX
     assert dealt.parts[: BACKLOG_MESSAGES + 1] == [1] * (BACKLOG_MESSAGES + 1)
     await dealt.stored()

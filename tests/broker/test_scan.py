@@ -59,7 +59,7 @@ def new_id() -> str:
 
 def scanned(data: bytes) -> Scanned | None:
     """What the scan finds in a message."""
-    return scan(data, STANDARD_BOUNDS.key_length_max, STANDARD_BOUNDS.property_bytes_max, new_id)
+    return scan(data, STANDARD_BOUNDS.key_length_max, STANDARD_BOUNDS.scanned_bytes_max, new_id)
 
 
 @given(usual() | damaged() | ENCODED)

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from emubus.broker.entities.entity_base import BACKLOG_MESSAGES
 from emubus.codec.encode import encode
 from emubus.codec.types import Symbol
 from emubus.spark_connector.options import SourceOptions, source_options
@@ -36,10 +37,10 @@ def plain(body: str, *, session_id: str | None = None, key: str | None = None) -
 
 
 def send(server: EmubusServer, entity: str, messages: Iterable[bytes]) -> None:
-    """Send encoded messages, in order."""
+    """Send encoded messages, in order; so few at a time that those without a key go to the partitions in turn."""
     options = options_of(server, entity)
     with pooled(options.connection.endpoint, options.connection.credential) as connection:
-        sender = connection.sender(entity, window=1000)
+        sender = connection.sender(entity, window=BACKLOG_MESSAGES)
         for index, message in enumerate(messages):
             sender.send(message, envelope=False, key=index)
         assert [error for _, error in sender.flush() if error is not None] == []
