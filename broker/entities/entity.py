@@ -109,7 +109,7 @@ class Entity(EntityBase):
     ) -> Iterator[tuple[Sequence[Message], Sequence[int]]]:
         """Divide messages, so that a part with the copies of a topic is not much larger than a batch."""
         size = len(messages) if self.routing is None else max(1, PART_COPIES_MAX // max(1, self.routing.copies_max))
-        for start in range(0, len(messages), max(1, size)):
+        for start in range(0, len(messages), size):
             yield messages[start : start + size], positions[start : start + size]
 
     def _deal(self, positions: list[int], messages: list[Message], done: RunDone) -> None:

@@ -174,10 +174,8 @@ class EntityBase:
         self.received_at = 0  # last time a receiver asked for messages (Unix ms)
         self._router = Router(len(workers))
         self._unkeyed_in_flight = 0
-        self._part_index = (
-            len(workers) - 1
-        )  # the partition whose part is being dealt, and how many messages it gets yet
-        self._part_left = 0
+        self._part_index = len(workers) - 1  # the partition whose part is being dealt
+        self._part_left = 0  # how many messages it gets yet
         self._part_length = 1  # in this round over all partitions
 
     @property

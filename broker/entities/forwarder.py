@@ -279,9 +279,8 @@ class Forwarder:
         home, _, record = row
         description = handle.description
         if home == Home.DEAD_LETTER_OUTBOX and record.hops >= handle.bounds.forward_hops_max:
-            return service_errors.too_many_hops(
-                handle.bounds.forward_hops_max
-            )  # dead-letter queues that forward to each other
+            # Dead-letter queues forward to each other.
+            return service_errors.too_many_hops(handle.bounds.forward_hops_max)
         if home == Home.TRANSFER_OUTBOX and record.other_path == SCHEDULED_ELSEWHERE:
             return handle.entity.partitions[record.target_index]
         if home == Home.TRANSFER_OUTBOX:

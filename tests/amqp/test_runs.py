@@ -124,7 +124,7 @@ async def test_dispositions_of_one_read_end_their_locks(both: Together, settled:
     assert sections(again.payload)[0x77] == "3"
 
 
-async def test_a_disposition_whose_lock_is_lost_fails_alone(both: Together) -> None:
+async def test_a_disposition_of_a_settled_delivery_is_passed_over_alone(both: Together) -> None:
     await both.send(*(message(str(number)) for number in range(3)))
     early, late, last = await received(both, 3)
     both.wire.send(0, DISPOSITION, [True, Uint(late.get(1)), None, True, None])  # settled without an outcome
