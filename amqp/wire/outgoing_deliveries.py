@@ -92,12 +92,14 @@ class OutgoingDeliveries(Link):
         if not self.TAKES_RUNS or self._when_settled is not None:
             return False
         run = self._run
+        tokens: list[bytes] = run.tokens if run is not None and run.is_settled else []
+        if not drain_accepted(collector, self.handle, self._open, tokens, RUN_TOKENS_MAX):
+            return False  # a run of unsettled ones goes on
         if run is None or not run.is_settled:
-            run = self._begin_run(True)
-        is_some = drain_accepted(collector, self.handle, self._open, run.tokens, RUN_TOKENS_MAX) > 0
-        if len(run.tokens) >= RUN_TOKENS_MAX:
+            run = self._begin_run(True, tokens)
+        if len(tokens) >= RUN_TOKENS_MAX:
             self.end_run(run)
-        return is_some
+        return True
 
     def on_delivery(self, delivery: Pointer) -> None:
         """A disposition came: the first one of a delivery goes to `disposed`, or with others to `disposed_run`."""
@@ -111,7 +113,7 @@ class OutgoingDeliveries(Link):
         if state == ACCEPTED and entry is None and not settled and self.TAKES_RUNS and self._when_settled is None:
             run = self._run
             if run is None or run.is_settled:
-                run = self._begin_run(False)
+                run = self._begin_run(False, [])
             self._open[token] = (delivery, state)
             run.tokens.append(token)
             if len(run.tokens) >= RUN_TOKENS_MAX:
@@ -131,10 +133,11 @@ class OutgoingDeliveries(Link):
             self._open[token] = (delivery, state)
             self.disposed(token, state, delivery, partial(outcomes.add, serial, self, token))
 
-    def _begin_run(self, settled: bool) -> DispositionRun:
+    def _begin_run(self, settled: bool, tokens: list[bytes]) -> DispositionRun:
+        """End the run of the other kind, if there is one, and begin a run with these tokens."""
         if self._run is not None:
             self._run.end()
-        run = self._run = DispositionRun(self, self.state.outcomes.next_serial(), settled)
+        run = self._run = DispositionRun(self, self.state.outcomes.next_serial(), settled, tokens)
         self.state.begin_run(run)
         return run
 
@@ -188,11 +191,11 @@ class DispositionRun:
 
     __slots__ = ("_answers", "is_settled", "link", "serial", "tokens")
 
-    def __init__(self, link: OutgoingDeliveries, serial: int, is_settled: bool) -> None:
+    def __init__(self, link: OutgoingDeliveries, serial: int, is_settled: bool, tokens: list[bytes]) -> None:
         self.link = link
         self.serial = serial
         self.is_settled = is_settled
-        self.tokens: list[bytes] = []
+        self.tokens = tokens
         self._answers: list[tuple[Sequence[int], BrokerError | None]] = []
 
     def end(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from emubus.amqp.wire.incoming_deliveries import RUN_MESSAGES_MAX
 from emubus.amqp.wire.loops import passthrough_end, passthrough_end_in_python
+from emubus.broker.api import Outcome, Receiver, RunDone
 from emubus.codec.types import Uint
 
 from .asking import sections
@@ -122,6 +123,24 @@ async def test_dispositions_of_one_read_end_their_locks(both: Together, settled:
     both.clock.advance(600_000)
     (again,) = await received(both, 1, handle=6)
     assert sections(again.payload)[0x77] == "3"
+
+
+@pytest.mark.parametrize("settled", [True, False])
+async def test_dispositions_of_one_read_reach_the_broker_as_one_run(
+    both: Together, settled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths: list[int] = []
+    settle_run = Receiver.settle_run
+
+    def counted(receiver: Receiver, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+        lengths.append(len(run))
+        settle_run(receiver, run, outcome, done)
+
+    monkeypatch.setattr(Receiver, "settle_run", counted)
+    await both.send(*(message(str(number)) for number in range(4)))
+    ids = [each.get(1) for each in await received(both, 4)]
+    both.wire.write(b"".join(frame(0, DISPOSITION, [True, Uint(each), None, settled, accepted]) for each in ids))
+    assert lengths == [4]
 
 
 async def test_a_disposition_of_a_settled_delivery_is_passed_over_alone(both: Together) -> None:
