@@ -8,11 +8,10 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 .PHONY: serve test test-clients test-parts test-long prepare check bench fast clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
-test: $(VENV)/installed
-	$(MAKE) --jobs 2 check prepare
-	$(MAKE) --jobs 2 --output-sync test-clients test-parts
+test: $(VENV)/collected
+	$(MAKE) --jobs 3 --output-sync check test-clients test-parts
 	@$(BIN)/python -m tests.prepare --report
-test-clients: $(VENV)/installed # SDKs, which mostly wait, then Spark, which gives a worker ten seconds to start
+test-clients: prepare # SDKs, which mostly wait, then Spark, which gives a worker ten seconds to start
 	$(BIN)/pytest -n 10 --dist worksteal tests/sdk $(ARGS)
 	$(BIN)/pytest -n 3 --dist loadgroup $(HEAVY) $(ARGS)
 test-parts: $(VENV)/installed # takes what the clients leave of the machine
@@ -23,11 +22,10 @@ test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
 	$(BIN)/python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
 prepare: $(VENV)/installed
 	$(BIN)/python -m tests.prepare
-	$(BIN)/pytest --collect-only -qq > $(VENV)/collected # once, before many processes do it at a time
 fast: $(VENV)/installed
 	$(BIN)/pytest -m "not sdk and not slow" $(ARGS)
 check: $(VENV)/installed
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/pyright
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && nice $(BIN)/mypy && nice $(BIN)/pyright
 bench: $(VENV)/installed
 	$(BIN)/python bench/run.py $(ARGS)
 $(VENV)/installed: pyproject.toml
@@ -35,5 +33,7 @@ $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip && $(BIN)/pip install --quiet --no-compile --editable '.[dev]'
 	touch $@
+$(VENV)/collected: $(VENV)/installed # compiles all tests once, before many processes do it at a time
+	$(BIN)/pytest --collect-only -qq > $@.new && mv $@.new $@
 clean:
 	rm -rf $(VENV) .venv-* build *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -56,7 +56,7 @@ RECEIVE_S: Final = 60
 RECEIVE_S_MAX: Final = 3_600
 """Longest time that a request may wait for a message."""
 
-LOOK_MS_MAX: Final = 1_000
+LOOK_MS_MAX: Final = 10_000
 """Time limit for asking all partitions once, for a request that does not wait."""
 
 RETRY_AFTER_S: Final = 10
