@@ -246,7 +246,7 @@ def test_an_emptied_entity_has_nothing_left_and_goes_on(
         assert number is not None
         assert number >= before[number >> 48]["next_sequence_number"]
         receiver.complete_message(new)
-        assert dead.receive_messages(max_wait_time=1) == []
+        assert dead.peek_messages() == []  # receiving would have to attach anew within its time to wait
     assert control.get(f"/entities/{PLAIN}")["messages"]["active"] == 1
 
 
