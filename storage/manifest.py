@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from .contract import FORMAT_VERSION, FORMAT_VERSION_OLDEST
 from .copying import sync_file
@@ -61,7 +61,7 @@ class Manifest:
 
     def mark(self, name: str, *, whole: bool) -> bytes:
         """Return the mark of a part; with `whole` it lists all parts, for the one part that names the others."""
-        mark: dict[str, Any] = {"namespace_id": self.namespace_id, "part": name, "id": self.parts[name].id}
+        mark: dict[str, object] = {"namespace_id": self.namespace_id, "part": name, "id": self.parts[name].id}
         if whole:
             mark["parts"] = {each: part.id for each, part in self.parts.items()}
         return json.dumps(mark, sort_keys=True).encode()
@@ -90,14 +90,21 @@ def read_manifest(folder: Path) -> Manifest | None:
         raise ValueError(f"it is damaged: {type(error).__name__} {error}") from None
 
 
-def _manifest(values: Mapping[str, Any]) -> Manifest:
-    parts = {
-        str(name): Part(
-            _text(part["id"]), _number(part["transaction"]), _maybe(part["size_bytes"]), _maybe(part["crc32"])
-        )
-        for name, part in values["parts"].items()
-    }
-    return Manifest(_text(values["namespace_id"]), FolderState(values["state"]), parts, _text(values["release"]))
+def _manifest(values: Mapping[str, object]) -> Manifest:
+    parts = {name: _part(_object(part)) for name, part in _object(values["parts"]).items()}
+    return Manifest(_text(values["namespace_id"]), FolderState(_text(values["state"])), parts, _text(values["release"]))
+
+
+def _part(values: Mapping[str, object]) -> Part:
+    return Part(
+        _text(values["id"]), _number(values["transaction"]), _maybe(values["size_bytes"]), _maybe(values["crc32"])
+    )
+
+
+def _object(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is not an object")
+    return value
 
 
 def _text(value: object) -> str:

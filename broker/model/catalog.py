@@ -18,7 +18,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -224,11 +223,10 @@ class Catalog:
         for number, wanted in enumerate(made, self._next_id):
             path = entity_key(path_of(wanted))
             known = before.get(path)
-            own_name: dict[str, Any] = {"name": wanted.name}
             entries[path] = (
                 replace(known, queue_id=number)
                 if known is not None and is_same(known.description, wanted)
-                else Entry(number, replace(self._as_known(wanted, now), **own_name), created_at=now, updated_at=now)
+                else Entry(number, _renamed(self._as_known(wanted, now), wanted.name), created_at=now, updated_at=now)
             )
             changes[ENTITIES, _row_key(entries[path].description)] = self._row(entries[path])
         next_id = self._next_id + len(entries)
@@ -295,8 +293,7 @@ class Catalog:
         """Return the description with the known spelling of its name and the creation of its known rules."""
         known = self.entry(path_of(description))
         if known is not None:
-            same_name: dict[str, Any] = {"name": known.description.name}
-            description = replace(description, **same_name)
+            description = _renamed(description, known.description.name)
         if isinstance(description, SubscriptionDescription):
             before = () if known is None else getattr(known.description, "rules", ())
             description = replace(description, rules=with_instants(description.rules, before, now))
@@ -403,6 +400,10 @@ def _number(value: object) -> int:
     if type(value) is not int:
         raise TypeError(f"{value!r} is not a number")
     return value
+
+
+def _renamed(description: Description, name: str) -> Description:
+    return replace(description, name=name)
 
 
 def _row_key(description: Description) -> bytes:

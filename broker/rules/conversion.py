@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ...codec.types import Byte, Char, Described, Float, Int, Long, Short, Symbol, Timestamp, Ubyte, Uint, Ulong, Ushort
 from ..message.bounds import IDENTIFIER_CHARS_MAX
@@ -92,12 +92,13 @@ def user_value(value: Value, raw: object, replaced: object) -> object:
     return to_amqp(value) if raw is None else raw
 
 
-def _integer(make: Callable[[int], int], bits: int, *, signed: bool) -> Callable[[Any], int]:
+def _integer(make: Callable[[int], int], bits: int, *, signed: bool) -> Callable[[Value], int]:
     allowed = range(-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else range(2**bits)
 
-    def convert(value: Any) -> int:
-        is_digits = isinstance(value, str) and len(value) <= _INTEGER_CHARS_MAX and "_" not in value
-        if is_digits or (type(value) is float and value.is_integer()):
+    def convert(value: Value) -> int:
+        if isinstance(value, str):
+            value = int(value) if len(value) <= _INTEGER_CHARS_MAX and "_" not in value else value
+        elif isinstance(value, float) and value.is_integer():
             value = int(value)
         if type(value) is not int or value not in allowed:
             raise ValueError("not an integer of this width")
@@ -106,13 +107,15 @@ def _integer(make: Callable[[int], int], bits: int, *, signed: bool) -> Callable
     return convert
 
 
-def _double(value: Any) -> float:
-    if type(value) not in (int, float, str) or (isinstance(value, str) and "_" in value):
+def _double(value: Value) -> float:
+    if isinstance(value, bool | Instant | Span) or not isinstance(value, int | float | str):
+        raise ValueError("not a number")
+    if isinstance(value, str) and "_" in value:
         raise ValueError("not a number")
     return float(value)
 
 
-def _float(value: Any) -> Float:
+def _float(value: Value) -> Float:
     number = _double(value)
     if math.isfinite(number) and abs(number) > _FLOAT_MAX:
         raise ValueError("too large for a float")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ...codec.types import Described, Int, Long, Symbol, Timestamp, Ulong
 from ..errors import BrokerError, Condition
@@ -93,7 +93,7 @@ def _value_to_amqp(value: PropertyValue) -> object:
 # ---------------------------------------------------------------- from the wire
 
 
-def rule_from_amqp(name: str, mapping: Mapping[Any, object]) -> RuleDescription:
+def rule_from_amqp(name: str, mapping: Mapping[str, object]) -> RuleDescription:
     """Return the rule of an `add-rule` request; `mapping` is its `rule-description`.
 
     Raises BrokerError (argument-error) with the wrong field.
@@ -115,7 +115,7 @@ def rule_from_amqp(name: str, mapping: Mapping[Any, object]) -> RuleDescription:
     return RuleDescription(name, description, action_text or None)
 
 
-def _correlation(fields: Mapping[Any, object]) -> CorrelationFilter:
+def _correlation(fields: Mapping[str, object]) -> CorrelationFilter:
     texts = {field: _text(fields, key, "correlation-filter.") for key, field in _CORRELATION_FIELDS.items()}
     given = _map(fields, "properties", "correlation-filter.") or {}
     properties: dict[str, PropertyValue] = {}
@@ -148,14 +148,14 @@ def _instant_text(name: str, instant: Instant) -> str:
         raise _wrong(field, "the instant lies outside the years 1 to 9999") from None
 
 
-def _map(fields: Mapping[Any, object], key: str, path: str = "") -> Mapping[Any, object] | None:
+def _map(fields: Mapping[str, object], key: str, path: str = "") -> Mapping[str, object] | None:
     value = fields.get(key)
     if value is not None and not isinstance(value, dict):
         raise _wrong(path + key, f"it is of type {_type(value)}, not map")
     return value
 
 
-def _text(fields: Mapping[Any, object], key: str, path: str) -> str | None:
+def _text(fields: Mapping[str, object], key: str, path: str) -> str | None:
     value = fields.get(key)
     if value is not None and not isinstance(value, str):
         raise _wrong(path + key, f"it is of type {_type(value)}, not string")

@@ -13,6 +13,7 @@ import operator
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, cast
 
 from ...ids import new_tracking_id
@@ -83,13 +84,13 @@ class Compiler:
         return Compiled(lambda _: value, True, True)
 
     def _parameter(self, node: syntax.Parameter) -> Compiled:
-        position: dict[str, Any] = {"line": node.line, "column": node.column, "token": f"@{node.name}"}
+        where = partial(FilterError, line=node.line, column=node.column, token=f"@{node.name}")
         if node.name.lower() not in self._parameters:
-            raise FilterError(f"the parameter @{node.name:.80} has no value", **position)
+            raise where(f"the parameter @{node.name:.80} has no value")
         try:
             value = from_description(self._parameters[node.name.lower()])
         except ValueError as error:
-            raise FilterError(f"the parameter @{node.name:.80}: {error}", **position) from None
+            raise where(f"the parameter @{node.name:.80}: {error}") from None
         return Compiled(lambda _: value, True, True)
 
     def _system_name(self, node: syntax.SystemName) -> Compiled:

@@ -192,8 +192,8 @@ _INTEGER_DIGITS_MAX: Final = 19  # of 2^63
 _QUOTES: Final[Mapping[str, tuple[str, str]]] = {"BRACKETED": ("]]", "]"), "QUOTED": ('""', '"')}
 
 
-def _position(token: Token) -> dict[str, Any]:
-    return {"line": token.line, "column": token.column, "token": str(token)}
+def _error_at(token: Token, problem: str) -> FilterError:
+    return FilterError(problem, line=token.line or 1, column=token.column or 1, token=str(token))
 
 
 class _Builder:
@@ -266,10 +266,10 @@ class _Builder:
         if function not in _FUNCTIONS:
             near = difflib.get_close_matches(function, _FUNCTIONS, 1)
             hint = f"; did you mean {near[0]}()?" if near else ""
-            raise FilterError(f"there is no function {_shown(name)}{hint}", **_position(name))
+            raise _error_at(name, f"there is no function {_shown(name)}{hint}")
         if (function == "newid") != (argument is None):
             count = "no argument" if function == "newid" else "one argument"
-            raise FilterError(f"{function}() takes {count}", **_position(name))
+            raise _error_at(name, f"{function}() takes {count}")
         return syntax.NewId() if argument is None else syntax.PropertyCall(argument, name.line, name.column)
 
     def parameter(self, children: list[Any]) -> Any:
@@ -285,7 +285,7 @@ class _Builder:
             case "DOUBLE":
                 value = float(token)
                 if value == float("inf"):
-                    raise FilterError(f"{_shown(token)} does not fit a double", **_position(token))
+                    raise _error_at(token, f"{_shown(token)} does not fit a double")
             case "STRING":
                 value = token[1:-1].replace("''", "'")
             case kind:
@@ -298,14 +298,14 @@ class _Builder:
         if token.type in _QUOTES:
             name = name[1:-1].replace(*_QUOTES[token.type])
             if not name:
-                raise FilterError("the name of a property is empty", **_position(token))
+                raise _error_at(token, "the name of a property is empty")
         if scope is None or scope.lower() == "user":
             return syntax.UserName(name)
         if scope.lower() != "sys":
-            raise FilterError(f"there is no scope {_shown(scope)}, only sys and user", **_position(scope))
+            raise _error_at(scope, f"there is no scope {_shown(scope)}, only sys and user")
         known = system_property(name)
         if known is None:
-            raise FilterError(unknown_system_property(name), **_position(token))
+            raise _error_at(token, unknown_system_property(name))
         return syntax.SystemName(known.name, token.line, token.column)
 
     def action(self, children: list[Any]) -> Any:
@@ -325,5 +325,5 @@ def _integer(token: Token) -> int:
     digits = token.lstrip("0") or "0"
     value = int(digits) if len(digits) <= _INTEGER_DIGITS_MAX else 2**64
     if value > 2**63:
-        raise FilterError(f"{_shown(token)} does not fit a 64-bit integer", **_position(token))
+        raise _error_at(token, f"{_shown(token)} does not fit a 64-bit integer")
     return value
