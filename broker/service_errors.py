@@ -262,6 +262,14 @@ def store_unavailable(store_index: int, cause: str) -> BrokerError:
     )
 
 
+def still_forwarded(store_index: int) -> BrokerError:
+    """A scheduled message has its sequence number, and its store could not yet hand it to its partition."""
+    return BrokerError(
+        Condition.SERVER_BUSY,
+        f"A scheduled message is still on its way from messaging store {store_index} to its partition. Please retry.",
+    )
+
+
 def namespace_unavailable(cause: str) -> BrokerError:
     """The catalog could not commit a change."""
     return BrokerError(

@@ -8,14 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Final
 
 from .. import service_errors
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..message.message import Message
-from ..partition.requests import CancelScheduled, CheckOperation, Commit, Operation, Reserve, Schedule, Transfer
+from ..partition.records import SCHEDULED_ELSEWHERE, Home, Record
+from ..partition.requests import (
+    CancelScheduled,
+    CheckOperation,
+    Commit,
+    Operation,
+    ReadOutbox,
+    Reserve,
+    Schedule,
+    Transfer,
+)
 from .entity import Entity, is_known_refusal
 from .entity_base import PartitionHandle
 from .several_partitions import grouped, show_that_stores_commit
+
+OUTBOX_ROWS_AT_ONCE: Final = 64
+OutboxRow = tuple[int, int, Record]
 
 
 async def schedule(entity: Entity, messages: Sequence[Message]) -> tuple[list[int], PartitionHandle | None]:
@@ -40,8 +54,19 @@ async def cancel(entity: Entity, numbers: Sequence[int]) -> None:
     """Remove scheduled messages, all or none. Raises BrokerError (message-not-found) if one is missing.
 
     Every store first proves that it has the messages and can commit. A store that fails afterwards keeps its messages:
-    the error is an UnknownOutcomeError if other stores have removed theirs.
+    the error is an UnknownOutcomeError if other stores have removed theirs. A message that is still on its way to its
+    partition can't be removed yet (server-busy).
     """
+    try:
+        await _cancel(entity, numbers)
+    except BrokerError as error:
+        if error.condition is not Condition.MESSAGE_NOT_FOUND:
+            raise
+        await _check_arrived(entity, numbers)
+        await _cancel(entity, numbers)  # it may have arrived since
+
+
+async def _cancel(entity: Entity, numbers: Sequence[int]) -> None:
     handles = {number: entity.partition_of_number(number) for number in numbers}
     missing = [number for number, handle in handles.items() if handle is None]
     groups = grouped((handle, number) for number, handle in handles.items() if handle is not None)
@@ -63,6 +88,20 @@ async def cancel(entity: Entity, numbers: Sequence[int]) -> None:
             text = f"{removed} of {len(handles)} scheduled messages are cancelled; a store failed then. Peek the rest."
             raise UnknownOutcomeError(error.condition, text) from error
         removed += len(group)
+
+
+async def _check_arrived(entity: Entity, numbers: Sequence[int]) -> None:
+    """Raise BrokerError (server-busy) if an outbox holds one of these messages, or may hold it and can't be read."""
+    wanted = set(numbers)
+    for handle in entity.partitions:
+        after = -1
+        while handle.worker.has_outgoing(handle.queue_id, Home.TRANSFER_OUTBOX):
+            rows: list[OutboxRow] = await handle.request(partial(ReadOutbox, OUTBOX_ROWS_AT_ONCE, after=after))
+            if any(row.other_path == SCHEDULED_ELSEWHERE and row.enqueued_number in wanted for _, _, row in rows):
+                raise service_errors.still_forwarded(handle.worker.index)
+            if len(rows) < OUTBOX_ROWS_AT_ONCE:
+                break
+            after = rows[-1][1]
 
 
 async def _refuses(handle: PartitionHandle, numbers: Sequence[int]) -> bool:

@@ -48,8 +48,8 @@ def next_batch(requests: Sequence[Submitted]) -> tuple[int, int]:
 
 
 def can_split(requests: Sequence[Submitted]) -> bool:
-    """Whether `halves` makes two smaller batches of a batch."""
-    return len(requests) > 1 or _run_length(requests[0][1]) > 1
+    """Whether `halves` makes two smaller batches of a batch; an empty one has only due rows of deleted queues."""
+    return len(requests) > 1 or (len(requests) == 1 and _run_length(requests[0][1]) > 1)
 
 
 def halves(requests: Sequence[Submitted]) -> tuple[list[Submitted], list[Submitted]]:

@@ -22,7 +22,7 @@ from ..clock import Clock
 from ..errors import BrokerError, Condition
 from ..model.catalog import UnreadableRowError
 from ..partition.partition import Partition
-from ..partition.records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters
+from ..partition.records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters, Home
 from ..partition.requests import ExpireLocks, Request, Reserve, must_be_retried
 from ..partition.step import PartitionRef, Step
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
@@ -93,6 +93,7 @@ class Worker:
         ]
         self._timers.start(first_due)
         self._task = asyncio.create_task(self._run(), name=f"store-{self.index:02}")
+        self._task.add_done_callback(self._ended)
         return [queue_id for queue_id, counters in read if any(counters.messages[home] for home in OUTBOXES)]
 
     def _parsed(self, table: str, row: tuple[bytes, bytes], parse: Callable[[bytes, bytes], T]) -> T:
@@ -108,7 +109,7 @@ class Worker:
         self._stopping = True
         self._wake.set()
         if self._task is not None:
-            await self._task
+            await asyncio.wait([self._task])
         self._timers.stop()
         self._open.close()
         self._store.close()
@@ -145,8 +146,8 @@ class Worker:
             self._answer(requests, service_errors.store_unavailable(self.index, "it is down"))
 
     def end_outage(self) -> None:
-        """End the outage and continue a delayed commit."""
-        if self.outage is None:
+        """End the outage and continue a delayed commit; a worker that `_ended` stays down until the next start."""
+        if self.outage is None or (self._task is not None and self._task.done()):
             return
         self.outage = None
         self.fault = None
@@ -174,13 +175,13 @@ class Worker:
         with self._store.view() as view:
             return Counters.unpack(view.get(STATE, STATE_KEY.pack(queue_id)))
 
-    def has_outgoing(self, queue_id: int) -> bool:
-        """Whether a queue's partition has messages in outboxes; True if the store can't be read."""
+    def has_outgoing(self, queue_id: int, *homes: Home) -> bool:
+        """Whether a queue's partition has messages in these outboxes, or in any; True if the store can't be read."""
         try:
             messages = self.counters(queue_id).messages
         except StoreError:
             return True
-        return any(messages[home] for home in OUTBOXES)
+        return any(messages[home] for home in homes or OUTBOXES)
 
     def last_activity_at(self, queue_id: int) -> int:
         """The last use of a queue's partition (Unix ms), 0 if unused since the start."""
@@ -208,6 +209,13 @@ class Worker:
                 continue
             async with self.idle_lock:
                 await self._next_batch()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """After an error of this module: take the store down, so that its requests are refused instead of waiting."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.critical("messaging store stopped", store=self.index, exc_info=error)
+            self.begin_outage(Outage(OutageKind.DOWN))
 
     async def _next_batch(self) -> None:
         inbox = self._inbox

@@ -36,6 +36,26 @@ def begin(broker: Broker, kind: OutageKind, stores: Any = OUT, **options: Any) -
         broker.begin_outage(index, Outage(kind), **options)
 
 
+async def test_a_store_whose_worker_stops_by_a_mistake_refuses_and_the_others_go_on(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = open_broker(QUEUE, clock=clock)
+    stopped = partition_for_key("a", 16)
+    monkeypatch.setattr(broker.workers[stopped], "_next_batch", asyncio.Event)  # can't be awaited
+    begin(broker, OutageKind.SLOW, (stopped,))
+    broker.end_outage(stopped)
+    await loop_turns(5)
+    for _ in range(32):
+        await send(broker, "p", encoded())
+    for _ in range(2):
+        with pytest.raises(BrokerError) as refused:
+            await send(broker, "p", keyed("a"))
+        assert refused.value.condition is Condition.SERVER_BUSY
+        broker.end_outage(stopped)  # only a restart helps
+    places = per_partition(await Receiver(broker, "p").drain())
+    assert (sum(places.values()), stopped in places) == (32, False)
+
+
 @pytest.mark.parametrize("kind", [OutageKind.DOWN, OutageKind.FAILING, OutageKind.FULL])
 async def test_p13_messages_without_a_key_go_elsewhere(clock: Clock, kind: OutageKind) -> None:
     broker = open_broker(QUEUE, clock=clock)
