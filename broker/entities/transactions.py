@@ -133,7 +133,7 @@ class Transactions:
                     self._transfer(transaction, message, entity.path)
             else:
                 handle = self._partition_for(transaction, entity, messages)
-                self._add(transaction, handle, Send(messages, _ignore))
+                self._add(transaction, handle, Send(messages))
 
     async def schedule(self, ref: TransactionRef, entity: Entity, messages: Sequence[Message]) -> list[int]:
         """Add scheduled messages; return the sequence numbers reserved for them."""

@@ -32,7 +32,7 @@ from .records import (
     pack_head,
     session_number_key,
 )
-from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, Send, SendRun, Transfer
+from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, SendRun, Transfer
 from .sessions import MessageSessions
 from .state import PartitionState
 from .step import PartitionRef, Step
@@ -52,13 +52,6 @@ class EnqueueHandlers:
         self._sibling = sibling
 
     # ---- requests
-
-    def send(self, request: Send, now: int, view: Reader, step: Step) -> None:
-        """Store all messages of a request or none."""
-        error = self.refusal(request.messages, now, view)
-        if error is None:
-            self.store_all(request.messages, now, view, step)
-        step.effects.append((request.done, error))
 
     def send_run(self, request: SendRun, now: int, view: Reader, step: Step) -> None:
         """Store each message of a run on its own, or all or none."""

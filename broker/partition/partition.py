@@ -106,7 +106,6 @@ class Partition:
         self.enqueue = EnqueueHandlers(self.state, self._sessions, lambda other, at: sibling(other, at).enqueue)
         outbox = OutboxHandlers(self.state, self.enqueue)
         self._handlers: dict[type, Callable[..., None]] = {
-            Send: self.enqueue.send,
             SendRun: self.enqueue.send_run,
             Schedule: self.enqueue.schedule,
             Reserve: self.enqueue.reserve,

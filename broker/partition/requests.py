@@ -56,14 +56,9 @@ class FireAndForget:
 
 @dataclass(slots=True)
 class Send:
-    """Store `messages` in this partition, all or none; `done(None)` once they are durable."""
+    """Store `messages` of a transaction, all or none."""
 
     messages: Sequence[Message]
-    done: Done
-
-    def fail(self, error: BrokerError) -> None:
-        """Report the error to the sender."""
-        self.done(error)
 
 
 @dataclass(slots=True)

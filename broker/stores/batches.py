@@ -11,6 +11,7 @@ from typing import Final
 
 from ..partition.requests import (
     Commit,
+    Operation,
     Request,
     Resubmit,
     Schedule,
@@ -69,7 +70,7 @@ def _run_length(request: Request) -> int:
     return len(request.positions) if isinstance(request, SendRun | SettleRun) else 1
 
 
-def written_bytes_max(ref: PartitionRef, request: Request) -> tuple[int, int]:
+def written_bytes_max(ref: PartitionRef, request: Request | Operation) -> tuple[int, int]:
     """The most bytes that `request` to partition `ref` writes: without copies, and with all copies."""
     kind = type(request)
     if kind is SendRun:
@@ -81,9 +82,9 @@ def written_bytes_max(ref: PartitionRef, request: Request) -> tuple[int, int]:
     elif kind is SettleRun:
         size_bytes = REQUEST_BYTES * len(request.tokens)  # type: ignore[attr-defined]
         return size_bytes, size_bytes
-    elif kind is Send or kind is Schedule:
-        message_count, size_bytes = len(request.messages), 0  # type: ignore[attr-defined]
-        for message in request.messages:  # type: ignore[attr-defined]
+    elif isinstance(request, Send | Schedule):
+        message_count, size_bytes = len(request.messages), 0
+        for message in request.messages:
             size_bytes += message.size_bytes
     elif isinstance(request, StoreForwarded):
         message_count = len(request.records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,13 @@ from emubus.broker.api import TABLES, Delivery, Outcome, ReceiveMode
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.bounds import STANDARD_BOUNDS, MessageBounds
 from emubus.broker.message.delivered import DeliveryEncoder
-from emubus.broker.message.message import parse_message
+from emubus.broker.message.message import Message, parse_message
 from emubus.broker.message.stored_form import token_uuids
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import WindowBudget
 from emubus.broker.partition.records import DUE, DUE_KEY, STATE, STATE_KEY
-from emubus.broker.partition.requests import Receive, Request, Send, Settle
+from emubus.broker.partition.requests import Receive, Request, SendRun, Settle
 from emubus.broker.partition.step import Received, Step
 from emubus.storage import MemoryStore, StoreError
 
@@ -64,6 +64,11 @@ def delivery_bytes(
         enqueue_sequence_number,
         dead_letter_source,
     )
+
+
+def send_whole(messages: Sequence[Message], done: Callable[[BrokerError | None], None]) -> SendRun:
+    """A request that stores messages, all or none."""
+    return SendRun(messages, range(len(messages)), lambda *_: None, lambda _, error: done(error), is_whole=True)
 
 
 @dataclass
@@ -169,7 +174,7 @@ class Driver:
 
     def send(self, *data: bytes) -> BrokerError | None:
         answers: list[BrokerError | None] = []
-        self.run(Send([parse_message(each) for each in data], answers.append))
+        self.run(send_whole([parse_message(each) for each in data], answers.append))
         (answer,) = answers
         return answer
 

@@ -12,11 +12,11 @@ from emubus.broker.ids import TOKEN_BYTES, new_lock_tokens, partition_index_of
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition import receive
-from emubus.broker.partition.requests import AcceptSession, ReceiveFromSession, Request, Send, Settle
+from emubus.broker.partition.requests import AcceptSession, ReceiveFromSession, Request, Settle
 from emubus.broker.partition.step import Received, SessionGrant
 
 from .acts import nothing
-from .driving import Driver, Place, decoded, encoded
+from .driving import Driver, Place, decoded, encoded, send_whole
 from .tearing import Cell, Fate
 
 NOW = 1_700_000_000_000
@@ -73,7 +73,7 @@ def test_a_session_gets_a_message_once_that_returns_after_a_refused_batch(mode: 
     def run(*requests: Request) -> None:
         cell.run(NOW, *((place, request) for request in requests))
 
-    run(Send([parse_message(encoded(name, group_id="s")) for name in "abc"], nothing))
+    run(send_whole([parse_message(encoded(name, group_id="s")) for name in "abc"], nothing))
     accepted: list[Received[SessionGrant]] = []
     run(AcceptSession("s", nothing, nothing, accepted.append))
     (grant,) = accepted[0].deliveries
@@ -85,7 +85,7 @@ def test_a_session_gets_a_message_once_that_returns_after_a_refused_batch(mode: 
 
     first, second, _ = take(3, ReceiveMode.PEEK_LOCK)
     cell.store.fate = Fate.REFUSED
-    run(Send([parse_message(encoded("d", group_id="s"))], nothing))
+    run(send_whole([parse_message(encoded("d", group_id="s"))], nothing))
     cell.store.fate = Fate.STORED
     run(Settle(first.token, Release(), None))
     assert bodies(take(1, ReceiveMode.PEEK_LOCK)) == "a"

@@ -19,11 +19,11 @@ from emubus.broker.message.message import parse_sent
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
-from emubus.broker.partition.requests import Done, FireAndForget, Send
+from emubus.broker.partition.requests import Done, FireAndForget, SendRun
 from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore
 
-from .driving import decoded, encoded
+from .driving import decoded, encoded, send_whole
 from .namespace import CheckedBroker, Receiver, loop_turns, open_broker, send
 
 
@@ -48,16 +48,16 @@ async def together(broker: Broker, commands: Sequence[object]) -> None:
     for command in commands:
         place.submit(command)  # type: ignore[arg-type]
     last: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    place.submit(Send([parse_sent(encoded("last"))], lambda _: last.set_result(None)))
+    place.submit(send_whole([parse_sent(encoded("last"))], lambda _: last.set_result(None)))
     await asyncio.wait_for(last, 10)
 
 
-def to_send(body: str, answers: dict[str, Condition | None]) -> Send:
+def to_send(body: str, answers: dict[str, Condition | None]) -> SendRun:
     def done(error: BrokerError | None) -> None:
         answers[body[:2]] = None if error is None else error.condition
 
     keep: Done = done
-    return Send([parse_sent(encoded(body))], keep)
+    return send_whole([parse_sent(encoded(body))], keep)
 
 
 def bodies(broker_deliveries: Sequence[object]) -> list[str]:

@@ -16,11 +16,11 @@ from emubus.broker.message.message import parse_sent
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
-from emubus.broker.partition.requests import Done, Send, Settle
+from emubus.broker.partition.requests import Done, Settle
 from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore
 
-from .driving import decoded, encoded
+from .driving import decoded, encoded, send_whole
 from .namespace import CheckedBroker, Receiver, loop_turns, open_broker, send
 
 LOCK_MS = 60_000
@@ -98,9 +98,9 @@ async def test_a_message_without_room_costs_no_other_client_its_lock_or_session(
     too_large = encoded("x" * 2_000_000)
     grouped = encoded("x" * 2_000_000, group_id="s")
     plain.partitions[0].submit(Settle(first.token, Complete(), keep("complete")))
-    plain.partitions[0].submit(Send([parse_sent(too_large)], keep("too large")))
-    in_sessions.partitions[0].submit(Send([parse_sent(grouped)], keep("too large in s")))
-    plain.partitions[0].submit(Send([parse_sent(encoded("d"))], keep("d")))
+    plain.partitions[0].submit(send_whole([parse_sent(too_large)], keep("too large")))
+    in_sessions.partitions[0].submit(send_whole([parse_sent(grouped)], keep("too large in s")))
+    plain.partitions[0].submit(send_whole([parse_sent(encoded("d"))], keep("d")))
     while len(answers) < 4:
         await loop_turns(1)
     assert answers == {

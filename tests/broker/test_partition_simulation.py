@@ -54,7 +54,7 @@ from emubus.broker.partition.requests import (
 from emubus.broker.partition.step import Received, SessionGrant
 
 from .acts import Act, Part, Reply, Sent, ended_in_parts, is_done, nothing, same, seen
-from .driving import Place, encoded
+from .driving import Place, encoded, send_whole
 from .model import TAKEN, Held, Model
 from .tearing import FAILURE, Cell, Fate, heads_of, name_of, picture_of, sessions_of
 
@@ -240,7 +240,7 @@ class Simulation:
                 else:
                     model.send_scheduled(each.name, each.message_id, each.session, now, each.at, each.ttl_ms)
 
-        return Act(lambda reply: Send([each.message for each in messages], reply), on_model)
+        return Act(lambda reply: send_whole([each.message for each in messages], reply), on_model)
 
     def schedule(self) -> Act:
         each = self.sent(later=True)
@@ -332,7 +332,7 @@ class Simulation:
         ]
         operations: list[Any] = [(self.place, Transfer(passed.message, "elsewhere"))]
         operations += [(self.place, Settle(token, outcome, None)) for _, token, _, outcome in chosen]
-        operations.append((self.place, Send([sent.message], nothing)))  # it comes first, wherever it stands
+        operations.append((self.place, Send([sent.message])))  # it comes first, wherever it stands
 
         def on_model(model: Model, now: int) -> bool:
             if not all(model.can_settle(name, lock, outcome, now) for name, _, lock, outcome in chosen):

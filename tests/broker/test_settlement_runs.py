@@ -21,14 +21,13 @@ from emubus.broker.partition.requests import (
     ReceiveFromSession,
     Renew,
     Request,
-    Send,
     Settle,
     SettleRun,
 )
 from emubus.broker.partition.step import Received, SessionGrant
 
 from .acts import nothing
-from .driving import Driver, Place, encoded
+from .driving import Driver, Place, encoded, send_whole
 from .tearing import FAILURE, Cell, Fate, picture_of
 
 LOCK_MS = 5_000
@@ -131,7 +130,7 @@ def test_a_run_of_settlements_equals_the_same_one_by_one(seed: int, sessions: bo
         renewed = known[-3:-1]
         ends: list[list[str]] = []
         for twin, settle in ((runs, runs.settle_run), (singles, singles.settle_each)):
-            twin.run(now, Send([parse_message(encoded(name, **fields)) for name in names], nothing))
+            twin.run(now, send_whole([parse_message(encoded(name, **fields)) for name in names], nothing))
             twin.take(now, sub_queue, count, mode)
             twin.take_deferred(now, sub_queue, twin.received[-1].sequence_number if twin.received else 1)
             twin.run(now, Renew(sub_queue, [*twin.tokens(renewed), *twin.tokens(renewed[:1])], nothing))

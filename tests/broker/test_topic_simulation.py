@@ -38,7 +38,7 @@ from emubus.broker.partition.requests import (
 )
 from emubus.broker.partition.step import PartitionRef, Received, RoutedMessage
 
-from .driving import encoded
+from .driving import encoded, send_whole
 from .tearing import FAILURE, Cell, Fate, Picture, hash_of, name_of, picture_of
 
 SEEDS_THAT_FAILED: tuple[int, ...] = ()
@@ -318,12 +318,12 @@ class World:
 
     def send(self) -> None:
         both = [self.message() for _ in range(self.random.choice((1, 1, 3)))]
-        send = Send([message for _, message in both], lambda _: None)
+        send = Send([message for _, message in both])
         names = [name for name, _ in both]
         if self.random.random() < 0.3:
             make: Callable[[Reply], Request] = lambda reply: Commit([(self.places[1], send)], reply)  # noqa: E731
         else:
-            make = lambda reply: Send(send.messages, reply)  # noqa: E731
+            make = lambda reply: send_whole(send.messages, reply)  # noqa: E731
         self.run(1, make, lambda model: model.send(names, self.now))
 
     def schedule(self) -> None:
@@ -380,7 +380,7 @@ class World:
         name, message = self.message()
         operations: list[Any] = [
             (self.places[queue_id], Settle(token, Complete(), None)),
-            (self.places[1], Send([message], lambda _: None)),
+            (self.places[1], Send([message])),
         ]
 
         def on_model(model: Model) -> None:
