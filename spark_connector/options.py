@@ -91,6 +91,7 @@ class SinkOptions:
     transactional: bool
     on_oversize: Literal["fail", "skip"]
     message_id_policy: MessageIdPolicy
+    write_id: str | None
     ignore_read_only_columns: bool
     properties_format: PropertiesFormat
 
@@ -179,9 +180,10 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
 
 
 def sink_options(raw: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """The options of a writer; ConnectorError for the first mistake. A stream's writer takes the same as a batch's."""
-    del streaming
+    """The options of a writer; ConnectorError for the first mistake."""
     values = Values(raw, Context.WRITE)
+    if streaming and table.WRITE_ID in values:
+        raise _invalid("option writeId is for df.write: Spark itself names the batches of a stream, so remove it")
     connection, entity_path = _connection(values)
     entity = _target(values, entity_path)
     if entity is not None and re.search(r"/Subscriptions/|\$DeadLetterQueue$|/\$management$", entity, re.IGNORECASE):
@@ -195,6 +197,7 @@ def sink_options(raw: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         transactional=values[table.TRANSACTIONAL],
         on_oversize=values[table.ON_OVERSIZE],
         message_id_policy=values[table.MESSAGE_ID_POLICY],
+        write_id=values[table.WRITE_ID],
         ignore_read_only_columns=values[table.IGNORE_READ_ONLY_COLUMNS],
         properties_format=values[table.PROPERTIES_FORMAT],
     )

@@ -148,6 +148,10 @@ READ_ONLY_COLUMNS: frozenset[str] = frozenset(column.name for column in SOURCE_C
     column.name for column in SINK_COLUMNS
 )
 
+# Which message a row was read from: what never changes of a message, however often it is read.
+ORIGIN_COLUMNS: tuple[str, ...] = ("sequenceNumber", "enqueuedTime", "enqueuedSequenceNumber", "deadLetterSource")
+_ORIGIN_TYPES = (StringType, IntegerType, LongType, DecimalType, TimestampType)
+
 _SOURCE_BY_NAME = {column.name.lower(): column for column in SOURCE_COLUMNS}
 _SINK_BY_NAME = {name.lower(): column for column in SINK_COLUMNS for name in column.names}
 _READ_ONLY_BY_LOWER = {name.lower(): name for name in READ_ONLY_COLUMNS}
@@ -225,6 +229,17 @@ def sink_fields(schema: StructType, *, entity: str | None, ignore_read_only: boo
             "nothing to write to: name a queue or topic by the option queue or topic, or in a column 'entity'",
         )
     return tuple(found.values())
+
+
+def origin_fields(schema: StructType) -> tuple[SinkField, ...]:
+    """The frame's columns that say which message a row was read from; none if it has no sequence number."""
+    by_lower = {name.lower(): name for name in ORIGIN_COLUMNS}
+    found = tuple(
+        SinkField(by_lower[field.name.lower()], index, field.name)
+        for index, field in enumerate(schema.fields)
+        if field.name.lower() in by_lower and isinstance(field.dataType, _ORIGIN_TYPES)
+    )
+    return found if any(field.column == ORIGIN_COLUMNS[0] for field in found) else ()
 
 
 def _check_left_out(name: str, ignore_read_only: bool) -> None:

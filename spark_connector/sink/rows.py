@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, DecimalType, MapType, StructType, TimestampType
 
 from ..options import SinkOptions
-from ..schema import SinkField, sink_fields
+from ..schema import SinkField, origin_fields, sink_fields
 
 ROWS_PER_BATCH: Final = 1000  # where rows have to be made Arrow batches
 ARROW_TYPES: Final = {
@@ -39,32 +39,43 @@ _logged: set[str] = set()  # what this process has logged once
 
 @dataclass(frozen=True)
 class RowPlan:
-    """The columns that are sent: which they are and where in the frame, and their Spark types."""
+    """The columns that are sent, and those of the rows' origin: which they are and where in the frame, and their types.
+
+    Columns of the origin are not sent; message ids are made of them.
+    """
 
     fields: tuple[SinkField, ...]
     types: tuple[DataType, ...]
+    origins: tuple[SinkField, ...] = ()
+    origin_types: tuple[DataType, ...] = ()
 
     @property
     def columns(self) -> list[str]:
-        """The sink's names of the columns."""
+        """The sink's names of the columns that are sent."""
         return [field.column for field in self.fields]
+
+    @property
+    def names(self) -> list[str]:
+        """The sink's names of all columns."""
+        return [*self.columns, *(field.column for field in self.origins)]
 
     def of_batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """These columns of Spark's Arrow batches, under the sink's names."""
         for batch in batches:
-            arrays = [batch.column(field.index) for field in self.fields]
-            yield pa.RecordBatch.from_arrays(arrays, self.columns)
+            arrays = [batch.column(field.index) for field in (*self.fields, *self.origins)]
+            yield pa.RecordBatch.from_arrays(arrays, self.names)
 
     def of_rows(self, rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         """These columns of Spark's rows, as Arrow batches under the sink's names."""
-        kinds = [arrow_type(kind) for kind in self.types]
+        fields, types = (*self.fields, *self.origins), (*self.types, *self.origin_types)
+        kinds = [arrow_type(kind) for kind in types]
         rest = iter(rows)
         while chunk := list(itertools.islice(rest, ROWS_PER_BATCH)):
             arrays = [
                 pa.array([_arrow_value(row[field.index], kind) for row in chunk], arrow)
-                for field, kind, arrow in zip(self.fields, self.types, kinds, strict=True)
+                for field, kind, arrow in zip(fields, types, kinds, strict=True)
             ]
-            yield pa.RecordBatch.from_arrays(arrays, self.columns)
+            yield pa.RecordBatch.from_arrays(arrays, self.names)
 
 
 def match_columns(schema: StructType, options: SinkOptions) -> RowPlan:
@@ -80,7 +91,12 @@ def match_columns(schema: StructType, options: SinkOptions) -> RowPlan:
     if left_out and left_out not in _logged:
         _logged.add(left_out)
         _log.info("Columns that are not written to Service Bus: %s", left_out)
-    return RowPlan(found, tuple(schema.fields[field.index].dataType for field in found))
+    origins = origin_fields(schema) if options.message_id_policy == "deterministic" else ()
+
+    def types_of(fields: tuple[SinkField, ...]) -> tuple[DataType, ...]:
+        return tuple(schema.fields[field.index].dataType for field in fields)
+
+    return RowPlan(found, types_of(found), origins, types_of(origins))
 
 
 def arrow_type(kind: DataType) -> pa.DataType:

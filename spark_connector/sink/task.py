@@ -1,4 +1,4 @@
-"""The Spark task that writes, and the message ids of its rows.
+"""The Spark task that writes, and what its rows' message ids begin with.
 
 Knows Spark's TaskContext and the two local properties in which a streaming query names the batch of a task; there is no
 other way to learn it [spark 1]. Does not know rows and messages. Objects live as long as a task.
@@ -34,14 +34,19 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One attempt at a Spark partition; `name` is the same if the task or, after a restart, the batch is repeated."""
+    """One attempt at a Spark partition; `write` is the same if the task or, after a restart, the batch is repeated."""
 
-    name: str
+    write: str
     partition_id: int = 0
     attempt: int = 0
 
-    def message_id(self, row: int) -> str:
-        """The MessageId of row number `row` (from 0) of the partition, if the row brings none."""
+    @property
+    def name(self) -> str:
+        """The partition of this write."""
+        return f"{self.write}/{self.partition_id}"
+
+    def position_id(self, row: int) -> str:
+        """A MessageId from the position of a row in the partition, from 0."""
         return f"{self.name}/{row}"
 
 
@@ -53,7 +58,7 @@ def task_context() -> Context | None:
 
 
 def batch_task(job_id: str) -> Task:
-    """The task of a batch write; `job_id` was made when the write was planned, and is the same for each try."""
+    """The task of a batch write; `job_id` names the write, and is the same for each try."""
     return _task(task_context(), job_id)
 
 
@@ -73,6 +78,4 @@ def stream_task(plan_id: str) -> Task:
 
 
 def _task(context: Context | None, name: str) -> Task:
-    if context is None:
-        return Task(f"{name}/0")
-    return Task(f"{name}/{context.partitionId()}", context.partitionId(), context.attemptNumber())
+    return Task(name) if context is None else Task(name, context.partitionId(), context.attemptNumber())

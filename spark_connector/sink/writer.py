@@ -24,6 +24,7 @@ from ..options import SinkOptions
 from ..timing import new_id
 from ..worker import freeze_gc
 from .delivery import Courier, Delivery
+from .ids import RowIds
 from .rows import match_columns
 from .targets import Grouper
 from .task import Task, batch_task, stream_task
@@ -48,7 +49,8 @@ class Written(WriterCommitMessage):
 def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[pa.RecordBatch], task: Task) -> Written:
     """Deliver all rows of a task; ConnectorError if one can't be delivered (others may have been).
 
-    The batches have `columns`, under the sink's names. They are requested one by one, as the service accepts them.
+    The batches have `columns`, under the sink's names; further ones are of the rows' origin. They are requested one by
+    one, as the service accepts them.
     """
     freeze_gc()
     courier: Courier = TransactionalDelivery(options) if options.transactional else Delivery(options)
@@ -79,26 +81,33 @@ class _RowSink:
     def take(self, columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> None:
         """Take all rows; incomplete parcels are delivered at the end."""
         encoder = RowEncoder(columns, properties_format=self._options.properties_format)
+        ids: RowIds | None = None
         first = 0  # the number of a batch's first row
         for batch in batches:
-            for row in self._encode(encoder, batch, first):
+            if ids is None:
+                origins = [name for name in batch.schema.names if name not in columns]
+                ids = RowIds(self._task, columns, origins)
+            for row in self._encode(encoder, batch, first, ids):
                 self._take(first + row.index, row)
             first += batch.num_rows
         for parcel in self._grouper.close():
             self._courier.put(parcel)
 
-    def _encode(self, encoder: RowEncoder, batch: pa.RecordBatch, first: int) -> Iterator[EncodedRow]:
+    def _encode(self, encoder: RowEncoder, batch: pa.RecordBatch, first: int, ids: RowIds) -> Iterator[EncodedRow]:
         try:
-            yield from encoder.encode(batch, self._ids(first))
+            yield from encoder.encode(batch, self._ids(batch, first, ids))
         except ConnectorError as error:
             where = f" (counted from row {first} of Spark partition {self._task.partition_id})"
             raise ConnectorError(error.code, error.text + where) from error
 
-    def _ids(self, first: int) -> Callable[[int], str | None] | None:
-        if self._options.message_id_policy != "deterministic":
-            return None
-        task = self._task
-        return lambda index: task.message_id(first + index)
+    def _ids(self, batch: pa.RecordBatch, first: int, ids: RowIds) -> Callable[[int], str | None] | None:
+        match self._options.message_id_policy:
+            case "deterministic":
+                return ids.of(batch)
+            case "position":
+                return lambda index: self._task.position_id(first + index)
+            case _:
+                return None
 
     def _take(self, number: int, row: EncodedRow) -> None:
         target = self._options.entity or row.target
@@ -140,7 +149,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._plan = match_columns(schema, options)
-        self._job_id = new_id()
+        self._job_id = options.write_id or new_id()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Deliver the rows of one Spark partition."""

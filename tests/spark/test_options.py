@@ -115,6 +115,7 @@ def test_a_writer_without_further_options_keeps_ids_and_fails_on_what_is_too_lar
         transactional=False,
         on_oversize="fail",
         message_id_policy="deterministic",
+        write_id=None,
         ignore_read_only_columns=True,
         properties_format="text",
     )
@@ -176,12 +177,13 @@ def test_every_option_of_a_writer_is_read() -> None:
             "transactional": "true",
             "onOversize": "skip",
             "messageIdPolicy": "column",
+            "writeId": "job-7",
             "ignoreReadOnlyColumns": "false",
             "applicationPropertiesFormat": "json",
         }
     )
     assert options == SinkOptions(
-        read(BASE).connection, "orders", 65_536, 4, True, True, "skip", "column", False, "json"
+        read(BASE).connection, "orders", 65_536, 4, True, True, "skip", "column", "job-7", False, "json"
     )
 
 

@@ -92,7 +92,6 @@ def test_a_query_that_failed_in_the_middle_of_a_batch_goes_on_without_loss_or_re
     found = rig.stored("restarted")
     assert Counter(map(text_of, found)) == Counter(expected)
     query_id, batch_id, partition, _ = str(found[0].id).split("/")
-    assert {str(message.id) for message in found} == {
-        f"{query_id}/{batch}/0/{row}" for batch in range(3) for row in range(1000)
-    }
+    batches = Counter(str(message.id).rpartition("/")[0] for message in found)
+    assert batches == {f"{query_id}/{batch}/0": 1000 for batch in range(3)}
     assert (len(query_id), batch_id, partition) == (36, "0", "0")
