@@ -72,15 +72,14 @@ def _run_length(request: Request) -> int:
 
 def written_bytes_max(ref: PartitionRef, request: Request | Operation) -> tuple[int, int]:
     """The most bytes that `request` to partition `ref` writes: without copies, and with all copies."""
-    kind = type(request)
-    if kind is SendRun:
-        message_count = len(request.messages)  # type: ignore[attr-defined]
+    if isinstance(request, SendRun):
+        message_count = len(request.messages)
         # Small messages cost time, too: the allowance for each limits how long a batch blocks the event loop.
         size_bytes = REQUEST_BYTES * message_count
-        for message in request.messages:  # type: ignore[attr-defined]
+        for message in request.messages:
             size_bytes += message.size_bytes
-    elif kind is SettleRun:
-        size_bytes = REQUEST_BYTES * len(request.tokens)  # type: ignore[attr-defined]
+    elif isinstance(request, SettleRun):
+        size_bytes = REQUEST_BYTES * len(request.tokens)
         return size_bytes, size_bytes
     elif isinstance(request, Send | Schedule):
         message_count, size_bytes = len(request.messages), 0
