@@ -204,6 +204,12 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "own",
     ),
     (
+        lambda: say.still_forwarded(3),
+        "com.microsoft:server-busy",
+        "A scheduled message is still on its way from messaging store 3 to its partition. Please retry.",
+        "own",
+    ),
+    (
         lambda: say.namespace_unavailable("no space"),
         "com.microsoft:server-busy",
         "The store of the namespace could not keep the change: no space. Please retry.",
