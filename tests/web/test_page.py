@@ -147,7 +147,7 @@ def test_messages_are_browsed_page_by_page_with_their_bodies(tab: Tab, server: E
     send(server, name, message, NewMessage(b"\x00\xff\x10", {}), *(NewMessage(b"plain %d" % n) for n in range(28)))
     page = tab.open(at("messages", name))
     expect(page.locator("#counted")).to_have_text("30 messages")
-    rows = page.locator("ol.messages > li")
+    rows = page.locator("tbody.message-rows")
     expect(rows).to_have_count(25)
     rows.nth(0).locator("summary").click()
     opened = rows.nth(0).locator(".message")
@@ -159,7 +159,7 @@ def test_messages_are_browsed_page_by_page_with_their_bodies(tab: Tab, server: E
         assert text in reported
     rows.nth(1).locator("summary").click()
     expect(rows.nth(1).locator("pre")).to_contain_text("000000  00 ff 10")
-    expect(rows.nth(1).locator("h3 .badge")).to_have_text("binary")
+    expect(rows.nth(1).locator("h2 .badge")).to_have_text("binary")
     page.get_by_role("link", name="Next page").click()
     expect(rows).to_have_count(5)
     expect(rows.nth(4)).to_contain_text("plain 27")
@@ -175,13 +175,13 @@ def test_messages_of_one_session_and_one_partition_are_browsed(tab: Tab, server:
     server.create(QueueDescription(name, enable_partitioning=True, requires_session=True))
     send(server, name, *(NewMessage(b"m%d" % n, {"group-id": f"s{n % 4}"}) for n in range(12)))
     page = tab.open(at("messages", name))
-    page.get_by_label("SessionId").fill("s1")
+    page.get_by_role("textbox", name="SessionId").fill("s1")
     page.get_by_role("button", name="Show").click()
-    expect(page.locator("ol.messages > li .preview")).to_have_text(["m1", "m5", "m9"])
-    page.get_by_label("SessionId").fill("")
-    page.get_by_label("Partition").select_option(str(partition_for_key("s2", 16)))
+    expect(page.locator("tbody.message-rows .preview")).to_have_text(["m1", "m5", "m9"])
+    page.get_by_role("textbox", name="SessionId").fill("")
+    page.get_by_role("combobox", name="Partition").select_option(str(partition_for_key("s2", 16)))
     page.get_by_role("button", name="Show").click()
-    expect(page.locator("ol.messages")).to_contain_text("m2")
+    expect(page.locator("table.messages")).to_contain_text("m2")
 
 
 def test_a_sent_message_is_reported_by_partition_and_number(tab: Tab, server: EmubusServer, name: str) -> None:
@@ -204,7 +204,7 @@ def test_a_sent_message_is_reported_by_partition_and_number(tab: Tab, server: Em
     expect(page.locator("#flash")).to_contain_text(f"Sent: partition {index} of 16, sequence number {number}")
     expect(page.get_by_label("PartitionKey")).to_have_value("customer-7")
     page.get_by_role("link", name="Show it").click()
-    page.locator("ol.messages summary").click()
+    page.locator("table.messages summary").click()
     reported = page.locator(".message").inner_text()
     for text in ("wörld", "message_id\nid-1", "weight\n2.5", "urgent\ntrue", "ttl_ms\n7200000"):
         assert text in reported
@@ -257,7 +257,7 @@ def test_a_message_to_a_topic_is_reported_by_its_copies(tab: Tab, server: Emubus
     number = (partition_for_key("k", 16) << 48) + 1
     expect(page.locator("#flash li")).to_have_text([f"Copy in reds: sequence number {number}"])
     page.locator("#flash li a").click()
-    expect(page.locator("ol.messages > li")).to_have_count(1)
+    expect(page.locator("tbody.message-rows")).to_have_count(1)
 
 
 def test_an_error_stands_beside_the_form_which_keeps_what_was_written(
@@ -285,7 +285,7 @@ def test_one_dead_letter_is_resubmitted_and_the_others_stay(tab: Tab, server: Em
     send(server, name, *(NewMessage(b"m%d" % n, partition_key="k") for n in range(3)))
     lock(server, name, 3, reason="OutOfStock")
     page = tab.open(at("messages", name, "&queue=dead-letter"))
-    rows = page.locator("ol.messages > li")
+    rows = page.locator("tbody.message-rows")
     expect(rows.locator(".reason")).to_have_text(["OutOfStock"] * 3)
     rows.nth(1).locator("summary").click()
     expect(rows.nth(1).locator(".why")).to_have_text("OutOfStock: because of OutOfStock")
@@ -321,7 +321,7 @@ def test_a_long_resubmission_shows_its_progress_and_can_be_stopped(tab: Tab, ser
     server.begin_outage(range(8, 16), OutageKind.SLOW, delay_ms=60_000)  # these wait for the clock, which stands
     page = tab.open(at("messages", name, "&queue=dead-letter"))
     page.get_by_label("Select this page").check()
-    expect(page.locator("ol.messages input:checked")).to_have_count(25)
+    expect(page.locator("table.messages input:checked")).to_have_count(25)
     page.get_by_role("button", name="Resubmit all 48").click()
     expect(page.locator("#flash")).to_contain_text(f"Resubmitting 48 dead letters to '{name}'.")
     expect(page.locator("#progress")).to_contain_text("24 of 48")

@@ -13,9 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from xml.parsers.expat import ExpatError
 
 from ...broker.admin.overview import HEALTHY, PartitionReport, Seen
 from ...broker.model.durations import format_duration
+from ...codec.decode import decode
+from ...codec.errors import DecodeError
+from ...codec.types import Described
 from ..control.message_json import message_json
 
 BODY_CHARS_MAX: Final = 64 << 10
@@ -24,6 +28,17 @@ HEX_ROW: Final = 16
 VALUE_CHARS_MAX: Final = 4 << 10
 PREVIEW_CHARS_MAX: Final = 120
 _TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_APPLICATION: Final = 0x74
+_TYPE_NAMES: Final[Mapping[type, str]] = {
+    bool: "boolean",
+    int: "long",
+    float: "double",
+    str: "string",
+    bytes: "binary",
+    type(None): "null",
+    list: "list",
+    dict: "map",
+}
 _OPENERS, _CLOSERS = frozenset("{["), frozenset("}]")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
@@ -170,6 +185,7 @@ class MessageView:
     properties: Sequence[tuple[str, str]]
     application_properties: Sequence[tuple[str, str]]
     annotations: Sequence[tuple[str, str]]
+    types: Mapping[str, str]  # of the application properties, as AMQP names them
 
     @property
     def preview(self) -> str:
@@ -191,11 +207,33 @@ def message_view(seen: Seen) -> MessageView:
         _pairs({**values["header"], **values["properties"]}),
         _pairs(values["application_properties"]),
         _pairs(values["annotations"]),
+        property_types(seen.encoded),
     )
 
 
+def property_types(encoded: bytes) -> dict[str, str]:
+    """The AMQP types of the application properties of an encoded message, by name."""
+    try:
+        position = 0
+        while position < len(encoded):
+            section, position = decode(encoded, position)
+            if isinstance(section, Described) and section.descriptor == _APPLICATION:
+                entries = section.value if isinstance(section.value, dict) else {}
+                return {str(name): type_name(value) for name, value in entries.items()}
+    except DecodeError:
+        pass
+    return {}
+
+
+def type_name(value: object) -> str:
+    """The name of an AMQP type: `long`, `string`, `com.microsoft:timespan`."""
+    if isinstance(value, Described):
+        return str(value.descriptor)
+    return _TYPE_NAMES.get(type(value), type(value).__name__.lower())
+
+
 def body_of(values: Mapping[str, Any]) -> BodyView:
-    """A body for display: JSON indented, text unchanged, other bytes as a hex table."""
+    """A body for display: JSON and XML indented, other text unchanged, other bytes as a hex table."""
     if values["base64"] is not None:
         data = base64.b64decode(values["base64"])
         cut = f"{len(data) - HEX_BYTES_MAX} more bytes" if len(data) > HEX_BYTES_MAX else ""
@@ -212,6 +250,10 @@ def body_of(values: Mapping[str, Any]) -> BodyView:
         return BodyView("binary", hex_table(data[:HEX_BYTES_MAX]), cut)
     if isinstance(values["json"], dict | list):
         return _cut("JSON", indented(text))
+    if text.lstrip("\ufeff \r\n\t").startswith("<"):
+        markup = indented_xml(text)
+        if markup is not None:
+            return _cut("XML", markup)
     return _cut("text", text)
 
 
@@ -238,6 +280,34 @@ def indented(text: str) -> str:
         if length > BODY_CHARS_MAX:
             return "".join(out) + text[match.end() :]
     return "".join(out)
+
+
+def indented_xml(text: str) -> str | None:
+    """An XML text, indented; None for one that is not XML, declares entities, or is longer than what is shown."""
+    if len(text) > BODY_CHARS_MAX:
+        return None
+    from defusedxml.common import DefusedXmlException
+    from defusedxml.minidom import parseString
+
+    try:
+        document = parseString(text.lstrip("\ufeff \r\n\t"))
+    except (ExpatError, DefusedXmlException, ValueError, RecursionError):
+        return None
+    root = document.documentElement
+    lines = [] if root is None else root.toprettyxml(indent="  ").splitlines()
+    return "\n".join(line for line in lines if line.strip())
+
+
+def body_bytes(view: MessageView) -> tuple[bytes, str]:
+    """The whole body for a download, and the ending of its file's name: the data as sent, other bodies as JSON."""
+    body = view.json["body"]
+    if body["base64"] is not None:
+        return base64.b64decode(body["base64"]), "bin"
+    if body["kind"] == "data":
+        return body["text"].encode(), {"JSON": "json", "XML": "xml"}.get(view.body.kind, "txt")
+    if body["kind"] == "none":
+        return b"", "txt"
+    return json.dumps(body["json"], indent=2, ensure_ascii=False).encode(), "json"
 
 
 def hex_table(data: bytes) -> str:

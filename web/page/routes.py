@@ -23,6 +23,7 @@ VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("POST", "purge"): entity.purge,
     ("POST", "outage"): entity.outage,
     ("GET", "messages"): browsing.show,
+    ("GET", "body"): browsing.body,
     ("POST", "resubmit"): browsing.resubmit,
     ("POST", "cancel"): browsing.cancel,
     ("GET", "send"): sending.show,

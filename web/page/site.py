@@ -6,7 +6,7 @@ Knows how HTML is rendered and how errors look. Does not know single views. One 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
@@ -46,6 +46,11 @@ def address(view: str, **query: object) -> str:
     given = {name: str(value) for name, value in query.items() if value not in (None, "")}
     path = HOME if view == HOME else f"{ROOT}/{view}"
     return f"{path}?{urlencode(given)}" if given else path
+
+
+def address_of(view: str, query: Mapping[str, Sequence[str]]) -> str:
+    """The address of a view with a query whose names may have several values."""
+    return f"{ROOT}/{view}?{urlencode(query, doseq=True)}"
 
 
 def _templates() -> Environment:

@@ -5,25 +5,32 @@ Does not know how messages are peeked (`broker.admin`) and moved (`resubmission`
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from aiohttp import web
 
 from ....broker.address import SubQueue
-from ....broker.admin.overview import Page
 from ....broker.api import Entity
 from ....broker.model.descriptions import TopicDescription
 from ...control.entities import SUB_QUEUES
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
-from ..rendering import message_view
-from ..site import Site, address
+from ..message_filter import LOCKED, STATES, read_filter
+from ..message_search import Found, MessageSearch, Query
+from ..message_table import COLUMNS, chosen_columns
+from ..rendering import body_bytes, message_view
+from ..site import Site, address, address_of
 from .overview import row_of
 from .resubmission import Progress
 
 MESSAGES_MAX: Final = 25
-MESSAGES_BYTES_MAX: Final = 4 << 20
+SKIP_MAX: Final = 10_000
+KEPT: Final = frozenset(
+    {"path", "queue", "partition", "session", "order", "text", "where", "state", "after", "before", "column"}
+)
+"""What the next page of a search has in common with this one."""
 NUMBER_MAX: Final = (1 << 63) - 1
 SUB_QUEUE_NAMES: Final[Mapping[str, str]] = {
     "active": "Messages",
@@ -36,7 +43,7 @@ HOMES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "transfer-dead-letter": ("transfer-dead-letter", "transfer-dead-letter-deferred"),
 }
 REFRESH_MS: Final = 500
-PEEK_WAIT_MS: Final = 1_500
+PEEK_WAIT_MS: Final = 8_000
 """How long a page waits for messages of a slow store; after that it is shown without them."""
 
 
@@ -44,59 +51,102 @@ async def show(
     site: Site, request: web.Request, failed: Failed | None = None, form: Form | None = None
 ) -> web.Response:
     """A page of messages."""
-    query = form or query_form(request)
-    entity = _entity(site, query.text("path"))
-    name = query.choice("queue", "Queue", list(SUB_QUEUES)) if query.text("queue") else "active"
-    first = query.number("from", "From sequence number", 0, NUMBER_MAX, default=0)
-    partition: int | None = None
-    if query.text("partition"):
-        partition = query.number("partition", "Partition", 0, len(entity.partitions) - 1)
-    page = await _peek(
-        site,
-        site.overview.messages(
-            entity,
-            SUB_QUEUES[name],
-            first=first,
-            count=MESSAGES_MAX,
-            bytes_max=MESSAGES_BYTES_MAX,
-            session_id=query.optional("session"),
-            partition_id=partition,
-        ),
-    )
+    asked = form or query_form(request)
+    entity = _entity(site, asked.text("path"))
+    name = asked.choice("queue", "Queue", list(SUB_QUEUES)) if asked.text("queue") else "active"
+    found: Found | None = Found([], None, 0)
+    query = _query(entity, name, asked)
+    try:
+        query = replace(query, filter=read_filter(asked))
+        found = await _find(site, query)
+    except FormError as error:  # the filter: it stands beside its form, without messages
+        failed = asked.failed("filter", error)
     row = row_of(site, entity)
     progress = site.resubmissions.of(entity.path)
+    position = {"skip": query.skip} if query.is_newest_first else {"from": query.first}
     return site.render(
         request,
         "messages.html",
         failed=failed,
-        live_path=address("messages", path=entity.path, queue=name),
+        live_path=str(request.rel_url) if form is None else address("messages", path=entity.path, queue=name),
         row=row,
         entity=entity,
         sub_queue=name,
         title=SUB_QUEUE_NAMES[name],
         sub_queues=SUB_QUEUE_NAMES,
         total=sum(row.report.messages[home] for home in HOMES_OF[name]),
-        messages=[] if page is None else [message_view(each) for each in page.messages],
-        next_number=None if page is None else page.next_sequence_number,
-        is_late=page is None,
-        first=first,
-        partition=partition,
-        session=query.text("session"),
+        messages=[] if found is None else [message_view(each) for each in found.messages],
+        found=found,
+        following=_following(asked, query, found),
+        beginning=_with(asked, {}) if any(position.values()) else None,
+        is_filtered=bool(query.filter.tests),
+        query=query,
+        asked=asked,
+        states=(*STATES, LOCKED),
+        columns={column: COLUMNS[column] for column in chosen_columns(asked)},
+        all_columns=COLUMNS,
         progress=progress,
         is_dead=SUB_QUEUES[name] is SubQueue.DEAD_LETTER,
-        selected=set(query.all("number")),
+        selected=set(asked.all("number")),
         away=[each.partition_id for each in row.partitions if each.messages is None],
         **({"refresh_ms": REFRESH_MS} if progress is not None and progress.is_running else {}),
     )
 
 
-async def _peek(site: Site, asking: Awaitable[Page]) -> Page | None:
+def _query(entity: Entity, name: str, asked: Form) -> Query:
+    partition: int | None = None
+    if asked.text("partition"):
+        partition = asked.number("partition", "Partition", 0, len(entity.partitions) - 1)
+    is_newest_first = asked.text("order") == "newest"
+    return Query(
+        entity,
+        SUB_QUEUES[name],
+        MESSAGES_MAX,
+        first=asked.number("from", "From sequence number", 0, NUMBER_MAX, default=0),
+        partition=partition,
+        session=asked.optional("session"),
+        is_newest_first=is_newest_first,
+        skip=asked.number("skip", "Skip", 0, SKIP_MAX, default=0) if is_newest_first else 0,
+    )
+
+
+def _with(asked: Form, position: Mapping[str, object]) -> str:
+    """The address of the same search at another position."""
+    kept = {name: values for name, values in asked.values.items() if name in KEPT and any(values)}
+    return address_of("messages", {**kept, **{name: [str(value)] for name, value in position.items()}})
+
+
+def _following(asked: Form, query: Query, found: Found | None) -> str | None:
+    """The address of the next page, None for the last one."""
+    if found is None or found.following is None or (query.is_newest_first and found.following > SKIP_MAX):
+        return None
+    return _with(asked, {"skip" if query.is_newest_first else "from": found.following})
+
+
+async def _find(site: Site, query: Query) -> Found | None:
     """The page of messages, or None if a store does not answer in time."""
+    clock = site.services.clock
     try:
-        async with site.services.clock.time_limit(PEEK_WAIT_MS):
-            return await asking
+        async with clock.time_limit(PEEK_WAIT_MS):
+            return await MessageSearch(site.overview, clock).find(query)
     except TimeoutError:
         return None
+
+
+async def body(site: Site, request: web.Request) -> web.Response:
+    """The whole body of one message, as a file."""
+    asked = query_form(request)
+    entity = _entity(site, asked.text("path"))
+    name = asked.choice("queue", "Queue", list(SUB_QUEUES)) if asked.text("queue") else "active"
+    number = asked.number("number", "Sequence number", 0, NUMBER_MAX)
+    partition = entity.partition_of_number(number)
+    query = Query(entity, SUB_QUEUES[name], 1, number, None if partition is None else partition.index)
+    found = None if partition is None else await _find(site, query)
+    if found is None or not found.messages or found.messages[0].sequence_number != number:
+        raise FormError(f"'{entity.path}' has no message {number} now.", "number", status=404)
+    data, ending = body_bytes(message_view(found.messages[0]))
+    headers = {"Content-Disposition": f'attachment; filename="message-{number}.{ending}"'}
+    return web.Response(body=data, content_type="application/octet-stream", headers=headers)
 
 
 def _entity(site: Site, path: str) -> Entity:

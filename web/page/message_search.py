@@ -1,0 +1,159 @@
+"""Finds the messages of a page: from a sequence number on, or the newest first; those that a filter lets through.
+
+Reads in bounded steps, so that the event loop goes on and no more than a page is kept. A search that takes too long
+ends with what it has found and the number to go on from. Does not know HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ...broker.address import SubQueue
+from ...broker.admin.overview import Overview, PartitionReport, Seen
+from ...broker.api import Entity
+from ...broker.clock import Clock
+from .message_filter import Candidate, MessageFilter
+
+READ_COUNT: Final = 500
+READ_BYTES_MAX: Final = 4 << 20
+PAGE_BYTES_MAX: Final = 4 << 20
+SEARCH_US_MAX: Final = 5_000_000
+WINDOW_MIN: Final = 32
+WINDOW_MAX: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is asked: up to `count` messages of a sub-queue from sequence number `first` on, by partition.
+
+    With `is_newest_first` in descending order of their enqueued times over all partitions, without the first `skip`.
+    """
+
+    entity: Entity
+    sub_queue: SubQueue
+    count: int
+    first: int = 0
+    partition: int | None = None
+    session: str | None = None
+    is_newest_first: bool = False
+    skip: int = 0
+    filter: MessageFilter = field(default_factory=MessageFilter)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page: `following` is where the next one begins (`first`, or `skip`), None for the last page.
+
+    `searched_count` messages were looked at; `is_cut`: the search took too long, so there may be more from there on.
+    """
+
+    messages: list[Seen]
+    following: int | None
+    searched_count: int
+    is_cut: bool = False
+
+
+class MessageSearch:
+    """Searches of one request; `clock` limits how long they take."""
+
+    def __init__(self, overview: Overview, clock: Clock) -> None:
+        self._overview = overview
+        self._clock = clock
+        self._ends_us = clock.stopwatch_us() + SEARCH_US_MAX
+        self._searched_count = 0
+
+    async def find(self, query: Query) -> Found:
+        """The page of a query. Raises BrokerError (not-found) for an unknown partition."""
+        return await (self._newest(query) if query.is_newest_first else self._from_number(query))
+
+    @property
+    def _is_late(self) -> bool:
+        return self._clock.stopwatch_us() > self._ends_us
+
+    async def _from_number(self, query: Query) -> Found:
+        found: list[Seen] = []
+        start, bytes_left = query.first, PAGE_BYTES_MAX
+        while True:
+            count = READ_COUNT if query.filter.tests else query.count - len(found)
+            messages, following = await self._read(query, start, count, min(bytes_left, READ_BYTES_MAX))
+            for seen in messages:
+                self._searched_count += 1
+                if query.filter.matches(Candidate(seen)):
+                    found.append(seen)
+                    bytes_left -= len(seen.encoded)
+                    if len(found) == query.count or bytes_left <= 0:
+                        return Found(found, seen.sequence_number + 1, self._searched_count)
+            if following is None:
+                return Found(found, None, self._searched_count)
+            if self._is_late:
+                return Found(found, following, self._searched_count, is_cut=True)
+            start = following
+
+    async def _read(self, query: Query, start: int, count: int, bytes_max: int) -> tuple[list[Seen], int | None]:
+        page = await self._overview.messages(
+            query.entity,
+            query.sub_queue,
+            first=start,
+            count=count,
+            bytes_max=bytes_max,
+            session_id=query.session,
+            partition_id=query.partition,
+        )
+        return page.messages, page.next_sequence_number
+
+    async def _newest(self, query: Query) -> Found:
+        """Merge the partitions, each read backwards; only the messages of the page are read a second time."""
+        reports = self._overview.partitions(query.entity)
+        wanted = [each for each in reports if query.partition in (None, each.partition_id)]
+        readers = {each.partition_id: self._backwards(query, each) for each in wanted}
+        heads = {number: await anext(reader, None) for number, reader in readers.items()}
+        chosen: list[tuple[int, int]] = []  # (partition, sequence number)
+        left = query.skip + query.count
+        while left and not self._is_late:
+            rows = {number: head for number, head in heads.items() if head is not None}
+            if not rows:
+                break
+            newest = max(rows, key=lambda number: rows[number])
+            chosen.append((newest, rows[newest][1]))
+            heads[newest] = await anext(readers[newest], None)
+            left -= 1
+        for reader in readers.values():
+            await reader.aclose()
+        shown: list[Seen] = []
+        bytes_left = PAGE_BYTES_MAX
+        for partition, number in chosen[query.skip :]:
+            again = replace(query, partition=partition)
+            messages, _ = await self._read(again, number, 1, bytes_left)
+            shown += (seen for seen in messages if seen.sequence_number == number)
+            bytes_left -= sum(len(seen.encoded) for seen in messages)
+            if bytes_left <= 0:
+                break
+        is_more = any(head is not None for head in heads.values()) or len(shown) < len(chosen) - query.skip
+        following = query.skip + len(shown) if is_more else None
+        return Found(shown, following, self._searched_count, is_cut=self._is_late)
+
+    async def _backwards(self, query: Query, report: PartitionReport) -> AsyncGenerator[tuple[int, int], None]:
+        """(enqueued time, sequence number) of the messages of a partition that match, last number first."""
+        if report.first_sequence_number is None or report.next_sequence_number is None:
+            return
+        query = replace(query, partition=report.partition_id)
+        stop, window = report.next_sequence_number, WINDOW_MIN
+        while stop > report.first_sequence_number and not self._is_late:
+            start = max(report.first_sequence_number, stop - window)
+            rows: list[tuple[int, int]] = []
+            following: int | None = start
+            while following is not None and following < stop:
+                messages, following = await self._read(query, following, READ_COUNT, READ_BYTES_MAX)
+                for seen in messages:
+                    if seen.sequence_number >= stop:
+                        following = None
+                        break
+                    self._searched_count += 1
+                    candidate = Candidate(seen)
+                    if query.filter.matches(candidate):
+                        rows.append((candidate.enqueued_at, seen.sequence_number))
+            for row in reversed(rows):
+                yield row
+            stop, window = start, min(2 * window, WINDOW_MAX)
