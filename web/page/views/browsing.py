@@ -17,9 +17,9 @@ from ....broker.model.descriptions import TopicDescription
 from ...control.entities import SUB_QUEUES
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
-from ..message_filter import LOCKED, STATES, read_filter
-from ..message_search import Found, MessageSearch, Query
-from ..message_table import COLUMNS, chosen_columns
+from ..messages.filter import LOCKED, STATES, read_filter
+from ..messages.search import Found, MessageSearch, Query
+from ..messages.table import COLUMNS, chosen_columns
 from ..rendering import body_bytes, message_view
 from ..site import Site, address, address_of
 from .overview import row_of

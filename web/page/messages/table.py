@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from .forms import Form
-from .rendering import MessageView, instant, size
+from ..forms import Form
+from ..rendering import MessageView, instant, size
 
 _Cell = Callable[[MessageView], str]
 

@@ -1,7 +1,7 @@
 """Which peeked messages a search shows: text, SQL expression, state and time.
 
 Knows the fields of the search form and evaluates them on one message, the cheapest first. Does not know where messages
-come from (`message_search`). Pure.
+come from (`search`). Pure.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from ...broker.admin.overview import Seen
-from ...broker.errors import BrokerError
-from ...broker.message.message import parse_message
-from ...broker.model.descriptions import SqlFilter
-from ...broker.rules.context import MessageContext
-from ...broker.rules.errors import FilterError, FilterException
-from ...broker.rules.filters import compile_filter
-from ...codec.decode import decode
-from ...codec.errors import DecodeError
-from ...codec.types import Described
-from .forms import Form, FormError, parse_instant, quoted
+from ....broker.admin.overview import Seen
+from ....broker.errors import BrokerError
+from ....broker.message.message import parse_message
+from ....broker.model.descriptions import SqlFilter
+from ....broker.rules.context import MessageContext
+from ....broker.rules.errors import FilterError, FilterException
+from ....broker.rules.filters import compile_filter
+from ....codec.decode import decode
+from ....codec.errors import DecodeError
+from ....codec.types import Described
+from ..forms import Form, FormError, parse_instant, quoted
 
 STATES: Final = ("active", "deferred", "scheduled")
 LOCKED: Final = "locked"

@@ -1,0 +1,1 @@
+"""Finding messages for a page: what a search asks for, where it looks, which columns it shows."""
