@@ -13,12 +13,14 @@ from ..services import Services
 from .forms import quoted
 from .gate import HEADERS, BrowserRoot
 from .site import ROOT, Site, View, handler
-from .views import browsing, creating, entity, namespace, overview, rules, sending
+from .views import browsing, creating, editing, entity, namespace, overview, rules, sending
 
 VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("GET", "create"): creating.show,
     ("POST", "create"): creating.create,
     ("GET", "entity"): entity.show,
+    ("GET", "edit"): editing.show,
+    ("POST", "edit"): editing.save,
     ("POST", "delete"): entity.delete,
     ("POST", "purge"): entity.purge,
     ("POST", "outage"): entity.outage,

@@ -5,7 +5,8 @@ Knows the fields of the form. Does not know what is allowed; `Administration` do
 
 from __future__ import annotations
 
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from aiohttp import web
 
@@ -15,9 +16,9 @@ from ....broker.model.profiles import Partitioning
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
 from ..site import Site, address
+from .properties import changed, field_values
 
 TOPICS_MAX: Final = 500
-COUNT_MAX: Final = (1 << 31) - 1
 
 
 async def show(site: Site, request: web.Request, failed: Failed | None = None, kind: str = "") -> web.Response:
@@ -36,7 +37,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, k
         topics=topics[:TOPICS_MAX],
         topic=query.text("topic"),
         limits=limits,
-        defaults=limits.defaults,
+        values=field_values(_blank(site, kind)),
         partitioning=limits.partitioning,
         is_partitioned=limits.partitioning is not Partitioning.NEVER,
         is_fixed=limits.partitioning is not Partitioning.PER_ENTITY,
@@ -59,59 +60,41 @@ def _description(site: Site, form: Form, kind: str) -> Description:
     name = form.text("name")
     if not name:
         raise FormError("Name: must not be empty.", "name")
-    if kind == "subscription":
-        topic = form.text("topic")
-        if not topic:
+    blank = _blank(site, kind, name)
+    if isinstance(blank, SubscriptionDescription):
+        if not form.text("topic"):
             raise FormError("Topic: choose one.", "topic")
-        return SubscriptionDescription(
-            topic,
-            name,
-            **_common(site, form),
-            **_receiving(site, form),
-            dead_letter_on_filter_exceptions=form.checked("dead_letter_on_filter_exceptions"),
+        blank = replace(blank, topic_name=form.text("topic"))
+    else:
+        always = site.broker.limits.partitioning is Partitioning.ALWAYS
+        blank = replace(
+            blank,
+            enable_partitioning=always or form.checked("enable_partitioning"),
+            requires_duplicate_detection=form.checked("requires_duplicate_detection"),
         )
-    if kind == "topic":
-        return TopicDescription(name, **_common(site, form), **_storing(site, form))
-    return QueueDescription(name, **_common(site, form), **_storing(site, form), **_receiving(site, form))
+    if isinstance(blank, QueueDescription | SubscriptionDescription):
+        blank = replace(blank, requires_session=form.checked("requires_session"))
+    return changed(blank, form)
 
 
-def _common(site: Site, form: Form) -> dict[str, Any]:
-    return {
-        "default_ttl_ms": form.span("default_ttl", "Default time to live", site.broker.limits.defaults.ttl_ms),
-        "auto_delete_on_idle_ms": form.span("auto_delete_on_idle", "Delete when idle for"),
-        "user_metadata": form.optional("user_metadata"),
-    }
-
-
-def _storing(site: Site, form: Form) -> dict[str, Any]:
-    limits = site.broker.limits
-    always = limits.partitioning is Partitioning.ALWAYS
-    return {
-        "enable_partitioning": always or form.checked("enable_partitioning"),
-        "max_size_mb": form.number("max_size_mb", "Max size (MB)", 1, COUNT_MAX, limits.defaults.max_size_mb),
-        "requires_duplicate_detection": form.checked("requires_duplicate_detection"),
-        "duplicate_window_ms": _definite(
-            form, "duplicate_window", "Duplicate window", limits.defaults.duplicate_window_ms
-        ),
-    }
-
-
-def _receiving(site: Site, form: Form) -> dict[str, Any]:
+def _blank(site: Site, kind: str, name: str = "") -> Description:
+    """An entity with the profile's defaults."""
     defaults = site.broker.limits.defaults
-    return {
-        "lock_duration_ms": _definite(form, "lock_duration", "Lock duration", defaults.lock_duration_ms),
-        "max_delivery_count": form.number(
-            "max_delivery_count", "Max delivery count", 1, COUNT_MAX, defaults.max_delivery_count
-        ),
-        "requires_session": form.checked("requires_session"),
-        "dead_letter_on_expiration": form.checked("dead_letter_on_expiration"),
-        "forward_to": form.optional("forward_to"),
-        "forward_dead_letters_to": form.optional("forward_dead_letters_to"),
-    }
-
-
-def _definite(form: Form, name: str, label: str, default_ms: int) -> int:
-    ms = form.span(name, label, default_ms)
-    if ms is None:
-        raise FormError(f"{label}: '{form.text(name)}' is not a finite duration.", name)
-    return ms
+    ttl_ms, lock_ms, count = defaults.ttl_ms, defaults.lock_duration_ms, defaults.max_delivery_count
+    size_mb, window_ms = defaults.max_size_mb, defaults.duplicate_window_ms
+    match kind:
+        case "subscription":
+            return SubscriptionDescription(
+                "", name, default_ttl_ms=ttl_ms, lock_duration_ms=lock_ms, max_delivery_count=count
+            )
+        case "topic":
+            return TopicDescription(name, default_ttl_ms=ttl_ms, max_size_mb=size_mb, duplicate_window_ms=window_ms)
+        case _:
+            return QueueDescription(
+                name,
+                default_ttl_ms=ttl_ms,
+                lock_duration_ms=lock_ms,
+                max_delivery_count=count,
+                max_size_mb=size_mb,
+                duplicate_window_ms=window_ms,
+            )
