@@ -16,9 +16,9 @@ How it works:
   Spark spends on a thousand. `codec` converts encoded messages to Arrow columns and back, without objects in between.
 
 Folders: `dialing` (streams and credentials), `wire` (connections), `codec` (bytes and columns), `source`, `sink`,
-`pipelines` (programs), `autoregister` (installed as `pyspark_servicebus`). Files: `datasource` (Spark's entry point),
-`option_table` and `options`, `schema`, `position`, `lag`, `durations`, `errors`, `conditions`, `timing`, `worker`,
-`registration`.
+`monitoring` (progress reports), `pipelines` (programs), `autoregister` (installed as `pyspark_servicebus`). Files:
+`datasource` (Spark's entry point), `option_table` and `options`, `schema`, `position`, `lag`, `durations`, `errors`,
+`conditions`, `timing`, `worker`, `registration`.
 
 The connector imports nothing of the broker and works with any Service Bus. Names are imported at their first use, so
 this package can be imported where Spark is not installed.
@@ -33,17 +33,33 @@ if TYPE_CHECKING:
     from .datasource import ServiceBusDataSource
     from .errors import Code, ConnectorError
     from .lag import LagListener, servicebus_lag
+    from .monitoring.progress import ProgressListener, QueryProgress, observed, servicebus_progress
     from .registration import register
 
-__all__ = ["Code", "ConnectorError", "LagListener", "ServiceBusDataSource", "register", "servicebus_lag"]
+__all__ = [
+    "Code",
+    "ConnectorError",
+    "LagListener",
+    "ProgressListener",
+    "QueryProgress",
+    "ServiceBusDataSource",
+    "observed",
+    "register",
+    "servicebus_lag",
+    "servicebus_progress",
+]
 
 _HOMES = {
     "Code": ".errors",
     "ConnectorError": ".errors",
     "LagListener": ".lag",
+    "ProgressListener": ".monitoring.progress",
+    "QueryProgress": ".monitoring.progress",
     "ServiceBusDataSource": ".datasource",
+    "observed": ".monitoring.progress",
     "register": ".registration",
     "servicebus_lag": ".lag",
+    "servicebus_progress": ".monitoring.progress",
 }
 
 

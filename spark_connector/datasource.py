@@ -9,8 +9,9 @@ Errors raised here appear at the end of Spark's own text while a query is planne
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamReader, DataSourceStreamWriter
 
 FORMAT = "servicebus"
+PUSHDOWN_WITHDRAWN: Final = (
+    "The option filterPushdown has no effect: Spark would apply the filter of one use of a frame to all its uses. "
+    "Narrow the read with startingPosition and endingPosition, and remove the option."
+)
+
+log = logging.getLogger("emubus.spark")
 
 
 class ServiceBusDataSource(DataSource):
@@ -47,13 +54,11 @@ class ServiceBusDataSource(DataSource):
         """A reader for `spark.read`; ConnectorError for a wrong option or schema."""
         options = source_options(self._raw, streaming=False)
         source_columns(schema)
-        from .source.batch import BatchReader, PushdownReader
+        from .source.batch import BatchReader
 
-        if not options.filter_pushdown:
-            return BatchReader(options, schema)
-        if not hasattr(DataSourceReader, "pushFilters"):
-            raise ConnectorError(Code.OPTION_INVALID, "option filterPushdown needs Spark 4.1 or newer: remove it")
-        return PushdownReader(options, schema)
+        if options.filter_pushdown:
+            log.warning("%s", PUSHDOWN_WITHDRAWN)
+        return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """A reader for `spark.readStream`; ConnectorError for a wrong option or schema."""

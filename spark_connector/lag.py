@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
+
+FIRST: Final = 1  # the first message of a partition has this number
 
 log = logging.getLogger("emubus.spark")
 
@@ -29,7 +31,7 @@ def servicebus_lag(progress: Any) -> dict[str, dict[int, int]]:
         if latest is None:
             continue
         read = {} if end is None else end["p"]
-        lags = {int(each): max(0, number - read.get(each, 0)) for each, number in latest["p"].items()}
+        lags = {int(each): max(0, number - max(read.get(each, 0), FIRST)) for each, number in latest["p"].items()}
         sums = found.setdefault(latest["e"], {})
         for partition, count in lags.items():
             sums[partition] = max(count, sums.get(partition, 0))

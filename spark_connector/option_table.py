@@ -286,8 +286,7 @@ FILTER_PUSHDOWN = Option(
     BOOLEAN,
     False,
     Context.BATCH_READ,
-    "let filters on sequenceNumber, partitionId and enqueuedTime narrow the read; needs Spark 4.1 and "
-    "spark.sql.python.filterPushdown.enabled=true",
+    "has no effect and is logged: Spark would apply the filter of one use of a frame to all its uses",
 )
 PROPERTIES_FORMAT: Option[PropertiesFormat] = Option(
     "applicationPropertiesFormat", _choice("text", "json"), "text", Context.ALL, "json keeps the AMQP types"

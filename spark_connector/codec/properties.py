@@ -4,9 +4,9 @@
 string, boolean, long, double and null as "x", true, 5, 5.0, null. Every other type is an object with one member named
 by it: {"int":5}, {"uuid":"…"}, {"timestamp":"2026-01-01T00:00:00.000Z"}, {"binary":"<base64>"}, {"decimal128":"1.10"},
 {"list":[…]}, {"map":[[key,value],…]}, {"array":["int",[{"int":1}],descriptor]}, {"described":[descriptor,value]};
-`from_json` gives back the very value. *Plain JSON* is for bodies that are no bytes: types are lost, maps are objects.
-Values are those of `codec.types`, as `codec.decode_exactly` gives them. Does not know messages and columns. Pure
-functions.
+`from_json` gives back the very value, and takes the longer form {"type":"int","value":5}, too. *Plain JSON* is for
+bodies that are no bytes: types are lost, maps are objects. Values are those of `codec.types`, as `codec.decode_exactly`
+gives them. Does not know messages and columns. Pure functions.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ _Maker = Callable[[Any, int], object]
 """Makes a value of what JSON says of it; the number is how deep it lies."""
 _LONGS: Final = (int, Long)
 _DECIMALS: Final = (Decimal32, Decimal64, Decimal128)
+_LONG_FORM: Final = frozenset({"type", "value"})
 _WIDEST: Final = {name: code for code, name in CONSTRUCTORS.items()}
 """By type name: the constructor that holds any value of the type, which stands in arrays."""
 
@@ -225,9 +226,14 @@ def _value(tree: object, depth: int) -> object:
         raise ValueError(f"values are nested deeper than {NESTING_MAX}")
     if tree is None or isinstance(tree, (str, int, float)):
         return tree
-    if not isinstance(tree, dict) or len(tree) != 1:
+    if isinstance(tree, dict) and tree.keys() == _LONG_FORM:
+        name, inner = tree["type"], tree["value"]
+    elif isinstance(tree, dict) and len(tree) == 1:
+        ((name, inner),) = tree.items()
+    else:
         raise ValueError('a collection is written as {"list":[…]}, {"map":[[key,value],…]} or {"array":[type,[…]]}')
-    ((name, inner),) = tree.items()
+    if not isinstance(name, str):
+        raise ValueError(f"{name!r:.60} is no AMQP type")
     maker = _MAKERS.get(name)
     if maker is None:
         raise ValueError(f"{name!r:.60} is no AMQP type")

@@ -32,6 +32,7 @@ from .transaction import TransactionalDelivery
 
 _log = logging.getLogger("emubus.spark")
 SKIPPED_SHOWN_MAX = 20
+STAYS = "What had been sent stays sent, also by tasks that failed, whose errors say how much"
 
 
 @dataclass
@@ -59,6 +60,9 @@ def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[p
         courier.finish()
     except BaseException as error:
         courier.abandon(error)
+        if isinstance(error, ConnectorError) and courier.tally.rows:
+            sent = f"{courier.tally.rows} rows of this task had been sent before, and stay sent."
+            raise ConnectorError(error.code, f"{_ended(error.text)} {sent}", condition=error.condition) from error
         raise
     tally = courier.tally
     if tally.skipped:
@@ -67,6 +71,10 @@ def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[p
     return Written(
         task.partition_id, tally.rows, tally.size_bytes, tally.deliveries, tally.repeated, len(tally.skipped)
     )
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 class _RowSink:
@@ -161,7 +169,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task has failed finally."""
-        _log.warning("%s", summary(messages, "The write failed. What had been sent stays sent"))
+        _log.warning("%s", summary(messages, f"The write failed. {STAYS}"))
 
 
 class StreamWriter(StreamBase):
@@ -183,7 +191,7 @@ class StreamWriter(StreamBase):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """A task has failed finally; the query starts again with this batch."""
-        _log.warning("%s", summary(messages, f"Batch {batchId} failed. What had been sent stays sent"))
+        _log.warning("%s", summary(messages, f"Batch {batchId} failed. {STAYS}"))
 
 
 def summary(messages: Iterable[WriterCommitMessage | None], head: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ..monitoring.drains import announce_drain
 from ..options import SourceOptions
 from .claim import COUNT_MAX_DEFAULT, Claimer
 from .follow import Follower, check_start
@@ -142,5 +143,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planner(self) -> Planner:
         if self._planned_by is None:
+            if self._options.mode == "drain":
+                announce_drain(self._options)
+            if ignored := ignored_limits(self._options, has_limits=ReadLimit is not None):
+                log.warning(
+                    "%s: this version of Spark ignores %s: each trigger reads all messages that are there. Remove the "
+                    "options, or use Spark 4.2 or later.",
+                    self._options.entity,
+                    " and ".join(ignored),
+                )
             self._planned_by = Claimer(self._options) if self._options.mode == "claim" else Follower(self._options)
         return self._planned_by
+
+
+def ignored_limits(options: SourceOptions, *, has_limits: bool) -> list[str]:
+    """The given options that have no effect on a Spark without limits per trigger."""
+    given = {
+        "maxMessagesPerTrigger": options.max_messages_per_trigger,
+        "minMessagesPerTrigger": options.min_messages_per_trigger,
+    }
+    return [] if has_limits else [name for name, value in given.items() if value is not None]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceReader
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 import emubus.spark_connector
-from emubus.spark_connector import ServiceBusDataSource, register
+from emubus.spark_connector import ProgressListener, QueryProgress, ServiceBusDataSource, observed, register
 from emubus.spark_connector.errors import ConnectorError
 from emubus.spark_connector.schema import source_schema
 from emubus.spark_connector.sink.writer import BatchWriter, StreamWriter
-from emubus.spark_connector.source.batch import BatchReader, PushdownReader
+from emubus.spark_connector.source.batch import BatchReader
 from emubus.spark_connector.source.stream import StreamReader
 
 from .conftest import MakeQueue, Send
@@ -49,12 +50,18 @@ def test_each_question_of_spark_is_answered_without_a_connection() -> None:
     made = [
         asked().schema(),
         type(asked().reader(BODIES)),
-        type(asked(filterPushdown="true").reader(BODIES)),
         type(asked(mode="drain").streamReader(BODIES)),
         type(asked().writer(BODIES, overwrite=False)),
         type(asked().streamWriter(BODIES, overwrite=False)),
     ]
-    assert made == [source_schema(), BatchReader, PushdownReader, StreamReader, BatchWriter, StreamWriter]
+    assert made == [source_schema(), BatchReader, StreamReader, BatchWriter, StreamWriter]
+
+
+def test_filters_are_not_taken_from_spark_and_a_warning_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    reader = asked(filterPushdown="true").reader(BODIES)
+    assert type(reader).pushFilters is DataSourceReader.pushFilters
+    asked(filterPushdown="false").reader(BODIES)
+    assert [message.partition(":")[0] for message in caplog.messages] == ["The option filterPushdown has no effect"]
 
 
 def test_a_wrong_option_is_reported_as_soon_as_the_schema_is_asked_for() -> None:
@@ -124,13 +131,13 @@ def test_a_stream_reads_and_writes_once_each_and_goes_on_where_it_was(
     spark: SparkSession, options: dict[str, str], make_queue: MakeQueue, send: Send, tmp_path: Path
 ) -> None:
     source, target = make_queue(), make_queue()
+    reported: SimpleQueue[QueryProgress] = SimpleQueue()
+    spark.streams.addListener(ProgressListener(reported.put))
 
     def run() -> list[str]:
+        reader = spark.readStream.format("servicebus").schema("body string, messageId string")
         query = (
-            spark.readStream.format("servicebus")
-            .schema("body string, messageId string")
-            .options(**options, queueName=source, maxEventsPerTrigger="2")
-            .load()
+            observed(reader.options(**options, queueName=source, maxEventsPerTrigger="2").load())
             .writeStream.format("servicebus")
             .options(**options, queue=target)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -146,3 +153,10 @@ def test_a_stream_reads_and_writes_once_each_and_goes_on_where_it_was(
     assert sorted(run()) == [f"m{number}" for number in range(5)]
     send(source, "m5")
     assert sorted(run()) == [f"m{number}" for number in range(6)]
+    batches: dict[int, QueryProgress] = {}
+    while sum(each.rows for each in batches.values()) < 6:
+        progress = reported.get(timeout=60)
+        if progress.rows:
+            batches[progress.batch] = progress
+    found = [(each.sources, each.rows, each.body_bytes, each.rows_written, each.lag) for each in batches.values()]
+    assert found == [((source,), rows, 2 * rows, rows, lag) for rows, lag in ((2, 3), (2, 1), (1, 0), (1, 0))]

@@ -55,6 +55,15 @@ def test_typed_json_gives_the_very_value_back(value: object) -> None:
     assert exact(from_json(typed_json(value))) == exact(value)
 
 
+def test_the_longer_form_of_typed_json_is_taken_too() -> None:
+    long = '{"type":"int","value":5}'
+    assert exact(from_json(long)) == exact(from_json('{"int":5}')) == exact(Int(5))
+    assert exact(from_json(f'{{"value":[{long}],"type":"list"}}')) == exact([Int(5)])
+    for wrong in ('{"type":5,"value":5}', '{"type":"integer","value":5}', '{"type":"int"}'):
+        with pytest.raises(ValueError, match="is no AMQP type"):
+            from_json(wrong)
+
+
 @given(VALUES)
 def test_every_value_has_a_text_and_plain_json(value: object) -> None:
     json.loads(plain_json(value))

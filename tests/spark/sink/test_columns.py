@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -256,13 +257,31 @@ def test_commit_and_abort_tell_what_was_written(rig: Rig, caplog: pytest.LogCapt
     stream.commit([done], 5)
     stream.abort([None], 5)
     size = done.size_bytes
+    stays = "What had been sent stays sent, also by tasks that failed, whose errors say how much"
     assert [record.getMessage() for record in caplog.records if record.name == "emubus.spark"][-4:] == [
         f"Written: 20 rows in 2 deliveries ({2 * size} bytes) by 2 finished tasks; 0 deliveries repeated, 0 rows "
         "skipped.",
-        f"The write failed. What had been sent stays sent: 10 rows in 1 deliveries ({size} bytes) by 1 finished tasks; "
+        f"The write failed. {stays}: 10 rows in 1 deliveries ({size} bytes) by 1 finished tasks; "
         "0 deliveries repeated, 0 rows skipped.",
         f"Batch 5 written: 10 rows in 1 deliveries ({size} bytes) by 1 finished tasks; 0 deliveries repeated, 0 rows "
         "skipped.",
-        "Batch 5 failed. What had been sent stays sent: 0 rows in 0 deliveries (0 bytes) by 0 finished tasks; "
+        f"Batch 5 failed. {stays}: 0 rows in 0 deliveries (0 bytes) by 0 finished tasks; "
         "0 deliveries repeated, 0 rows skipped.",
     ]
+
+
+def test_a_task_that_fails_says_how_many_rows_it_had_sent(rig: Rig) -> None:
+    rig.create(QueueDescription("partly"))
+    writer = rig.writer("body string", queue="partly", batchSizeBytes=1024, maxInFlight=1)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield texts(range(136))
+        yield frame([{"body": "x" * 300_000}])
+
+    with pytest.raises(
+        ConnectorError, match=r"onOversize=skip\. (\d+) rows of this task had been sent before"
+    ) as caught:
+        writer.write(batches())
+    sent = re.findall(r"(\d+) rows of this task", str(caught.value))
+    assert sent == [str(len(rig.bodies("partly")))]
+    assert int(sent[0]) > 100

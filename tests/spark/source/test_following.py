@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from emubus.broker.api import OutageKind
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.spark_connector.errors import Code, ConnectorError
-from emubus.spark_connector.source import follow
+from emubus.spark_connector.source import follow, stream
 from emubus.spark_connector.source.stream import StreamReader
 from emubus.testing import EmubusServer
 
@@ -143,6 +143,20 @@ def test_limits_are_those_of_the_options(server: EmubusServer, queue: str) -> No
     assert limit(maxMessagesPerTrigger=5, minMessagesPerTrigger=2) == ReadMaxRows(5)
     assert limit(minMessagesPerTrigger=2) == ReadMinRows(2)
     assert limit(mode="claim", claimId="c") == ReadMaxRows(10_000)
+
+
+def test_limits_that_a_version_of_spark_ignores_are_named(
+    server: EmubusServer, queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    given: dict[str, Any] = {"maxMessagesPerTrigger": 5, "minMessagesPerTrigger": 2}
+    StreamReader(options_of(server, queue, **given), NUMBERS).initialOffset()
+    monkeypatch.setattr(stream, "ReadLimit", None)  # as on Spark 4.0 and 4.1
+    StreamReader(options_of(server, queue), NUMBERS).initialOffset()
+    assert caplog.messages == []
+    StreamReader(options_of(server, queue, **given), NUMBERS).initialOffset()
+    assert [message.partition(": each")[0] for message in caplog.messages] == [
+        f"{queue}: this version of Spark ignores maxMessagesPerTrigger and minMessagesPerTrigger"
+    ]
 
 
 def test_trigger_once_takes_all_whatever_the_limits(server: EmubusServer, queue: str) -> None:

@@ -37,20 +37,26 @@ def as_object(progress: dict[str, Any]) -> Any:
     "progress", [PROGRESS, json.dumps(PROGRESS), as_object(PROGRESS)], ids=["dict", "text", "object"]
 )
 def test_the_lag_is_reported_by_entity_and_partition(progress: Any) -> None:
-    assert servicebus_lag(progress) == {"q": {0: 4, 1: 0, 2: 3}}
+    assert servicebus_lag(progress) == {"q": {0: 4, 1: 0, 2: 2}}
 
 
 def test_offsets_that_are_maps_already_are_taken_as_they_are() -> None:
-    assert servicebus_lag({"sources": [source(ENDS.to_json(), LATEST.to_json())]}) == {"q": {0: 4, 1: 0, 2: 3}}
+    assert servicebus_lag({"sources": [source(ENDS.to_json(), LATEST.to_json())]}) == {"q": {0: 4, 1: 0, 2: 2}}
 
 
 def test_without_progress_there_is_no_lag() -> None:
     assert servicebus_lag(None) == {}
     assert servicebus_lag({}) == {}
-    assert servicebus_lag({"sources": [source(None, json.dumps(LATEST.to_json()))]}) == {"q": {0: 9, 1: 5, 2: 3}}
+    assert servicebus_lag({"sources": [source(None, json.dumps(LATEST.to_json()))]}) == {"q": {0: 8, 1: 4, 2: 2}}
+
+
+def test_a_new_queue_has_no_lag() -> None:
+    start = Offset("q", {each: base_of(each) for each in range(3)})
+    empty = Offset("q", {each: base_of(each) + 1 for each in range(3)})
+    assert servicebus_lag({"sources": [source(start.to_json(), empty.to_json())]}) == {"q": {0: 0, 1: 0, 2: 0}}
 
 
 def test_a_listener_logs_the_lag(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "emubus.spark"):
         LagListener().onQueryProgress(SimpleNamespace(progress=as_object(PROGRESS)))
-    assert caplog.messages == ["q: 7 sequence numbers to read, by partition {0: 4, 2: 3}"]
+    assert caplog.messages == ["q: 6 sequence numbers to read, by partition {0: 4, 2: 2}"]
