@@ -13,27 +13,12 @@ from emubus.broker.api import OutageKind
 from emubus.broker.errors import Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.spark_connector.errors import ConnectorError
-from emubus.spark_connector.sink import delivery
 
 from .kit import Rig, annotation, frame, in_task, sequence_number_of, text_of, texts, written
 from .proxy import CuttingProxy
 
 ROWS = 3000
 OUT = [2, 7, 11]  # of the 16 stores
-
-
-@pytest.fixture
-def impatience(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
-    """Pauses take no time; what is in the list is done at the next ones, one at each."""
-    todo: list[Callable[[], object]] = []
-
-    def pause(seconds: float) -> None:
-        if todo:
-            todo.pop(0)()
-
-    monkeypatch.setattr(delivery, "sleep", pause)
-    monkeypatch.setattr(delivery, "backoff_s", lambda attempt: 0.0 if not todo else 0.01)
-    return todo
 
 
 def by_session(rig: Rig, queue: str) -> dict[str | None, list[int]]:
