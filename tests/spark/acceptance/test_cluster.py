@@ -1,13 +1,12 @@
 """Spark as a cluster: a master and two workers, each a process of its own, whose Python knows nothing of emubus.
 
-What executors need travels with the job: the project's wheel, as a file. Their Python has what the connector needs and
-nothing that only the broker needs.
+What executors need travels with the job: the wheel, as a file, by the recipe that users have. Their Python has
+what the connector needs and nothing that only the broker needs.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from ...building import ROOT
 from ...rounds import rounds
 from ...toolchains import BRIEF_JAVA
 from ..conftest import SPARK_CONF, MakeQueue
@@ -29,6 +29,7 @@ NEEDED = (
     *("pyspark", "py4j", "pandas", "numpy", "numpy.libs", "dateutil", "six.py", "tzdata", "pytz", "pyarrow"),
     *("proton", "cproton.py", "cproton_ffi.abi3.so", "cffi", "_cffi_backend*", "pycparser", "wsproto", "h11"),
 )
+RECIPE = ROOT / "examples" / "spark" / "py_files.sh"
 COUNT = 400
 JOB_S_MAX = 1200.0
 SITES = {
@@ -54,8 +55,6 @@ def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
 ) -> None:
     queues = [make_queue(enable_partitioning=True, requires_duplicate_detection=True) for _ in range(2)]
     home, python = make_python(tmp_path / "venv", SITES[version], NEEDED)
-    wheel = tmp_path / "emubus.zip"  # Spark passes a file called .whl by
-    shutil.copy(next(WHEELS.glob("*.whl")), wheel)
     environment = {
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": str(python),
@@ -63,6 +62,7 @@ def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
         "SPARK_DAEMON_JAVA_OPTS": " ".join(BRIEF_JAVA),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(tmp_path / "work"),
+        "SPARK_CONF_DIR": str(tmp_path / "conf"),
         "PYTHONPATH": "",
     }
     with Children(tmp_path) as children:
@@ -76,13 +76,13 @@ def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
         conf = {**SPARK_CONF, "spark.executor.memory": "512m", "spark.local.dir": str(tmp_path / "local")}
         conf |= {"spark.executor.extraJavaOptions": " ".join(BRIEF_JAVA)}
         conf |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.cores.max": "2"}
-        submit = [str(home / "bin" / "spark-submit"), "--master", url, "--py-files", str(wheel)]
-        submit += [each for key, value in conf.items() for each in ("--conf", f"{key}={value}")]
+        (tmp_path / "conf").mkdir()
+        (tmp_path / "conf" / "spark-defaults.conf").write_text("".join(f"{key} {conf[key]}\n" for key in conf))
         plan = json.dumps(
             {"options": options, "queues": queues, "count": COUNT, "checkpoint": str(tmp_path / "checkpoint")}
         )
-        # The driver's Python needs the wheel on its path: streaming readers don't see what `--py-files` brings.
-        job = children.start([*submit, str(HERE / "job.py"), plan], environment | {"PYTHONPATH": str(wheel)})
+        submit = ["sh", str(RECIPE), str(next(WHEELS.glob("*.whl"))), str(HERE / "job.py"), plan]
+        job = children.start(submit, environment | {"MASTER": url})
         result = json.loads(job.line_with("RESULT (.*)", JOB_S_MAX))
     assert result["version"].startswith(version)
     assert result["numbers"] == list(range(COUNT))
