@@ -1,7 +1,7 @@
 #!/bin/sh
 # A whole environment travels with the job; the workers have only a Python of the same version at the same path, and the
 # same operating system.
-# Not tried.
+# Tried by hand: with Spark 4.0 on a standalone cluster of two workers of one machine. The archive takes 120 MB.
 #
 #     MASTER=spark://host:7077 sh archive.sh emubus-0.1.0-*.whl copy_job.py orders copies /shared/checkpoint
 #
@@ -9,7 +9,7 @@
 set -eu
 wheel=$1
 shift
-if [ ! -f environment.tar.gz ]; then # about 200 MB without Spark; build it once
+if [ ! -f environment.tar.gz ]; then
     python3 -m venv environment
     environment/bin/pip install --no-deps "$wheel"
     environment/bin/pip install 'pandas>=2.2,<3' 'pyarrow>=18' 'python-qpid-proton>=0.40,<0.41' venv-pack
