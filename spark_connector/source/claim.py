@@ -210,7 +210,9 @@ class _Claiming:
     def __init__(self, connection: Any, entity: str, claim_id: str, frozen: dict[int, int] | None) -> None:
         self._connection = connection
         self._receiver = connection.receiver(entity)
+        self._entity = entity
         self._outcome = Modified(undeliverable_here=True, delivery_failed=False, properties={CLAIM_PROPERTY: claim_id})
+        self._fields = {"properties_to_modify": {CLAIM_PROPERTY: claim_id}}
         self._frozen = frozen
         self._beyond: list[Any] = []
 
@@ -225,6 +227,9 @@ class _Claiming:
                     received += receiver.drain()
                 mine = [each for each in received if self._may_take(each)]
                 self._beyond += [each for each in received if not self._may_take(each)]
+                if len(mine) == count:  # the next ones come while these are deferred
+                    left = None if count_max is None else count_max - len(claimed) - count
+                    receiver.ask(RECEIVE_COUNT if left is None else min(RECEIVE_COUNT, left))
                 self._take(mine, claimed)
                 if len(mine) < count:
                     break
@@ -236,9 +241,30 @@ class _Claiming:
                 receiver.close()
 
     def _take(self, received: Sequence[Any], claimed: list[int]) -> None:
-        if received:
-            self._receiver.settle(received, self._outcome)
-            claimed += [head(each.data).sequence_number for each in received]
+        """Defer messages: those of a partition by one request, or each by its outcome if the service refuses that."""
+        numbers = [head(each.data).sequence_number for each in received]
+        groups: dict[int, list[Any]] = {}
+        for number, each in zip(numbers, received, strict=True):
+            groups.setdefault(partition_of(number), []).append(each)
+        management = self._connection.management(self._entity)
+        asked = [
+            (group, management.begin_disposition([each.lock_token for each in group], "defered", **self._fields))
+            for group in groups.values()
+        ]
+        refused: list[Any] = []
+        for group, pending in asked:
+            try:
+                management.end_disposition(pending)
+            except ConnectorError as error:
+                if not self._connection.usable:
+                    raise
+                log.debug("%s: a request to defer was refused: %s", self._entity, error)
+                refused += group
+            else:
+                self._receiver.forget(group)
+        if refused:
+            self._receiver.settle(refused, self._outcome)
+        claimed += numbers
 
     def _may_take(self, received: Any) -> bool:
         if self._frozen is None:

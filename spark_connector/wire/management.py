@@ -206,9 +206,19 @@ class Management:
 
         Further fields as Python names: `session_id`, `deadletter_reason`, `properties_to_modify`, ….
         """
+        self.end_disposition(self.begin_disposition(tokens, status, **fields))
+
+    def begin_disposition(self, tokens: Sequence[UUID], status: str, **fields: object) -> Pending:
+        """Send the request of `update_disposition` without waiting; any number may be open."""
         body = {"disposition-status": status, "lock-tokens": uuids(tokens)}
         body.update({name.replace("_", "-"): value for name, value in fields.items() if value is not None})
-        self._required(self.request(UPDATE_DISPOSITION, body))
+        self._authorize(self.entity)
+        return self._requests.begin(UPDATE_DISPOSITION, body, self._properties)
+
+    def end_disposition(self, pending: Pending) -> None:
+        """Wait for the answer to `begin_disposition`."""
+        data = self._requests.end(pending)
+        self._required(_response(data, read_head(data)))
 
     # ---- any operation
 

@@ -114,10 +114,7 @@ class Receiver(BaseLink):
         """
         self.check()
         self._authorize(self.entity)
-        missing = count - len(self._received) - self._credit
-        if missing > 0:
-            self._credit += missing
-            lib.pn_link_flow(self.pointer, missing)
+        self.ask(count)
         until_s = monotonic_s() + wait_s
         while len(self._received) < count and self.lost is None:
             left_s = until_s - monotonic_s()
@@ -127,6 +124,13 @@ class Receiver(BaseLink):
         if self.lost is not None and not self._received:
             raise copy(self.lost)
         return [self._received.popleft() for _ in range(min(count, len(self._received)))]
+
+    def ask(self, count: int) -> None:
+        """Let `count` messages come, which the next `receive` gives; does not wait."""
+        missing = count - len(self._received) - self._credit
+        if missing > 0:
+            self._credit += missing
+            lib.pn_link_flow(self.pointer, missing)
 
     def drain(self) -> list[Received]:
         """Take the credit back; returns the messages that arrived before that."""
@@ -172,6 +176,16 @@ class Receiver(BaseLink):
             raise copy(self.lost)
         if self._refused:
             raise self._refused[0]
+
+    def forget(self, received: Sequence[Received]) -> None:
+        """Drop messages that were settled by their lock tokens; does not wait.
+
+        An outcome has to be said. The locks are over, so it does nothing, and many of this one travel in one frame.
+        """
+        for each in received:
+            delivery = self._deliveries.pop(each.token)
+            lib.pn_delivery_update(delivery, ACCEPTED)
+            lib.pn_delivery_settle(delivery)
 
     def on_delivery(self, delivery: Pointer) -> None:
         """Handle a message, or the confirmation of an outcome."""

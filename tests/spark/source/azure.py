@@ -199,6 +199,14 @@ class Management:
         self._service.remove(numbers)
         return []
 
+    def begin_disposition(self, *_: object, **__: object) -> None:
+        """Refused at the end: outcomes of links are taken."""
+
+    def end_disposition(self, _pending: None) -> None:
+        """Not known."""
+        self._service.count("update_disposition")
+        raise wire_error("amqp:not-implemented", "not known", entity="q")
+
     def message_sessions(self) -> list[str]:
         """Those with messages."""
         return sorted({each.session_id for each in self._service.messages if each.session_id is not None})
@@ -210,6 +218,7 @@ class Received:
 
     number: int
     data: bytes
+    lock_token: None = None
 
 
 class Receiver:
@@ -231,6 +240,9 @@ class Receiver:
         for each in found:
             each.is_locked = True
         return [Received(each.number, each.encoded()) for each in found]
+
+    def ask(self, count: int) -> None:
+        """Nothing comes before it is received."""
 
     def drain(self) -> list[Received]:
         """Nothing was sent besides."""

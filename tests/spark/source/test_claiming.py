@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 from azure.servicebus import ServiceBusClient
@@ -13,6 +15,7 @@ from pyspark.sql.types import MapType, StringType, StructField, StructType
 from emubus.broker.api import OutageKind
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.source.stream import StreamReader
+from emubus.spark_connector.wire import management as wire
 from emubus.testing import EmubusServer
 
 from ..conftest import MakeQueue
@@ -206,6 +209,25 @@ def test_a_competing_consumer_gets_the_others(server: EmubusServer, make_queue: 
                 bodies += [body.decode() for body, _ in rows]
                 start = end
     assert sorted(bodies, key=int) == [str(number) for number in range(200)]
+
+
+def test_the_messages_of_a_partition_are_claimed_by_one_request(
+    server: EmubusServer, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue(enable_partitioning=True)
+    send_texts(server, queue, 160)
+    begin, sizes = wire.Management.begin_disposition, list[int]()
+
+    def counted(self: wire.Management, tokens: Sequence[UUID], status: str, **fields: object) -> Any:
+        sizes.append(len(tokens))
+        return begin(self, tokens, status, **fields)
+
+    monkeypatch.setattr(wire.Management, "begin_disposition", counted)
+    query = claiming(server, queue)
+    query.run()
+    assert sizes == [10] * 16
+    assert len(query.rows) == 160
+    assert stored(server, queue) == 0
 
 
 def test_the_mark_of_a_claim_is_not_among_the_rows_properties(server: EmubusServer, queue: str) -> None:

@@ -174,3 +174,33 @@ def test_a_detached_receiver_says_why(server: EmubusServer, connection: Connecti
         receiver.receive(1, 5)
     assert caught.value.condition == "amqp:link:detach-forced"
     assert connection.usable
+
+
+def test_messages_that_are_settled_by_their_lock_tokens_are_forgotten(connection: Connection, queue: str) -> None:
+    put(connection, queue, b"a", b"b", b"c")
+    receiver, management = connection.receiver(queue), connection.management(queue)
+    received = receiver.receive(2, 5)
+    tokens = [each.lock_token for each in received]
+    pending = management.begin_disposition(tokens, "defered", properties_to_modify={"mark": "mine"})
+    receiver.ask(1)
+    management.end_disposition(pending)
+    receiver.forget(received)
+    with pytest.raises(ValueError, match="2 of 2 messages aren't held"):
+        receiver.settle(received, "accepted")
+    assert bodies_of(receiver.receive(1, 5)) == [b"c"]
+    assert receiver.drain() == []
+    receiver.close()
+    deferred = management.receive_by_sequence_number([1, 2], delete=True)
+    assert [(body_of(data), b"mine" in data) for _, data in deferred] == [(b"a", True), (b"b", True)]
+
+
+def test_a_request_with_a_lock_that_is_over_settles_nothing(connection: Connection, queue: str) -> None:
+    put(connection, queue, b"a", b"b")
+    receiver, management = connection.receiver(queue), connection.management(queue)
+    received = receiver.receive(2, 5)
+    receiver.settle(received[0], "accepted")
+    with pytest.raises(ConnectorError) as refused:
+        management.update_disposition([each.lock_token for each in received], "defered")
+    assert refused.value.condition == "com.microsoft:message-lock-lost"
+    receiver.settle(received[1], "released")
+    assert bodies_of(receiver.receive(1, 5)) == [b"b"]
