@@ -38,6 +38,9 @@ KEYS: Final = 64
 SINK_TASKS: Final = 4
 NUMBER_BYTES: Final = 8
 SMALL_ROWS, SMALL_BATCHES = 16, 20
+ONE_BATCH_ROWS, ONE_BATCH_BYTES = 1_000_000, 100
+CLAIM_ROWS: Final = 50_000  # in a batch
+CLAIM: Final[Mapping[str, str]] = {"mode": "claim", "claimId": "bench"}
 TWO_COLUMNS: Final = "sequenceNumber BIGINT, body BINARY"
 ALL_COLUMNS: Final = ""
 
@@ -100,6 +103,14 @@ class Bench:
             self._time((size_bytes, "source ceiling", columns), rows, _drop, self._range(size_bytes, rows, schema))
             self._time((size_bytes, "source", columns), rows, _drop, self._read(schema))
             self._count(schema, rows)
+        self._time((size_bytes, "claim", "body"), rows, self._run_out, self._stream_of(CLAIM_ROWS, **CLAIM))
+        if (left := self._read(TWO_COLUMNS).count()) > 0:
+            raise BrokerError(f"spark: {left} of {rows} claimed rows were not deleted")
+
+    def one_batch(self, rows: int, size_bytes: int) -> None:
+        """A stream that takes everything in its first batch."""
+        load(self._broker, "send", QUEUE, rows, size_bytes)
+        self._time((size_bytes, f"{rows:,} at once", "body"), rows, self._run_out, self._stream_of(rows))
         self._empty(size_bytes, rows)
 
     def small_batches(self, rows: int, batches: int) -> list[str]:
@@ -177,9 +188,12 @@ class Bench:
 
     # ---- streams
 
-    def _stream_of(self, rows: int) -> DataFrame:
+    def _stream_of(self, rows: int, **more: str) -> DataFrame:
         reader = self.spark.readStream.format("servicebus").schema("body BINARY")
-        return reader.options(**self._options, queue=QUEUE, maxMessagesPerTrigger=str(rows)).load()
+        return reader.options(**self._options, queue=QUEUE, maxMessagesPerTrigger=str(rows), **more).load()
+
+    def _run_out(self, frame: DataFrame) -> None:
+        self._stream(frame, "noop", {})
 
     def _stream(
         self, frame: DataFrame, sink: str, options: dict[str, str], batches: int | None = None
@@ -296,6 +310,7 @@ def main(argv: list[str]) -> int:
             for _ in range(arguments.repeats or (1 if arguments.quick else 3)):
                 for size_bytes, rows in sizes.items():
                     bench.repeat(size_bytes, rows)
+            bench.one_batch(ONE_BATCH_ROWS // part, ONE_BATCH_BYTES)
             batches = bench.small_batches(SMALL_ROWS, SMALL_BATCHES)
     print("\n".join([*lines(bench.cells), *batches]))
     return 0
