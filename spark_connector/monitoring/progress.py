@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -32,7 +32,8 @@ class QueryProgress:
 
     `sources` are the paths of the entities that it reads, `lag` the sequence numbers that it has still to read of them,
     None if Spark does not report that (before 4.2, and with mode=claim). `body_bytes` is None unless the frame is
-    `observed`. `rows_written` is None if Spark does not know it.
+    `observed`. `rows_written` is None if Spark does not know it. `unavailable` are the partitions that could not be
+    reached at the last look, by entity.
     """
 
     query: str
@@ -43,6 +44,7 @@ class QueryProgress:
     rows_written: int | None
     body_bytes: int | None
     lag: int | None
+    unavailable: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def __str__(self) -> str:
         parts = [
@@ -51,6 +53,7 @@ class QueryProgress:
             *([f"{self.body_bytes} bytes"] if self.body_bytes is not None else []),
             *([f"{self.rows_written} rows written"] if self.rows_written is not None else []),
             *([f"{self.lag} to read"] if self.lag is not None else []),
+            *(f"partitions {', '.join(map(str, ids))} of {name} unavailable" for name, ids in self.unavailable.items()),
         ]
         return ", ".join(parts)
 
@@ -68,8 +71,8 @@ def servicebus_progress(progress: Any) -> QueryProgress | None:
         return None
     if isinstance(progress, str):
         progress = json.loads(progress)
-    sources = tuple(entity for each in _get(progress, "sources") or () if (entity := _entity(each)) is not None)
-    if not sources:
+    latest = [offset for each in _get(progress, "sources") or () if (offset := _last_offset(each)) is not None]
+    if not latest:
         return None
     lags = servicebus_lag(progress)
     seen = (_get(progress, "observedMetrics") or {}).get(OBSERVATION)
@@ -77,12 +80,13 @@ def servicebus_progress(progress: Any) -> QueryProgress | None:
     return QueryProgress(
         query=str(_get(progress, "name") or _get(progress, "id")),
         batch=int(_get(progress, "batchId")),
-        sources=sources,
+        sources=tuple(str(offset["e"]) for offset in latest),
         rows=int(_get(progress, "numInputRows") or 0),
         rows_per_s=float(_get(progress, "processedRowsPerSecond") or 0.0),
         rows_written=None if written is None or written < 0 else int(written),
         body_bytes=None if seen is None else int(seen["bytes"] or 0),
         lag=sum(sum(each.values()) for each in lags.values()) if lags else None,
+        unavailable={str(offset["e"]): tuple(sorted(offset["out"])) for offset in latest if offset.get("out")},
     )
 
 
@@ -119,9 +123,9 @@ def _get(of: Any, name: str) -> Any:
     return of.get(name) if isinstance(of, Mapping) else getattr(of, name, None)
 
 
-def _entity(source: Any) -> str | None:
-    """The path of the entity from the offsets of one source; None for other formats."""
-    for name in ("endOffset", "latestOffset", "startOffset"):
+def _last_offset(source: Any) -> Mapping[str, Any] | None:
+    """The newest offset of one source that its report has; None for other formats."""
+    for name in ("latestOffset", "endOffset", "startOffset"):
         raw = _get(source, name)
         if isinstance(raw, str):
             try:
@@ -129,5 +133,5 @@ def _entity(source: Any) -> str | None:
             except ValueError:
                 return None
         if isinstance(raw, Mapping) and {"v", "e"} <= raw.keys():
-            return str(raw["e"])
+            return raw
     return None

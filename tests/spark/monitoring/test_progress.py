@@ -51,6 +51,14 @@ def test_what_spark_does_not_know_is_none() -> None:
     assert found == QueryProgress("8e9f5dc7", 0, ("orders",), 0, 0.0, None, None, None)
 
 
+def test_partitions_that_cannot_be_reached_are_named() -> None:
+    latest = Offset("orders", {0: 9}).to_json() | {"out": [7, 2]}
+    found = servicebus_progress({**REPORT, "sources": [{**REPORT["sources"][0], "latestOffset": latest}]})
+    assert found is not None
+    assert found.unavailable == {"orders": (2, 7)}
+    assert str(found).endswith(", partitions 2, 7 of orders unavailable")
+
+
 def test_queries_of_other_sources_are_passed_over() -> None:
     other = {**REPORT, "sources": REPORT["sources"][1:]}
     found: list[QueryProgress] = []
