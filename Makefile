@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 HEAVY := tests/spark tests/web # more than one processor, or a browser
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
-.PHONY: serve test test-clients test-parts test-long prepare check bench fast clean
+.PHONY: serve test test-clients test-parts test-long prepare check bench fast dist clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
 test: $(VENV)/collected
@@ -28,6 +28,7 @@ check: $(VENV)/installed
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && nice $(BIN)/mypy && nice $(BIN)/pyright
 bench: $(VENV)/installed
 	$(BIN)/python bench/run.py $(ARGS)
+dist: $(VENV)/installed ; PYTHON=$(BIN)/python release/dist $(ARGS) # wheels for machines without a compiler
 $(VENV)/installed: pyproject.toml
 	@$(PYTHON) tests/can_build.py
 	$(PYTHON) -m venv $(VENV)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from . import __version__
+from . import NO_WINDOWS, __version__
 from .commands import EXIT_FAILED, EXIT_USAGE
 from .commands.options import ConfigError
 
@@ -87,6 +87,9 @@ COMMANDS: Final = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    if sys.platform == "win32":
+        sys.stderr.write(f"emubus: error: {NO_WINDOWS}\n")
+        return EXIT_FAILED
     given = sys.argv[1:] if arguments is None else list(arguments)
     parsed = _parser(given).parse_args(given)
     run: Callable[[argparse.Namespace], int] = parsed.run

@@ -36,7 +36,7 @@ from .listener import Listener
 from .logging import announce_ready
 from .snapshots import Snapshots, finish_restore
 from .storage import Durability, FolderLock, Store, StoreError, no_failpoint, open_store, read_into_memory
-from .tls import FOLDER, TlsError, ca_file, context_from_files, development_context
+from .tls import FOLDER, TlsError, ca_file, certify, context_from_files, development_context
 from .web.lazy_server import LazyHttpServer
 from .web.services import Services
 
@@ -141,7 +141,8 @@ class Server:
 
     async def _start(self) -> None:
         config = self.config
-        self._listener = listener = Listener(self._new_amqp, self._new_http, self.clock, self._tls_context())
+        tls = self._tls_context()
+        self._listener = listener = Listener(self._new_amqp, self._new_http, self.clock, tls)
         self.http_port = listener.listen(config.host, config.http_port)  # first: a taken port changes nothing
         self._broker = self._open_broker()
         self._cleanup.callback(self.clock.close)
@@ -186,6 +187,8 @@ class Server:
         self._cleanup.push_async_callback(self._amqp.stop)  # before HTTP, whose WebSockets carry AMQP
         self.amqp_port = listener.listen(config.host, config.amqp_port)
         self.more_ports = tuple(listener.listen(config.host, port) for port in config.more_ports)
+        if tls is not None and ca is not None:  # again, with the names of the ports that the system has chosen
+            certify(tls, config.tls_dir / FOLDER, [config.host], list(self.ports.values()))
         self.ready = True
 
     def _is_ready(self) -> bool:

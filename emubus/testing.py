@@ -19,7 +19,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import structlog
-import uvloop
+
+from . import NO_WINDOWS
+
+try:
+    import uvloop
+except ImportError as error:
+    raise ImportError(f"{NO_WINDOWS} ({error})") from error
 
 from .amqp import Target
 from .broker.admin.fault_table import Fault, FaultKind, FaultOperation

@@ -14,12 +14,13 @@ import ssl
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from .storage import StoreError, make_folder
 
 if TYPE_CHECKING:
     import trustme
+    from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 
 CA_FILE: Final = "ca.pem"
 CA_KEY_FILE: Final = "ca-key.pem"
@@ -36,6 +37,8 @@ NAMES: Final = (
 )
 """Usual names of a server on this machine or in a compose file. The last is for clients that make the address from the
 name of a namespace, such as Celery: a hosts file can make any namespace point here."""
+PORTS: Final = (443, 5300, 5671, 5672)
+"""Usual ports, for names with a port: a container does not know to which port of its host its own are mapped."""
 ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -56,17 +59,58 @@ def context_from_files(certificate: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
-def development_context(folder: Path, names: Sequence[str] = ()) -> ssl.SSLContext:
-    """A server's context with a certificate of the development CA in `folder`, for the usual names and `names`.
+def development_context(folder: Path, names: Sequence[str] = (), ports: Sequence[int] = ()) -> ssl.SSLContext:
+    """A server's context with a certificate of the development CA in `folder`; see `certify`. TlsError."""
+    context = _context()
+    certify(context, folder, names, ports)
+    return context
 
-    The CA is made if missing. TlsError if its files can't be read or written.
+
+def certify(context: ssl.SSLContext, folder: Path, names: Sequence[str] = (), ports: Sequence[int] = ()) -> None:
+    """Load a new certificate of the development CA in `folder` into a server's context, also in place of an older one.
+
+    It is for the usual names, that of the machine, and `names`, and for each of them with each port. The CA is made if
+    missing. TlsError if its files can't be read or written.
     """
     authority = _authority(folder)
-    wanted = dict.fromkeys((*NAMES, socket.gethostname(), *(name for name in names if name not in ANY_ADDRESS)))
-    certificate = authority.issue_cert(*(name for name in wanted if name))
-    context = _context()
-    certificate.configure_cert(context)
-    return context
+    wanted = (*NAMES, socket.gethostname(), *(name for name in names if name not in ANY_ADDRESS))
+    hosts = dict.fromkeys(name for name in wanted if name)
+    # Go's Service Bus client looks for "localhost:5672", as the address stands in its connection string.
+    numbers = sorted({*PORTS, *ports} - {0})
+    with_port = [f"{host}:{number}" for host in hosts if not host.startswith("*") for number in numbers]
+    try:
+        with tempfile.NamedTemporaryFile() as file:  # the ssl module reads certificates from files only
+            file.write(_issued(authority, list(hosts), with_port))
+            file.flush()
+            context.load_cert_chain(file.name)
+    except OSError as error:
+        raise TlsError(f"the server's certificate can't be written to a temporary file: {error}") from error
+
+
+def _issued(authority: trustme.CA, hosts: Sequence[str], literal: Sequence[str]) -> bytes:
+    """A key and a certificate for `hosts` (names, `*.` names, IP addresses) and `literal` names, in PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    made = authority.issue_cert(*hosts)  # trustme takes no names with a port, so they are added, and signed again
+    before = x509.load_pem_x509_certificate(made.cert_chain_pems[0].bytes())
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(before.subject)
+        .issuer_name(before.issuer)
+        .public_key(before.public_key())
+        .serial_number(before.serial_number)
+        .not_valid_before(before.not_valid_before_utc)
+        .not_valid_after(before.not_valid_after_utc)
+    )
+    for extension in before.extensions:
+        value = extension.value
+        if isinstance(value, x509.SubjectAlternativeName):
+            value = x509.SubjectAlternativeName([*value, *map(x509.DNSName, literal)])
+        builder = builder.add_extension(value, extension.critical)
+    issuer = serialization.load_pem_private_key(authority.private_key_pem.bytes(), None)
+    signed = builder.sign(cast("CertificateIssuerPrivateKeyTypes", issuer), hashes.SHA256())
+    return made.private_key_pem.bytes() + signed.public_bytes(serialization.Encoding.PEM)
 
 
 def ca_file(data_dir: Path) -> Path:
@@ -126,8 +170,8 @@ TRUST: Final = (
         "-Djavax.net.ssl.trustStore=emubus.p12 -Djavax.net.ssl.trustStorePassword=changeit",
     ),
     (".NET on Linux", "SSL_CERT_FILE={ca}"),
-    ("Go", 'SSL_CERT_FILE={ca}; the data client also TLSConfig: &tls.Config{{ServerName: "localhost"}}'),
-    ("curl", "--cacert {ca}"),
+    ("Go", "SSL_CERT_FILE={ca}; on a port other than emubus's own also TLSConfig with ServerName"),
+    ("curl", "--cacert {ca}, or CURL_CA_BUNDLE={ca}"),
 )
 """The setting that trusts the CA, for each SDK."""
 

@@ -1,19 +1,88 @@
-"""`emubus ca`: print the path of the development CA and how to trust it in each SDK."""
+"""`emubus ca`: print the path of the development CA and how to trust it in each SDK, or add it to trust stores.
+
+Knows the trust stores that one command changes: those of Debian, Fedora and macOS, and Java's. Node.js and Python have
+none on the machine: they are told by a variable, which is printed.
+"""
 
 from __future__ import annotations
 
 import argparse
+import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from ..config import OPTIONS_BY_NAME
 from ..tls import TlsError, ca_file, make_authority, trust_lines
 from . import EXIT_FAILED, EXIT_OK
 from .options import add_option, read_option
 
+COMMAND_SECONDS_MAX: Final = 60
+JAVA_PASSWORD: Final = "changeit"
+"""That of the trust store that every Java is delivered with."""
+
+
+class TrustStore(NamedTuple):
+    """A trust store of this machine: there if `program` is; `copy_to` gets the file before `command` is run.
+
+    `clients` are those that use it. In `command`, `{ca}` is the file of the CA.
+    """
+
+    name: str
+    program: str
+    command: tuple[str, ...]
+    clients: str
+    copy_to: Path | None = None
+
+
+STORES: Final = (
+    TrustStore(
+        "Debian, Ubuntu",
+        "update-ca-certificates",
+        ("update-ca-certificates",),
+        "curl, Go, .NET",
+        Path("/usr/local/share/ca-certificates/emubus.crt"),
+    ),
+    TrustStore(
+        "Fedora, RHEL",
+        "update-ca-trust",
+        ("update-ca-trust",),
+        "curl, Go, .NET",
+        Path("/etc/pki/ca-trust/source/anchors/emubus.pem"),
+    ),
+    TrustStore(
+        "macOS",
+        "security",
+        ("security", "add-trusted-cert", "-r", "trustRoot", "-p", "ssl", "{ca}"),
+        "curl, Go, .NET",
+    ),
+    TrustStore(
+        "Java",
+        "keytool",
+        (
+            *("keytool", "-importcert", "-noprompt", "-cacerts", "-alias", "emubus"),
+            *("-storepass", JAVA_PASSWORD, "-file", "{ca}"),
+        ),
+        "the Java of this keytool",
+    ),
+)
+VARIABLES: Final = (
+    ("Node.js", "export NODE_EXTRA_CA_CERTS={ca}"),
+    ("Python", "export SSL_CERT_FILE={ca} REQUESTS_CA_BUNDLE={ca}"),
+)
+"""Clients without a trust store on the machine. Python's libraries bring their own; these variables replace it."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the data folder."""
+    """Add the data folder and the switch."""
     add_option(parser, OPTIONS_BY_NAME["data"])
+    parser.add_argument(
+        "--install",
+        action="store_true",
+        help="add the CA to the trust stores of this machine: Debian's, Fedora's, macOS's, Java's",
+    )
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -24,5 +93,47 @@ def run(parsed: argparse.Namespace) -> int:
     except TlsError as error:
         sys.stderr.write(f"emubus: error: {error}\n")
         return EXIT_FAILED
+    if parsed.install:
+        return install(path)
     sys.stdout.write("\n".join(trust_lines(path)) + "\n")
     return EXIT_OK
+
+
+def install(path: Path, stores: Sequence[TrustStore] = STORES) -> int:
+    """Add the CA to each of the stores that this machine has, and say what came of it; 1 if one could not be."""
+    here = [store for store in stores if shutil.which(store.program) is not None]
+    failed = False
+    for store in here:
+        problem = _added(store, path)
+        failed = failed or problem is not None
+        result = f"trusts {path} now ({store.clients})" if problem is None else f"could not be changed: {problem}"
+        sys.stdout.write(f"{store.name}: {result}\n")
+    if not here:
+        programs = ", ".join(store.program for store in stores)
+        sys.stdout.write(f"There is no trust store that one command changes here: none of {programs} was found.\n")
+    for client, setting in VARIABLES:
+        sys.stdout.write(f"{client} needs a variable: {setting.format(ca=path)}\n")
+    return EXIT_FAILED if failed else EXIT_OK
+
+
+def _added(store: TrustStore, path: Path) -> str | None:
+    """Add the CA to a store; what went wrong, None if nothing did."""
+    command = [part.format(ca=path) for part in store.command]
+    try:
+        if store.copy_to is not None:
+            shutil.copyfile(path, store.copy_to)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=COMMAND_SECONDS_MAX,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode != 0:
+        last = done.stdout.strip().splitlines()[-1:] or ["no output"]
+        return f"{' '.join(command)} ended with {done.returncode}: {last[0]}"
+    return None
