@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -53,7 +52,7 @@ func readArguments(arguments []string) (*way, error) {
 	}
 	if caFile != "" {
 		var err error
-		if reported.tlsConfig, err = trusting(caFile, reported.part("Endpoint")); err != nil {
+		if reported.tlsConfig, err = trusting(caFile); err != nil {
 			return nil, err
 		}
 	}
@@ -63,7 +62,7 @@ func readArguments(arguments []string) (*way, error) {
 	return reported, nil
 }
 
-func trusting(caFile, endpoint string) (*tls.Config, error) {
+func trusting(caFile string) (*tls.Config, error) {
 	certificates, err := os.ReadFile(caFile)
 	if err != nil {
 		return nil, err
@@ -72,13 +71,8 @@ func trusting(caFile, endpoint string) (*tls.Config, error) {
 	if !pool.AppendCertsFromPEM(certificates) {
 		return nil, fmt.Errorf("no certificate in %s", caFile)
 	}
-	address, err := url.Parse(endpoint)
-	if err != nil {
-		return nil, err
-	}
-	// Without a name of its own here, the SDK looks in the certificate for "host:port" as it stands in the
-	// connection string, and there is no such name.
-	return &tls.Config{RootCAs: pool, ServerName: address.Hostname()}, nil
+	// The SDK looks in the certificate for "host:port" as it stands in the connection string: the server has such names.
+	return &tls.Config{RootCAs: pool}, nil
 }
 
 // part returns the value that the connection string has for a key, "" when there is none.
