@@ -1,7 +1,7 @@
 """`emubus ca`: print the path of the development CA and how to trust it in each SDK, or add it to trust stores.
 
 Knows the trust stores that one command changes: those of Debian, Fedora and macOS, and Java's. Node.js and Python have
-none on the machine: they are told by a variable, which is printed.
+none on the machine: they read a variable, which is printed.
 """
 
 from __future__ import annotations

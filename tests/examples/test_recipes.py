@@ -59,7 +59,7 @@ def test_the_tests_for_pytest_pass_where_they_were_copied_to(tmp_path: Path) -> 
 def loaded(path: Path) -> list[str]:
     """The names of the queues and topics in a Config.json."""
     topology = load_config({"config": str(path), "durability": "none"}, {}).topology
-    return [each.name for each in (*topology.queues, *topology.topics)]
+    return [*(queue.name for queue in topology.queues), *(topic.name for topic in topology.topics)]
 
 
 def documents(name: str) -> list[dict[str, Any]]:
