@@ -105,8 +105,10 @@ def test_version_and_missing_commands_follow_the_conventions(capsys: pytest.Capt
 # ---------------------------------------------------------------- route
 
 
-def test_the_route_of_the_readme_works(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    found = re.search(r"`emubus (route [^`]+)`", (ROOT / "README.md").read_text())
+def test_the_route_of_the_documentation_works(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = re.search(r"`emubus (route [^`]+)`", (ROOT / "docs" / "PARTITIONS.md").read_text())
     assert found is not None
     monkeypatch.chdir(ROOT)
     assert main(found[1].split()) == 0
