@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CLIENTS := tests/sdk tests/examples # wait for builds, then mostly for their servers
 HEAVY := tests/spark tests/web # more than one processor, or a browser
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
@@ -11,11 +12,11 @@ serve: $(VENV)/installed
 test: $(VENV)/collected
 	$(MAKE) --jobs 3 --output-sync check test-clients test-parts
 	@$(BIN)/python -m tests.prepare --report
-test-clients: prepare # SDKs, which mostly wait, then Spark, which gives a worker ten seconds to start
-	$(BIN)/pytest -n 10 --dist worksteal tests/sdk $(ARGS)
+test-clients: prepare # then Spark, which gives a worker ten seconds to start
+	$(BIN)/pytest -n 10 --dist worksteal $(CLIENTS) $(ARGS)
 	$(BIN)/pytest -n 3 --dist loadgroup $(HEAVY) $(ARGS)
 test-parts: $(VENV)/installed # takes what the clients leave of the machine
-	nice -n 5 $(BIN)/pytest -n 3 --dist worksteal --ignore tests/sdk $(addprefix --ignore=,$(HEAVY)) $(ARGS)
+	nice -n 5 $(BIN)/pytest -n 3 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
 test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/http/control tests/spark/acceptance $(ARGS)
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000
@@ -26,8 +27,7 @@ fast: $(VENV)/installed
 	$(BIN)/pytest -m "not sdk and not slow" $(ARGS)
 check: $(VENV)/installed
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && nice $(BIN)/mypy && nice $(BIN)/pyright
-bench: $(VENV)/installed
-	$(BIN)/python bench/run.py $(ARGS)
+bench: $(VENV)/installed ; $(BIN)/python bench/run.py $(ARGS)
 dist: $(VENV)/installed ; PYTHON=$(BIN)/python release/dist $(ARGS) # wheels for machines without a compiler
 $(VENV)/installed: pyproject.toml
 	@$(PYTHON) tests/can_build.py
