@@ -187,6 +187,11 @@ class Broker(Namespace):
         entity, parsed = self.find(address)
         return await several_partitions.take_deferred(entity, parsed.sub_queue, numbers, mode, session_id)
 
+    async def lock_by_number(self, address: str, numbers: Sequence[int]) -> list[Delivery]:
+        """Lock available and deferred messages by sequence number; those that are locked or gone are left out."""
+        entity, parsed = self.find(address)
+        return await several_partitions.lock(entity, parsed.sub_queue, numbers)
+
     async def schedule(self, address: str, encoded: Sequence[bytes]) -> list[int]:
         """Schedule encoded messages for the times in them; return their sequence numbers in order."""
         entity, messages = self._to_schedule(address, encoded)

@@ -15,7 +15,7 @@ from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import partition_index_of
 from ..outcomes import Complete, Outcome, Release
-from ..partition.requests import CheckOperation, Commit, ReceiveDeferred, Renew, Reserve, Settle
+from ..partition.requests import CheckOperation, Commit, LockMessages, ReceiveDeferred, Renew, Reserve, Settle
 from ..partition.step import Delivery, ReceiveMode
 from .entity import Entity
 from .entity_base import PartitionHandle
@@ -83,6 +83,18 @@ async def take_deferred(
     order = {number: position for position, number in enumerate(numbers)}
     taken = [delivery for deliveries in found.values() for delivery in deliveries]
     return sorted(taken, key=lambda delivery: order[delivery.sequence_number])
+
+
+async def lock(entity: Entity, sub_queue: SubQueue, numbers: Sequence[int]) -> list[Delivery]:
+    """Lock available and deferred messages by sequence number; those that are locked or gone are left out.
+
+    Raises BrokerError (not-allowed) where messages belong to sessions, and while a store of theirs is out.
+    """
+    pairs = [(entity.partition_of_number(number), number) for number in numbers]
+    locked: list[Delivery] = []
+    for handle, group in grouped((handle, number) for handle, number in pairs if handle is not None).items():
+        locked += await handle.request(partial(LockMessages, sub_queue, group))
+    return locked
 
 
 async def _remove(found: Groups[Delivery], sub_queue: SubQueue, session_id: str | None) -> None:

@@ -22,7 +22,7 @@ from ..model.descriptions import SubscriptionDescription
 from .locks import HeldSession, LockGroup, LockSource
 from .ready_queue import Reader
 from .records import HEAD_BYTES, MESSAGES, Home, Record, message_key, unpack_head
-from .requests import DeleteMessages, GetExtent, Peek, Receive, ReceiveDeferred, ReceiveFromSession
+from .requests import DeleteMessages, GetExtent, LockMessages, Peek, Receive, ReceiveDeferred, ReceiveFromSession
 from .sessions import MessageSessions
 from .state import PartitionState
 from .step import Delivery, Extent, Received, ReceiveMode, Step, new_delivery
@@ -112,6 +112,26 @@ class ReceiveHandlers:
             found.append((number, row, unpack_head(row)))
         group = self._new_group(ready_queue, ready_queue.deferred_home, now, held)
         step.effects.append((request.reply, self._deliver(found, group, request.mode, step)))
+
+    def lock(self, request: LockMessages, now: int, view: Reader, step: Step) -> None:
+        """Lock messages by number, wherever they stand in their queue; refused for messages of a session."""
+        if self._sessions is not None and request.sub_queue is SubQueue.ACTIVE:
+            step.effects.append((request.reply, service_errors.session_receiver_required()))
+            return
+        state = self._state
+        ready_queue = state.ready_queues[request.sub_queue]
+        locked: list[Delivery] = []
+        for home in (ready_queue.home, ready_queue.deferred_home):
+            found: list[Taken] = []
+            for number in dict.fromkeys(request.sequence_numbers):
+                row = view.get(MESSAGES, message_key(state.queue_id, home, number))
+                if row is not None and number not in state.locks.by_number:
+                    found.append((number, row, unpack_head(row)))
+                    if home is ready_queue.home:
+                        ready_queue.remove(number)
+            group = self._new_group(ready_queue, home, now)
+            locked += self._deliver(found, group, ReceiveMode.PEEK_LOCK, step)
+        step.effects.append((request.reply, locked))
 
     def peek(self, request: Peek, now: int, view: Reader, step: Step) -> None:
         """Answer with messages of all homes of a sub-queue, in order of their numbers."""

@@ -45,6 +45,17 @@ class WithReply:
         self.reply(error)
 
 
+class WithReceived:
+    """A request that is answered with `reply(Received)`; the error of a failed commit is in it."""
+
+    __slots__ = ()
+    reply: Callable[..., None]
+
+    def fail(self, error: BrokerError) -> None:
+        """Answer with nothing."""
+        self.reply(Received([], False, error))
+
+
 class FireAndForget:
     """A request without an answer; after a failed commit the worker finds its cause in the store or retries it."""
 
@@ -131,7 +142,7 @@ class StoreForwarded(WithReply):
 
 
 @dataclass(slots=True)
-class Receive:
+class Receive(WithReceived):
     """Receive up to `count` available messages of `sub_queue`; `mode` locks or removes them."""
 
     sub_queue: SubQueue
@@ -139,13 +150,9 @@ class Receive:
     mode: ReceiveMode
     reply: Callable[[Received[Delivery]], None]
 
-    def fail(self, error: BrokerError) -> None:
-        """Answer with nothing."""
-        self.reply(Received([], False, error))
-
 
 @dataclass(slots=True)
-class ReceiveFromSession:
+class ReceiveFromSession(WithReceived):
     """Receive up to `count` messages of the session with the lock `grant`."""
 
     grant: int
@@ -153,13 +160,9 @@ class ReceiveFromSession:
     mode: ReceiveMode
     reply: Callable[[Received[Delivery]], None]
 
-    def fail(self, error: BrokerError) -> None:
-        """Answer with nothing."""
-        self.reply(Received([], False, error))
-
 
 @dataclass(slots=True)
-class AcceptSession:
+class AcceptSession(WithReceived):
     """Lock the session `session_id` for a receiver, or with None the idle session with the oldest message.
 
     `reply` gets a `Received` with one `SessionGrant` or none. `announce` is called when the session has messages
@@ -170,10 +173,6 @@ class AcceptSession:
     announce: Callable[[None], None]
     lost: Callable[[BrokerError], None]
     reply: Callable[[Received[SessionGrant]], None]
-
-    def fail(self, error: BrokerError) -> None:
-        """Answer with nothing."""
-        self.reply(Received([], False, error))
 
 
 @dataclass(slots=True)
@@ -257,10 +256,7 @@ class SettleRun:
 
 @dataclass(slots=True)
 class Renew(WithReply):
-    """Renew the locks `tokens` of messages of `sub_queue`, all or none.
-
-    `reply` gets the new ends (Unix ms) or one error.
-    """
+    """Renew the locks `tokens` of messages of `sub_queue`, all or none; `reply` gets the new ends (Unix ms)."""
 
     sub_queue: SubQueue
     tokens: Sequence[bytes]
@@ -304,6 +300,15 @@ class ReceiveDeferred(WithReply):
 
 
 @dataclass(slots=True)
+class LockMessages(WithReply):
+    """Lock those of these messages that are available or deferred, for an operator; `reply` gets the locked ones."""
+
+    sub_queue: SubQueue
+    sequence_numbers: Sequence[int]
+    reply: Callable[[list[Delivery] | BrokerError], None]
+
+
+@dataclass(slots=True)
 class DeleteMessages(WithReply):
     """Delete up to `count` available messages enqueued before `before_at`, oldest first; `reply` gets the count.
 
@@ -333,10 +338,7 @@ class Resubmit(WithReply):
 
 @dataclass(slots=True)
 class Commit(WithReply):
-    """Commit the operations of a transaction, all or none; `reply(None)` once they are durable.
-
-    Each operation comes with its partition; all partitions are in the same messaging store.
-    """
+    """Commit operations of a transaction, all or none, each with its partition, all in the same messaging store."""
 
     operations: Sequence[tuple[PartitionRef, Operation]]
     reply: Callable[[BrokerError | None], None]

@@ -11,7 +11,15 @@ from emubus.broker.address import SubQueue
 from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Delivery, Home, Outcome, ReceiveMode, Release
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.partition.requests import ExpireLocks, Peek, ProcessDue, Receive, ReceiveDeferred, Renew
+from emubus.broker.partition.requests import (
+    ExpireLocks,
+    LockMessages,
+    Peek,
+    ProcessDue,
+    Receive,
+    ReceiveDeferred,
+    Renew,
+)
 from emubus.broker.partition.step import Received
 
 from .driving import Driver, decoded, encoded, read
@@ -222,6 +230,26 @@ def test_each_deferral_counts_as_a_delivery_and_none_dead_letters() -> None:
         counts.append(decoded([delivery])[0].delivery_count)
     assert counts == [1, 2, 3]
     assert driver.take(sub_queue=DEAD) == []
+    driver.check()
+
+
+def test_an_operator_locks_messages_by_number_wherever_they_stand(driver: Driver) -> None:
+    for name in "abcd":
+        driver.send(encoded(name))
+    first, second, third, fourth = (number for number, _ in driver.ask(Peek, SubQueue.ACTIVE, 0, 9, 1 << 20, None))
+    (deferred,) = driver.take()
+    driver.settle(deferred.token, Defer())
+    (taken,) = driver.take()
+    assert (deferred.sequence_number, taken.sequence_number) == (first, second)
+    locked = driver.ask(LockMessages, SubQueue.ACTIVE, [fourth, first, second, fourth, 99])
+    assert [each.sequence_number for each in locked] == [fourth, first]
+    assert [each.sequence_number for each in driver.take(9)] == [third]
+    driver.settle(locked[0].token, Release())
+    (again,) = driver.take(9)
+    assert (again.sequence_number, decoded([again])[0].delivery_count) == (fourth, 0)
+    assert driver.settle(locked[1].token, Complete()) is None
+    driver.now += 60_000
+    driver.run(ExpireLocks())
     driver.check()
 
 

@@ -13,7 +13,7 @@ from ..services import Services
 from .forms import quoted
 from .gate import HEADERS, BrowserRoot
 from .site import ROOT, Site, View, handler
-from .views import browsing, creating, editing, entity, namespace, overview, rules, sending
+from .views import acting, browsing, creating, editing, entity, namespace, overview, rules, sending
 
 VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("GET", "create"): creating.show,
@@ -26,6 +26,7 @@ VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("POST", "outage"): entity.outage,
     ("GET", "messages"): browsing.show,
     ("GET", "body"): browsing.body,
+    ("POST", "act"): acting.act,
     ("POST", "resubmit"): browsing.resubmit,
     ("POST", "cancel"): browsing.cancel,
     ("GET", "send"): sending.show,

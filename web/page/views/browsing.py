@@ -52,7 +52,7 @@ async def show(
 ) -> web.Response:
     """A page of messages."""
     asked = form or query_form(request)
-    entity = _entity(site, asked.text("path"))
+    entity = browsed_entity(site, asked.text("path"))
     name = asked.choice("queue", "Queue", list(SUB_QUEUES)) if asked.text("queue") else "active"
     found: Found | None = Found([], None, 0)
     query = _query(entity, name, asked)
@@ -78,10 +78,11 @@ async def show(
         messages=[] if found is None else [message_view(each) for each in found.messages],
         found=found,
         following=_following(asked, query, found),
-        beginning=_with(asked, {}) if any(position.values()) else None,
+        beginning=with_position(asked, {}) if any(position.values()) else None,
         is_filtered=bool(query.filter.tests),
         query=query,
         asked=asked,
+        kept=[(name, value) for name in (*sorted(KEPT), "from", "skip") for value in asked.all(name) if value],
         states=(*STATES, LOCKED),
         columns={column: COLUMNS[column] for column in chosen_columns(asked)},
         all_columns=COLUMNS,
@@ -110,17 +111,17 @@ def _query(entity: Entity, name: str, asked: Form) -> Query:
     )
 
 
-def _with(asked: Form, position: Mapping[str, object]) -> str:
+def with_position(asked: Form, position: Mapping[str, object]) -> str:
     """The address of the same search at another position."""
     kept = {name: values for name, values in asked.values.items() if name in KEPT and any(values)}
-    return address_of("messages", {**kept, **{name: [str(value)] for name, value in position.items()}})
+    return address_of("messages", {**kept, **{name: [str(value)] for name, value in position.items() if value}})
 
 
 def _following(asked: Form, query: Query, found: Found | None) -> str | None:
     """The address of the next page, None for the last one."""
     if found is None or found.following is None or (query.is_newest_first and found.following > SKIP_MAX):
         return None
-    return _with(asked, {"skip" if query.is_newest_first else "from": found.following})
+    return with_position(asked, {"skip" if query.is_newest_first else "from": found.following})
 
 
 async def _find(site: Site, query: Query) -> Found | None:
@@ -136,7 +137,7 @@ async def _find(site: Site, query: Query) -> Found | None:
 async def body(site: Site, request: web.Request) -> web.Response:
     """The whole body of one message, as a file."""
     asked = query_form(request)
-    entity = _entity(site, asked.text("path"))
+    entity = browsed_entity(site, asked.text("path"))
     name = asked.choice("queue", "Queue", list(SUB_QUEUES)) if asked.text("queue") else "active"
     number = asked.number("number", "Sequence number", 0, NUMBER_MAX)
     partition = entity.partition_of_number(number)
@@ -149,7 +150,8 @@ async def body(site: Site, request: web.Request) -> web.Response:
     return web.Response(body=data, content_type="application/octet-stream", headers=headers)
 
 
-def _entity(site: Site, path: str) -> Entity:
+def browsed_entity(site: Site, path: str) -> Entity:
+    """The queue or subscription of a path. FormError, BrokerError (not-found)."""
     if not path:
         raise FormError("The address has no entity (path).")
     entity = site.entity(path)
@@ -161,9 +163,9 @@ def _entity(site: Site, path: str) -> Entity:
 async def resubmit(site: Site, request: web.Request) -> web.Response:
     """Resubmit selected dead letters, or all, to the entity they came from."""
     form = await read_form(request)
-    entity = _entity(site, form.text("path"))
+    entity = browsed_entity(site, form.text("path"))
     try:
-        numbers = None if form.text("which") == "all" else _numbers(form)
+        numbers = None if form.text("which") == "all" else selected_numbers(form)
         progress = await site.resubmissions.start(entity, numbers)
     except REFUSALS as error:
         refused_form = Form({**form.values, "queue": ["dead-letter"]})
@@ -178,7 +180,8 @@ async def resubmit(site: Site, request: web.Request) -> web.Response:
     return site.redirect(where, _flash(progress))
 
 
-def _numbers(form: Form) -> list[int]:
+def selected_numbers(form: Form) -> list[int]:
+    """The selected sequence numbers, at least one. FormError."""
     texts = form.all("number")
     if not texts:
         raise FormError("No message is selected.", "number")
@@ -199,7 +202,7 @@ def _flash(progress: Progress) -> Flash:
 async def cancel(site: Site, request: web.Request) -> web.Response:
     """Stop a running resubmission."""
     form = await read_form(request)
-    entity = _entity(site, form.text("path"))
+    entity = browsed_entity(site, form.text("path"))
     was_running = site.resubmissions.cancel(entity.path)
     text = "The resubmission is being stopped." if was_running else "No resubmission is running."
     return site.redirect(address("messages", path=entity.path, queue="dead-letter"), Flash(text))

@@ -1,0 +1,116 @@
+"""Acting on selected messages, over HTTP: each verb, each kind of message, and what can't be done."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from emubus.broker.api import OutageKind
+from emubus.broker.message.builder import NewMessage
+from emubus.broker.model.descriptions import QueueDescription
+from emubus.testing import EmubusServer
+
+from .looking import PAGE
+from .namespace import counts, lock, send
+
+
+@pytest.fixture
+async def client(server: EmubusServer) -> AsyncIterator[aiohttp.ClientSession]:
+    base = f"http://127.0.0.1:{server.http_port}"
+    async with aiohttp.ClientSession(base, headers={"Accept": "text/html", "Origin": base}) as session:
+        yield session
+
+
+async def act(
+    client: aiohttp.ClientSession, path: str, verb: str, numbers: list[int], **fields: str
+) -> tuple[int, str]:
+    """Post the form; the status of the last page and its text."""
+    data = [("path", path), ("verb", verb), ("queue", fields.pop("queue", "active")), *fields.items()]
+    data += [("number", str(each)) for each in numbers]
+    async with client.post(f"{PAGE}/act", data=data) as answer:
+        return answer.status, html.unescape(await answer.text())
+
+
+async def test_selected_messages_are_deleted_dead_lettered_and_deferred(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name, enable_partitioning=True))
+    at = server.call(server.clock.now_ms) + 3_600_000
+    send(server, name, *(NewMessage(b"m%d" % n, partition_key="k") for n in range(6)))
+    send(server, name, NewMessage(b"later", partition_key="k", scheduled_enqueue_at=at))
+    first = server.peek(name)[0].sequence_number
+    one, two, three, four, five, six, later = range(first, first + 7)
+    status, text = await act(client, name, "delete", [two, later])
+    assert (status, "2 of 2 messages deleted." in text) == (200, True)
+    assert counts(server, name) == {"active": 5}
+    await act(client, name, "dead-letter", [four])
+    await act(client, name, "defer", [five, six])
+    assert counts(server, name) == {"active": 2, "deferred": 2, "dead-letter": 1}
+    await act(client, name, "delete", [five])
+    (dead,) = server.peek(name, "dead-letter")
+    await act(client, name, "delete", [dead.sequence_number], queue="dead-letter")
+    assert counts(server, name) == {"active": 2, "deferred": 1}
+    assert [each.sequence_number for each in server.peek(name) if each.state == "active"] == [one, three]
+    assert sorted(lock(server, name, 2)) == [one, three]
+
+
+async def test_one_message_that_is_locked_or_gone_leaves_the_others_alone(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name))
+    send(server, name, *(NewMessage(b"x") for _ in range(3)))
+    (taken,) = lock(server, name, 1)
+    status, text = await act(client, name, "delete", [taken, 2, 77])
+    assert (status, "1 of 3 messages deleted." in text) == (200, True)
+    assert f"{taken}: it is locked or gone" in text
+    assert "77: it is locked or gone" in text
+    assert counts(server, name) == {"active": 2}
+
+
+async def test_the_next_page_is_the_same_search(client: aiohttp.ClientSession, server: EmubusServer, name: str) -> None:
+    server.create(QueueDescription(name))
+    send(server, name, *(NewMessage(b"find me %d" % n) for n in range(3)), NewMessage(b"other"))
+    _, text = await act(client, name, "delete", [2], text="find", order="newest", column="size")
+    assert 'value="find"' in text
+    assert text.index("find me 2") < text.index("find me 0")
+    assert "find me 1" not in text
+    assert "other" not in text
+
+
+async def test_what_can_not_be_done_is_refused_and_changes_nothing(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name, enable_partitioning=True))
+    server.create(QueueDescription(f"{name}-s", requires_session=True))
+    send(server, name, NewMessage(b"x", partition_key="k"))
+    send(server, f"{name}-s", NewMessage(b"x", {"group-id": "s"}))
+    number = server.peek(name)[0].sequence_number
+    for path, verb, numbers, sentence in (
+        (name, "delete", [], "No message is selected."),
+        (name, "explode", [number], "Action: 'explode' is none of delete, dead-letter, defer."),
+        (f"{name}-s", "delete", [1], "requires sessions"),
+    ):
+        status, text = await act(client, path, verb, numbers)
+        assert (status, sentence in text) == (400, True), text
+    server.begin_outage([number >> 48], OutageKind.DOWN)
+    status, text = await act(client, name, "delete", [number])
+    assert status == 503
+    server.end_outage([number >> 48])
+    assert (counts(server, name), counts(server, f"{name}-s")) == ({"active": 1}, {"active": 1})
+    assert len(lock(server, name, 1)) == 1
+
+
+async def test_a_refused_settlement_gives_the_message_back(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name, enable_partitioning=True))
+    send(server, name, NewMessage(b"x", partition_key="k"))
+    number = server.peek(name)[0].sequence_number
+    server.begin_outage([number >> 48], OutageKind.FAILING)
+    status, text = await act(client, name, "delete", [number])
+    assert (status, "0 of 1 message deleted." in text) == (200, True), text
+    server.end_outage([number >> 48])
+    assert lock(server, name, 1) == [number]
