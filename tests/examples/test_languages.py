@@ -89,6 +89,14 @@ def test_the_administration_client_of_python_creates_a_queue(server: EmubusServe
     assert run(command, EXAMPLES / "python", variables) == "created: orders\n"
 
 
+@pytest.mark.sdk
+def test_a_token_of_a_directory_is_accepted_over_tls(server: EmubusServer) -> None:
+    variables = {"SERVICEBUS_ADDRESS": f"sb://localhost:{server.amqp_port}"}
+    assert run([sys.executable, "credential.py", str(server.ca_file)], EXAMPLES / "python", variables) == "sent\n"
+    assert [each.text for each in server.peek("queue.1")] == ["hello"]
+    server.purge("queue.1")
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "line"),
     [
