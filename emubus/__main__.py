@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"emubus: error: {NO_WINDOWS}\n")
         return EXIT_FAILED
     given = sys.argv[1:] if arguments is None else list(arguments)
-    parsed = _parser(given).parse_args(given)
+    parsed = _parsed(given)
     run: Callable[[argparse.Namespace], int] = parsed.run
     try:
         return run(parsed)
@@ -107,6 +107,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"emubus: error: {error}\n")
         return EXIT_FAILED
+
+
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    """The arguments of the command that is given; SystemExit if they are wrong, or if help was asked for."""
+    return _parser(given).parse_args(given)
 
 
 def _functions() -> str:

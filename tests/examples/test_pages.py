@@ -17,7 +17,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
-from emubus.__main__ import COMMANDS, _parser
+from emubus.__main__ import COMMANDS, _parsed
 from emubus.testing import EmubusServer
 
 from ..building import ROOT
@@ -122,7 +122,7 @@ def is_known(words: list[str]) -> bool:
     if len(arguments) == 1:
         return True  # a name alone speaks of the command
     try:
-        _parser(arguments).parse_args(arguments)
+        _parsed(arguments)
     except SystemExit as ended:
         return ended.code == 0
     return True
