@@ -1,4 +1,4 @@
-// go mod tidy, then go test. Not run by a test of this repository, which has no testcontainers for Go.
+// go mod init orders, go mod tidy, then go test. Not run by a test of this repository; tried by hand with Docker.
 // A generic container: the module for Service Bus also starts an SQL Server.
 package orders
 

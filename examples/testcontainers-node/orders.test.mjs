@@ -1,4 +1,4 @@
-// npm install, then node --test. Not run by a test of this repository, which has no testcontainers for Node.js.
+// npm install, then node --test. Not run by a test of this repository; tried by hand with Docker.
 // A generic container: the module for Service Bus also starts an SQL Server.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
