@@ -57,9 +57,20 @@ def task_context() -> Context | None:
     return cast(Context | None, TaskContext.get())
 
 
-def batch_task(job_id: str) -> Task:
-    """The task of a batch write; `job_id` names the write, and is the same for each try."""
-    return _task(task_context(), job_id)
+def batch_task(job_id: str, *, is_repeatable: bool) -> Task:
+    """The task of a batch write; `job_id` names the write, and is the same for each try.
+
+    Unless the whole write `is_repeatable`, with the same message ids, it is warned of where Spark may repeat it.
+    """
+    context = task_context()
+    batch_id = None if context is None else context.getLocalProperty(BATCH_ID)
+    if batch_id is not None and not is_repeatable:
+        _log.warning(
+            "A batch write in foreachBatch: if batch %s is repeated, its rows get new message ids, and are there "
+            "twice. Set the option writeId to the names of the query and the batch, or a column messageId.",
+            batch_id,
+        )
+    return _task(context, job_id)
 
 
 def stream_task(plan_id: str) -> Task:

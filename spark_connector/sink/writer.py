@@ -161,7 +161,9 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Deliver the rows of one Spark partition."""
-        return write_rows(self._options, self._plan.columns, self._plan.of_batches(iterator), batch_task(self._job_id))
+        has_ids = self._options.write_id is not None or "messageId" in self._plan.columns
+        task = batch_task(self._job_id, is_repeatable=has_ids or self._options.message_id_policy == "none")
+        return write_rows(self._options, self._plan.columns, self._plan.of_batches(iterator), task)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks have finished."""

@@ -189,6 +189,29 @@ def test_a_named_write_that_is_repeated_leaves_each_row_once(rig: Rig) -> None:
     assert in_queue(rig, queue) == Counter(range(30)) + Counter(range(3))
 
 
+@pytest.mark.parametrize(
+    ("columns", "options", "warns"),
+    [
+        ("body string", {}, True),
+        ("body string", {"writeId": "q-7"}, False),
+        ("body string", {"messageIdPolicy": "none"}, False),
+        ("body string, messageId string", {}, False),
+    ],
+)
+def test_a_write_in_foreachbatch_that_would_double_its_rows_is_warned_of(
+    rig: Rig, caplog: pytest.LogCaptureFixture, columns: str, options: dict[str, str], warns: bool
+) -> None:
+    rig.create(QueueDescription("each"))
+    rows = texts(range(2), messageId=str) if "messageId" in columns else texts(range(2))
+    written(rig.writer(columns, queue="each", **options), rows)
+    assert caplog.messages == []
+    with in_task(0, query="q", batch=7):
+        written(rig.writer(columns, queue="each", **options), rows)
+    assert [message.partition(",")[0] for message in caplog.messages] == [
+        "A batch write in foreachBatch: if batch 7 is repeated"
+    ] * warns
+
+
 def test_a_stream_is_named_by_spark_and_not_by_an_option(rig: Rig) -> None:
     with pytest.raises(ConnectorError, match=r"option writeId is for df\.write"):
         rig.stream_writer("body string", queue="q", writeId="x")
