@@ -191,7 +191,7 @@ def test_a_row_that_is_too_large_is_reported_with_its_size_and_the_limit(
     spark: SparkSession, options: Options, queue: str
 ) -> None:
     assert write(spark, options | {"queue": queue}, "repeat('x', 300000) AS body") == (
-        f"[SERVICEBUS_MESSAGE_TOO_LARGE] Row 0 of Spark partition 0 takes 300052 bytes as a message, '{queue}' takes "
+        f"[SERVICEBUS_MESSAGE_TOO_LARGE] Row 0 of Spark partition 0 takes 300075 bytes as a message, '{queue}' takes "
         "262144 at most. Make the row smaller, or leave such rows out with onOversize=skip."
     )
 
