@@ -9,13 +9,16 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row
 
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.spark_connector.errors import ConnectorError
-from emubus.spark_connector.sink.ids import KEY_BYTES, Occurrences
+from emubus.spark_connector.sink.ids import KEY_BYTES, Occurrences, RowIds
+from emubus.spark_connector.sink.task import Task
 
 from .kit import Rig, frame, in_task, text_of, texts, written
 
@@ -171,6 +174,30 @@ def test_every_part_of_a_row_tells_it_from_others(rig: Rig) -> None:
     for _ in range(2):
         attempt(rig, queue, WIDE, [frame(rows, types)])
     assert len(rig.stored(queue)) == len(rows)
+
+
+def test_rows_and_arrow_batches_of_one_frame_have_the_same_ids(rig: Rig) -> None:
+    plan = rig.stream_writer(WIDE, queue="q")._plan
+    spark_row: Any = Row  # its hints know texts only
+    local = FIRST_AT.astimezone().replace(tzinfo=None)  # as Spark gives instants in rows
+    rows = [spark_row(number + 1, local, str(number).encode(), None, {"a": number}) for number in range(5)]
+    table = pa.table(
+        {
+            "sequenceNumber": pa.array(range(1, 6), pa.int64()),
+            "enqueuedTime": pa.array([FIRST_AT] * 5, pa.timestamp("us", tz="UTC")),
+            "body": pa.array([str(number).encode() for number in range(5)]),
+            "subject": pa.array([None] * 5, pa.string()),
+            "applicationProperties": pa.array([[("a", n)] for n in range(5)], pa.map_(pa.string(), pa.int32())),
+        }
+    )
+    found = []
+    for batches in (plan.of_rows(rows), plan.of_batches(table.to_batches())):
+        (batch,) = batches
+        make = RowIds(Task("q/1"), plan.columns, [each.column for each in plan.origins]).of(batch)
+        assert make is not None
+        found.append([make(index) for index in range(5)])
+    assert found[0] == found[1]
+    assert len(set(found[0])) == 5
 
 
 # ---- what the user chooses
