@@ -3,7 +3,7 @@
 # pods see, such as object storage or a shared volume.
 # Not tried: written from the documentation of Spark.
 #
-#     kubectl create secret generic servicebus --from-literal=connection-string="$CONNECTION_STRING"
+#     kubectl create secret generic servicebus --from-literal=connection-string="$SERVICEBUS_CONNECTION_STRING"
 #     kubectl create serviceaccount spark
 #     kubectl create rolebinding spark --clusterrole=edit --serviceaccount=default:spark
 #     MASTER=k8s://https://host:6443 IMAGE=spark-servicebus sh submit.sh orders copies s3a://bucket/checkpoint
@@ -13,6 +13,6 @@ exec "${SPARK_HOME:+$SPARK_HOME/bin/}spark-submit" --master "$MASTER" --deploy-m
     --conf spark.executor.instances=2 \
     --conf spark.kubernetes.container.image="$IMAGE" \
     --conf spark.kubernetes.authenticate.driver.serviceAccountName=spark \
-    --conf spark.kubernetes.driver.secretKeyRef.CONNECTION_STRING="$secret" \
-    --conf spark.kubernetes.executor.secretKeyRef.CONNECTION_STRING="$secret" \
+    --conf spark.kubernetes.driver.secretKeyRef.SERVICEBUS_CONNECTION_STRING="$secret" \
+    --conf spark.kubernetes.executor.secretKeyRef.SERVICEBUS_CONNECTION_STRING="$secret" \
     local:///opt/jobs/copy_job.py "$@"
