@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Final, cast
 
 from ..broker.clock import Timer
@@ -270,7 +270,16 @@ class Connection(LinkContext, asyncio.Protocol):
         if engine.idle_timeout_ms:
             interval_ms_min = limits.heartbeat_interval_ms_min
             self._heartbeat = Heartbeat(self.clock, engine.idle_timeout_ms, interval_ms_min, self._beat)
+        self._introduce(engine.peer_container(), properties)
         self.log.debug("connection opened", client=engine.peer_container(), padded=is_padded)
+
+    def _introduce(self, container: str | None, properties: Mapping[str, object]) -> None:
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        self.client["peer"] = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else ""
+        self.client["container"] = container or ""
+        for name in ("product", "version"):
+            value = properties.get(name)
+            self.client[name] = str.__str__(value) if isinstance(value, str) else ""
 
     def _beat(self) -> None:
         """Write an empty frame: nothing else was written for a while."""

@@ -37,6 +37,9 @@ class LinkContext(ConnectionState):
         number: int,
     ) -> None:
         super().__init__(limits.pending_bytes_max, structlog.get_logger().bind(connection=number))
+        self.number = number
+        self.client: dict[str, str] = {}
+        """What the client says of itself: container, product, version; and its address."""
         self.broker = broker
         self.clock = clock
         self.limits = limits

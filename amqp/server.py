@@ -11,6 +11,7 @@ from itertools import count
 
 from ..broker import service_errors
 from ..broker.access import Access
+from ..broker.address import parse_address
 from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError
@@ -18,6 +19,7 @@ from .connection import Connection
 from .faults import Faults
 from .limits import Limits
 from .server_state import ServerState
+from .wire.engine import read_attach
 
 
 class AmqpServer:
@@ -63,6 +65,19 @@ class AmqpServer:
     def link_count(self) -> int:
         """How many links there are on all of them."""
         return sum(len(connection.links) for connection in self._state.connections)
+
+    def report(self) -> list[dict[str, object]]:
+        """Every open connection as its client introduces itself, with its links; the oldest first."""
+        found: list[dict[str, object]] = []
+        for each in sorted(self._state.connections, key=lambda connection: connection.number):
+            if each.client:
+                attached = [read_attach(pointer) for pointer in each.links]
+                links = [
+                    {"address": parse_address(link.address).path, "role": "sender" if link.sends else "receiver"}
+                    for link in attached
+                ]
+                found.append({"number": each.number, **each.client, "links": links})
+        return found
 
     def protocol(self) -> Connection:
         """What a new connection is given to."""

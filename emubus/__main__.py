@@ -1,87 +1,35 @@
-"""The command line: `emubus serve`, `check`, `route`, `ca`, `health`.
+"""The command line: `emubus COMMAND`.
 
-Knows the names of the commands, and exit codes: 0 success, 1 failure, 2 invalid arguments or configuration, with one
-line on stderr. Imports the module of a command only when it is asked for, so that `--version` and the health check of
-a container stay fast.
+Knows how a command is found and run, and the exit codes: 0 success, 1 failure, 2 invalid arguments or configuration,
+3 no server answers, each with one line on stderr. Imports the module of a command only when it is asked for, so that
+`--version` and the health check of a container stay fast.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from . import NO_WINDOWS, __version__
-from .commands import EXIT_FAILED, EXIT_USAGE
+from .commands import EXIT_FAILED, EXIT_USAGE, CommandError
 from .commands.options import ConfigError
+from .commands.parsing import Parser, row, suggestion
+from .commands.table import COMMANDS as OTHER_COMMANDS
+from .commands.table import SERVER, Add, Entry
 
 
-class Command(Protocol):
-    """A module of `commands/`."""
+def _completion() -> Add:
+    from .commands import completion
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
-        ...
-
-    def run(self, parsed: argparse.Namespace) -> int:
-        """Run it; the exit code. ConfigError, StoreError."""
-        ...
+    return completion.add_arguments
 
 
-def _serve() -> Command:
-    from .commands import serve
-
-    return serve
-
-
-def _check() -> Command:
-    from .commands import check
-
-    return check
-
-
-def _route() -> Command:
-    from .commands import route
-
-    return route
-
-
-def _ca() -> Command:
-    from .commands import ca
-
-    return ca
-
-
-def _health() -> Command:
-    from .commands import health
-
-    return health
-
-
-class Entry(NamedTuple):
-    """A command in `emubus --help`, the function that imports it, and its text in its own help."""
-
-    help: str
-    load: Callable[[], Command]
-    description: str | None = None
-
-
-COMMANDS: Final = {
-    "serve": Entry(
-        "run the server",
-        _serve,
-        "Run the server until SIGINT or SIGTERM. Each option can be set in the environment too.",
-    ),
-    "check": Entry("check the data folder of a stopped server", _check),
-    "route": Entry(
-        "print the partition that a message would go to",
-        _route,
-        "Print the partition that a message would go to, by its key or the properties that make the key.",
-    ),
-    "ca": Entry("print the path of the development CA and how to trust it in each SDK", _ca),
-    "health": Entry("check the health of a running server; exit code 0 or 1", _health),
+COMMANDS: Final[Mapping[str, Entry]] = {
+    **OTHER_COMMANDS,
+    "completion": Entry(SERVER, "print the completion script of bash, zsh or fish", _completion),
 }
 
 
@@ -96,17 +44,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(parsed)
     except ConfigError as error:
-        sys.stderr.write(f"emubus: error: {error}\n")
-        return EXIT_USAGE
+        return _failed(error, EXIT_USAGE)
+    except CommandError as error:
+        return _failed(error, error.exit_code)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # the reader of a pipe has seen enough, such as `head`
+        sys.stderr.close()
+        return EXIT_FAILED
     except Exception as error:
         from .storage.contract import StoreError  # only now: the health check does not need LMDB
 
         if not isinstance(error, StoreError):
             raise
-        sys.stderr.write(f"emubus: error: {error}\n")
-        return EXIT_FAILED
+        return _failed(error, EXIT_FAILED)
+
+
+def _failed(error: Exception, exit_code: int) -> int:
+    for line in str(error).splitlines():
+        sys.stderr.write(f"emubus: error: {line}\n")
+    return exit_code
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
@@ -120,20 +77,46 @@ def _functions() -> str:
     return "functions in C" if any(folder.glob("_delivery_loops.*.so")) else "pure Python"
 
 
-def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of all commands, with the arguments of the one that is given: no option comes before its name."""
-    parser = argparse.ArgumentParser(prog="emubus", description="A local stand-in for Azure Service Bus.")
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    """The arguments of the command that is given; SystemExit (2) with one line if they are wrong."""
+    parser = root_parser([each for each in given if not each.startswith("-")][:1])
+    parsed, unknown = parser.parse_known_args(given)
+    if unknown:
+        known = [each for each in parser.words() if each.startswith("--")]
+        hint = next((found for found in (suggestion(each.partition("=")[0], known) for each in unknown) if found), "")
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return parsed
+
+
+class RootParser(Parser):
+    """The parser of all commands; its help lists them by group."""
+
+    def format_help(self) -> str:
+        """Usage, and a row for each command."""
+        lines = ["usage: emubus COMMAND [OPTIONS]", str(self.description)]
+        for group in dict.fromkeys(entry.group for entry in COMMANDS.values()):
+            lines += ["", f"{group}:"]
+            for name, entry in COMMANDS.items():
+                lines += row(name, entry.help) if entry.group == group else []
+        return "\n".join([*lines, "", "`emubus COMMAND --help` describes a command."]) + "\n"
+
+
+def root_parser(names: Sequence[str]) -> Parser:
+    """The parser of all commands, with the arguments of those that are named: no option comes before a command."""
+    parser = RootParser(prog="emubus", description="A local stand-in for Azure Service Bus.")
     parser.add_argument("--version", action="version", version=f"emubus {__version__} ({_functions()})")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     for name, entry in COMMANDS.items():
-        if name != next((each for each in given if not each.startswith("-")), None):
-            commands.add_parser(name, help=entry.help)
-            continue
-        command = entry.load()
-        subparser = commands.add_parser(name, help=entry.help, description=entry.description)
-        command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
+        subparser = commands.add_parser(
+            name, help=entry.help, description=entry.description or f"{_sentence(entry.help)}"
+        )
+        if name in names:
+            entry.load()(subparser)
     return parser
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 if __name__ == "__main__":

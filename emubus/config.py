@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
 from .broker.keys import ALL_RIGHTS, SharedKey
@@ -26,6 +26,9 @@ MOUNTED_CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json"
 
 MICROSOFT_ONLY_VARIABLES: Final = ("ACCEPT_EULA", "SQL_SERVER", "MSSQL_SA_PASSWORD", "SQL_WAIT_INTERVAL")
 """Variables of Microsoft's emulator that are ignored here, so that its compose files work."""
+
+JSON_VARIABLE: Final = "EMUBUS_CONFIG_JSON"
+"""The text of a Config.json: a CI service starts before the checkout, so there is no file to mount."""
 
 FAILPOINT_NAMES: Final = ("batch-applied", "commit-started", "committed", "effects-released")
 
@@ -93,6 +96,8 @@ class Config:
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO
     failpoint: Failpoint | None = None
+    ready_file: Path | None = None
+    """Where ports and connection strings are written as JSON once the server is ready."""
     notes: tuple[str, ...] = ()
     """Notes for the log at the start, one line each."""
 
@@ -152,69 +157,134 @@ OPTIONS: Final = (
         "FILE",
         "Config.json with the entities to start with (Microsoft's format and more); "
         f"default: {MOUNTED_CONFIG_FILE} if there is one, else one queue named queue.1",
+        brief="entities to start with (Microsoft's Config.json)",
     ),
-    Option("data", Path, "DIR", "folder for entities and messages", "./emubus-data"),
+    Option(
+        "queues",
+        non_empty,
+        "LIST",
+        "queues instead of a file, such as a,b?sessions&partitioned,c?duplicates",
+        brief="queues instead, such as a,b?sessions&partitioned",
+    ),
+    Option(
+        "data",
+        Path,
+        "DIR",
+        "folder for entities and messages",
+        "./emubus-data",
+        brief="folder for entities and messages (emubus-data)",
+    ),
     Option(
         "fresh",
         _switch,
         "yes|no",
         "delete the entities and messages in the data folder first; snapshots and the development CA stay",
         is_switch=True,
+        brief="delete entities and messages in the folder first",
     ),
     HOST,
-    Option("amqp_port", port, "PORT", "port for AMQP, 0 for a free one", "5672"),
+    Option(
+        "amqp_port",
+        port,
+        "PORT",
+        "port for AMQP, 0 for a free one",
+        "5672",
+        brief="port for AMQP; 0: a free one (5672)",
+    ),
     HTTP_PORT,
     Option(
         "durability",
         _one_of(Durability),
-        "|".join(Durability),
+        "LEVEL",
         "what acknowledged messages survive: a machine crash, a process crash, or nothing (in memory)",
         Durability.FULL,
+        brief="full (default), process or none (in memory)",
     ),
-    Option("profile", _one_of(Profile), "|".join(Profile), "limits and defaults to use", Profile.STANDARD),
+    Option(
+        "profile",
+        _one_of(Profile),
+        "NAME",
+        "limits and defaults to use",
+        Profile.STANDARD,
+        brief="standard (default), premium, ms-emulator, relaxed",
+    ),
     Option(
         "premium_partitions",
         _partitions,
-        "none|1|2|4",
+        "N",
         "with --profile premium: number of partitions of the namespace; none: not partitioned",
         "none",
+        brief="of a premium namespace: none (default), 1, 2, 4",
     ),
     Option(
         "auth",
         _one_of(Auth),
-        "|".join(Auth),
+        "NAME",
         "verify shared access signatures (sas), or accept every client (none)",
         Auth.NONE,
+        brief="none (default); sas: verify tokens and keys",
     ),
     Option(
         "sas_key",
         non_empty,
         "KEY",
         f"with --auth sas: the key of {DEFAULT_KEY_NAME}; default: as in Config.json, else {DEFAULT_KEY}",
+        is_secret=True,
+        brief="with --auth sas: the root key",
     ),
     Option(
         "tls",
         _one_of(Tls),
-        "|".join(Tls),
+        "NAME",
         "also accept TLS, on every port; dev: with a certificate of a development CA in the data folder",
         Tls.OFF,
+        brief="off (default); dev: also accept TLS",
     ),
-    Option("tls_cert", Path, "FILE", "also accept TLS, with this certificate (PEM, with its chain)"),
-    Option("tls_key", Path, "FILE", "the certificate's key (PEM)"),
+    Option(
+        "tls_cert",
+        Path,
+        "FILE",
+        "also accept TLS, with this certificate (PEM, with its chain)",
+        brief="also accept TLS, with this certificate (PEM)",
+    ),
+    Option("tls_key", Path, "FILE", "the certificate's key (PEM)", brief="the certificate's key (PEM)"),
     Option(
         "tls_port",
         _ports,
         "PORT,…",
         "additional ports, for clients with a fixed one: 443 for Java's admin client, 5671 for AMQP over TLS",
+        brief="additional ports, such as 443,5671",
     ),
-    Option("log_format", _one_of(LogFormat), "|".join(LogFormat), "log lines as text or JSON", LogFormat.CONSOLE),
-    Option("log_level", _one_of(LogLevel), "|".join(LogLevel), "lowest level to log", LogLevel.INFO),
+    Option(
+        "ready_file",
+        Path,
+        "FILE",
+        "write ports and connection strings to this file as JSON once ready",
+        brief="write ports and connection strings to it as JSON",
+    ),
+    Option(
+        "log_format",
+        _one_of(LogFormat),
+        "NAME",
+        "log lines as text or JSON",
+        LogFormat.CONSOLE,
+        brief="console (default) or json",
+    ),
+    Option(
+        "log_level",
+        _one_of(LogLevel),
+        "NAME",
+        "lowest level to log",
+        LogLevel.INFO,
+        brief="debug, info (default), warning, error",
+    ),
     Option(
         "failpoint",
         _failpoint,
         "NAME:N",
         "for tests: kill the process (SIGKILL) the N-th time that this step of a commit is reached: "
         f"{', '.join(FAILPOINT_NAMES)}",
+        is_hidden=True,
     ),
 )
 OPTIONS_BY_NAME: Final[Mapping[str, Option]] = {option.name: option for option in OPTIONS}
@@ -230,11 +300,11 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     """
     variables = variables_of_process() if environment is None else environment
     values = {option.name: read_option(option, arguments, variables) for option in OPTIONS}
-    limits = _limits(values)
+    limits = limits_of(values)
     config_file = values["config"]
     if config_file is None and MOUNTED_CONFIG_FILE.is_file():
         config_file = MOUNTED_CONFIG_FILE
-    topology, keys = (_default_topology(limits), ()) if config_file is None else _read(config_file, limits)
+    found = _entities(values["queues"], variables.get(JSON_VARIABLE), config_file, limits)
     durability: Durability = values["durability"]
     data_dir: Path = values["data"]
     if durability is not Durability.NONE and data_dir.exists() and not data_dir.is_dir():
@@ -245,7 +315,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     if values["amqp_port"] == values["http_port"] != 0:
         raise ConfigError(f"AMQP and HTTP cannot both listen on port {values['amqp_port']}")
     return Config(
-        topology=topology,
+        topology=found.topology,
         limits=limits,
         config_file=config_file,
         data_dir=None if durability is Durability.NONE else data_dir,
@@ -255,7 +325,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         amqp_port=values["amqp_port"],
         http_port=values["http_port"],
         auth=values["auth"],
-        keys=_keys(keys, values["sas_key"]),
+        keys=_keys(found.keys, values["sas_key"]),
         tls=values["tls"],
         tls_dir=data_dir,
         tls_files=_tls_files(values),
@@ -263,11 +333,13 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         log_format=values["log_format"],
         log_level=values["log_level"],
         failpoint=values["failpoint"],
-        notes=tuple(_notes(variables)),
+        ready_file=values["ready_file"],
+        notes=(*_notes(variables), *map(str, found.warnings)),
     )
 
 
-def _limits(values: Mapping[str, Any]) -> Limits:
+def limits_of(values: Mapping[str, Any]) -> Limits:
+    """The limits of `profile` and `premium_partitions`. ConfigError if they contradict each other."""
     profile, partitions = values["profile"], values["premium_partitions"]
     if partitions is not None and profile is not Profile.PREMIUM:
         flag = OPTIONS_BY_NAME["premium_partitions"].flag
@@ -275,22 +347,51 @@ def _limits(values: Mapping[str, Any]) -> Limits:
     return limits_for(profile, partitions)
 
 
-def _read(path: Path, limits: Limits) -> tuple[Topology, tuple[SharedKey, ...]]:
+class Entities(NamedTuple):
+    """The entities and keys to start with, and what was passed over in their file."""
+
+    topology: Topology
+    keys: tuple[SharedKey, ...] = ()
+    warnings: tuple[object, ...] = ()
+
+
+def _entities(queues: str | None, inline: str | None, path: Path | None, limits: Limits) -> Entities:
+    """From the list of queues, EMUBUS_CONFIG_JSON or the file, else the default queue. ConfigError for two of them."""
+    given = [queues is not None, bool(inline), path is not None and path != MOUNTED_CONFIG_FILE]
+    if given.count(True) > 1:
+        raise ConfigError(f"--config, {JSON_VARIABLE} and --queues exclude each other: give one of them")
+    if queues is not None:
+        from .config_file.queue_list import queues_in  # only for a list
+
+        try:
+            return Entities(Topology(queues=tuple(queues_in(queues, _default_queue(limits), limits))))
+        except ValueError as error:
+            raise ConfigError(f"--queues {error}") from error
+    if inline:
+        return _read(inline, limits)
+    return Entities(Topology(queues=(_default_queue(limits),))) if path is None else _read(path, limits)
+
+
+def _read(source: Path | str, limits: Limits) -> Entities:
+    """The entities of a file or of a text."""
     # Here and not above, because a start without a file needs neither the schema nor the grammar of SQL filters.
     from .config_file.cursor import ConfigFileError
-    from .config_file.reading import read_config_file
+    from .config_file.reading import parse_config, read_config_file
 
     try:
-        found = read_config_file(path, limits)
+        if isinstance(source, str):
+            found = parse_config(source, limits, JSON_VARIABLE)
+        else:
+            found = read_config_file(source, limits)
     except ConfigFileError as error:
-        raise ConfigError(str(error)) from error
-    return found.topology, found.keys
+        raise ConfigError("\n".join(map(str, error.problems))) from error
+    return Entities(found.topology, found.keys, found.warnings)
 
 
-def _default_topology(limits: Limits) -> Topology:
-    """One queue, as in Microsoft's sample, so that a first try needs no file."""
+def _default_queue(limits: Limits) -> QueueDescription:
+    """The queue of Microsoft's sample, so that a first try needs no file."""
     defaults = limits.defaults
-    queue = QueueDescription(
+    return QueueDescription(
         "queue.1",
         enable_partitioning=limits.partitioning is Partitioning.ALWAYS,
         lock_duration_ms=defaults.lock_duration_ms,
@@ -299,7 +400,6 @@ def _default_topology(limits: Limits) -> Topology:
         duplicate_window_ms=defaults.duplicate_window_ms,
         max_size_mb=defaults.max_size_mb,
     )
-    return Topology(queues=(queue,))
 
 
 def _keys(from_file: tuple[SharedKey, ...], sas_key: str | None) -> tuple[SharedKey, ...]:
@@ -329,7 +429,7 @@ def _notes(variables: Mapping[str, str]) -> list[str]:
     unused = [name for name in MICROSOFT_ONLY_VARIABLES if variables.get(name)]
     if unused:
         notes.append(f"{', '.join(unused)}: ignored; emubus needs no SQL Server and no licence")
-    known = {variable for option in OPTIONS for variable in option.variables}
+    known = {JSON_VARIABLE, *(variable for option in OPTIONS for variable in option.variables)}
     for name in sorted(variables):
         if name.startswith("EMUBUS_") and name not in known:
             suggestion = _suggestion(name, known, 0.85)

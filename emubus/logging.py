@@ -13,6 +13,7 @@ from typing import Final, TextIO
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
+from .commands.colors import has_colors
 from .config import LogFormat, LogLevel
 
 READY_LINE: Final = "Emulator Service is Successfully Up!"
@@ -68,5 +69,5 @@ def _rendering(log_format: LogFormat, out: TextIO) -> list[structlog.typing.Proc
         ]
     return [
         remove,
-        structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback),
+        structlog.dev.ConsoleRenderer(colors=has_colors(out), exception_formatter=structlog.dev.plain_traceback),
     ]

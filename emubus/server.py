@@ -12,7 +12,7 @@ import ipaddress
 import signal
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import structlog
@@ -176,6 +176,8 @@ class Server:
             self._amqp.faults,
             snapshots,
             self._connection_counts,
+            self._amqp.report,
+            self._config_json,
             ca,
             {
                 "Durability": config.durability.value,
@@ -211,6 +213,12 @@ class Server:
     def _connection_counts(self) -> dict[str, int]:
         amqp = self.amqp
         return {"connections": amqp.connection_count, "links": amqp.link_count}
+
+    def _config_json(self) -> Mapping[str, object]:
+        from .config_file.writing import config_json  # only for a request that asks for it
+
+        descriptions = [entity.description for entity in self.broker.entities()]
+        return config_json(self.broker.namespace, descriptions, self.config.keys)
 
     def _open_broker(self) -> Broker:
         config = self.config

@@ -6,6 +6,10 @@ a token is, or whether tokens are verified: `broker.access` does.
 
 from __future__ import annotations
 
+import base64
+import binascii
+from typing import Final
+
 from aiohttp import hdrs, web
 
 from ..broker.access import Claim
@@ -13,6 +17,9 @@ from ..broker.errors import BrokerError, Condition
 from ..broker.keys import Right
 from .services import Services
 from .transport.connection import HttpConnection
+
+BASIC: Final = "basic "
+KEY_MISSING: Final = "Enter the name of a key with Manage on the namespace as user name, and the key as password."
 
 
 def may(request: web.Request, services: Services, address: str, right: Right) -> bool:
@@ -33,6 +40,34 @@ def require(request: web.Request, services: Services, address: str, right: Right
     if access.verify:
         now = services.clock.now_ms()
         access.require([_claim(request, services, address, now)], address, right, now)
+
+
+def require_manage(request: web.Request, services: Services) -> None:
+    """BrokerError (unauthorized-access) unless a token, or Basic credentials (key name, key), give Manage on the
+    namespace."""
+    access = services.access
+    if not access.verify:
+        return
+    header = request.headers.get(hdrs.AUTHORIZATION, "")
+    if not header.lower().startswith(BASIC):
+        require(request, services, "", Right.MANAGE)
+        return
+    claim = access.claim_of_key(*basic_credentials(header))
+    _mark_known(request)
+    access.require([claim], "", Right.MANAGE, services.clock.now_ms())
+
+
+def basic_credentials(header: str) -> tuple[str, str]:
+    """Name and key of a Basic Authorization header. BrokerError (unauthorized-access) if it is none."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() == BASIC.strip():
+        try:
+            name, colon, key = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            name = colon = key = ""
+        if colon:
+            return name, key
+    raise BrokerError(Condition.UNAUTHORIZED_ACCESS, KEY_MISSING)
 
 
 def may_forward(request: web.Request, services: Services, address: str, header: str) -> bool:
@@ -60,6 +95,10 @@ def _claim(request: web.Request, services: Services, address: str, now: int) -> 
     if token is None:
         raise BrokerError(Condition.UNAUTHORIZED_ACCESS, "MissingToken: The authorization header was not found.")
     claim = services.access.put_token(token, address, now, asked=request.rel_url.raw_path)
+    _mark_known(request)
+    return claim
+
+
+def _mark_known(request: web.Request) -> None:
     if isinstance(request.protocol, HttpConnection):
         request.protocol.known_by(lambda: False)
-    return claim

@@ -21,9 +21,8 @@ from prometheus_client.registry import Collector
 from ..broker.admin import figures
 from ..broker.admin.figures import Distribution
 from ..broker.errors import BrokerError
-from ..broker.keys import Right
 from ..broker.model.descriptions import EntityKind
-from .authorization import require
+from .authorization import require_manage
 from .services import Services
 
 PATH: Final = "/metrics"
@@ -71,7 +70,7 @@ def add_metrics(app: web.Application, services: Services) -> None:
 
     async def metrics(request: web.Request) -> web.Response:
         try:
-            require(request, services, "", Right.MANAGE)
+            require_manage(request, services)
         except BrokerError as error:
             return web.Response(status=401, text=error.description)
         families = [*await _of_partitions(services), *_of_stores(services), *_of_the_rest(services)]

@@ -6,7 +6,7 @@ Knows names and types. The composition root makes one `Services`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -78,7 +78,8 @@ class SnapshotsPort(Protocol):
 @dataclass(frozen=True, slots=True)
 class Services:
     """Given to every part. `amqp` makes the protocol of a new AMQP connection; `ports` returns the listening ports by
-    name; `connection_counts` returns the number of AMQP `connections` and `links`; `ca_file` is the development CA's
+    name; `connection_counts` returns the number of AMQP `connections` and `links`; `connections` describes
+    each of them; `config_json` returns the running namespace as a Config.json; `ca_file` is the development CA's
     certificate, if any; `about` has further facts for the page, by their names."""
 
     broker: Broker
@@ -90,5 +91,7 @@ class Services:
     faults: FaultsPort
     snapshots: SnapshotsPort
     connection_counts: Callable[[], Mapping[str, int]]
+    connections: Callable[[], Sequence[Mapping[str, object]]]
+    config_json: Callable[[], Mapping[str, object]]
     ca_file: str | None = None
     about: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -182,6 +182,10 @@ class Partition:
         """How many messages are locked."""
         return len(self.state.locks)
 
+    def session_ends(self) -> dict[str, int]:
+        """The ends of session locks (Unix ms), by session."""
+        return {} if self._sessions is None else self._sessions.ends()
+
     def close(self) -> None:
         """Release the memory of the partition; do not use the object afterwards."""
         for ready_queue in self.state.ready_queues.values():

@@ -251,6 +251,10 @@ class MessageSessions:
 
     # ---- time
 
+    def ends(self) -> dict[str, int]:
+        """The ends of all session locks (Unix ms), by session."""
+        return {name: held.until_at for name, held in self._held.items()}
+
     def next_end(self) -> int | None:
         """The earliest end of a session lock (Unix ms), None without locks."""
         for held in self._held.values():

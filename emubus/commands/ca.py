@@ -83,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add the CA to the trust stores of this machine: Debian's, Fedora's, macOS's, Java's",
     )
+    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from .options import ConfigError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder."""
     parser.add_argument("dir", type=Path, metavar="DIR", help="the data folder")
+    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace) -> int:

@@ -21,9 +21,10 @@ LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the server's address and the time limit."""
-    for option in (HOST, HTTP_PORT):
-        add_option(parser, option)
+    add_option(parser, HOST._replace(brief="host of the server (127.0.0.1)"))
+    add_option(parser, HTTP_PORT._replace(brief="its port for HTTP (5300)"))
     parser.add_argument("--timeout", type=float, default=3.0, metavar="S", help="seconds to wait (3)")
+    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace) -> int:

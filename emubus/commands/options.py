@@ -7,12 +7,10 @@ this module imports little.
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    import argparse
+from typing import Any, Final, NamedTuple
 
 
 class ConfigError(Exception):
@@ -22,6 +20,7 @@ class ConfigError(Exception):
 class Option(NamedTuple):
     """One setting. `parse` raises ValueError with what is allowed; `variables` in the order of precedence.
 
+    `help` describes it in the documentation, `brief` in the help of a command, where a line has room for 50 characters.
     A switch has no value on the command line; in the environment it is `yes` or `no`.
     """
 
@@ -32,6 +31,9 @@ class Option(NamedTuple):
     default: str | None = None
     more_variables: tuple[str, ...] = ()
     is_switch: bool = False
+    is_secret: bool = False
+    brief: str = ""
+    is_hidden: bool = False
 
     @property
     def flag(self) -> str:
@@ -58,7 +60,14 @@ def non_empty(text: str) -> str:
     return text
 
 
-HOST: Final = Option("host", non_empty, "H", "address to listen on; 0.0.0.0 for all", "127.0.0.1")
+HOST: Final = Option(
+    "host",
+    non_empty,
+    "HOST",
+    "address to listen on; 0.0.0.0 for all",
+    "127.0.0.1",
+    brief="address to listen on; 0.0.0.0: all (127.0.0.1)",
+)
 HTTP_PORT: Final = Option(
     "http_port",
     port,
@@ -66,14 +75,13 @@ HTTP_PORT: Final = Option(
     "port for management, health and web page, 0 for a free one",
     "5300",
     ("EMULATOR_HTTP_PORT",),
+    brief="port for HTTP and the page; 0: a free one (5300)",
 )
 
 
 def add_option(parser: argparse._ActionsContainer, option: Option) -> None:
     """Let `parser` accept the option; its value is a text, or None if it is not given."""
-    notes = [] if option.default is None else [f"default {option.default}"]
-    notes.append(f"env {', '.join(option.variables)}")
-    text = f"{option.help} ({'; '.join(notes)})".replace("%", "%%")
+    text = (option.brief or option.help).replace("%", "%%") if not option.is_hidden else argparse.SUPPRESS
     if option.is_switch:
         parser.add_argument(option.flag, dest=option.name, action="store_const", const="yes", help=text)
         return
@@ -101,7 +109,7 @@ def read_option(
     try:
         return option.parse(text)
     except ValueError as error:
-        shown = "(not shown)" if option.name == "sas_key" else repr(text)
+        shown = "(not shown)" if option.is_secret else repr(text)
         raise ConfigError(f"{source} is {shown}; allowed is {error}") from error
 
 

@@ -1,15 +1,22 @@
-"""`emubus route`: print the partition that a message would go to."""
+"""`emubus route`: print the partition that a message would go to.
+
+Asks the running server, unless a Config.json or a data folder is named.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlencode
 
 from ..broker.model.descriptions import QueueDescription, TopicDescription, entity_key
 from ..config import OPTIONS, OPTIONS_BY_NAME, load_config
 from . import EXIT_FAILED, EXIT_OK
+from .client.address import add_server_options
+from .client.output import add_json, show
 from .options import ConfigError, add_option
 
 _PROPERTY_NAMES: Final = {
@@ -26,14 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for flag, name in _PROPERTY_NAMES.items():
         parser.add_argument(flag, metavar="K", help=f"the message's {name}")
     source = parser.add_mutually_exclusive_group()
-    add_option(source, OPTIONS_BY_NAME["config"])
-    source.add_argument("--data", type=Path, metavar="DIR", help="use the entities of a data folder instead")
+    source.add_argument("--config", metavar="FILE", help="use the entities of this Config.json")
+    source.add_argument("--data", type=Path, metavar="DIR", help="use the entities of this data folder")
     for name in ("profile", "premium_partitions"):
         add_option(parser, OPTIONS_BY_NAME[name])
+    add_json(parser)
+    add_server_options(parser)
+    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Print the partition; the exit code. ConfigError, StoreError."""
+    """Print the partition; the exit code. ConfigError, StoreError, CommandError."""
+    if parsed.config is None and parsed.data is None:
+        return _asked(parsed)
     directory: Path | None = parsed.data
     parsed.data = None
     config = load_config({option.name: getattr(parsed, option.name, None) for option in OPTIONS})
@@ -50,25 +62,55 @@ def run(parsed: argparse.Namespace) -> int:
     entities: list[QueueDescription | TopicDescription] = [*topology.queues, *topology.topics]
     for entity in entities:
         if entity_key(entity.name) == entity_key(parsed.entity):
-            sys.stdout.write(f"{_routed(parsed, entity, partition_count)}\n")
+            key, count = _key_of(parsed, entity), partition_count if entity.enable_partitioning else 1
+            partition_id = _partition(key, count)
+            _print(parsed, entity.name, {"key": key, "partition_count": count, "partition_id": partition_id})
             return EXIT_OK
-    where = directory or config.config_file or "the default configuration"
+    where = directory or config.config_file
     sys.stderr.write(f"emubus: error: {where} has no queue or topic '{parsed.entity}'\n")
     return EXIT_FAILED
 
 
-def _routed(parsed: argparse.Namespace, entity: QueueDescription | TopicDescription, partition_count: int) -> str:
-    """The partition of a message as text; keys are tried in the order of [P8]."""
-    from ..broker.api import partition_for_key
-
-    if not entity.enable_partitioning:
-        return f"{entity.name}: partition 0 of 1 (not partitioned)"
+def _key_of(parsed: argparse.Namespace, entity: QueueDescription | TopicDescription) -> str | None:
+    """The key of a message; the properties are tried in the order of [P8]. ConfigError."""
     session_id, partition_key = parsed.session_id, parsed.partition_key
     if session_id is not None and partition_key is not None and session_id != partition_key:
         raise ConfigError("SessionId and PartitionKey differ: the message is refused")
     key = next((each for each in (parsed.key, session_id, partition_key) if each is not None), None)
-    if key is None and entity.requires_duplicate_detection:
-        key = parsed.message_id
-    if key is None:
-        return f"{entity.name}: any of {partition_count} partitions, round-robin (no key)"
-    return f"{entity.name}: partition {partition_for_key(key, partition_count)} of {partition_count} (key '{key}')"
+    return parsed.message_id if key is None and entity.requires_duplicate_detection else key
+
+
+def _partition(key: str | None, count: int) -> int | None:
+    from ..broker.api import partition_for_key
+
+    if count == 1:
+        return 0
+    return None if key is None else partition_for_key(key, count)
+
+
+def _asked(parsed: argparse.Namespace) -> int:
+    """Ask the running server."""
+    from .client.api import connect
+
+    given = {
+        "key": parsed.key,
+        **{name: getattr(parsed, name) for name in ("session_id", "partition_key", "message_id")},
+    }
+    query = urlencode({name: value for name, value in given.items() if value is not None})
+    with connect(parsed) as api:
+        at = api.entity(parsed.entity)
+        path, answer = api.get(at)["path"], api.get(f"{at}/route?{query}")
+    _print(parsed, path, answer)
+    return EXIT_OK
+
+
+def _print(parsed: argparse.Namespace, path: str, answer: Mapping[str, Any]) -> None:
+    """The route as JSON, or as a sentence."""
+    count, key, partition_id = answer["partition_count"], answer["key"], answer["partition_id"]
+    if count == 1:
+        text = f"{path}: partition 0 of 1 (not partitioned)"
+    elif partition_id is None:
+        text = f"{path}: any of {count} partitions, round-robin (no key)"
+    else:
+        text = f"{path}: partition {partition_id} of {count} (key '{key}')"
+    show(parsed, {"path": path, **answer}, [text])

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add every option."""
     for option in OPTIONS:
         add_option(parser, option)
+    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace) -> int:

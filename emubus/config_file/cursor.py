@@ -8,10 +8,10 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
-from ..broker.model.descriptions import EntityStatus, PropertyValue, entity_key
+from ..broker.model.descriptions import EntityStatus, PropertyValue, TypedText, entity_key
 from ..broker.model.durations import parse_duration, parse_limit
 from ..broker.model.profiles import KIB
 from .json_text import JsonNode
@@ -19,44 +19,104 @@ from .json_text import JsonNode
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A mistake in a file, or what is passed over: line and column (from 1; 0: the file as a whole), and why."""
+
+    file: str
+    line: int
+    column: int
+    text: str
+
+    def __str__(self) -> str:
+        """One line, as errors have it."""
+        return f"{self.file}:{self.line}: {self.text}" if self.line else f"{self.file}: {self.text}"
+
+    @property
+    def with_column(self) -> str:
+        """One line with the column, as editors understand it."""
+        return f"{self.file}:{self.line}:{self.column}: {self.text}" if self.line else str(self)
+
+
 class ConfigFileError(Exception):
-    """The file cannot be used; the text says where and why, in one line."""
+    """The file cannot be used; the text says where and why the first problem is, in one line."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(str(problems[0]))
+        self.problems = problems
 
 
 @dataclass(frozen=True, slots=True)
+class Findings:
+    """What the reading of a file has found so far."""
+
+    errors: list[Problem] = field(default_factory=list[Problem])
+    warnings: list[Problem] = field(default_factory=list[Problem])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Cursor:
-    """A JSON value with its path in the file; readers fail with ConfigFileError if the value is not of their type."""
+    """A JSON value with its path in the file; readers fail with ConfigFileError if the value is not of their type.
+
+    All cursors of a file share its `findings`.
+    """
 
     node: JsonNode
     path: str
     file: str
+    findings: Findings = field(default_factory=Findings)
+
+    def child(self, node: JsonNode, path: str) -> Cursor:
+        """The cursor of a value inside this one."""
+        return Cursor(node, f"{self.path}{path}", self.file, self.findings)
 
     def fail(self, message: str) -> NoReturn:
-        """Raise ConfigFileError: file, line, path, then the message."""
-        raise ConfigFileError(f"{self.file}:{self.node.line}: {self.path} {message}")
+        """Note an error (file, place, path, then the message) and raise ConfigFileError: the value can't be read."""
+        self.note(message)
+        raise ConfigFileError(self.findings.errors[-1])
+
+    def note(self, message: str) -> None:
+        """Note an error, and go on."""
+        self.findings.errors.append(self._problem(message))
+
+    def warn(self, message: str) -> None:
+        """Note what is passed over."""
+        self.findings.warnings.append(self._problem(message))
+
+    def _problem(self, message: str) -> Problem:
+        return Problem(self.file, self.node.line, self.node.column, f"{self.path} {message}")
 
     def mistyped(self, expected: str) -> NoReturn:
         """Fail because the value is not of the `expected` type."""
         value = self.node.value
         self.fail(f"is {json_of(value)}; it must be {expected}")
 
-    def members(self, known: Collection[str], required: Iterable[str] = ()) -> dict[str, Cursor]:
-        """The members of an object under their proper names; null counts as absent."""
+    def members(self, known: Collection[str], required: Iterable[str] = (), *, more: bool = False) -> dict[str, Cursor]:
+        """The members of an object under their proper names; null counts as absent.
+
+        Unknown names are errors, and with `more` warnings.
+        """
         members = self.node.value
         if not isinstance(members, dict):
             self.mistyped("an object")
         proper = {name.lower(): name for name in known}
         found: dict[str, Cursor] = {}
+        misspelt: set[str] = set()
         for written, node in members.items():
-            child = Cursor(node, f"{self.path}.{written}", self.file)
+            child = self.child(node, f".{written}")
             name = proper.get(written.lower())
-            if name is None:
-                child.fail(f"is not a known property{suggestion(written, known)}")
-            if name in found:
-                child.fail("is given twice")
-            if node.value is not None:
+            if name is None and more:
+                child.warn("is not a property of the file: it is passed over")
+            elif name is None:
+                child.note(f"is not a known property{suggestion(written, known)}")
+                misspelt.add(suggestion(written, known))
+            elif name in found:
+                child.note("is given twice")
+            elif node.value is not None:
                 found[name] = child
         for name in required:
+            if name not in found and f"; did you mean {name}?" in misspelt:
+                raise ConfigFileError(self.findings.errors[-1])
             if name not in found:
                 self.fail(f"has no {name}; it is required")
         return found
@@ -66,14 +126,14 @@ class Cursor:
         members = self.node.value
         if not isinstance(members, dict):
             self.mistyped("an object")
-        return {name: Cursor(node, f"{self.path}.{name}", self.file) for name, node in members.items()}
+        return {name: self.child(node, f".{name}") for name, node in members.items()}
 
     def items(self) -> list[Cursor]:
         """The items of an array."""
         items = self.node.value
         if not isinstance(items, list):
             self.mistyped("an array")
-        return [Cursor(node, f"{self.path}[{index}]", self.file) for index, node in enumerate(items)]
+        return [self.child(node, f"[{index}]") for index, node in enumerate(items)]
 
     def text(self) -> str:
         """A string."""
@@ -125,8 +185,11 @@ class Cursor:
         return EntityStatus(self.choice(*EntityStatus))
 
     def property_value(self) -> PropertyValue:
-        """The value of an application property: string, number, true, false or null."""
+        """The value of an application property: string, number, true, false, null, or an object with Type and Value."""
         value = self.node.value
+        if isinstance(value, dict) and {name.lower() for name in value} == {"type", "value"}:
+            parts = self.members(("Type", "Value"), required=("Type", "Value"))
+            return TypedText(parts["Type"].choice("dateTime", "duration"), parts["Value"].text())
         if isinstance(value, dict | list):
             self.mistyped("a text, a number, true or false")
         return value
@@ -166,12 +229,12 @@ def items_of(members: Members, name: str) -> list[Cursor]:
 
 
 def refuse_duplicates(cursors: Iterable[Cursor], names: Iterable[str], what: str) -> None:
-    """Fail at the second object of a name; `names` belong to `cursors`, `what` is the kind of object in the error."""
+    """Note an error at the second object of a name; `names` belong to `cursors`, `what` is the kind of object."""
     seen: dict[str, Cursor] = {}
     for cursor, name in zip(cursors, names, strict=True):
         first = seen.setdefault(entity_key(name), cursor)
         if first is not cursor:
-            cursor.fail(
+            cursor.note(
                 f"is named {json_of(name)}; line {first.node.line} has another {what} of that name "
                 "(upper and lower case are the same)"
             )

@@ -24,10 +24,11 @@ _CONSTANTS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """A value and the line (from 1) that it begins on."""
+    """A value, and the line and column (from 1) where it begins."""
 
     value: dict[str, JsonNode] | list[JsonNode] | str | int | float | bool | None
     line: int
+    column: int
 
 
 class JsonTextError(Exception):
@@ -59,17 +60,19 @@ class _Parser:
 
     def _value(self, depth: int) -> JsonNode:
         self._skip_space()
-        line = self._line(self._at)
+        at = self._at
+        line = self._line(at)
+        column = at - self._line_starts[line - 1] + 1
         first = self._text[self._at : self._at + 1]
         if depth > _DEPTH_MAX:
             self._fail(f"nested more than {_DEPTH_MAX} deep")
         if first == "{":
-            return JsonNode(self._object(depth), line)
+            return JsonNode(self._object(depth), line, column)
         if first == "[":
-            return JsonNode(self._array(depth), line)
+            return JsonNode(self._array(depth), line, column)
         if first == '"':
-            return JsonNode(self._string(), line)
-        return JsonNode(self._scalar(), line)
+            return JsonNode(self._string(), line, column)
+        return JsonNode(self._scalar(), line, column)
 
     def _object(self, depth: int) -> dict[str, JsonNode]:
         members: dict[str, JsonNode] = {}

@@ -1,20 +1,21 @@
 """Config.json: the file of Microsoft's emulator, with extensions, read into descriptions.
 
-Knows the file's schema (one table per kind of object), how its values are spelt, and what must hold across entities:
-unique names, existing forwarding targets, quotas. Does not know where the file is, or the running namespace. The first
-error is a `ConfigFileError` with file, line, path, value and what is allowed; nothing is repaired or ignored silently.
+Knows what must hold for an entity and across entities, beyond the types in `properties`: unique names, existing
+forwarding targets, quotas. Does not know where the file is, or the running namespace. A `ConfigFileError` has every
+error with file, line, column, path, value and what is allowed; nothing is repaired silently.
 
 Property names are case-insensitive, as in the original; unknown ones are errors, because an ignored misspelling would
-be noticed much later.
+be noticed much later. Beside `UserConfig` they are warnings: tools write names of their own there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from ..broker.address import strip_authority
 from ..broker.keys import Right, SharedKey
@@ -24,6 +25,7 @@ from ..broker.model.descriptions import (
     CorrelationFilter,
     FalseFilter,
     Filter,
+    PropertyValue,
     QueueDescription,
     RuleDescription,
     SqlFilter,
@@ -43,12 +45,21 @@ from ..broker.model.validation import (
     validate_topic,
 )
 from ..broker.rules import FilterError, compile_filter
-from .cursor import ConfigFileError, Cursor, Members, items_of, json_of, refuse_duplicates, suggestion
+from .cursor import ConfigFileError, Cursor, Members, Problem, items_of, json_of, refuse_duplicates, suggestion
 from .json_text import JsonTextError, parse_json
+from .properties import (
+    CORRELATION_PROPERTIES,
+    FILTER_TYPE_SPELLINGS,
+    IDLE,
+    LOGGING_TYPES,
+    QUEUE_PROPERTIES,
+    SQL_PROPERTIES,
+    SUBSCRIPTION_PROPERTIES,
+    TOPIC_PROPERTIES,
+    Properties,
+)
 
 _T = TypeVar("_T")
-
-LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,7 @@ class FileConfig:
 
     topology: Topology
     keys: tuple[SharedKey, ...] = ()
+    warnings: tuple[Problem, ...] = ()
 
 
 def read_config_file(path: Path, limits: Limits) -> FileConfig:
@@ -64,9 +76,9 @@ def read_config_file(path: Path, limits: Limits) -> FileConfig:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise ConfigFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ConfigFileError(Problem(str(path), 0, 0, f"cannot be read: {error.strerror or error}")) from error
     except UnicodeDecodeError as error:
-        raise ConfigFileError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+        raise ConfigFileError(Problem(str(path), 0, 0, f"is not UTF-8 text (byte {error.start})")) from error
     return parse_config(text, limits, file=str(path))
 
 
@@ -75,62 +87,25 @@ def parse_config(text: str, limits: Limits, file: str = "Config.json") -> FileCo
     try:
         root = parse_json(text)
     except JsonTextError as error:
-        raise ConfigFileError(f"{file}:{error.line}:{error.column}: is not JSON: {error}") from error
-    return _Reader(limits).root(Cursor(root, "$", file))
+        raise ConfigFileError(NotJson(file, error.line, error.column, f"is not JSON: {error}")) from error
+    cursor = Cursor(root, "$", file)
+    errors = cursor.findings.errors
+    try:
+        found = _Reader(limits).root(cursor)
+    except ConfigFileError:
+        raise ConfigFileError(*errors) from None
+    if errors:
+        raise ConfigFileError(*errors)
+    return replace(found, warnings=tuple(cursor.findings.warnings))
 
 
-# ---------------------------------------------------------------- the schema
+class NotJson(Problem):
+    """A mistake in the text itself, whose column is always shown."""
 
-_Properties = Mapping[str, tuple[str, Callable[[Cursor], object]]]
-"""Property name: the field of the description, and how the value is read."""
+    def __str__(self) -> str:
+        """One line with the column."""
+        return self.with_column
 
-_COMMON: Final[_Properties] = {
-    "AutoDeleteOnIdle": ("auto_delete_on_idle_ms", Cursor.limit),
-    "DefaultMessageTimeToLive": ("default_ttl_ms", Cursor.limit),
-    "EnableBatchedOperations": ("enable_batched_operations", Cursor.boolean),
-    "Status": ("status", Cursor.status),
-    "UserMetadata": ("user_metadata", Cursor.optional_text),
-}
-_STORED: Final[_Properties] = {
-    "DuplicateDetectionHistoryTimeWindow": ("duplicate_window_ms", Cursor.duration),
-    "EnablePartitioning": ("enable_partitioning", Cursor.boolean),
-    "MaxMessageSizeInKilobytes": ("max_message_bytes", Cursor.kilobytes),
-    "MaxSizeInMegabytes": ("max_size_mb", Cursor.integer),
-    "RequiresDuplicateDetection": ("requires_duplicate_detection", Cursor.boolean),
-}
-_RECEIVED: Final[_Properties] = {
-    "DeadLetteringOnMessageExpiration": ("dead_letter_on_expiration", Cursor.boolean),
-    "ForwardDeadLetteredMessagesTo": ("forward_dead_letters_to", Cursor.optional_text),
-    "ForwardTo": ("forward_to", Cursor.optional_text),
-    "LockDuration": ("lock_duration_ms", Cursor.duration),
-    "MaxDeliveryCount": ("max_delivery_count", Cursor.integer),
-    "RequiresSession": ("requires_session", Cursor.boolean),
-}
-QUEUE_PROPERTIES: Final[_Properties] = {**_COMMON, **_STORED, **_RECEIVED}
-TOPIC_PROPERTIES: Final[_Properties] = {
-    **_COMMON,
-    **_STORED,
-    "SupportOrdering": ("support_ordering", Cursor.boolean),
-}
-SUBSCRIPTION_PROPERTIES: Final[_Properties] = {
-    **_COMMON,
-    **_RECEIVED,
-    "DeadLetteringOnFilterEvaluationExceptions": ("dead_letter_on_filter_exceptions", Cursor.boolean),
-}
-CORRELATION_PROPERTIES: Final[Mapping[str, str]] = {
-    "ContentType": "content_type",
-    "CorrelationId": "correlation_id",
-    "Label": "label",
-    "MessageId": "message_id",
-    "ReplyTo": "reply_to",
-    "ReplyToSessionId": "reply_to_session_id",
-    "SessionId": "session_id",
-    "To": "to",
-}
-FILTER_TYPES: Final = ("Correlation", "Sql", "True", "False")
-_FILTER_TYPE_SPELLINGS: Final = (*FILTER_TYPES, *(f"{kind}Filter" for kind in FILTER_TYPES))
-# Written by generators of the file; they have no effect even in the cloud.
-_IDLE: Final = ("RequiresPreprocessing", "CompatibilityLevel")
 
 _NAMESPACE_NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?", re.ASCII)
 
@@ -144,7 +119,7 @@ class _Reader:
     forwards: list[Cursor] = field(default_factory=list[Cursor])
 
     def root(self, cursor: Cursor) -> FileConfig:
-        root = cursor.members(("UserConfig", "$schema"), required=["UserConfig"])
+        root = cursor.members(("UserConfig", "$schema"), required=["UserConfig"], more=True)
         user = root["UserConfig"].members(("Namespaces", "Logging"), required=["Namespaces"])
         if "Logging" in user:
             logging = user["Logging"].members(["Type"])
@@ -163,14 +138,14 @@ class _Reader:
         members = cursor.members(("Name", "Queues", "Topics", "AuthorizationRules"), required=["Name"])
         name = members["Name"].text()
         if not _NAMESPACE_NAME.fullmatch(name):
-            members["Name"].fail(
+            members["Name"].note(
                 f"is {json_of(name)}; allowed is 1 to 50 letters, digits and -, beginning with a letter"
             )
         self.keys += [each.shared_key(None) for each in self.authorization_rules(members)]
         queue_cursors = items_of(members, "Queues")
         topic_cursors = items_of(members, "Topics")
-        queues = tuple(self.queue(each) for each in queue_cursors)
-        topics = tuple(self.topic(each) for each in topic_cursors)
+        found_queues, found_topics = self.each(queue_cursors, self.queue), self.each(topic_cursors, self.topic)
+        queues, topics = tuple(found_queues.values()), tuple(found_topics.values())
         topology = Topology(
             name,
             queues,
@@ -178,11 +153,12 @@ class _Reader:
             tuple(subscription for _, subscriptions in topics for subscription in subscriptions),
         )
         entities: list[QueueDescription | TopicDescription] = [*topology.queues, *topology.topics]
-        refuse_duplicates([*queue_cursors, *topic_cursors], [each.name for each in entities], "queue or topic")
+        refuse_duplicates([*found_queues, *found_topics], [each.name for each in entities], "queue or topic")
         self.at_most(cursor, len(entities), self.limits.entities_max, "queues and topics")
         partitioned = sum(each.enable_partitioning for each in entities)
         self.at_most(cursor, partitioned, self.limits.partitioned_entities_max, "partitioned entities")
-        self.check_forwards({entity_key(each.name) for each in entities})
+        if len(entities) == len(queue_cursors) + len(topic_cursors):  # else a target may be one that can't be read
+            self.check_forwards({entity_key(each.name) for each in entities})
         return topology
 
     def queue(self, cursor: Cursor) -> QueueDescription:
@@ -205,8 +181,9 @@ class _Reader:
         topic = TopicDescription(name, **self.sized(values), authorization_rules=keys)
         _refuse(validate_topic(topic, self.limits), cursor, {**members, **properties}, self.limits)
         cursors = items_of(members, "Subscriptions")
-        subscriptions = [self.subscription(each, name) for each in cursors]
-        refuse_duplicates(cursors, [each.name for each in subscriptions], "subscription of this topic")
+        found = self.each(cursors, lambda each: self.subscription(each, name))
+        subscriptions = list(found.values())
+        refuse_duplicates(found, [each.name for each in subscriptions], "subscription of this topic")
         self.at_most(cursor, len(subscriptions), self.limits.subscriptions_per_topic_max, "subscriptions")
         filters = [rule.filter for subscription in subscriptions for rule in subscription.rules]
         sql_count = sum(isinstance(each, SqlFilter) for each in filters)
@@ -220,8 +197,9 @@ class _Reader:
         properties = self.properties(members, SUBSCRIPTION_PROPERTIES)
         values = {**self.receive_defaults(), **self.values(properties, SUBSCRIPTION_PROPERTIES)}
         cursors = items_of(members, "Rules")
-        rules = tuple(self.rule(each) for each in cursors)
-        refuse_duplicates(cursors, [rule.name for rule in rules], "rule of this subscription")
+        found = self.each(cursors, self.rule)
+        rules = tuple(found.values())
+        refuse_duplicates(found, [rule.name for rule in rules], "rule of this subscription")
         # Generators write an empty list for no rules: Microsoft's emulator then adds $Default.
         subscription = SubscriptionDescription(
             topic_name, members["Name"].text(), rules=rules or DEFAULT_RULES, **values
@@ -236,66 +214,74 @@ class _Reader:
         known = ("FilterType", "CorrelationFilter", "SqlFilter", "Action")
         properties = members["Properties"].members(known, required=["FilterType"])
         places = {**members, **properties}
-        action = None
+        action, parameters = None, dict[str, PropertyValue]()
         if "Action" in properties:
-            parts = properties["Action"].members(("SqlExpression", *_IDLE), required=["SqlExpression"])
+            parts = properties["Action"].members(SQL_PROPERTIES, required=["SqlExpression"])
             places["Action"] = parts["SqlExpression"]
-            action = parts["SqlExpression"].optional_text()
-        rule = RuleDescription(members["Name"].text(), self.filter(members["Properties"], places), action)
+            action, parameters = parts["SqlExpression"].optional_text(), _values_in(parts, "Parameters")
+        own_filter = self.filter(members["Properties"], places)
+        rule = RuleDescription(members["Name"].text(), own_filter, action, action_parameters=parameters)
         _refuse(validate_rule(rule, self.limits), cursor, places, self.limits)
         try:
             compile_filter(rule.filter)
         except FilterError as error:
-            places.get("SqlExpression", cursor).fail(f"can't be used: {error.description}")
+            places.get("SqlExpression", cursor).note(f"can't be used: {error.description}")
         try:
             if action is not None:
                 from ..broker.rules.sql.action import compile_action  # only for a file with an action
 
                 compile_action(action, statements_max=self.limits.action_statements_max)
         except FilterError as error:
-            places["Action"].fail(f"can't be used: {error.description}")
+            places["Action"].note(f"can't be used: {error.description}")
         return rule
 
     def filter(self, cursor: Cursor, places: dict[str, Cursor]) -> Filter:
         """The filter of a rule; adds the position of a SQL expression to `places`."""
-        kind = places["FilterType"].choice(*_FILTER_TYPE_SPELLINGS).removesuffix("Filter")
+        kind = places["FilterType"].choice(*FILTER_TYPE_SPELLINGS).removesuffix("Filter")
         if kind in ("True", "False"):
             return TrueFilter() if kind == "True" else FalseFilter()
         name = f"{kind}Filter"
         if name not in places:
-            cursor.fail(f"has no {name}; it is required, as FilterType is {kind}")
+            cursor.warn(f"has no {name}, though FilterType is {kind}: the rule matches every message")
+            return TrueFilter()
         if kind == "Sql":
-            parts = places[name].members(("SqlExpression", *_IDLE), required=["SqlExpression"])
+            parts = places[name].members(SQL_PROPERTIES, required=["SqlExpression"])
             places["SqlExpression"] = parts["SqlExpression"]
-            return SqlFilter(parts["SqlExpression"].text())
-        parts = places[name].members((*CORRELATION_PROPERTIES, "Properties", *_IDLE))
+            return SqlFilter(parts["SqlExpression"].text(), _values_in(parts, "Parameters"))
+        parts = places[name].members((*CORRELATION_PROPERTIES, "Properties", *IDLE))
         values: dict[str, Any] = {
             CORRELATION_PROPERTIES[each]: part.text() for each, part in parts.items() if each in CORRELATION_PROPERTIES
         }
-        if "Properties" in parts:
-            entries = parts["Properties"].entries()
-            values["properties"] = {each: part.property_value() for each, part in entries.items()}
-        return CorrelationFilter(**values)
+        return CorrelationFilter(**values, properties=_values_in(parts, "Properties"))
 
     # ------------------------------------------------------------ parts of entities
 
-    def properties(self, members: Members, known: _Properties, *, with_keys: bool = False) -> Members:
+    def properties(self, members: Members, known: Properties, *, with_keys: bool = False) -> Members:
         """The members of `Properties`; `with_keys` it may hold authorisation rules."""
         if "Properties" not in members:
             return {}
         names = (*known, "AuthorizationRules") if with_keys else tuple(known)
         return members["Properties"].members(names)
 
-    def values(self, properties: Members, known: _Properties) -> dict[str, Any]:
+    def values(self, properties: Members, known: Properties) -> dict[str, Any]:
         """The fields of a description that the file sets."""
         values: dict[str, Any] = {}
         for name, cursor in properties.items():
             if name in known:
                 target, read = known[name]
-                values[target] = read(cursor)
-                if name in ("ForwardTo", "ForwardDeadLetteredMessagesTo") and values[target] is not None:
+                with suppress(ConfigFileError):  # it is noted
+                    values[target] = read(cursor)
+                if name in ("ForwardTo", "ForwardDeadLetteredMessagesTo") and values.get(target) is not None:
                     self.forwards.append(cursor)
         return values
+
+    def each(self, cursors: Iterable[Cursor], read: Callable[[Cursor], _T]) -> dict[Cursor, _T]:
+        """What `read` makes of objects, but for those that can't be read: their errors are noted."""
+        found: dict[Cursor, _T] = {}
+        for cursor in cursors:
+            with suppress(ConfigFileError):
+                found[cursor] = read(cursor)
+        return found
 
     def store_defaults(self) -> dict[str, Any]:
         defaults = self.limits.defaults
@@ -342,20 +328,27 @@ class _Reader:
 
     def at_most(self, cursor: Cursor, count: int, count_max: int | None, what: str) -> None:
         if count_max is not None and count > count_max:
-            cursor.fail(f"has {count} {what}; allowed is at most {count_max} (profile {self.limits.profile})")
+            cursor.note(f"has {count} {what}; allowed is at most {count_max} (profile {self.limits.profile})")
 
     def check_forwards(self, names: Collection[str]) -> None:
         for cursor in self.forwards:
             target = cursor.text()
             key = entity_key(strip_authority(target))
             if key not in names:
-                cursor.fail(f"is {json_of(target)}; there is no queue or topic of that name{suggestion(key, names)}")
+                cursor.note(f"is {json_of(target)}; there is no queue or topic of that name{suggestion(key, names)}")
+
+
+def _values_in(members: Members, name: str) -> dict[str, PropertyValue]:
+    """The values of an object with names chosen by the user; none if it is absent."""
+    if name not in members:
+        return {}
+    return {each: part.property_value() for each, part in members[name].entries().items()}
 
 
 def _refuse(violations: Iterable[Violation], cursor: Cursor, places: Members, limits: Limits) -> None:
-    """Fail with the first violation, at the position of its property if the file has it."""
+    """Note violations, each at the position of its property if the file has it."""
     for violation in violations:
         place = places.get(violation.property)
         if place is None:
-            place = Cursor(cursor.node, f"{cursor.path}.{violation.property}", cursor.file)
-        place.fail(f"is {violation.value}; allowed is {violation.allowed} (profile {limits.profile})")
+            place = cursor.child(cursor.node, f".{violation.property}")
+        place.note(f"is {violation.value}; allowed is {violation.allowed} (profile {limits.profile})")

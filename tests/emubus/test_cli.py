@@ -154,8 +154,8 @@ def test_p09_route_refuses_a_partition_key_that_differs_from_the_session_id(caps
 
 
 def test_p32_route_knows_no_entity_that_the_configuration_has_not(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["route", "none", "--key", "k"]) == 1
-    assert capsys.readouterr().err == "emubus: error: the default configuration has no queue or topic 'none'\n"
+    assert main(["route", "none", "--key", "k", "--config", SAMPLE]) == 1
+    assert capsys.readouterr().err == f"emubus: error: {SAMPLE} has no queue or topic 'none'\n"
 
 
 # ---------------------------------------------------------------- health

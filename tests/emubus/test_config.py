@@ -70,6 +70,7 @@ SETTINGS = {
     "tls_cert": "/c.pem",
     "tls_key": "/k.pem",
     "tls_port": "443,5671",
+    "ready_file": "/r.json",
     "log_format": "json",
     "log_level": "debug",
     "failpoint": "committed:3",
@@ -78,7 +79,7 @@ SETTINGS = {
 
 def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_result(tmp_path: Path) -> None:
     settings = {**SETTINGS, "config": write(tmp_path / "c.json", "q")}
-    assert set(settings) == {option.name for option in OPTIONS}
+    assert {*settings, "queues"} == {option.name for option in OPTIONS}  # a file and a list exclude each other
     by_argument = load_config(settings, {})
     by_environment = load_config({}, {f"EMUBUS_{name.upper()}": text for name, text in settings.items()})
     assert by_argument == by_environment
@@ -97,6 +98,7 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         tls_dir=Path("/d"),
         tls_files=(Path("/c.pem"), Path("/k.pem")),
         more_ports=(443, 5671),
+        ready_file=Path("/r.json"),
         log_format=LogFormat.JSON,
         log_level=LogLevel.DEBUG,
         failpoint=Failpoint("committed", 3),
@@ -233,3 +235,42 @@ def test_a_switch_that_is_neither_is_refused() -> None:
 def test_there_is_nothing_to_delete_for_a_server_in_memory() -> None:
     with pytest.raises(ConfigError, match="--fresh empties the data folder, but --durability none has no data folder"):
         load_config({"fresh": "yes", "durability": "none"}, {})
+
+
+# ---------------------------------------------------------------- entities without a file
+
+
+def test_a_list_of_queues_stands_for_a_file() -> None:
+    plain, parts, once = load_config({}, {"EMUBUS_QUEUES": "a, b?sessions&partitioned,c?duplicates"}).topology.queues
+    assert (plain.name, plain.requires_session) == ("a", False)
+    assert (parts.name, parts.requires_session, parts.enable_partitioning) == ("b", True, True)
+    assert (once.name, once.requires_duplicate_detection) == ("c", True)
+
+
+def test_a_configuration_can_be_a_variable() -> None:
+    text = '{"UserConfig": {"Namespaces": [{"Name": "inline", "Queues": [{"Name": "q"}]}]}}'
+    config = load_config({}, {"EMUBUS_CONFIG_JSON": text})
+    assert (config.topology.namespace, [each.name for each in config.topology.queues]) == ("inline", ["q"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "expected"),
+    [
+        ({"queues": "a?sesions"}, {}, "--queues has 'sesions'; allowed is sessions, partitioned, duplicates; did you"),
+        ({"queues": "a,,b"}, {}, "--queues has a queue whose "),
+        ({"queues": "a"}, {"EMUBUS_CONFIG_JSON": "{}"}, "exclude each other"),
+        ({}, {"EMUBUS_CONFIG_JSON": "{"}, "EMUBUS_CONFIG_JSON:1:2: is not JSON"),
+    ],
+)
+def test_what_is_wrong_with_them_is_reported(
+    arguments: dict[str, str], environment: dict[str, str], expected: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config(arguments, environment)
+    assert expected in str(raised.value)
+
+
+def test_a_property_beside_the_configuration_is_passed_over_with_a_note() -> None:
+    text = '{"UserConfig": {"Namespaces": [{"Name": "ns"}]},\n"Comment": "mine"}'
+    (note,) = load_config({}, {"EMUBUS_CONFIG_JSON": text}).notes
+    assert note == "EMUBUS_CONFIG_JSON:2: $.Comment is not a property of the file: it is passed over"

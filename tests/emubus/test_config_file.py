@@ -433,7 +433,6 @@ def test_a_complaint_names_file_line_path_value_and_what_is_allowed() -> None:
             '$.UserConfig.Logging.Type is "Disk"; allowed is File, Console, File,Console, Console,File',
         ),
         (rule_config(), f"{RULE_SET} has no FilterType; it is required"),
-        (rule_config(FilterType="Sql"), f"{RULE_SET} has no SqlFilter; it is required, as FilterType is Sql"),
         (
             rule_config(FilterType="Correlation", CorrelationFilter={}),
             f"{RULE_SET}.CorrelationFilter is empty; allowed is at least one property to compare {STANDARD_ONLY}",

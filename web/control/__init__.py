@@ -1,7 +1,8 @@
 """The control API: inspects and controls a running emubus, over JSON.
 
-Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `entities`, `stores`,
-`faults`, `clock`, `namespace`; `openapi` describes them. It decides no rule of Service Bus.
+Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `administration`,
+`messages`, `entities`, `stores`, `faults`, `clock`, `namespace`; `openapi` describes them. It decides no rule of
+Service Bus.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Final
 from aiohttp import web
 
 from ..services import Services
-from . import clock, entities, faults, namespace, stores
+from . import administration, clock, entities, faults, messages, namespace, stores
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .openapi import document
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *administration.ENDPOINTS,
+    *messages.ENDPOINTS,
     *entities.ENDPOINTS,
     *stores.ENDPOINTS,
     *faults.ENDPOINTS,

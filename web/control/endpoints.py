@@ -15,8 +15,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from ...broker.errors import BrokerError, Condition
-from ...broker.keys import Right
-from ..authorization import require
+from ..authorization import require_manage
 from ..services import Services
 from .schema import Invalid, Schema, read, read_text
 
@@ -52,11 +51,11 @@ CODES: Final[Mapping[int, str]] = {
 }
 MEANINGS: Final[Mapping[int, str]] = {
     400: "The request is invalid; nothing was done.",
-    401: "The token does not give the Manage right on the namespace.",
+    401: "The token or key does not give the Manage right on the namespace.",
     404: "Not found.",
     405: "The path does not have this method.",
     409: "The present state does not allow it; nothing was done.",
-    413: f"The body has more than {BODY_BYTES_MAX} bytes.",
+    413: "The body is too large.",
     415: "The body is not application/json.",
     503: "A messaging store is out, or the namespace is being restored; nothing was done.",
 }
@@ -88,7 +87,7 @@ class ControlCall:
 class Endpoint:
     """A row of the table. `run` returns what `result` describes, or a response; `at` describes the `{names}` in `path`.
 
-    `takes` is the media type of a body that `run` reads itself.
+    `takes` is the media type of a body that `run` reads itself; `body_bytes_max` limits JSON.
     """
 
     method: str
@@ -103,6 +102,7 @@ class Endpoint:
     errors: tuple[int, ...] = ()
     takes: str | None = None
     gives: str = JSON
+    body_bytes_max: int = BODY_BYTES_MAX
 
     @property
     def all_errors(self) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ class Endpoint:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
-                require(request, services, "", Right.MANAGE)
+                require_manage(request, services)
                 call = ControlCall(
                     services, request, self._path(request), self._query(request), await self._body(request)
                 )
@@ -152,7 +152,7 @@ class Endpoint:
         if self.takes is not None:
             _require_type(request, self.takes)
             return {}
-        data = await _read_body(request)
+        data = await _read_body(request, self.body_bytes_max)
         if self.body is None:
             if data:
                 raise Invalid("this endpoint takes no body")
@@ -169,19 +169,19 @@ def _require_type(request: web.Request, wanted: str) -> None:
         raise ControlRefusal(415, f"The body is {request.content_type}; it must be {wanted}.")
 
 
-async def _read_body(request: web.Request) -> bytes:
-    if (request.content_length or 0) > BODY_BYTES_MAX:
-        raise _too_large()
+async def _read_body(request: web.Request, bytes_max: int) -> bytes:
+    if (request.content_length or 0) > bytes_max:
+        raise _too_large(bytes_max)
     data = bytearray()
     async for chunk in request.content.iter_chunked(BODY_BYTES_MAX):
         data += chunk
-        if len(data) > BODY_BYTES_MAX:
-            raise _too_large()
+        if len(data) > bytes_max:
+            raise _too_large(bytes_max)
     return bytes(data)
 
 
-def _too_large() -> ControlRefusal:
-    return ControlRefusal(413, f"The body has more than {BODY_BYTES_MAX} bytes.")
+def _too_large(bytes_max: int) -> ControlRefusal:
+    return ControlRefusal(413, f"The body has more than {bytes_max} bytes.")
 
 
 def parse_json(data: bytes) -> object:
@@ -208,7 +208,7 @@ def error_answer(status: int, message: str, headers: Mapping[str, str] | None = 
     response = answer(body, status)
     response.headers.update(headers or {})
     if status == 401:
-        response.headers[hdrs.WWW_AUTHENTICATE] = "SharedAccessSignature"
+        response.headers[hdrs.WWW_AUTHENTICATE] = 'SharedAccessSignature, Basic realm="emubus: key name and key"'
     return response
 
 

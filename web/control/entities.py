@@ -9,10 +9,11 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from ...broker.address import SubQueue
+from ...broker.admin import session_report
 from ...broker.admin.overview import HOME_NAMES, Overview, PartitionReport
 from ...broker.api import OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
-from .endpoints import ControlCall, Endpoint
+from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .message_json import MESSAGES, NUMBER_MAX, message_json
 from .schema import Schema, array, boolean, choice, counts, default, integer, nullable, record, text
 
@@ -36,7 +37,8 @@ def _identifier(about: str) -> Schema:
     return text(about, chars_max=IDENTIFIER_CHARS_MAX)
 
 
-_AT: Final = {"entity": text("Path of an entity, slashes as %2F.", chars_min=1, chars_max=PATH_CHARS_MAX)}
+ENTITY_PATH: Final = text("Path of an entity, slashes as %2F.", chars_min=1, chars_max=PATH_CHARS_MAX)
+_AT: Final = {"entity": ENTITY_PATH}
 _COUNTS: Final = counts("Messages by state.", HOME_NAMES)
 _INSTANT: Final = nullable(integer("Time of last use; null if not used since the start.", 0, NUMBER_MAX))
 
@@ -94,6 +96,25 @@ ROUTE: Final = record(
 )
 PURGED: Final = record("Removed messages.", {"message_count": integer("Number of messages removed.", 0, NUMBER_MAX)})
 
+SESSIONS: Final = record(
+    "Message sessions with active messages or a state.",
+    {
+        "sessions": array(
+            "By name.",
+            record(
+                "A message session.",
+                {
+                    "session_id": text("Its id.", chars_max=10_000),
+                    "partition_id": integer("Its partition.", 0, 65535),
+                    "message_count": integer("Active messages, counted up to 10000.", 0, NUMBER_MAX),
+                    "state_bytes": nullable(integer("Size of its state; null: it has none.", 0, NUMBER_MAX)),
+                    "locked_until_at": nullable(integer("End of its lock, if a receiver holds it.", 0, NUMBER_MAX)),
+                },
+            ),
+        )
+    },
+)
+
 
 async def list_entities(call: ControlCall) -> object:
     """A page of all entities."""
@@ -144,6 +165,14 @@ async def list_messages(call: ControlCall) -> object:
         "messages": [message_json(each) for each in page.messages],
         "next_sequence_number": page.next_sequence_number,
     }
+
+
+async def list_sessions(call: ControlCall) -> object:
+    """The message sessions of an entity."""
+    entity = Overview(call.services.broker).entity(call.path["entity"])
+    if not entity.requires_session:
+        raise ControlRefusal(409, f"'{entity.path}' does not require message sessions.")
+    return {"sessions": [asdict(each) for each in await session_report.sessions(entity)]}
 
 
 async def purge_entity(call: ControlCall) -> object:
@@ -201,6 +230,15 @@ ENDPOINTS: Final = (
             "session_id": _identifier("Only messages of this message session."),
             "partition_id": integer("Only messages of this partition.", 0, 65535),
         },
+    ),
+    Endpoint(
+        "GET",
+        f"/entities/{ENTITY_AT}/sessions",
+        "The message sessions of an entity: messages, state, lock",
+        list_sessions,
+        SESSIONS,
+        at=_AT,
+        errors=(409,),
     ),
     Endpoint(
         "POST",

@@ -43,6 +43,34 @@ FAULT: Final = record(
 FAULTS: Final = record("Faults.", {"faults": array("The oldest first.", FAULT)})
 CLEARED: Final = record("Cleared faults.", {"cleared_count": integer("Number of faults cleared.", 0, NUMBER_MAX)})
 DROPPED: Final = record("Dropped connections or links.", {"dropped_count": integer("Number dropped.", 0, NUMBER_MAX)})
+CONNECTIONS: Final = record(
+    "AMQP connections.",
+    {
+        "connections": array(
+            "The oldest first.",
+            record(
+                "A connection, as the client introduces itself.",
+                {
+                    "number": integer("Its number, as in the log.", 1, NUMBER_MAX),
+                    "peer": text("Address of the client; empty if it is not known."),
+                    "container": text("Container id of the client.", chars_max=10_000),
+                    "product": text("Product of the client.", chars_max=10_000),
+                    "version": text("Its version.", chars_max=10_000),
+                    "links": array(
+                        "Its links.",
+                        record(
+                            "A link.",
+                            {
+                                "address": text("Address of the node.", chars_max=10_000),
+                                "role": choice("What the client does.", ["sender", "receiver"]),
+                            },
+                        ),
+                    ),
+                },
+            ),
+        )
+    },
+)
 _ENTITY_ONLY: Final = record("Which ones.", {"entity": _ENTITY})
 
 
@@ -96,6 +124,11 @@ async def clear_faults(call: ControlCall) -> object:
     return {"cleared_count": call.services.faults.table.clear()}
 
 
+async def list_connections(call: ControlCall) -> object:
+    """All AMQP connections."""
+    return {"connections": list(call.services.connections())}
+
+
 async def drop_connections(call: ControlCall) -> object:
     """Drop connections now."""
     return {"dropped_count": call.services.faults.drop_connections_of(call.body["entity"])}
@@ -128,6 +161,7 @@ ENDPOINTS: Final = (
         CLEARED,
         at={"id": integer("Its number.", 1, NUMBER_MAX)},
     ),
+    Endpoint("GET", "/connections", "The AMQP connections with their links", list_connections, CONNECTIONS),
     Endpoint(
         "POST",
         "/connections/drop",

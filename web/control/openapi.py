@@ -48,10 +48,15 @@ def document(endpoints: Iterable[Endpoint], version: str) -> Mapping[str, Any]:
                     "in": "header",
                     "name": "Authorization",
                     "description": "With --auth sas: a shared access signature with the Manage right on the namespace.",
-                }
+                },
+                "basic": {
+                    "type": "http",
+                    "scheme": "basic",
+                    "description": "With --auth sas: a key with the Manage right on the namespace, and its name.",
+                },
             },
         },
-        "security": [{}, {"sas": []}],
+        "security": [{}, {"sas": []}, {"basic": []}],
     }
 
 

@@ -16,6 +16,8 @@ Schema = dict[str, Any]
 
 TEXT_CHARS_MAX: Final = 1_024
 DURATION_MS_MAX: Final = 366 * 24 * 3_600_000
+PARTIAL: Final = "x-partial"
+"""Marks an object whose absent fields stay absent."""
 
 
 class Invalid(Exception):  # noqa: N818 - it says what the value is
@@ -75,6 +77,21 @@ def record(about: str, fields: Mapping[str, Schema], *, optional: Collection[str
         "additionalProperties": False,
     }
     return schema | ({"required": required} if required else {})
+
+
+def partial_record(about: str, fields: Mapping[str, Schema]) -> Schema:
+    """An object with any of these fields; an absent field stays absent, so that null can mean something else."""
+    return {**record(about, fields, optional=fields), PARTIAL: True}
+
+
+def mapping(about: str, values: Schema) -> Schema:
+    """An object with names chosen by the user."""
+    return {"type": "object", "description": about, "additionalProperties": values}
+
+
+def scalar(about: str, *, chars_max: int = TEXT_CHARS_MAX) -> Schema:
+    """A string, a number, true or false, or null."""
+    return {"type": ["string", "number", "boolean", "null"], "description": about, "maxLength": chars_max}
 
 
 def counts(about: str, names: Iterable[str]) -> Schema:
@@ -163,6 +180,8 @@ def _read_array(value: list[object], schema: Schema, where: str) -> list[object]
 
 
 def _read_object(value: dict[str, object], schema: Schema, where: str) -> dict[str, object]:
+    if "properties" not in schema:
+        return _read_mapping(value, schema["additionalProperties"], where)
     fields: dict[str, Schema] = schema["properties"]
     for name in value:
         if name not in fields:
@@ -174,9 +193,15 @@ def _read_object(value: dict[str, object], schema: Schema, where: str) -> dict[s
     for name, field in fields.items():
         if name in value:
             found[name] = read(value[name], field, f"{where}.{name}")
-        else:
+        elif PARTIAL not in schema:
             found[name] = field.get("default")
     return found
+
+
+def _read_mapping(value: dict[str, object], values: Schema, where: str) -> dict[str, object]:
+    for name in value:
+        _read_text(name, {}, f"a name in {where}")
+    return {name: read(each, values, f"{where}.{_excerpt(name)}") for name, each in value.items()}
 
 
 def _is_number(value: object) -> bool:

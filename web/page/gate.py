@@ -5,8 +5,6 @@ Knows the request headers for that, and the security headers of every answer. Do
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,8 +14,8 @@ from aiohttp.typedefs import Handler
 from aiohttp.web_urldispatcher import PlainResource, UrlMappingMatchInfo
 
 from ...broker.access import Access
-from ...broker.errors import BrokerError, Condition
 from ...broker.keys import Right
+from ..authorization import basic_credentials
 
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (
@@ -30,7 +28,6 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-MISSING: Final = "Enter the name of a key with Manage on the namespace as user name, and the key as password."
 CHALLENGE: Final = 'Basic realm="emubus: key name and key", charset="UTF-8"'
 
 
@@ -71,17 +68,5 @@ def require_key(request: web.Request, access: Access, now: int) -> None:
     """BrokerError (unauthorized-access) unless the Basic credentials are a key with Manage on the namespace."""
     if not access.verify:
         return
-    name, key = _credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
+    name, key = basic_credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
     access.require([access.claim_of_key(name, key)], "", Right.MANAGE, now)
-
-
-def _credentials(header: str) -> tuple[str, str]:
-    scheme, _, encoded = header.partition(" ")
-    if scheme.lower() == "basic":
-        try:
-            name, colon, key = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
-        except (binascii.Error, ValueError):
-            name = colon = key = ""
-        if colon:
-            return name, key
-    raise BrokerError(Condition.UNAUTHORIZED_ACCESS, MISSING)

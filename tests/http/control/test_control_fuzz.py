@@ -19,6 +19,14 @@ from .client import ROOT
 from .conftest import QUEUES
 
 ARCHIVE = f"PUT {ROOT}/snapshots/{{name}}/archive"
+ENTITY = f"{ROOT}/entities/{{entity}}"
+BEYOND_SCHEMA = (  # no schema says which bytes are an archive, what a profile allows, and which SQL is SQL
+    ARCHIVE,
+    f"PUT {ENTITY}",
+    f"PATCH {ENTITY}/properties",
+    f"PUT {ENTITY}/rules/{{rule}}",
+    f"POST {ENTITY}/messages",
+)
 NAME_ONLY = re.compile(r"\{entity:.*\)\?\}")
 EXAMPLES_MAX = rounds(10, 200)
 SEED = 20_260_101
@@ -30,8 +38,9 @@ SETTINGS = {
     "phases": {"stateful": {"enabled": True, "max-steps": 6}},
     # 503 is what the document says of a store that is out, and the requests put stores out.
     "checks": {"not_a_server_error": {"expected-statuses": ["2xx", "3xx", "4xx", "503"]}},
-    # No schema can say which bytes are an archive of a snapshot.
-    "operations": [{"include-name": ARCHIVE, "checks": {"positive_data_acceptance": {"enabled": False}}}],
+    "operations": [
+        {"include-name": each, "checks": {"positive_data_acceptance": {"enabled": False}}} for each in BEYOND_SCHEMA
+    ],
 }
 
 

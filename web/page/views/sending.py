@@ -5,7 +5,6 @@ Does not know how a partition is chosen; the broker does.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,11 +15,11 @@ from ....broker.admin import figures
 from ....broker.admin.overview import Route
 from ....broker.admin.rule_trial import try_rules
 from ....broker.api import Entity
-from ....broker.errors import BrokerError
 from ....broker.message.builder import NewMessage
 from ....broker.message.message import Message
 from ....broker.model.descriptions import SubscriptionDescription, TopicDescription
 from ...control.message_json import message_json
+from ...single_send import send_one
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, FormError, read_form
 from ..message_form import BODY_FORMS, FIELDS, PROPERTY_TYPES, encoded, message_in
@@ -108,7 +107,7 @@ async def send(site: Site, request: web.Request) -> web.Response:
     entity = site.entity(form.text("path"))
     try:
         message = message_in(form, site.services.clock.now_ms())
-        number = await send_one(site, entity, encoded(message))
+        number = await send_one(site.broker, entity, encoded(message))
     except REFUSALS as error:
         return await show(site, request, form.failed("send", error), entity.path)
     lines: list[tuple[str, str]] = []
@@ -129,27 +128,6 @@ async def send(site: Site, request: web.Request) -> web.Response:
 
 def _done(site: Site, entity: Entity, flash: Flash) -> web.Response:
     return site.redirect(address("send", path=entity.path), flash)
-
-
-async def send_one(site: Site, entity: Entity, data: bytes) -> int | None:
-    """Send a message; its sequence number in the entity, None for a duplicate. BrokerError."""
-    sender = site.broker.open_sender(entity.path, detached=lambda _: None)
-    sender.close()
-    error = sender.size_refusal(data, batch=False)
-    if error is not None:
-        raise error
-    answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-    numbers: list[int | None] = []
-    entity.send(
-        data,
-        batch=False,
-        done=lambda result: None if answer.done() else answer.set_result(result),
-        numbered=numbers.extend,
-    )
-    failure = await answer
-    if failure is not None:
-        raise failure
-    return numbers[0]
 
 
 async def copies(site: Site, topic: Entity, index: int, number: int) -> list[tuple[str, str]]:

@@ -1,0 +1,75 @@
+"""`emubus token` and `connection-string`: what clients and scripts need to connect. Neither asks the server."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any, Final
+from urllib.parse import quote
+
+from ...broker.access import DEFAULT_KEY, sign
+from ...broker.clock import Clock
+from .. import EXIT_OK
+from ..options import Option, add_option, port, read_option
+from .address import Address, add_server_options, address_of
+from .output import add_json, show, span_ms
+
+AMQP_PORT: Final = Option("amqp_port", port, "PORT", "port for AMQP", "5672", brief="port for AMQP (5672)")
+DEFAULT_LIFE_MS: Final = 3_600_000
+
+
+def add_token(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `token`."""
+    parser.add_argument("entity", nargs="?", default="", metavar="ENTITY", help="for this entity only")
+    parser.add_argument(
+        "--life", type=span_ms, default=DEFAULT_LIFE_MS, metavar="SPAN", help="how long it is valid (1h)"
+    )
+    add_json(parser)
+    add_server_options(parser)
+    parser.set_defaults(run=_token)
+
+
+def _token(parsed: argparse.Namespace) -> int:
+    address = address_of(parsed)
+    expires_at = (Clock().now_ms() + parsed.life) // 1000
+    resource = quote(f"sb://{address.host}:{address.port}/{parsed.entity}", safe="")
+    signature = quote(sign(resource, str(expires_at), address.key or DEFAULT_KEY), safe="")
+    name = quote(address.key_name, safe="")
+    token = f"SharedAccessSignature sr={resource}&sig={signature}&se={expires_at}&skn={name}"
+    show(parsed, {"token": token, "expires_at": expires_at * 1000}, [token])
+    return EXIT_OK
+
+
+def add_connection_string(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `connection-string`."""
+    parser.add_argument("--entity", metavar="ENTITY", help="add EntityPath for this entity")
+    parser.add_argument("--admin", action="store_true", help="for administration clients: with the port of HTTP")
+    parser.add_argument("--tls", action="store_true", help="for TLS: without UseDevelopmentEmulator")
+    add_option(parser, AMQP_PORT)
+    add_json(parser)
+    add_server_options(parser)
+    parser.set_defaults(run=_connection_string)
+
+
+def _connection_string(parsed: argparse.Namespace) -> int:
+    address = address_of(parsed)
+    number = address.port if parsed.admin else int(read_option(AMQP_PORT, {"amqp_port": parsed.amqp_port}))
+    text = written(address, number, tls=parsed.tls)
+    if parsed.entity:
+        text += f"EntityPath={parsed.entity};"
+    if not parsed.json:
+        sys.stdout.write(f"{text}\n")
+        return EXIT_OK
+    answer: dict[str, Any] = {"connection_string": text}
+    show(parsed, answer, [])
+    return EXIT_OK
+
+
+def written(address: Address, number: int, *, tls: bool) -> str:
+    """The connection string for a port of a server."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    ending = "" if tls else "UseDevelopmentEmulator=true;"
+    return (
+        f"Endpoint=sb://{host}:{number};SharedAccessKeyName={address.key_name};"
+        f"SharedAccessKey={address.key or DEFAULT_KEY};{ending}"
+    )

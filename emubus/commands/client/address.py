@@ -1,0 +1,117 @@
+"""Which server a command asks, and with which key: options, environment, or the defaults of a local server.
+
+Knows connection strings [http 1]. Does not send requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from ..options import HTTP_PORT, ConfigError, Option, add_option, non_empty, read_option, variables_of_process
+
+DEFAULT_HOST: Final = "localhost"
+KEY_NAME: Final = "RootManageSharedAccessKey"
+KEY_VARIABLE: Final = "EMUBUS_SAS_KEY"
+
+
+class ConnectionString(NamedTuple):
+    """The parts of a connection string; `port` is None if the endpoint has none."""
+
+    host: str
+    port: int | None
+    key_name: str
+    key: str
+
+
+class Address(NamedTuple):
+    """A server and the key for it; a `key` of None sends no credentials."""
+
+    scheme: str
+    host: str
+    port: int
+    key_name: str
+    key: str | None
+
+    @property
+    def url(self) -> str:
+        """The URL of the server, without a slash at its end."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def parse_connection_string(text: str) -> ConnectionString:
+    """The parts of a connection string. ValueError says what is allowed."""
+    parts = {name.strip().lower(): value for name, _, value in (each.partition("=") for each in text.split(";"))}
+    endpoint = urlsplit(parts.get("endpoint", ""))
+    try:
+        host, port = endpoint.hostname, endpoint.port
+    except ValueError:
+        host, port = None, None
+    if endpoint.scheme != "sb" or not host:
+        raise ValueError("Endpoint=sb://HOST;SharedAccessKeyName=NAME;SharedAccessKey=KEY")
+    return ConnectionString(
+        host, port, parts.get("sharedaccesskeyname") or KEY_NAME, parts.get("sharedaccesskey") or ""
+    )
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("http://HOST:PORT or https://HOST:PORT")
+    return text
+
+
+URL: Final = Option(
+    "url",
+    _url,
+    "URL",
+    "the server; any of its ports",
+    "http://localhost:5300",
+    brief="the server (EMUBUS_URL; http://localhost:5300)",
+)
+CONNECTION_STRING: Final = Option(
+    "connection_string",
+    parse_connection_string,
+    "CS",
+    "the server and a key with Manage, as a connection string",
+    is_secret=True,
+    brief="server and key (EMUBUS_CONNECTION_STRING)",
+)
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the server."""
+    add_option(parser, URL)
+    add_option(parser, CONNECTION_STRING)
+
+
+def address_of(parsed: argparse.Namespace) -> Address:
+    """The server that the options or the environment name. ConfigError."""
+    given: ConnectionString | None = read_option(CONNECTION_STRING, {"connection_string": parsed.connection_string})
+    key = variables_of_process().get(KEY_VARIABLE) or None
+    key_name = KEY_NAME
+    if given is not None:
+        key_name, key = given.key_name, given.key or key
+    url = parsed.url or variables_of_process().get("EMUBUS_URL")
+    if url:
+        parts = urlsplit(str(read_option(URL, {"url": url})))
+        try:
+            port = parts.port
+        except ValueError as error:
+            raise ConfigError(f"--url is {url!r}; allowed is a port from 0 to 65535") from error
+        default = 443 if parts.scheme == "https" else 80
+        return Address(parts.scheme, parts.hostname or DEFAULT_HOST, port or default, key_name, key)
+    port = int(read_option(HTTP_PORT, {}))
+    if given is not None:
+        return Address("http", given.host, given.port or port, key_name, key)
+    return Address("http", DEFAULT_HOST, port, key_name, key)
+
+
+def text_of(text: str) -> str:
+    """An argument that must not be empty. argparse.ArgumentTypeError."""
+    try:
+        return non_empty(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"is empty; allowed is {error}") from error

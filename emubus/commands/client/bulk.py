@@ -1,0 +1,96 @@
+"""`emubus purge`, `resubmit`, `reset`: commands for many messages at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any, Final
+
+from .. import EXIT_FAILED, EXIT_OK
+from ..options import ConfigError
+from .address import add_server_options
+from .api import connect
+from .output import Progress, add_json, show
+
+FAILURES_SHOWN: Final = 20
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+    add_server_options(parser)
+
+
+def add_purge(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `purge`."""
+    parser.add_argument("entity", nargs="*", metavar="ENTITY", help="paths of queues, topics or subscriptions")
+    parser.add_argument("--all", action="store_true", help="purge every entity")
+    _add_common(parser)
+    parser.set_defaults(run=_purge)
+
+
+def _purge(parsed: argparse.Namespace) -> int:
+    if bool(parsed.entity) == parsed.all:
+        raise ConfigError("give the entities to purge, or --all")
+    progress, count = Progress("purged entities", len(parsed.entity)), 0
+    with connect(parsed) as api:
+        if parsed.all:
+            count = api.post("/reset", {"to": "empty"})["message_count"]
+        for number, path in enumerate(parsed.entity, 1):
+            count += api.post(f"{api.entity(path)}/purge")["message_count"]
+            progress.step(number)
+    progress.end()
+    show(parsed, {"message_count": count}, [f"removed {count} messages"])
+    return EXIT_OK
+
+
+def add_resubmit(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `resubmit`."""
+    parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
+    parser.add_argument("number", type=int, nargs="*", metavar="NUMBER", help="only these sequence numbers")
+    _add_common(parser)
+    parser.set_defaults(run=_resubmit)
+
+
+def _resubmit(parsed: argparse.Namespace) -> int:
+    failures: list[dict[str, Any]] = []
+    count, total, progress = 0, 0, None
+    with connect(parsed) as api:
+        at = f"{api.entity(parsed.entity)}/resubmit"
+        asked: dict[str, Any] = {"sequence_numbers": parsed.number}
+        while True:
+            answer = api.post(at, asked)
+            total = total or answer["total"]
+            progress = progress or Progress("resubmitted", len(parsed.number) or total)
+            count += answer["resubmitted_count"]
+            failures += answer["failures"]
+            progress.step(count)
+            if answer["next_sequence_number"] is None:
+                break
+            asked = {"from_sequence_number": answer["next_sequence_number"], "ends": answer["ends"]}
+    progress.end()
+    result = {"resubmitted_count": count, "failures": failures}
+    show(parsed, result, [f"resubmitted {count} of {len(parsed.number) or total} dead letters"])
+    for each in failures[:FAILURES_SHOWN]:
+        sys.stderr.write(f"emubus: error: {each['sequence_number']}: {each['message']}\n")
+    return EXIT_FAILED if failures else EXIT_OK
+
+
+def add_reset(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `reset`."""
+    parser.add_argument(
+        "--to",
+        choices=["start", "config", "empty"],
+        default="start",
+        metavar="STATE",
+        help="start (default): entities of the start, no messages, outages and faults, real time; "
+        "config: entities of the start, no messages; empty: the present entities, no messages",
+    )
+    _add_common(parser)
+    parser.set_defaults(run=_reset)
+
+
+def _reset(parsed: argparse.Namespace) -> int:
+    with connect(parsed) as api:
+        answer = api.post("/reset", {"to": parsed.to})
+    show(parsed, answer, [f"reset to {parsed.to}: removed {answer['message_count']} messages"])
+    return EXIT_OK

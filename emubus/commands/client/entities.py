@@ -1,0 +1,246 @@
+"""`emubus ls`, `show`, `create`, `update`, `delete`.
+
+Knows the names of properties as Config.json has them. Does not know which values a profile allows; the server does.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ...config_file.cursor import ConfigFileError, Cursor, suggestion
+from ...config_file.json_text import JsonNode, JsonTextError, parse_json
+from ...config_file.properties import QUEUE_PROPERTIES, SUBSCRIPTION_PROPERTIES, TOPIC_PROPERTIES, Properties
+from .. import EXIT_FAILED, EXIT_OK
+from ..options import ConfigError
+from .address import add_server_options
+from .api import connect, entity_at
+from .output import add_json, instant, pairs, show, span_ms, table
+
+TABLES: Final[Mapping[str, Properties]] = {
+    "queue": QUEUE_PROPERTIES,
+    "topic": TOPIC_PROPERTIES,
+    "subscription": SUBSCRIPTION_PROPERTIES,
+}
+_STATES: Final = ("active", "scheduled", "deferred", "dead-letter")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+    add_server_options(parser)
+
+
+# ---------------------------------------------------------------- ls, show
+
+
+def add_ls(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `ls`."""
+    parser.add_argument("pattern", nargs="?", default="", metavar="TEXT", help="only entities with this in their path")
+    _add_common(parser)
+    parser.set_defaults(run=_ls)
+
+
+def _ls(parsed: argparse.Namespace) -> int:
+    with connect(parsed) as api:
+        found: list[Any] = []
+        total = 1
+        while len(found) < total:
+            page = api.get(f"/entities?skip={len(found)}")
+            found += page["entities"]
+            total = page["total"] if page["entities"] else 0
+    found = [each for each in found if parsed.pattern.lower() in each["path"].lower()]
+    rows = [[each["path"], each["kind"], *_counts(each), _notes(each)] for each in found]
+    headers = ["PATH", "KIND", *(state.upper() for state in _STATES), "NOTES"]
+    show(parsed, {"entities": found}, table(headers, rows))
+    return EXIT_OK
+
+
+def _counts(entity: Mapping[str, Any]) -> list[object]:
+    if entity["kind"] == "topic":
+        return [None, entity["messages"]["scheduled"], None, None]
+    return [entity["messages"][state] for state in _STATES]
+
+
+def _notes(entity: Mapping[str, Any]) -> str:
+    notes = [] if entity["status"] == "Active" else [entity["status"]]
+    notes += ["partitioned"] if entity["is_partitioned"] else []
+    notes += ["sessions"] if entity["requires_session"] else []
+    notes += ["a store is out"] if entity["is_limited"] else []
+    return ", ".join(notes)
+
+
+def add_show(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `show`."""
+    parser.add_argument("entity", metavar="ENTITY", help="path of a queue, topic or subscription (topic/name)")
+    _add_common(parser)
+    parser.set_defaults(run=_show)
+
+
+def _show(parsed: argparse.Namespace) -> int:
+    with connect(parsed) as api:
+        at = api.entity(parsed.entity)
+        entity, properties = api.get(at), api.get(f"{at}/properties")["properties"]
+    show(parsed, {**entity, "properties": properties}, _shown(entity, properties))
+    return EXIT_OK
+
+
+def _shown(entity: Mapping[str, Any], properties: Mapping[str, Any]) -> Iterable[str]:
+    counts = ", ".join(f"{count} {state}" for state, count in entity["messages"].items() if count) or "none"
+    yield from pairs(
+        [
+            ("Path", entity["path"]),
+            ("Kind", entity["kind"]),
+            ("Messages", counts),
+            ("Size", f"{entity['size_bytes']} of {entity['size_bytes_max']} bytes"),
+            ("Locked", entity["locked_count"]),
+            ("Links", entity["link_count"]),
+            ("Last activity", instant(entity["last_activity_at"])),
+            *_named(entity["kind"], properties),
+        ]
+    )
+    if entity["is_partitioned"]:
+        yield ""
+        rows = [
+            [each["partition_id"], each["store"], each["health"], *_partition(each)] for each in entity["partitions"]
+        ]
+        yield from table(["PARTITION", "STORE", "HEALTH", "ACTIVE", "DEAD-LETTER", "LOCKED"], rows)
+
+
+def _partition(partition: Mapping[str, Any]) -> list[object]:
+    messages = partition["messages"] or {}
+    return [messages.get("active"), messages.get("dead-letter"), partition["locked_count"]]
+
+
+def _named(kind: str, properties: Mapping[str, Any]) -> Iterable[tuple[str, object]]:
+    """Properties under the names of Config.json, durations in ISO 8601."""
+    from ...broker.model.durations import format_duration
+
+    for name, (field, _) in TABLES[kind].items():
+        if field in properties:
+            value = properties[field]
+            yield name, format_duration(value) if field.endswith("_ms") else value
+
+
+# ---------------------------------------------------------------- create, update, delete
+
+
+def add_create(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `create`."""
+    parser.add_argument("kind", choices=[*TABLES], metavar="KIND", help="queue, topic or subscription")
+    parser.add_argument("path", metavar="PATH", help="its name; of a subscription topic/name")
+    parser.add_argument("--sessions", action="store_true", help="require message sessions")
+    parser.add_argument("--partitioned", action="store_true", help="with several partitions")
+    _add_set(parser)
+    _add_common(parser)
+    parser.set_defaults(run=_create)
+
+
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property as in Config.json, such as LockDuration=30s; may be repeated",
+    )
+
+
+def _create(parsed: argparse.Namespace) -> int:
+    properties = properties_of(parsed.kind, parsed.set)
+    if parsed.sessions:
+        properties["requires_session"] = True
+    if parsed.partitioned:
+        properties["enable_partitioning"] = True
+    path = parsed.path
+    if parsed.kind == "subscription" and "/subscriptions/" not in path.lower():
+        topic, slash, name = path.rpartition("/")
+        if not slash:
+            raise ConfigError(f"PATH is '{path}'; the path of a subscription is topic/name")
+        path = f"{topic}/Subscriptions/{name}"
+    with connect(parsed) as api:
+        answer = api.call("PUT", entity_at(path), {"kind": parsed.kind, "properties": properties})
+    show(parsed, answer, [f"created {parsed.kind} {answer['path']}"])
+    return EXIT_OK
+
+
+def properties_of(kind: str, given: Iterable[str]) -> dict[str, Any]:
+    """The fields that `NAME=VALUE` texts set. ConfigError."""
+    known = TABLES[kind]
+    proper = {name.lower(): name for name in known}
+    found: dict[str, Any] = {}
+    for each in given:
+        written, equals, text = each.partition("=")
+        name = proper.get(written.strip().lower())
+        if not equals:
+            raise ConfigError(f"--set is '{each}'; allowed is NAME=VALUE")
+        if name is None:
+            raise ConfigError(f"a {kind} has no property '{written}'{suggestion(written, known)}")
+        field, read = known[name]
+        try:
+            found[field] = read(Cursor(_node(field, text), name, "--set"))
+        except ConfigFileError as error:
+            raise ConfigError(error.problems[0].text) from error
+    return found
+
+
+def _node(field: str, text: str) -> JsonNode:
+    """The JSON value that a text on the command line means: a number, true, false or null, else itself."""
+    if field.endswith("_ms"):
+        if text.lower() == "never":
+            from ...broker.model.durations import UNLIMITED_TEXT
+
+            return JsonNode(UNLIMITED_TEXT, 0, 0)
+        try:
+            return JsonNode(f"PT{span_ms(text) / 1000:.3f}S", 0, 0)
+        except argparse.ArgumentTypeError:
+            return JsonNode(text, 0, 0)
+    if field in ("user_metadata", "forward_to", "forward_dead_letters_to", "status"):
+        return JsonNode(text, 0, 0)
+    try:
+        return parse_json(text)
+    except JsonTextError:
+        return JsonNode(text, 0, 0)
+
+
+def add_update(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `update`."""
+    parser.add_argument("entity", metavar="ENTITY", help="path of a queue, topic or subscription (topic/name)")
+    _add_set(parser)
+    _add_common(parser)
+    parser.set_defaults(run=_update)
+
+
+def _update(parsed: argparse.Namespace) -> int:
+    if not parsed.set:
+        raise ConfigError("nothing to change: give --set NAME=VALUE")
+    with connect(parsed) as api:
+        at = api.entity(parsed.entity)
+        kind = api.get(at)["kind"]
+        answer = api.call("PATCH", f"{at}/properties", properties_of(kind, parsed.set))
+    show(parsed, answer, [f"updated {kind} {answer['path']}"])
+    return EXIT_OK
+
+
+def add_delete(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `delete`."""
+    parser.add_argument("entity", nargs="+", metavar="ENTITY", help="paths of queues, topics or subscriptions")
+    _add_common(parser)
+    parser.set_defaults(run=_delete)
+
+
+def _delete(parsed: argparse.Namespace) -> int:
+    from .api import Refused
+
+    deleted: list[str] = []
+    failed: Refused | None = None
+    with connect(parsed) as api:
+        for path in parsed.entity:
+            try:
+                deleted.append(api.call("DELETE", api.entity(path))["path"])
+            except Refused as refused:
+                failed = failed or refused
+    show(parsed, {"deleted": deleted}, [f"deleted {path}" for path in deleted])
+    if failed is not None:
+        raise failed
+    return EXIT_OK if deleted else EXIT_FAILED

@@ -1,0 +1,289 @@
+"""`emubus send`, `peek`, `receive`, `settle`."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from .. import EXIT_FAILED, EXIT_OK
+from ..options import ConfigError
+from .address import add_server_options
+from .api import Api, connect
+from .output import Progress, add_json, count_of, excerpt, instant, show, span_ms, table
+
+SEND_AT_ONCE: Final = 100
+SEND_AT_ONCE_BYTES: Final = 4 << 20
+PEEK_AT_ONCE: Final = 250
+SUB_QUEUES: Final = ("active", "dead-letter", "transfer-dead-letter")
+_TEXTS: Final = ("message_id", "session_id", "subject", "correlation_id", "content_type", "reply_to", "partition_key")
+
+
+def _add_entity(parser: argparse.ArgumentParser, what: str = "path of a queue or subscription (topic/name)") -> None:
+    parser.add_argument("entity", metavar="ENTITY", help=what)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+    add_server_options(parser)
+
+
+def _add_sub_queue(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dead-letters", action="store_const", dest="sub_queue", const="dead-letter", help="of the dead-letter queue"
+    )
+    parser.add_argument("--sub-queue", choices=SUB_QUEUES, metavar="NAME", help=" or ".join(SUB_QUEUES))
+    parser.set_defaults(sub_queue="active")
+
+
+# ---------------------------------------------------------------- send
+
+
+def add_send(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `send`."""
+    _add_entity(parser, "name of a queue or topic")
+    parser.add_argument("body", nargs="?", metavar="BODY", help="the body; without it stdin is read")
+    parser.add_argument("--file", type=Path, metavar="FILE", help="the body is this file")
+    parser.add_argument("--lines", action="store_true", help="each line of stdin or FILE is a message")
+    parser.add_argument("--count", type=count_of, default=1, metavar="N", help="send it N times")
+    for name in _TEXTS:
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar="TEXT")
+    parser.add_argument("--property", action="append", default=[], metavar="NAME=VALUE", help="may be repeated")
+    parser.add_argument("--ttl", type=span_ms, metavar="SPAN", help="time to live, such as 30s")
+    parser.add_argument("--delay", type=span_ms, metavar="SPAN", help="schedule it so far from now")
+    _add_common(parser)
+    parser.set_defaults(run=_send)
+
+
+def _send(parsed: argparse.Namespace) -> int:
+    message = {name: getattr(parsed, name) for name in _TEXTS if getattr(parsed, name) is not None}
+    message["application_properties"] = dict(map(_property, parsed.property))
+    message |= {name: value for name, value in (("ttl_ms", parsed.ttl), ("delay_ms", parsed.delay)) if value}
+    bodies = list(_bodies(parsed)) * parsed.count
+    progress, results = Progress("sent", len(bodies)), list[dict[str, Any]]()
+    with connect(parsed) as api:
+        at = f"{api.entity(parsed.entity)}/messages"
+        for portion in _portions(bodies):
+            results += api.post(at, {"messages": [{**message, **_body(each)} for each in portion]})["results"]
+            progress.step(len(results))
+    progress.end()
+    failed = [each for each in results if each["error"] is not None]
+    show(parsed, {"results": results}, _sent_lines(results))
+    for each in failed:
+        sys.stderr.write(f"emubus: error: {each['error']}\n")
+    return EXIT_FAILED if failed else EXIT_OK
+
+
+def _bodies(parsed: argparse.Namespace) -> Iterator[bytes]:
+    if parsed.body is not None and (parsed.file is not None or parsed.lines):
+        raise ConfigError("BODY, --file and --lines exclude each other: give BODY alone")
+    if parsed.body is not None:
+        yield parsed.body.encode(errors="surrogateescape")
+        return
+    try:
+        data = sys.stdin.buffer.read() if parsed.file is None else parsed.file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--file {parsed.file} can't be read: {error.strerror}") from error
+    yield from (data.splitlines() if parsed.lines else [data])
+
+
+def _body(data: bytes) -> dict[str, str]:
+    try:
+        return {"body": data.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(data).decode("ascii")}
+
+
+def _portions(bodies: list[bytes]) -> Iterator[list[bytes]]:
+    portion: list[bytes] = []
+    size_bytes = 0
+    for each in bodies:
+        if portion and (len(portion) == SEND_AT_ONCE or size_bytes + len(each) > SEND_AT_ONCE_BYTES):
+            yield portion
+            portion, size_bytes = [], 0
+        portion.append(each)
+        size_bytes += len(each)
+    if portion:
+        yield portion
+
+
+def _property(text: str) -> tuple[str, object]:
+    """A property: a whole number, a number, true or false if the text is one, else a string. ConfigError."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ConfigError(f"--property is '{text}'; allowed is NAME=VALUE")
+    if value in ("true", "false"):
+        return name, value == "true"
+    for kind in (int, float):
+        try:
+            if value.isascii() and value == value.strip() and "_" not in value and value.lower() not in ("nan", "inf"):
+                return name, kind(value)
+        except ValueError:
+            continue
+    return name, value
+
+
+def _sent_lines(results: list[dict[str, Any]]) -> Iterator[str]:
+    sent = [each for each in results if each["sequence_number"] is not None]
+    dropped = sum(each["sequence_number"] is None and each["error"] is None for each in results)
+    if len(sent) == 1:
+        (one,) = sent
+        yield f"sent: sequence number {one['sequence_number']}, partition {one['partition_id']}"
+    elif sent:
+        partitions = sorted({each["partition_id"] for each in sent})
+        yield f"sent {len(sent)} messages to partition{'s' * (len(partitions) > 1)} {', '.join(map(str, partitions))}"
+    if dropped:
+        yield f"dropped as duplicates: {dropped}"
+
+
+# ---------------------------------------------------------------- peek
+
+
+def add_peek(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `peek`."""
+    _add_entity(parser)
+    _add_sub_queue(parser)
+    parser.add_argument("--count", type=count_of, default=50, metavar="N", help="at most N messages (50)")
+    parser.add_argument("--from", type=int, default=0, dest="first", metavar="NUMBER", help="from this sequence number")
+    parser.add_argument("--session", metavar="ID", help="only this message session")
+    parser.add_argument("--partition", type=int, metavar="N", help="only this partition")
+    parser.add_argument("--body", action="store_true", help="print whole bodies, nothing else")
+    _add_common(parser)
+    parser.set_defaults(run=_peek)
+
+
+def _peek(parsed: argparse.Namespace) -> int:
+    query = f"sub_queue={parsed.sub_queue}"
+    query += "" if parsed.session is None else f"&session_id={quote(parsed.session, safe='')}"
+    query += "" if parsed.partition is None else f"&partition_id={parsed.partition}"
+    found: list[dict[str, Any]] = []
+    with connect(parsed) as api:
+        at = f"{api.entity(parsed.entity)}/messages?{query}"
+        following: int | None = parsed.first
+        while following is not None and len(found) < parsed.count:
+            count = min(PEEK_AT_ONCE, parsed.count - len(found))
+            page = api.get(f"{at}&from_sequence_number={following}&count={count}")
+            found += page["messages"]
+            following = page["next_sequence_number"]
+    show(parsed, {"messages": found, "next_sequence_number": following}, _listed(found, whole=parsed.body))
+    return EXIT_OK
+
+
+def _listed(messages: list[dict[str, Any]], *, whole: bool) -> list[str]:
+    if whole:
+        return [body_text(each) for each in messages]
+    rows = [
+        [
+            each["sequence_number"],
+            each["partition_id"],
+            each["state"],
+            instant(each["enqueued_at"]),
+            each["delivery_count"],
+            each["properties"].get("message_id"),
+            each["properties"].get("session_id"),
+            excerpt(body_text(each)),
+        ]
+        for each in messages
+    ]
+    return table(["NUMBER", "PARTITION", "STATE", "ENQUEUED", "DELIVERIES", "MESSAGE ID", "SESSION", "BODY"], rows)
+
+
+def body_text(message: Mapping[str, Any]) -> str:
+    """The body as text; binary data in base64."""
+    body = message["body"]
+    if body["text"] is not None:
+        return str(body["text"])
+    if body["base64"] is not None:
+        return f"base64:{body['base64']}"
+    return "" if body["kind"] == "none" else str(body["json"])
+
+
+# ---------------------------------------------------------------- receive, settle
+
+
+def add_receive(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `receive`."""
+    _add_entity(parser)
+    _add_sub_queue(parser)
+    parser.add_argument("--count", type=count_of, default=1, metavar="N", help="at most N messages (1)")
+    parser.add_argument("--wait", type=span_ms, default=0, metavar="SPAN", help="wait for the first, at most 60s")
+    parser.add_argument("--session", metavar="ID", help="this message session; default: the next one with messages")
+    parser.add_argument(
+        "--then",
+        choices=["complete", "abandon", "dead-letter", "defer", "lock"],
+        default="complete",
+        metavar="OUTCOME",
+        help="complete (default), abandon, dead-letter, defer, or lock: settle later",
+    )
+    parser.add_argument("--reason", metavar="TEXT", help="of a dead letter")
+    parser.add_argument("--deferred", type=int, nargs="+", default=[], metavar="NUMBER", help="these deferred messages")
+    parser.add_argument("--body", action="store_true", help="print whole bodies, nothing else")
+    _add_common(parser)
+    parser.set_defaults(run=_receive)
+
+
+def _receive(parsed: argparse.Namespace) -> int:
+    asked = {
+        "count": min(parsed.count, PEEK_AT_ONCE),
+        "timeout_ms": min(parsed.wait, 60_000),
+        "outcome": parsed.then,
+        "sub_queue": parsed.sub_queue,
+        "session_id": parsed.session,
+        "sequence_numbers": parsed.deferred,
+        "reason": parsed.reason,
+    }
+    with connect(parsed) as api:
+        answer = api.post(f"{api.entity(parsed.entity)}/receive", asked)
+        messages = answer["messages"]
+        while 0 < len(messages) < parsed.count and not parsed.deferred:
+            asked |= {"count": min(PEEK_AT_ONCE, parsed.count - len(messages)), "timeout_ms": 0}
+            more = api.post(f"{api.entity(parsed.entity)}/receive", {**asked, "session_id": answer["session_id"]})
+            if not more["messages"]:
+                break
+            messages += more["messages"]
+    lines = _listed(messages, whole=parsed.body)
+    if parsed.then == "lock":
+        lines += [f"lock token of {each['sequence_number']}: {each['lock_token']}" for each in messages]
+    show(parsed, answer, lines)
+    return EXIT_OK if messages else EXIT_FAILED
+
+
+def add_settle(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `settle`."""
+    _add_entity(parser)
+    parser.add_argument(
+        "outcome",
+        choices=["complete", "abandon", "dead-letter", "defer"],
+        metavar="OUTCOME",
+        help="complete, abandon, dead-letter or defer",
+    )
+    parser.add_argument("token", nargs="+", metavar="TOKEN", help="lock tokens from `emubus receive --then lock`")
+    _add_sub_queue(parser)
+    parser.add_argument("--reason", metavar="TEXT", help="of a dead letter")
+    parser.add_argument("--description", metavar="TEXT", help="of a dead letter")
+    _add_common(parser)
+    parser.set_defaults(run=_settle)
+
+
+def _settle(parsed: argparse.Namespace) -> int:
+    with connect(parsed) as api:
+        answer = _settled(api, parsed)
+    show(parsed, answer, [f"settled: {answer['settled_count']} ({parsed.outcome})"])
+    return EXIT_OK
+
+
+def _settled(api: Api, parsed: argparse.Namespace) -> Any:
+    return api.post(
+        f"{api.entity(parsed.entity)}/settle",
+        {
+            "lock_tokens": parsed.token,
+            "outcome": parsed.outcome,
+            "sub_queue": parsed.sub_queue,
+            "reason": parsed.reason,
+            "description": parsed.description,
+        },
+    )

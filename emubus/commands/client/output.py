@@ -1,0 +1,128 @@
+"""What commands print: text for people, JSON for scripts, and the progress of long work.
+
+Knows terminals, NO_COLOR and FORCE_COLOR. Does not know what is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from ..colors import has_colors
+
+BODY_CHARS: Final = 60
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SPAN: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)", re.ASCII)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the switch for JSON."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def show(parsed: argparse.Namespace, answer: object, lines: Iterable[str]) -> None:
+    """Print an answer as JSON, or as `lines` for people."""
+    if parsed.json:
+        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+        return
+    sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
+
+
+def printable(text: str) -> str:
+    """The text without control characters but for colours: it may come from a message."""
+    return re.sub(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Rows in columns below their headers; numbers to the right. A table without rows has the headers only."""
+    cells = [[_cell(each) for each in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    numeric = [all(row[at].isdecimal() or row[at] == "-" for row in cells) for at in range(len(headers))]
+    bold, plain = ("\x1b[1m", "\x1b[0m") if has_colors(sys.stdout) else ("", "")
+
+    def line(row: Sequence[str]) -> str:
+        placed = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        )
+        return "  ".join(placed).rstrip()
+
+    return [f"{bold}{line(headers)}{plain}", *(line(row) for row in cells)]
+
+
+def pairs(values: Iterable[tuple[str, object]]) -> list[str]:
+    """Names and values, one pair a line."""
+    found = [(name, _cell(value)) for name, value in values]
+    width = max((len(name) for name, _ in found), default=0)
+    return [f"{name.ljust(width)}  {value}".rstrip() for name, value in found]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return re.sub(r"[\r\n\t]+", " ", str(value)).replace("\x1b", "\N{REPLACEMENT CHARACTER}")
+
+
+def instant(at: int | None) -> str | None:
+    """An instant (Unix ms) as text in UTC."""
+    if at is None:
+        return None
+    try:
+        return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    except (ValueError, OverflowError, OSError):
+        return str(at)
+
+
+def excerpt(text: str, chars: int = BODY_CHARS) -> str:
+    """The beginning of a text, on one line."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= chars else f"{flat[: chars - 1]}…"
+
+
+def span_ms(text: str) -> int:
+    """A duration in milliseconds: `500ms`, `30s`, `5m`, `1h`, `2d`, or ISO 8601. argparse.ArgumentTypeError."""
+    found = _SPAN.fullmatch(text)
+    if found is not None:
+        return int(found[1]) * _UNITS_MS[found[2]]
+    from ...broker.model.durations import parse_duration  # only for a text that is none of the short ones
+
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"is {text!r}; allowed is 500ms, 30s, 5m, 1h, 2d or PT30S") from None
+
+
+def count_of(text: str) -> int:
+    """A whole number of 1 or more. argparse.ArgumentTypeError."""
+    if not (text.isascii() and text.isdecimal() and int(text[:18]) > 0):
+        raise argparse.ArgumentTypeError(f"is {text!r}; allowed is a whole number of 1 or more")
+    return int(text[:18])
+
+
+class Progress:
+    """The progress of long work on stderr, if that is a terminal; `step` is called after each part."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what = what
+        self._total = total
+        self._is_shown = sys.stderr.isatty()
+
+    def step(self, done: int) -> None:
+        """Show how much is done."""
+        if self._is_shown:
+            share = f" ({100 * done // self._total} %)" if self._total else ""
+            sys.stderr.write(f"\r{self._what}: {done} of {self._total}{share}\x1b[K")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        """Remove the line."""
+        if self._is_shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

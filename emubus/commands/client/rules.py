@@ -1,0 +1,102 @@
+"""`emubus rules`: list, add and remove the rules of a subscription."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from .. import EXIT_OK
+from ..options import ConfigError
+from .address import add_server_options
+from .api import connect
+from .output import add_json, show, table
+
+
+def add_rules(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `rules`."""
+    parser.add_argument("subscription", metavar="SUBSCRIPTION", help="topic/name")
+    parser.add_argument("--add", metavar="RULE", help="add a rule; without a filter it matches all messages")
+    parser.add_argument("--remove", metavar="RULE", help="remove a rule")
+    parser.add_argument("--sql", metavar="SQL", help="--add: the filter, such as \"price > 10 AND sys.Label = 'x'\"")
+    parser.add_argument(
+        "--equal",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="with --add: a property that must be equal; label, to, session_id, … or your own; may be repeated",
+    )
+    parser.add_argument("--action", metavar="SQL", help='with --add: the action, such as "SET seen = TRUE"')
+    add_json(parser)
+    add_server_options(parser)
+    parser.set_defaults(run=_rules)
+
+
+_SYSTEM = (
+    "content_type",
+    "correlation_id",
+    "label",
+    "message_id",
+    "reply_to",
+    "reply_to_session_id",
+    "session_id",
+    "to",
+)
+
+
+def _rules(parsed: argparse.Namespace) -> int:
+    if parsed.add is not None and parsed.remove is not None:
+        raise ConfigError("give --add or --remove, not both")
+    if parsed.add is None and (parsed.sql or parsed.equal or parsed.action):
+        raise ConfigError("--sql, --equal and --action need --add")
+    if parsed.sql and parsed.equal:
+        raise ConfigError("a rule has one filter: give --sql or --equal, not both")
+    with connect(parsed) as api:
+        at = f"{api.entity(parsed.subscription)}/rules"
+        if parsed.add is not None:
+            answer = api.call("PUT", _rule_at(at, parsed.add), _asked(parsed))
+            show(parsed, answer, [f"added rule {answer['name']}: {_text(answer['filter'])}"])
+        elif parsed.remove is not None:
+            answer = api.call("DELETE", _rule_at(at, parsed.remove))
+            show(parsed, answer, [f"removed rule {answer['name']}"])
+        else:
+            answer = api.get(at)
+            rows = [
+                [each["name"], each["filter"]["kind"], _text(each["filter"]), each["action"]]
+                for each in answer["rules"]
+            ]
+            show(parsed, answer, table(["RULE", "KIND", "FILTER", "ACTION"], rows))
+    return EXIT_OK
+
+
+def _rule_at(at: str, name: str) -> str:
+    return f"{at}/{quote(name, safe='')}"
+
+
+def _asked(parsed: argparse.Namespace) -> dict[str, Any]:
+    chosen: dict[str, Any] = {"kind": "true"}
+    if parsed.sql:
+        chosen = {"kind": "sql", "expression": parsed.sql}
+    elif parsed.equal:
+        chosen = {"kind": "correlation", "properties": {}}
+        for each in parsed.equal:
+            name, equals, value = each.partition("=")
+            if not name or not equals:
+                raise ConfigError(f"--equal is '{each}'; allowed is NAME=VALUE")
+            if name in _SYSTEM:
+                chosen[name] = value
+            else:
+                chosen["properties"][name] = value
+    return {"filter": chosen, "action": parsed.action}
+
+
+def _text(own: Mapping[str, Any]) -> str:
+    """A filter on one line."""
+    if own["kind"] == "sql":
+        return str(own["expression"])
+    if own["kind"] == "correlation":
+        given = {**{name: own[name] for name in _SYSTEM if name in own}, **own.get("properties", {})}
+        return ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+    return "every message" if own["kind"] == "true" else "no message"

@@ -1,0 +1,72 @@
+"""`emubus sessions` and `connections`: who holds which message session, and which clients are connected."""
+
+from __future__ import annotations
+
+import argparse
+
+from .. import EXIT_OK
+from .address import add_server_options
+from .api import connect
+from .output import add_json, instant, show, table
+
+
+def add_sessions(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `sessions`."""
+    parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
+    add_json(parser)
+    add_server_options(parser)
+    parser.set_defaults(run=_sessions)
+
+
+def _sessions(parsed: argparse.Namespace) -> int:
+    with connect(parsed) as api:
+        answer = api.get(f"{api.entity(parsed.entity)}/sessions")
+    rows = [
+        [
+            each["session_id"],
+            each["partition_id"],
+            each["message_count"],
+            each["state_bytes"],
+            instant(each["locked_until_at"]),
+        ]
+        for each in answer["sessions"]
+    ]
+    show(parsed, answer, table(["SESSION", "PARTITION", "MESSAGES", "STATE BYTES", "LOCKED UNTIL"], rows))
+    return EXIT_OK
+
+
+def add_connections(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `connections`."""
+    parser.add_argument("--drop", action="store_true", help="drop all, or those with a link to ENTITY")
+    parser.add_argument("--entity", metavar="ENTITY", help="only connections with a link to this entity")
+    add_json(parser)
+    add_server_options(parser)
+    parser.set_defaults(run=_connections)
+
+
+def _connections(parsed: argparse.Namespace) -> int:
+    with connect(parsed) as api:
+        if parsed.drop:
+            dropped = api.post("/connections/drop", {"entity": parsed.entity})
+            show(parsed, dropped, [f"dropped {dropped['dropped_count']} connections"])
+            return EXIT_OK
+        found = api.get("/connections")["connections"]
+    if parsed.entity is not None:
+        wanted = parsed.entity.lower()
+        found = [each for each in found if any(_is_of(link["address"], wanted) for link in each["links"])]
+    rows = [
+        [
+            each["number"],
+            each["peer"],
+            f"{each['product']} {each['version']}".strip() or each["container"],
+            ", ".join(sorted({f"{link['role']} {link['address']}" for link in each["links"]})),
+        ]
+        for each in found
+    ]
+    show(parsed, {"connections": found}, table(["NUMBER", "PEER", "CLIENT", "LINKS"], rows))
+    return EXIT_OK
+
+
+def _is_of(address: str, entity: str) -> bool:
+    path = address.lower().lstrip("/")
+    return path == entity or path.startswith(f"{entity}/$")

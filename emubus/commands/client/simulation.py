@@ -1,0 +1,159 @@
+"""`emubus clock`, `outage`, `fault`: the clock, outages of messaging stores and injected faults."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .. import EXIT_OK
+from ..options import ConfigError
+from .address import add_server_options
+from .api import connect
+from .output import add_json, count_of, instant, pairs, show, span_ms, table
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+    add_server_options(parser)
+
+
+# ---------------------------------------------------------------- clock
+
+
+def add_clock(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `clock`."""
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=["show", "advance", "freeze", "thaw"],
+        default="show",
+        metavar="ACTION",
+        help="show (default), advance, freeze or thaw",
+    )
+    parser.add_argument(
+        "by", nargs="?", type=span_ms, metavar="SPAN", help="with advance: how far, such as 30s, 5m, 2d"
+    )
+    _add_common(parser)
+    parser.set_defaults(run=_clock)
+
+
+def _clock(parsed: argparse.Namespace) -> int:
+    if (parsed.action == "advance") != (parsed.by is not None):
+        raise ConfigError("`emubus clock advance` needs a SPAN such as 5m; the other actions have none")
+    with connect(parsed) as api:
+        if parsed.action == "show":
+            answer = api.get("/clock")
+        else:
+            answer = api.post(f"/clock/{parsed.action}", {"ms": parsed.by} if parsed.by is not None else None)
+    ahead = f"{answer['offset_ms']} ms ahead of the machine's clock"
+    lines = pairs([("Time", instant(answer["now_ms"])), ("Offset", ahead), ("Frozen", answer["is_frozen"])])
+    show(parsed, answer, lines)
+    return EXIT_OK
+
+
+# ---------------------------------------------------------------- outage
+
+
+def add_outage(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `outage`."""
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=["show", "down", "slow", "failing", "full", "end"],
+        default="show",
+        metavar="ACTION",
+        help="show (default); down, slow, failing or full: begin an outage; end: end all, or those of STORE",
+    )
+    parser.add_argument("store", nargs="*", type=int, metavar="STORE", help="numbers of messaging stores, from 0")
+    parser.add_argument(
+        "--for", type=span_ms, dest="duration", metavar="SPAN", help="how long; default: until it is ended"
+    )
+    parser.add_argument("--delay", type=span_ms, default=1_000, metavar="SPAN", help="slow: added to each commit (1s)")
+    _add_common(parser)
+    parser.set_defaults(run=_outage)
+
+
+def _outage(parsed: argparse.Namespace) -> int:
+    begins = parsed.action not in ("show", "end")
+    if begins and not parsed.store:
+        raise ConfigError(f"`emubus outage {parsed.action}` needs the numbers of the stores")
+    with connect(parsed) as api:
+        if begins:
+            asked = {"stores": parsed.store, "kind": parsed.action, "delay_ms": parsed.delay}
+            api.post("/outages", {**asked, "duration_ms": parsed.duration})
+        elif parsed.action == "end":
+            for path in [f"/stores/{each}/outage" for each in parsed.store] or ["/outages"]:
+                api.call("DELETE", path)
+        answer = api.get("/stores")
+    rows = [
+        [each["store"], each["health"], each["delay_ms"], each["commit_count"], each["failed_commit_count"]]
+        for each in answer["stores"]
+    ]
+    show(parsed, answer, table(["STORE", "HEALTH", "DELAY MS", "COMMITS", "FAILED"], rows))
+    return EXIT_OK
+
+
+# ---------------------------------------------------------------- fault
+
+
+def add_fault(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `fault`."""
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=["show", "add", "clear"],
+        default="show",
+        metavar="ACTION",
+        help="show (default), add or clear",
+    )
+    parser.add_argument(
+        "what", nargs="?", metavar="KIND|ID", help="add: the kind, such as server-busy; clear: one fault"
+    )
+    parser.add_argument("--entity", metavar="ENTITY", help="only operations on this entity")
+    parser.add_argument(
+        "--operation", action="append", default=[], metavar="NAME", help="such as send; may be repeated"
+    )
+    parser.add_argument("--count", type=count_of, metavar="N", help="how often; default: until it is cleared")
+    parser.add_argument("--probability", type=float, default=1.0, metavar="P", help="each time, from 0 to 1 (1)")
+    parser.add_argument("--delay", type=span_ms, default=1_000, metavar="SPAN", help="of a delayed-confirmation (1s)")
+    _add_common(parser)
+    parser.set_defaults(run=_fault)
+
+
+def _fault(parsed: argparse.Namespace) -> int:
+    with connect(parsed) as api:
+        if parsed.action == "add":
+            if parsed.what is None:
+                raise ConfigError("`emubus fault add` needs the KIND of fault, such as server-busy")
+            answer = api.post("/faults", _asked(parsed))
+            show(parsed, answer, [f"added fault {answer['id']}: {answer['kind']}"])
+        elif parsed.action == "clear":
+            path = "/faults" if parsed.what is None else f"/faults/{parsed.what}"
+            answer = api.call("DELETE", path)
+            show(parsed, answer, [f"cleared {answer['cleared_count']} faults"])
+        else:
+            answer = api.get("/faults")
+            rows = [
+                [
+                    each["id"],
+                    each["kind"],
+                    each["entity"],
+                    ", ".join(each["operations"]),
+                    each["count"],
+                    each["hit_count"],
+                ]
+                for each in answer["faults"]
+            ]
+            show(parsed, answer, table(["ID", "KIND", "ENTITY", "OPERATIONS", "LEFT", "HITS"], rows))
+    return EXIT_OK
+
+
+def _asked(parsed: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "kind": parsed.what,
+        "entity": parsed.entity,
+        "operations": parsed.operation,
+        "count": parsed.count,
+        "probability": parsed.probability,
+        "delay_ms": parsed.delay,
+    }

@@ -1,0 +1,88 @@
+"""`emubus snapshot`: take, restore, list, delete, download and upload snapshots of the namespace."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from .. import EXIT_OK
+from ..options import ConfigError
+from .address import add_server_options
+from .api import connect
+from .output import add_json, instant, show, table
+
+ARCHIVE: Final = "application/x-tar"
+_DONE: Final = {"take": "took", "restore": "restored", "delete": "deleted", "upload": "uploaded"}
+
+
+def add_snapshot(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `snapshot`."""
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=["list", "take", "restore", "delete", "download", "upload"],
+        default="list",
+        metavar="ACTION",
+        help="list (default), take, restore, delete, download or upload",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="name of the snapshot")
+    parser.add_argument("--file", type=Path, metavar="FILE", help="the archive to write or read (NAME.tar)")
+    add_json(parser)
+    add_server_options(parser)
+    parser.set_defaults(run=_snapshot)
+
+
+def _snapshot(parsed: argparse.Namespace) -> int:
+    if (parsed.name is None) != (parsed.action == "list"):
+        raise ConfigError("every action but list needs the NAME of a snapshot")
+    at = f"/snapshots/{quote(parsed.name or '', safe='')}"
+    with connect(parsed) as api:
+        match parsed.action:
+            case "list":
+                answer = api.get("/snapshots")
+                rows = [
+                    [
+                        each["name"],
+                        instant(each["taken_at"]),
+                        each["entity_count"],
+                        each["message_count"],
+                        each["size_bytes"],
+                    ]
+                    for each in answer["snapshots"]
+                ]
+                show(parsed, answer, table(["SNAPSHOT", "TAKEN", "ENTITIES", "MESSAGES", "BYTES"], rows))
+                return EXIT_OK
+            case "download":
+                file = parsed.file or Path(f"{parsed.name}.tar")
+                data = api.send("GET", f"{at}/archive", None, {})
+                _write(file, data)
+                show(parsed, {"name": parsed.name, "file": str(file)}, [f"downloaded {parsed.name} to {file}"])
+                return EXIT_OK
+            case "take":
+                answer = api.call("PUT", at)
+            case "restore":
+                answer = api.post(f"{at}/restore")
+            case "delete":
+                answer = api.call("DELETE", at)
+            case _:
+                data = _read(parsed.file or Path(f"{parsed.name}.tar"))
+                api.send("PUT", f"{at}/archive", data, {"Content-Type": ARCHIVE})
+                answer = api.get(at)
+    show(parsed, answer, [f"{_DONE[parsed.action]} snapshot {answer['name']}"])
+    return EXIT_OK
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file} can't be read: {error.strerror}") from error
+
+
+def _write(file: Path, data: bytes) -> None:
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise ConfigError(f"{file} can't be written: {error.strerror}") from error

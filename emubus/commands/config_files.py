@@ -1,0 +1,97 @@
+"""`emubus config`: check a Config.json, export the running namespace as one, print its JSON Schema."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import EXIT_OK, EXIT_USAGE
+from .client.address import add_server_options
+from .options import ConfigError, add_option
+
+if TYPE_CHECKING:
+    from ..config_file.cursor import Problem
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    check = actions.add_parser("check", help="print all errors of a file", description=_CHECK)
+    check.add_argument("file", type=Path, metavar="FILE", help="the Config.json")
+    _add_profile(check)
+    check.add_argument("--json", action="store_true", help="print JSON")
+    check.set_defaults(run=_check)
+    export = actions.add_parser("export", help="print the running namespace", description=_EXPORT)
+    export.add_argument("--file", type=Path, metavar="FILE", help="write it to this file")
+    add_server_options(export)
+    export.set_defaults(run=_export)
+    schema = actions.add_parser("schema", help="print the JSON Schema of the file", description=_SCHEMA)
+    schema.set_defaults(run=_schema)
+
+
+_CHECK = "Print each error of a Config.json with its place; exit code 2 if it has one."
+_EXPORT = "Print entities, rules and keys of the running namespace as a Config.json."
+_SCHEMA = "Print the JSON Schema of Config.json, for editors."
+
+
+def _add_profile(parser: argparse.ArgumentParser) -> None:
+    from ..config import OPTIONS_BY_NAME
+
+    for name in ("profile", "premium_partitions"):
+        add_option(parser, OPTIONS_BY_NAME[name])
+
+
+def _check(parsed: argparse.Namespace) -> int:
+    from ..config import limits_of
+    from ..config_file.cursor import ConfigFileError
+    from ..config_file.reading import read_config_file
+
+    errors: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    summary = ""
+    try:
+        found = read_config_file(parsed.file, limits_of(vars(parsed)))
+        warnings, topology = found.warnings, found.topology
+        counts = (len(topology.queues), len(topology.topics), len(topology.subscriptions))
+        summary = "{} queues, {} topics, {} subscriptions".format(*counts)
+    except ConfigFileError as error:
+        errors = error.problems
+    if parsed.json:
+        answer = {"errors": [*map(_as_json, errors)], "warnings": [*map(_as_json, warnings)]}
+        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stderr.write("".join(f"{each.with_column}\n" for each in errors))
+        sys.stderr.write("".join(f"{each.with_column} (warning)\n" for each in warnings))
+        sys.stdout.write(f"{parsed.file}: {summary}\n" if not errors else "")
+    return EXIT_USAGE if errors else EXIT_OK
+
+
+def _as_json(problem: Problem) -> dict[str, object]:
+    return {"line": problem.line, "column": problem.column, "message": problem.text}
+
+
+def _export(parsed: argparse.Namespace) -> int:
+    from .client.api import connect
+
+    with connect(parsed) as api:
+        text = json.dumps(api.get("/config"), indent=2, ensure_ascii=False) + "\n"
+    if parsed.file is None:
+        sys.stdout.write(text)
+        return EXIT_OK
+    try:
+        parsed.file.write_text(text)
+    except OSError as error:
+        raise ConfigError(f"{parsed.file} can't be written: {error.strerror}") from error
+    sys.stdout.write(f"exported to {parsed.file}\n")
+    return EXIT_OK
+
+
+def _schema(parsed: argparse.Namespace) -> int:
+    from ..config_file.json_schema import schema
+
+    del parsed
+    sys.stdout.write(json.dumps(schema(), indent=2) + "\n")
+    return EXIT_OK

@@ -1,0 +1,116 @@
+"""The JSON Schema of Config.json, made from the tables of `properties`, for editors.
+
+Knows how the type of a property is written in JSON Schema. Editors compare names exactly; the reader takes any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ..broker.keys import Right
+from ..broker.model.descriptions import EntityStatus
+from .cursor import Cursor
+from .properties import (
+    CORRELATION_PROPERTIES,
+    FILTER_TYPE_SPELLINGS,
+    LOGGING_TYPES,
+    QUEUE_PROPERTIES,
+    SQL_PROPERTIES,
+    SUBSCRIPTION_PROPERTIES,
+    TOPIC_PROPERTIES,
+    Properties,
+)
+
+JsonSchema = dict[str, Any]
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_TEXT: Final[JsonSchema] = {"type": "string"}
+_DURATION: Final[JsonSchema] = {"type": "string", "pattern": "^P", "description": "ISO 8601, such as PT1M"}
+_TYPES: Final[Mapping[Callable[[Cursor], object], JsonSchema]] = {
+    Cursor.boolean: {"type": "boolean"},
+    Cursor.integer: {"type": "integer"},
+    Cursor.kilobytes: {"type": "integer"},
+    Cursor.duration: _DURATION,
+    Cursor.limit: _DURATION,
+    Cursor.optional_text: _TEXT,
+    Cursor.status: {"enum": [each.value for each in EntityStatus]},
+}
+_TYPED: Final[JsonSchema] = {
+    "type": "object",
+    "properties": {"Type": {"enum": ["dateTime", "duration"]}, "Value": _TEXT},
+    "required": ["Type", "Value"],
+}
+_VALUES: Final[JsonSchema] = {
+    "type": "object",
+    "additionalProperties": {"anyOf": [{"type": ["string", "number", "boolean", "null"]}, _TYPED]},
+}
+
+
+def schema() -> JsonSchema:
+    """The whole schema."""
+    namespace = _object(
+        {
+            "Name": _TEXT,
+            "Queues": _list(_object({"Name": _TEXT, "Properties": _properties(QUEUE_PROPERTIES, True)}, "Name")),
+            "Topics": _list(_topic()),
+            "AuthorizationRules": _list(_key()),
+        },
+        "Name",
+    )
+    user = _object(
+        {
+            "Namespaces": {**_list(namespace), "minItems": 1, "maxItems": 1},
+            "Logging": _object({"Type": {"enum": [*LOGGING_TYPES]}}),
+        },
+        "Namespaces",
+    )
+    root = {**_object({"$schema": _TEXT, "UserConfig": user}, "UserConfig"), "additionalProperties": True}
+    return {"$schema": _DIALECT, "title": "Config.json of emubus", **root}
+
+
+def _topic() -> JsonSchema:
+    rule = _object({"Name": _TEXT, "Properties": _rule()}, "Name", "Properties")
+    properties = _properties(SUBSCRIPTION_PROPERTIES, False)
+    subscription = _object({"Name": _TEXT, "Properties": properties, "Rules": _list(rule)}, "Name")
+    return _object(
+        {"Name": _TEXT, "Properties": _properties(TOPIC_PROPERTIES, True), "Subscriptions": _list(subscription)}, "Name"
+    )
+
+
+def _rule() -> JsonSchema:
+    sql = _object({name: _VALUES if name == "Parameters" else {} for name in SQL_PROPERTIES}, "SqlExpression")
+    correlation = _object({**dict.fromkeys(CORRELATION_PROPERTIES, _TEXT), "Properties": _VALUES})
+    return _object(
+        {
+            "FilterType": {"enum": [*FILTER_TYPE_SPELLINGS]},
+            "SqlFilter": sql,
+            "CorrelationFilter": correlation,
+            "Action": sql,
+        },
+        "FilterType",
+    )
+
+
+def _key() -> JsonSchema:
+    rights = {"type": "array", "items": {"enum": [each.value for each in Right]}, "minItems": 1}
+    return _object(
+        {"KeyName": _TEXT, "Rights": rights, "PrimaryKey": _TEXT, "SecondaryKey": _TEXT},
+        "KeyName",
+        "Rights",
+        "PrimaryKey",
+    )
+
+
+def _properties(table: Properties, with_keys: bool) -> JsonSchema:
+    known = {name: _TYPES[read] for name, (_, read) in table.items()}
+    return _object({**known, "AuthorizationRules": _list(_key())} if with_keys else known)
+
+
+def _list(items: JsonSchema) -> JsonSchema:
+    return {"type": "array", "items": items}
+
+
+def _object(properties: JsonSchema, *required: str) -> JsonSchema:
+    found: JsonSchema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**found, "required": [*required]} if required else found

@@ -1,0 +1,34 @@
+"""Queues from a list such as `a,b?sessions&partitioned`, for a start without a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from ..broker.model.descriptions import QueueDescription
+from ..broker.model.profiles import Limits
+from ..broker.model.validation import validate_queue
+from .cursor import suggestion
+
+FLAGS: Final = {
+    "sessions": "requires_session",
+    "partitioned": "enable_partitioning",
+    "duplicates": "requires_duplicate_detection",
+}
+"""Words behind the name of a queue, and the fields that they set."""
+
+
+def queues_in(text: str, template: QueueDescription, limits: Limits) -> Iterator[QueueDescription]:
+    """The queues of a list, each like `template` but for its name and flags. ValueError with one line."""
+    for each in text.split(","):
+        name, _, words = each.strip().partition("?")
+        flags = [word for word in words.split("&") if word]
+        unknown = next((word for word in flags if word not in FLAGS), None)
+        if unknown is not None:
+            raise ValueError(f"has {unknown!r}; allowed is {', '.join(FLAGS)}{suggestion(unknown, FLAGS)}")
+        chosen: dict[str, Any] = {FLAGS[word]: True for word in flags}
+        queue = replace(template, name=name, **chosen)
+        for violation in validate_queue(queue, limits):
+            raise ValueError(f"has a queue whose {violation}")
+        yield queue

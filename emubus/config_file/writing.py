@@ -1,0 +1,149 @@
+"""Writes a running namespace as a Config.json: what `reading` reads back as equal descriptions.
+
+Knows which properties are written: those that differ from Service Bus, and those whose default depends on the profile.
+A subscription without rules gets a rule that matches nothing, because no rules in the file means the default rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from typing import Any, Final
+
+from ..broker.access import DEFAULT_SHARED_KEY
+from ..broker.address import strip_authority
+from ..broker.keys import Right, SharedKey
+from ..broker.model.catalog import Description
+from ..broker.model.descriptions import (
+    DEFAULT_RULES,
+    AuthorizationRule,
+    CorrelationFilter,
+    FalseFilter,
+    PropertyValue,
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+    TypedText,
+    entity_key,
+    is_same,
+)
+from ..broker.model.durations import format_duration
+from ..broker.model.profiles import KIB
+from .properties import (
+    CORRELATION_PROPERTIES,
+    QUEUE_PROPERTIES,
+    SUBSCRIPTION_PROPERTIES,
+    TOPIC_PROPERTIES,
+    Properties,
+)
+
+JsonObject = dict[str, Any]
+
+_BY_PROFILE: Final = ("lock_duration_ms", "max_delivery_count", "default_ttl_ms", "max_size_mb")
+"""Fields whose default depends on the profile."""
+_TARGETS: Final = ("forward_to", "forward_dead_letters_to")
+NOTHING: Final = RuleDescription("$Nothing", FalseFilter())
+
+
+def config_json(namespace: str, entities: Iterable[Description], keys: Sequence[SharedKey] = ()) -> JsonObject:
+    """The Config.json of a namespace; queues and topics by name. `keys` are those of the namespace."""
+    found = sorted(entities, key=lambda each: entity_key(each.name))
+    subscriptions = [each for each in found if isinstance(each, SubscriptionDescription)]
+    own: JsonObject = {"Name": namespace}
+    rules = [_key_json(each) for each in keys if each != DEFAULT_SHARED_KEY and each.scope is None]
+    if rules:
+        own["AuthorizationRules"] = rules
+    own["Queues"] = [_queue(each) for each in found if isinstance(each, QueueDescription)]
+    own["Topics"] = [_topic(each, subscriptions) for each in found if isinstance(each, TopicDescription)]
+    return {"UserConfig": {"Namespaces": [own], "Logging": {"Type": "File"}}}
+
+
+def _queue(queue: QueueDescription) -> JsonObject:
+    properties = _properties(queue, QUEUE_PROPERTIES)
+    return {"Name": queue.name, "Properties": {**properties, **_keys(queue.authorization_rules)}}
+
+
+def _topic(topic: TopicDescription, subscriptions: Iterable[SubscriptionDescription]) -> JsonObject:
+    own = [_subscription(each) for each in subscriptions if entity_key(each.topic_name) == entity_key(topic.name)]
+    properties = _properties(topic, TOPIC_PROPERTIES)
+    return {
+        "Name": topic.name,
+        "Properties": {**properties, **_keys(topic.authorization_rules)},
+        "Subscriptions": own,
+    }
+
+
+def _subscription(subscription: SubscriptionDescription) -> JsonObject:
+    found = {"Name": subscription.name, "Properties": _properties(subscription, SUBSCRIPTION_PROPERTIES)}
+    rules = subscription.rules
+    if len(rules) == 1 and is_same(rules[0], DEFAULT_RULES[0]):
+        return found
+    return {**found, "Rules": [_rule(each) for each in rules or (NOTHING,)]}
+
+
+def _properties(description: Description, table: Properties) -> JsonObject:
+    defaults = {each.name: each.default for each in fields(description) if each.default is not MISSING}
+    written: JsonObject = {}
+    for name, (field, _) in table.items():
+        value = getattr(description, field)
+        if field in _BY_PROFILE or value != defaults[field]:
+            written[name] = _value(field, value)
+    return written
+
+
+def _value(field: str, value: Any) -> Any:
+    if field in _TARGETS:
+        return strip_authority(value)
+    if field == "max_message_bytes":
+        return value // KIB
+    if field.endswith("_ms"):
+        return format_duration(value)
+    return value
+
+
+def _rule(rule: RuleDescription) -> JsonObject:
+    found: JsonObject = _filter(rule)
+    if rule.action is not None:
+        found["Action"] = _sql(rule.action, rule.action_parameters)
+    return {"Name": rule.name, "Properties": found}
+
+
+def _filter(rule: RuleDescription) -> JsonObject:
+    match rule.filter:
+        case SqlFilter(expression, parameters):
+            return {"FilterType": "Sql", "SqlFilter": _sql(expression, parameters)}
+        case CorrelationFilter() as own:
+            texts = {name: getattr(own, field) for name, field in CORRELATION_PROPERTIES.items()}
+            given: JsonObject = {name: text for name, text in texts.items() if text is not None}
+            if own.properties:
+                given["Properties"] = _values(own.properties)
+            return {"FilterType": "Correlation", "CorrelationFilter": given}
+        case other:
+            return {"FilterType": "False" if isinstance(other, FalseFilter) else "True"}
+
+
+def _sql(expression: str, parameters: Mapping[str, PropertyValue]) -> JsonObject:
+    return {"SqlExpression": expression, **({"Parameters": _values(parameters)} if parameters else {})}
+
+
+def _values(values: Mapping[str, PropertyValue]) -> JsonObject:
+    return {
+        name: {"Type": value.type, "Value": value.text} if isinstance(value, TypedText) else value
+        for name, value in values.items()
+    }
+
+
+def _keys(rules: Iterable[AuthorizationRule]) -> JsonObject:
+    found = [_key(each.key_name, each.rights, each.primary_key, each.secondary_key) for each in rules]
+    return {"AuthorizationRules": found} if found else {}
+
+
+def _key_json(key: SharedKey) -> JsonObject:
+    return _key(key.name, [each for each in Right if each in key.rights], key.key, key.secondary_key or "")
+
+
+def _key(name: str, rights: Iterable[Right], primary: str, secondary: str) -> JsonObject:
+    found: JsonObject = {"KeyName": name, "Rights": [each.value for each in rights], "PrimaryKey": primary}
+    return {**found, "SecondaryKey": secondary} if secondary else found

@@ -1,0 +1,76 @@
+"""Writes `docs/CLI.md` from the parsers of the commands: `python -m tests.cli_page`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from emubus.__main__ import COMMANDS, root_parser
+from emubus.config import JSON_VARIABLE, OPTIONS
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "CLI.md"
+HEAD: Final = """# The command line
+
+`python -m tests.cli_page` writes this page from the commands themselves.
+
+`emubus serve` runs a server; most other commands are clients of a running one, over its control API. They ask
+`http://localhost:5300`, or the server of `--url` or `--connection-string`, or of the variables `EMUBUS_URL` and
+`EMUBUS_CONNECTION_STRING`. A server with `--auth sas` needs a key with the Manage right: that of the connection string,
+or `EMUBUS_SAS_KEY` for `RootManageSharedAccessKey`.
+
+A subscription is named `topic/name`. A span is `500ms`, `30s`, `5m`, `1h`, `2d` or an ISO 8601 duration. `--json`
+prints what the control API answers. Colours and progress are for terminals, unless `NO_COLOR` or `FORCE_COLOR` is set.
+
+| Exit code | Meaning |
+|---|---|
+| 0 | success |
+| 1 | the server refuses, a check fails, or `receive` finds no message |
+| 2 | invalid arguments or configuration |
+| 3 | no server answers |
+| 130 | interrupted |
+
+An error is one line on stderr that begins with `emubus: error:`. Completion: `source <(emubus completion bash)`,
+or `emubus completion fish | source`.
+"""
+SETTINGS: Final = """## Settings of the server
+
+Each option of `emubus serve` can be set in the environment; an option on the command line comes first. The text of a
+Config.json can be given in `{variable}`.
+
+| Option | Variables | Default | Meaning |
+|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    root = root_parser([*COMMANDS])
+    commands = {parser.prog.removeprefix("emubus "): parser for parser in root.commands()}
+    for group in dict.fromkeys(entry.group for entry in COMMANDS.values()):
+        parts.append(f"## {group}\n")
+        for name, entry in COMMANDS.items():
+            if entry.group == group:
+                parser = commands[name]
+                actions = [each for each in parser.commands() if each is not parser]
+                helps = [each.format_help().rstrip() for each in actions or [parser]]
+                parts += [f"### emubus {name}\n", *(f"```text\n{each}\n```\n" for each in helps)]
+    parts.append(SETTINGS.format(variable=JSON_VARIABLE) + _settings())
+    return "\n".join(parts)
+
+
+def _settings() -> str:
+    rows = []
+    for option in OPTIONS:
+        cells = (
+            f"`{option.flag}`",
+            ", ".join(f"`{each}`" for each in option.variables),
+            "" if option.default is None else f"`{option.default}`",
+            option.help.replace("|", "\\|"),
+        )
+        rows.append(f"| {' | '.join(cells)} |\n")
+    return "".join(rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,310 @@
+"""Endpoints that create, change and delete entities and rules, and that export the namespace.
+
+Knows the JSON of properties and rules: the fields of the broker's descriptions. Does not know which values a profile
+allows; the broker refuses the others, and the answer names the property and what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, Final
+
+from ...broker.admin.overview import Overview
+from ...broker.model.catalog import Description
+from ...broker.model.descriptions import (
+    CorrelationFilter,
+    EntityKind,
+    EntityStatus,
+    FalseFilter,
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+    TrueFilter,
+)
+from ...broker.model.profiles import Limits, size_mb_from_client
+from ..atom.descriptions import defaults_of
+from .endpoints import ControlCall, ControlRefusal, Endpoint
+from .entities import ENTITY_AT, ENTITY_PATH
+from .schema import (
+    Schema,
+    anything,
+    array,
+    boolean,
+    choice,
+    default,
+    integer,
+    mapping,
+    nullable,
+    partial_record,
+    record,
+    scalar,
+    text,
+)
+
+MS_MAX: Final = 10_675_199 * 86_400_000
+_CLASSES: Final[Mapping[str, type[Description]]] = {
+    each.kind.value: each for each in (QueueDescription, TopicDescription, SubscriptionDescription)
+}
+_SUBSCRIPTION_PATH: Final = re.compile(r"(.+)/subscriptions/([^/]+)", re.IGNORECASE)
+_TARGET: Final = nullable(text("Path of a queue or topic; null: none.", chars_max=400))
+_SPAN: Final = nullable(integer("Milliseconds; null: never.", 1, MS_MAX))
+
+PROPERTY_FIELDS: Final[Mapping[str, Schema]] = {
+    "enable_partitioning": boolean("Whether it has several partitions. Fixed at creation."),
+    "requires_session": boolean("Whether it requires message sessions. Fixed at creation."),
+    "requires_duplicate_detection": boolean("Whether it drops duplicates. Fixed at creation."),
+    "duplicate_window_ms": integer("How long message ids are remembered.", 1, MS_MAX),
+    "lock_duration_ms": integer("How long a lock lasts.", 1, MS_MAX),
+    "max_delivery_count": integer("Deliveries after which a message is dead-lettered.", 1, (1 << 31) - 1),
+    "default_ttl_ms": _SPAN,
+    "auto_delete_on_idle_ms": _SPAN,
+    "dead_letter_on_expiration": boolean("Whether expired messages are dead-lettered."),
+    "dead_letter_on_filter_exceptions": boolean("Whether a message whose filter fails is dead-lettered."),
+    "max_size_mb": integer("Maximum size in MB, of each partition on Standard.", 1, 1 << 30),
+    "max_message_bytes": nullable(integer("Maximum size of a message; null: the profile's.", 1, 1 << 30)),
+    "support_ordering": boolean("Stored and reported."),
+    "forward_to": _TARGET,
+    "forward_dead_letters_to": _TARGET,
+    "status": choice("Which operations are accepted.", EntityStatus),
+    "user_metadata": nullable(text("Any text.")),
+    "enable_batched_operations": boolean("Stored and reported."),
+    "enable_express": boolean("Stored and reported."),
+}
+PROPERTIES: Final = partial_record("Properties; each kind of entity has its own.", PROPERTY_FIELDS)
+DESCRIBED: Final = record(
+    "An entity's properties.", {"path": text("Path.", chars_max=10_000), "properties": PROPERTIES}
+)
+_VALUES: Final = mapping("Values by name.", scalar("A value."))
+_TEXTS: Final = tuple(each.name for each in fields(CorrelationFilter) if each.name != "properties")
+_FILTER: Final = record(
+    "A filter. sql has an expression; correlation has texts and properties that must be equal.",
+    {
+        "kind": choice("Kind of filter.", ["true", "false", "sql", "correlation"]),
+        "expression": default(nullable(text("sql: the expression.")), None),
+        "parameters": default(_VALUES, {}),
+        **{name: default(nullable(text(f"correlation: {name}.")), None) for name in _TEXTS},
+        "properties": default(_VALUES, {}),
+    },
+)
+_NEW_RULE: Final = record(
+    "A rule: a filter, and an action on the copy of a message that matches.",
+    {
+        "filter": default(_FILTER, {"kind": "true"}),
+        "action": default(nullable(text("The action in SQL.")), None),
+        "action_parameters": default(_VALUES, {}),
+    },
+)
+RULE: Final = record(
+    "A rule.",
+    {
+        "name": text("Its name.", chars_max=1_000),
+        "filter": {"type": "object", "description": "kind, and what the kind has.", "additionalProperties": True},
+        "action": nullable(text("The action in SQL.", chars_max=1 << 20)),
+        "action_parameters": {"type": "object", "description": "Values by name.", "additionalProperties": True},
+    },
+)
+RULES: Final = record("The rules of a subscription.", {"rules": array("In the order of their creation.", RULE)})
+DELETED: Final = record("The deleted entity.", {"path": text("Path.", chars_max=10_000)})
+DELETED_RULE: Final = record("The deleted rule.", {"name": text("Its name.", chars_max=1_000)})
+_AT: Final = {"entity": ENTITY_PATH}
+_RULE_AT: Final = {**_AT, "rule": text("Name of the rule.", chars_min=1, chars_max=50)}
+_RULES_PATH: Final = f"/entities/{ENTITY_AT}/rules"
+
+
+def described(description: Description, limits: Limits) -> dict[str, Any]:
+    """The properties of an entity, as `PROPERTIES` describes them."""
+    del limits
+    found = description.to_json()
+    return {name: found[name] for name in PROPERTY_FIELDS if name in found}
+
+
+def rule_json(rule: RuleDescription) -> dict[str, Any]:
+    """A rule, as `RULE` describes it."""
+    found = rule.to_json()
+    of_kind = {name: value for name, value in found["filter"].items() if value not in (None, {})}
+    return {
+        "name": rule.name,
+        "filter": of_kind,
+        "action": rule.action,
+        "action_parameters": found["action_parameters"],
+    }
+
+
+def rule_of(name: str, asked: Mapping[str, Any]) -> RuleDescription:
+    """The rule that a request describes. ControlRefusal for an incomplete filter."""
+    given = asked["filter"]
+    texts = {each: given.get(each) for each in _TEXTS}
+    own: SqlFilter | CorrelationFilter | TrueFilter | FalseFilter
+    match given["kind"]:
+        case "sql":
+            if given.get("expression") is None:
+                raise ControlRefusal(409, "A filter of kind sql must have an expression.")
+            own = SqlFilter(given["expression"], given.get("parameters") or {})
+        case "correlation":
+            own = CorrelationFilter(**texts, properties=given.get("properties") or {})
+        case "true":
+            own = TrueFilter()
+        case _:
+            own = FalseFilter()
+    return RuleDescription(name, own, asked["action"], action_parameters=asked["action_parameters"])
+
+
+def _checked(kind: type[Description], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given properties; ControlRefusal for one that the kind does not have."""
+    known = {each.name for each in fields(kind)}
+    for name in given:
+        if name not in known:
+            raise ControlRefusal(409, f"A {kind.kind} has no property '{name}'.")
+    values = dict(given)
+    if "status" in values:
+        values["status"] = EntityStatus(values["status"])
+    return values
+
+
+def _sized(values: dict[str, Any], *, partitioned: bool, limits: Limits, known_mb: int | None) -> dict[str, Any]:
+    if "max_size_mb" in values:
+        values["max_size_mb"] = size_mb_from_client(values["max_size_mb"], partitioned, limits, known_mb)
+    return values
+
+
+async def show_properties(call: ControlCall) -> object:
+    """The properties of an entity."""
+    entity = Overview(call.services.broker).entity(call.path["entity"])
+    return {"path": entity.path, "properties": described(entity.description, call.services.broker.limits)}
+
+
+async def create_entity(call: ControlCall) -> object:
+    """Create an entity; properties that are not given come from the profile."""
+    broker, body, path = call.services.broker, call.body, call.path["entity"]
+    kind = _CLASSES[body["kind"]]
+    values: dict[str, Any] = {**defaults_of(kind, broker.limits), **_checked(kind, body["properties"])}
+    partitioned = bool(values.get("enable_partitioning"))
+    _sized(values, partitioned=partitioned, limits=broker.limits, known_mb=None)
+    if kind is SubscriptionDescription:
+        parts = _SUBSCRIPTION_PATH.fullmatch(path)
+        if parts is None:
+            raise ControlRefusal(409, "The path of a subscription is topic/Subscriptions/name.")
+        description: Description = SubscriptionDescription(parts[1], parts[2], **values)
+    elif _SUBSCRIPTION_PATH.fullmatch(path) is not None:
+        raise ControlRefusal(409, f"'{path}' is the path of a subscription, not of a {kind.kind}.")
+    else:
+        description = kind(path, **values)
+    entity = broker.administration.create(description, targets_exist=True)
+    return {"path": entity.path, "properties": described(entity.description, broker.limits)}
+
+
+async def change_properties(call: ControlCall) -> object:
+    """Change properties; the others stay."""
+    broker = call.services.broker
+    entity = Overview(broker).entity(call.path["entity"])
+    before: Any = entity.description
+    values = _checked(type(before), call.body)
+    if not isinstance(before, SubscriptionDescription):
+        partitioned, known_mb = before.enable_partitioning, before.max_size_mb
+        _sized(values, partitioned=partitioned, limits=broker.limits, known_mb=known_mb)
+    entity = broker.administration.update(replace(before, **values))
+    return {"path": entity.path, "properties": described(entity.description, broker.limits)}
+
+
+async def delete_entity(call: ControlCall) -> object:
+    """Delete an entity with everything in it."""
+    broker = call.services.broker
+    path = Overview(broker).entity(call.path["entity"]).path
+    broker.administration.delete(path)
+    return {"path": path}
+
+
+async def list_rules(call: ControlCall) -> object:
+    """The rules of a subscription."""
+    entity = Overview(call.services.broker).entity(call.path["entity"])
+    return {"rules": [rule_json(each) for each in call.services.broker.administration.rules(entity.path)]}
+
+
+async def put_rule(call: ControlCall) -> object:
+    """Add a rule."""
+    rule = rule_of(call.path["rule"], call.body)
+    entity = Overview(call.services.broker).entity(call.path["entity"])
+    call.services.broker.administration.add_rule(entity.path, rule)
+    return rule_json(rule)
+
+
+async def delete_rule(call: ControlCall) -> object:
+    """Remove a rule."""
+    entity = Overview(call.services.broker).entity(call.path["entity"])
+    call.services.broker.administration.remove_rule(entity.path, call.path["rule"])
+    return {"name": call.path["rule"]}
+
+
+async def export_config(call: ControlCall) -> object:
+    """The running namespace as a Config.json."""
+    return call.services.config_json()
+
+
+ENDPOINTS: Final = (
+    Endpoint("GET", _RULES_PATH, "The rules of a subscription", list_rules, RULES, at=_AT, errors=(409,)),
+    Endpoint(
+        "PUT",
+        f"{_RULES_PATH}/{{rule}}",
+        "Add a rule to a subscription",
+        put_rule,
+        RULE,
+        at=_RULE_AT,
+        body=_NEW_RULE,
+        status=201,
+        errors=(409,),
+    ),
+    Endpoint(
+        "DELETE",
+        f"{_RULES_PATH}/{{rule}}",
+        "Remove a rule of a subscription",
+        delete_rule,
+        DELETED_RULE,
+        at=_RULE_AT,
+        errors=(409,),
+    ),
+    Endpoint(
+        "GET",
+        f"/entities/{ENTITY_AT}/properties",
+        "The properties of an entity",
+        show_properties,
+        DESCRIBED,
+        at=_AT,
+    ),
+    Endpoint(
+        "PATCH",
+        f"/entities/{ENTITY_AT}/properties",
+        "Change properties of an entity; the others stay",
+        change_properties,
+        DESCRIBED,
+        at=_AT,
+        body=PROPERTIES,
+        errors=(409,),
+    ),
+    Endpoint(
+        "PUT",
+        f"/entities/{ENTITY_AT}",
+        "Create a queue, topic or subscription; properties that are not given come from the profile",
+        create_entity,
+        DESCRIBED,
+        at=_AT,
+        body=record(
+            "Its kind and properties.",
+            {"kind": choice("Kind of entity.", EntityKind), "properties": default(PROPERTIES, {})},
+        ),
+        status=201,
+        errors=(409,),
+    ),
+    Endpoint(
+        "DELETE",
+        f"/entities/{ENTITY_AT}",
+        "Delete an entity with everything in it",
+        delete_entity,
+        DELETED,
+        at=_AT,
+    ),
+    Endpoint("GET", "/config", "The running namespace as a Config.json", export_config, anything("A Config.json.")),
+)
