@@ -43,7 +43,7 @@ class LinkContext(ConnectionState):
         self.broker = broker
         self.clock = clock
         self.limits = limits
-        self.tracker = Tracker(broker, clock, number)
+        self.tracker = Tracker(broker, clock, number, self.client)
         self.claims = Claims(access, clock, limits.claims_max, self.claims_expired)
         self.memory = MemoryAccount(limits, memory_in_all, lambda: self.is_stranger)
 

@@ -1,12 +1,14 @@
 """Errors as they leave a connection: the broker's text with the tail by which the service's support finds them.
 
 Knows which form of tail goes where (`broker/tracking.py` has the forms). Does not know why something is refused.
-Owned by its connection, whose number is that of the gateway.
+The refusals of clients are logged on their way (`broker/admin/refusal_log.py`). Owned by its connection, whose number
+is that of the gateway.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 
 from ..broker.address import parse_address
 from ..broker.broker import Broker
@@ -23,10 +25,11 @@ BEFORE_THE_BROKER = frozenset({Condition.UNAUTHORIZED_ACCESS, Condition.ENTITY_D
 class Tracker:
     """Gives the errors of one connection their tails."""
 
-    def __init__(self, broker: Broker, clock: Clock, number: int) -> None:
+    def __init__(self, broker: Broker, clock: Clock, number: int, client: Mapping[str, str]) -> None:
         self._broker = broker
         self._clock = clock
         self._number = number
+        self._client = client
 
     def name_of_link(self, name: str) -> str:
         """A link as the service's texts name it: with the gateway and a number in front of the client's name."""
@@ -38,10 +41,12 @@ class Tracker:
 
     def claimed(self, error: BrokerError, audience: str) -> BrokerError:
         """The refusal of a token."""
+        self._log(audience, error)
         return self._with(error, Form.GATEWAY, self._at_host(parse_address(audience).entity))
 
     def attached(self, error: BrokerError, address: str) -> BrokerError:
         """The refusal of an attach: by the gateway, or by the broker behind it."""
+        self._log(address, error)
         path = parse_address(address).entity
         is_missing = error.condition is Condition.NOT_FOUND and SUBSCRIPTIONS not in path.lower()
         if is_missing or error.condition in BEFORE_THE_BROKER or _names_no_entity(path):
@@ -56,11 +61,19 @@ class Tracker:
 
     def refused(self, error: BrokerError, link: Pointer) -> BrokerError:
         """The refusal of what a client sends or settles over a link."""
-        return self._with(error, Form.OPERATION, self._broker.name_of(read_attach(link).address))
+        address = read_attach(link).address
+        self._log(address, error)
+        return self._with(error, Form.OPERATION, self._broker.name_of(address))
 
     def answered(self, error: BrokerError, address: str) -> BrokerError:
         """The refusal of a request."""
+        self._log(address, error)
         return self._with(error, Form.REQUEST, self._broker.name_of(address))
+
+    def _log(self, address: str, error: BrokerError) -> None:
+        client = self._client
+        name = " ".join(filter(None, (client.get("product") or client.get("container"), client.get("version"))))
+        self._broker.refusals.refused(f"{name} at {client.get('peer', '')}", address, error)
 
     def _at_host(self, path: str) -> str:
         return f"{self._broker.namespace}{HOST_SUFFIX}:{path}"

@@ -14,6 +14,7 @@ from . import service_errors
 from .address import Address, SubQueue
 from .admin.administration import Administration
 from .admin.maintenance import Maintenance
+from .admin.refusal_log import RefusalLog
 from .clock import Clock
 from .entities import scheduling, several_partitions
 from .entities.entity import Entity
@@ -45,6 +46,7 @@ class Broker(Namespace):
         super().__init__(catalog, stores, clock, limits, failpoint)
         self.administration = Administration(self)
         self.maintenance = Maintenance(self, self.administration)
+        self.refusals = RefusalLog(lambda: (each.path for each in self.entities()))
 
     # ---- life
 

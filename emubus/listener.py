@@ -20,6 +20,7 @@ from typing import Final, cast
 
 import structlog
 
+from .broker.admin.refusal_log import RefusalLog
 from .broker.clock import Clock, Timer
 
 Factory = Callable[[], asyncio.Protocol]
@@ -51,6 +52,7 @@ class Listener:
         self._http = http
         self._clock = clock
         self._tls = tls
+        self._refusals = RefusalLog(list)
         self._loop = asyncio.get_running_loop()
         self._listening: list[socket.socket] = []
         self._silent: dict[socket.socket, Timer] = {}
@@ -130,12 +132,25 @@ class Listener:
             first = b""
         secret = first[:1] == bytes([TLS_HELLO])
         if not first or (secret and self._tls is None):
+            if first:
+                self._log_tls(connection)
             self._drop(connection)
             return
         self._release(connection)
         task = self._loop.create_task(self._hand_over(connection, secret))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _log_tls(self, connection: socket.socket) -> None:
+        """Tell why a TLS client is refused: the commonest mistake of all, and the client sees a reset only."""
+        try:
+            client = str(connection.getpeername()[0])
+        except OSError:
+            return  # the client has gone
+        reason = "a TLS client on a server without TLS"
+        remedy = "add UseDevelopmentEmulator=true to the connection string, or start with --tls dev"
+        if self._refusals.is_due(client, "", reason):
+            log.info("refused", client=client, reason=reason, remedy=remedy)
 
     async def _hand_over(self, connection: socket.socket, secret: bool) -> None:
         try:

@@ -29,7 +29,8 @@ from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, other_s
 from .broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from .broker.model.profiles import Partitioning, limits_over
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
-from .config import Auth, Config, Tls
+from .commands.announcement import banner, facts, write_ready_file
+from .config import Auth, Config, LogFormat, Tls
 from .data_folder import DataFolder
 from .failpoint import failpoint_hook
 from .listener import Listener
@@ -269,6 +270,8 @@ async def _serve(config: Config) -> None:
         loop.add_signal_handler(number, stopping.set)
     server = Server(config)
     await server.start()
+    if config.ready_file is not None:
+        config.ready_file.unlink(missing_ok=True)  # one of an earlier run says nothing of this one
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()
@@ -290,14 +293,30 @@ async def _serve(config: Config) -> None:
             addresses=", ".join(server.open_to),
             remedy="--auth sas, or --host 127.0.0.1",
         )
-    announce_ready()
+    _announce(server)
     await stopping.wait()
     log.info("stopping")
+    if config.ready_file is not None:
+        config.ready_file.unlink(missing_ok=True)
     try:
         async with asyncio.timeout(STOP_TIMEOUT_S):  # not on the clock, which the stop closes
             await server.stop()
     except TimeoutError:
         log.warning("stop timed out", waited_s=STOP_TIMEOUT_S)
+
+
+def _announce(server: Server) -> None:
+    """Tell people and scripts that the server is ready, and where."""
+    config = server.config
+    entities = [(each.description.kind.value, each.path) for each in server.broker.entities()]
+    ca = ca_file(config.tls_dir) if config.tls is Tls.DEV else None
+    found = facts(config, server.ports, ca, entities)
+    if config.log_format is LogFormat.CONSOLE:
+        sys.stderr.write("\n".join(banner(found, config, entities)) + "\n")
+        sys.stderr.flush()
+    if config.ready_file is not None:
+        write_ready_file(config.ready_file, found)
+    announce_ready()
 
 
 def own_folder(folder: Path, *, fresh: bool = False, durability: Durability = Durability.FULL) -> DataFolder:

@@ -18,10 +18,23 @@ from ..entities.namespace import Namespace
 from ..entities.router import partition_for_key
 from ..errors import BrokerError, Condition
 from ..model.descriptions import SubscriptionDescription
-from ..partition.records import HOMES, MESSAGES, OUTBOXES, PARTITION_SHIFT, Counters, message_key
+from ..partition.records import (
+    HOMES,
+    MESSAGES,
+    OUTBOXES,
+    PARTITION_SHIFT,
+    SESSION_MESSAGES,
+    SESSION_STATE,
+    Counters,
+    message_key,
+    session_message_key,
+    session_number,
+    session_number_key,
+)
 from ..partition.requests import Peek
 
 HEALTHY = "available"
+SESSION_MESSAGES_MAX = 10_000
 HOME_NAMES = tuple(home.name.lower().replace("_", "-") for home in HOMES)
 SHOWN_HOMES = tuple(home for home in HOMES if home not in OUTBOXES)
 
@@ -95,6 +108,18 @@ class Page:
 
     messages: list[Seen]
     next_sequence_number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReport:
+    """A message session: its active messages (counted up to `SESSION_MESSAGES_MAX`), the size of its state (None: it
+    has none), and the end of its lock (Unix ms; None: no receiver holds it)."""
+
+    session_id: str
+    partition_id: int
+    message_count: int
+    state_bytes: int | None
+    locked_until_at: int | None
 
 
 class Overview:
@@ -220,6 +245,26 @@ class Overview:
                 if len(found) >= count or bytes_max <= 0:
                     return Page(found, start)
         return Page(found, None)
+
+    async def sessions(self, entity: Entity) -> list[SessionReport]:
+        """Return the message sessions with active messages or a state, by name; skips unreachable partitions.
+
+        Raises StoreError.
+        """
+        found: list[SessionReport] = []
+        for name in await entity.list_sessions(None):
+            handle, number = entity.partitions[entity.partition_index_of_session(name)], session_number(name)
+            if not handle.worker.available:
+                continue
+            partition, queue_id = handle.worker.partition(handle.queue_id), handle.queue_id
+            start, stop = session_message_key(queue_id, number, 0), session_message_key(queue_id, number + 1, 0)
+            with handle.worker.view() as view:
+                count = sum(1 for _ in view.scan(SESSION_MESSAGES, start, stop, SESSION_MESSAGES_MAX))
+                state = view.get(SESSION_STATE, session_number_key(queue_id, number))
+            until_at = None if partition is None else partition.session_ends().get(name)
+            state_bytes = None if state is None else len(state)
+            found.append(SessionReport(name, handle.index, count, state_bytes, until_at))
+        return found
 
     def _seen(self, handle: PartitionHandle, number: int, encoded: bytes) -> Seen:
         partition = handle.worker.partition(handle.queue_id)

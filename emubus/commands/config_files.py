@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from . import EXIT_OK, EXIT_USAGE
 from .client.address import add_server_options
-from .options import ConfigError, add_option
+from .options import ConfigError, add_option, read_option
 
 if TYPE_CHECKING:
     from ..config_file.cursor import Problem
@@ -45,7 +45,7 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(parsed: argparse.Namespace) -> int:
-    from ..config import limits_of
+    from ..config import OPTIONS_BY_NAME, limits_of
     from ..config_file.cursor import ConfigFileError
     from ..config_file.reading import read_config_file
 
@@ -53,7 +53,9 @@ def _check(parsed: argparse.Namespace) -> int:
     warnings: tuple[Problem, ...] = ()
     summary = ""
     try:
-        found = read_config_file(parsed.file, limits_of(vars(parsed)))
+        names = ("profile", "premium_partitions")
+        limits = limits_of({name: read_option(OPTIONS_BY_NAME[name], vars(parsed)) for name in names})
+        found = read_config_file(parsed.file, limits)
         warnings, topology = found.warnings, found.topology
         counts = (len(topology.queues), len(topology.topics), len(topology.subscriptions))
         summary = "{} queues, {} topics, {} subscriptions".format(*counts)

@@ -230,7 +230,7 @@ class _Reader:
             if action is not None:
                 from ..broker.rules.sql.action import compile_action  # only for a file with an action
 
-                compile_action(action, statements_max=self.limits.action_statements_max)
+                compile_action(action, parameters=parameters, statements_max=self.limits.action_statements_max)
         except FilterError as error:
             places["Action"].note(f"can't be used: {error.description}")
         return rule

@@ -9,6 +9,7 @@ from functools import partial
 from typing import cast
 
 from emubus.broker.address import Address, parse_address
+from emubus.broker.admin.refusal_log import RefusalLog
 from emubus.broker.api import Abandon, Delivery, Outcome, ReceiveMode, Release, RunDone
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
@@ -162,6 +163,7 @@ class FakeBroker(FakeVerbs):
     def __init__(self) -> None:
         super().__init__()
         self.queues = {"q": FakeQueue()}
+        self.refusals = RefusalLog(lambda: self.queues)
         self.now_ms = 1_000_000
         self.senders: list[FakeSender] = []
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import structlog
 
 from emubus.__main__ import main
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
@@ -60,6 +62,12 @@ class CommandLine:
     def json(self, *arguments: str) -> Any:
         """The JSON that a command prints that must succeed."""
         return json.loads(self.done(*arguments, "--json"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quiet() -> None:
+    """Keep the log of the server out of what the commands print, whatever other tests have set."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
@@ -125,4 +127,8 @@ def test_connections_are_listed_with_their_links_and_dropped(emubus: CommandLine
         assert {"address": "orders", "role": "sender"} in found["links"]
         assert emubus.json("connections", "--entity", "parts") == {"connections": []}
         assert "sender orders" in emubus.done("connections")
-        assert emubus.done("connections", "--drop", "--entity", "orders") == "dropped 1 connections\n"
+    with socket.create_connection(("127.0.0.1", server.amqp_port), timeout=60) as peer:
+        peer.sendall(b"AMQP\x03\x01\x00\x00")
+        assert peer.recv(8) == b"AMQP\x03\x01\x00\x00"
+        assert emubus.done("connections", "--drop", "--entity", "orders") == "dropped 0 connections\n"
+        assert emubus.json("connections", "--drop")["dropped_count"] >= 1

@@ -89,6 +89,8 @@ class Management:
         system = f"{self._broker.namespace}{HOST_SUFFIX}:{target.path}"
         if target.kind in BELOW_TOPICS:
             system = f"{self._broker.namespace}:Topic:{target.entity}"
+        client = f"administration at {request.remote}"
+        self._broker.refusals.refused_because(client, target.path, str(refusal.status), refusal.detail)
         body = management_error_body(refusal, system, self._clock.now_ms())
         return web.Response(status=refusal.status, body=body.encode(), headers={hdrs.CONTENT_TYPE: ERROR_TYPE})
 

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from ...broker.address import SubQueue
-from ...broker.admin import session_report
 from ...broker.admin.overview import HOME_NAMES, Overview, PartitionReport
 from ...broker.api import OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
@@ -172,7 +171,7 @@ async def list_sessions(call: ControlCall) -> object:
     entity = Overview(call.services.broker).entity(call.path["entity"])
     if not entity.requires_session:
         raise ControlRefusal(409, f"'{entity.path}' does not require message sessions.")
-    return {"sessions": [asdict(each) for each in await session_report.sessions(entity)]}
+    return {"sessions": [asdict(each) for each in await Overview(call.services.broker).sessions(entity)]}
 
 
 async def purge_entity(call: ControlCall) -> object:

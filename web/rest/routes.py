@@ -169,6 +169,7 @@ class Rest:
     def _refused(self, request: web.Request, refusal: HttpRefusal) -> web.Response:
         address, _, _ = unquote(request.rel_url.raw_path).strip("/").rpartition("/messages")
         system = self._broker.name_of(address)
+        self._broker.refusals.refused_because(f"HTTP at {request.remote}", address, str(refusal.status), refusal.detail)
         headers = {hdrs.CONTENT_TYPE: XML_TYPE}
         if refusal.status == 503:
             headers[hdrs.RETRY_AFTER] = str(RETRY_AFTER_S)

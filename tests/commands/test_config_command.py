@@ -1,0 +1,139 @@
+"""`config check`, `export`, `schema`: answer, JSON, errors, exit code; an export that is served exports the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+
+from emubus.broker.keys import Right
+from emubus.broker.model.descriptions import (
+    AuthorizationRule,
+    CorrelationFilter,
+    EntityStatus,
+    FalseFilter,
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+    TypedText,
+)
+from emubus.testing import EmubusServer
+
+from .conftest import CommandLine
+
+SAMPLE = Path(__file__).resolve().parents[2] / "docker" / "Config.json"
+THREE_ERRORS = """{
+  "UserConfig": {"Namespaces": [{"Name": "ns", "Queues": [
+    {"Name": "a", "Properties": {"LockDuration": "PT1H", "Colour": 1}},
+    {"Name": "b", "Properties": {"MaxDeliveryCount": "x"}},
+    {"Name": "a"}
+  ]}]},
+  "More": 1
+}"""
+EVERYTHING = (
+    QueueDescription("plain"),
+    QueueDescription(
+        "full",
+        enable_partitioning=True,
+        lock_duration_ms=30_000,
+        max_delivery_count=3,
+        default_ttl_ms=1_500,
+        dead_letter_on_expiration=True,
+        max_size_mb=2048,
+        requires_duplicate_detection=True,
+        duplicate_window_ms=60_000,
+        forward_dead_letters_to="plain",
+        auto_delete_on_idle_ms=3_600_000,
+        status=EntityStatus.SEND_DISABLED,
+        user_metadata="text",
+        enable_batched_operations=False,
+        enable_express=True,
+        authorization_rules=(AuthorizationRule("k", (Right.LISTEN, Right.SEND), "p", "s"),),
+    ),
+    TopicDescription("t", support_ordering=False),
+    SubscriptionDescription("t", "all", requires_session=True),
+    SubscriptionDescription(
+        "t",
+        "some",
+        dead_letter_on_filter_exceptions=False,
+        forward_to="plain",
+        rules=(
+            RuleDescription("sql", SqlFilter("a = @a", {"@a": 1}), "SET b = @b", action_parameters={"@b": 1.5}),
+            RuleDescription(
+                "like", CorrelationFilter(label="l", properties={"n": 1, "at": TypedText("duration", "PT1S")})
+            ),
+            RuleDescription("no", FalseFilter()),
+        ),
+    ),
+)
+
+
+def test_every_error_of_a_file_is_printed_with_line_and_column(offline: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(THREE_ERRORS)
+    ended = offline("config", "check", str(path))
+    assert (ended.code, ended.out) == (2, "")
+    at = "$.UserConfig.Namespaces[0].Queues"
+    assert ended.err.splitlines() == [
+        f"{path}:3:68: {at}[0].Properties.Colour is not a known property",
+        f"{path}:3:50: {at}[0].Properties.LockDuration is PT1H; allowed is PT5S to PT5M (profile standard)",
+        f'{path}:4:54: {at}[1].Properties.MaxDeliveryCount is "x"; it must be a whole number',
+        f'{path}:5:5: {at}[2] is named "a"; line 3 has another queue or topic of that name '
+        "(upper and lower case are the same)",
+    ]
+    found = offline("config", "check", str(path), "--json")
+    assert found.code == 2
+    assert [(each["line"], each["column"]) for each in found.json["errors"]] == [(3, 68), (3, 50), (4, 54), (5, 5)]
+    refused = offline("serve", "--config", str(path))
+    assert (refused.code, len(refused.err.splitlines())) == (2, 4)
+
+
+def test_a_file_without_errors_is_summed_up(offline: CommandLine, tmp_path: Path) -> None:
+    assert offline.done("config", "check", str(SAMPLE)).startswith(f"{SAMPLE}: ")
+    path = tmp_path / "c.json"
+    path.write_text('{"UserConfig": {"Namespaces": [{"Name": "ns"}]},\n "More": 1}')
+    ended = offline("config", "check", str(path))
+    assert (ended.code, ended.out) == (0, f"{path}: 0 queues, 0 topics, 0 subscriptions\n")
+    assert ended.err == f"{path}:2:10: $.More is not a property of the file: it is passed over (warning)\n"
+    assert offline("config", "check", str(tmp_path / "none")).code == 2
+    assert offline("config", "check", str(SAMPLE), "--profile", "premum").code == 2
+
+
+def test_an_export_that_is_served_exports_the_same(
+    offline: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "c.json"
+    with EmubusServer(EVERYTHING) as first:
+        monkeypatch.setenv("EMUBUS_URL", f"http://127.0.0.1:{first.http_port}")
+        exported = json.loads(offline.done("config", "export"))
+        assert offline.done("config", "export", "--file", str(file)) == f"exported to {file}\n"
+    with EmubusServer(config_file=file) as second:
+        monkeypatch.setenv("EMUBUS_URL", f"http://127.0.0.1:{second.http_port}")
+        assert json.loads(offline.done("config", "export")) == exported
+        found = {each.path: each.description for each in second.call(lambda: list(second.server.broker.entities()))}
+        assert {path: found[path] for path in ("plain", "full", "t")} == {each.name: each for each in EVERYTHING[:3]}
+        assert found["t/Subscriptions/some"] == EVERYTHING[4]
+    assert schema(offline).is_valid(exported)
+
+
+def schema(offline: CommandLine) -> jsonschema_rs.Validator:
+    """The schema that the command prints, checked against its own."""
+    own = json.loads(offline.done("config", "schema"))
+    assert jsonschema_rs.meta.is_valid(own)
+    return jsonschema_rs.validator_for(own)
+
+
+def test_the_schema_takes_what_the_reader_takes_and_refuses_what_it_refuses(offline: CommandLine) -> None:
+    own = schema(offline)
+    assert own.is_valid({"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "q"}]}]}, "More": 1})
+    for wrong in ({"Nme": "q"}, {"Name": "q", "Properties": {"LockDuration": 60}}, {"Name": 1}):
+        assert not own.is_valid({"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [wrong]}]}})
+
+
+def test_an_export_needs_a_server_and_a_place(emubus: CommandLine, offline: CommandLine) -> None:
+    assert emubus("config", "export", "--file", "/no/such/folder/c.json").code == 2
+    assert offline("config", "export", "--url", "http://127.0.0.1:1").code == 3
