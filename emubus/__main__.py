@@ -66,11 +66,6 @@ def _failed(error: Exception, exit_code: int) -> int:
     return exit_code
 
 
-def _parsed(given: Sequence[str]) -> argparse.Namespace:
-    """The arguments of the command that is given; SystemExit if they are wrong, or if help was asked for."""
-    return _parser(given).parse_args(given)
-
-
 def _functions() -> str:
     """Whether this installation has the functions in C (`codec/native.py`). Looks for their file: imports are slow."""
     folder = Path(__file__).parent / "amqp" / "wire"

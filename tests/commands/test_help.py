@@ -20,7 +20,7 @@ COLUMNS_MAX = 80
 def parsers() -> list[Parser]:
     """The parsers of all commands and their actions."""
     root = root_parser([*COMMANDS])
-    return [each for command in root.commands() for each in {command, *command.commands()}]
+    return [each for command in root.commands() for each in dict.fromkeys((command, *command.commands()))]
 
 
 @pytest.mark.parametrize("parser", parsers(), ids=lambda parser: str(parser.prog))
