@@ -213,6 +213,10 @@ class Broker(Namespace):
             parsed.sub_queue, min(count, self.limits.messages_per_delete_max), before_at, session_id
         )
 
+    def generation(self, address: str) -> str:
+        """Return what tells this entity from another one that had the path before, or has it after a restore."""
+        return self.catalog.generation_of(self.find(address)[0].path)
+
     async def extents(self, address: str) -> list[Extent | None]:
         """Return first and next sequence number and count per partition; None for an unreachable partition."""
         entity, parsed = self._receivable(address)

@@ -32,6 +32,7 @@ class Condition(StrEnum):
     NOT_ALLOWED = "amqp:not-allowed"
     NOT_FOUND = "amqp:not-found"
     NOT_IMPLEMENTED = "amqp:not-implemented"
+    PRECONDITION_FAILED = "amqp:precondition-failed"
     RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
     SERVER_BUSY = "com.microsoft:server-busy"
     SESSION_CANNOT_BE_LOCKED = "com.microsoft:session-cannot-be-locked"

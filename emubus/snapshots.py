@@ -40,11 +40,13 @@ from .data_folder import DataFolder
 from .storage import (
     DATA_FILE,
     MANIFEST_FILE,
+    Durability,
     Store,
     StoreError,
     copy_files,
     make_folder,
     make_private_file,
+    open_store,
     read_into_memory,
     sync_file,
 )
@@ -206,6 +208,7 @@ class Snapshots:
             if self._data is None:
                 await asyncio.to_thread(_refuse_unsound, source, count)
                 catalog, stores = await asyncio.to_thread(_read_all, source, count)
+                catalog.begin_generation()
                 await self._give_up(name)
                 self._broker.go_on_with(catalog, stores)
             else:
@@ -287,12 +290,22 @@ def _stage(source: Path, data: DataFolder, store_count: int) -> None:
         _refuse_unsound(source, store_count)
         for folder in part_names(store_count):
             copy_files(source / folder, staging / folder)
+        _begin_generation(staging / CATALOG_FOLDER)
         data.mark_copies(staging, store_count)
         sync_file(staging)
         sync_file(data.path)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
+
+
+def _begin_generation(folder: Path) -> None:
+    """Give the entities of the copied catalog another generation: their sequence numbers go back. StoreError."""
+    catalog = Catalog(open_store(folder, CATALOG_TABLES, Durability.FULL, create=False))
+    try:
+        catalog.begin_generation()
+    finally:
+        catalog.close()
 
 
 def _problems(folder: Path, store_count: int) -> list[str]:

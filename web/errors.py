@@ -47,6 +47,7 @@ ANSWERS: Final[Mapping[Condition, Answer]] = {
     Condition.NOT_ALLOWED: Answer(400, 40000, 405),  # the service's answer to what an entity does not allow [http 5]
     Condition.NOT_FOUND: _MISSING,
     Condition.NOT_IMPLEMENTED: Answer(501, 50100, 501),
+    Condition.PRECONDITION_FAILED: Answer(412, 41200, 412),
     Condition.RESOURCE_LIMIT_EXCEEDED: _QUOTA,
     Condition.SERVER_BUSY: _BUSY,
     Condition.SESSION_CANNOT_BE_LOCKED: Answer(409, 40900, 409),

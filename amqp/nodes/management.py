@@ -22,6 +22,7 @@ from .operations import EMPTY_BODY, Body, Context, Operation, Result, Within
 from .requests import Answer, Request, Response
 
 PART, ASIDE, REFUSED = Within.PART, Within.ASIDE, Within.REFUSED
+_GENERATION: Final = "emubus:generation"
 _TRACKING_ID: Final = "com.microsoft:tracking-id"
 
 # [wire 7.1]: the numbers that SDKs fall back to, and what they make of them
@@ -50,6 +51,7 @@ STATUS: Final[Mapping[Condition, int]] = {
     Condition.MESSAGE_LOCK_LOST: 410,
     Condition.SESSION_CANNOT_BE_LOCKED: 410,
     Condition.SESSION_LOCK_LOST: 410,
+    Condition.PRECONDITION_FAILED: 412,
     Condition.INTERNAL_ERROR: 500,
     Condition.NOT_IMPLEMENTED: 501,
     Condition.CONNECTION_FORCED: 503,
@@ -101,7 +103,24 @@ async def _result(context: Context, request: Request, require: Callable[[Right],
     require(operation.right)
     if context.transaction is not None and operation.within is REFUSED:
         raise BrokerError(Condition.NOT_ALLOWED, f"The operation '{name}' can't be part of a transaction.")
+    _check_generation(context, request)
     return await operation.run(context, Body(request.body))
+
+
+def _check_generation(context: Context, request: Request) -> None:
+    """Refuse a request whose sequence numbers are those of another entity that had the path before.
+
+    Raises BrokerError: precondition-failed, not-found.
+    """
+    wanted = request.text(_GENERATION)
+    if wanted is None:
+        return
+    found = context.broker.generation(context.address)
+    if found != wanted:
+        raise BrokerError(
+            Condition.PRECONDITION_FAILED,
+            f"'{context.address}' has generation {found}, not {wanted}: it was created again or restored.",
+        )
 
 
 def refusal(request: Request, error: BrokerError) -> Response:

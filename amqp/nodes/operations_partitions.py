@@ -12,8 +12,13 @@ from .operations import Body, Context, Result, encoded_fields, encoded_list
 
 
 async def get_partitions(context: Context, body: Body) -> Result:
-    """Where each partition of the entity or sub-queue begins and ends, and which can't be reached now."""
+    """Where each partition of the entity or sub-queue begins and ends, and which can't be reached now.
+
+    `generation` is another text if the entity was created again or restored: its sequence numbers began again. It is
+    read first, so that with the numbers of a later entity it refuses what relies on them.
+    """
     del body
+    generation = context.broker.generation(context.address)
     rows: list[bytes] = []
     unavailable: list[bytes] = []
     for index, extent in enumerate(await context.broker.extents(context.address)):
@@ -31,7 +36,13 @@ async def get_partitions(context: Context, body: Body) -> Result:
             )
         )
     return Result(
-        body=encoded_fields({"partitions": encoded_list(rows), "unavailable-partitions": encoded_list(unavailable)})
+        body=encoded_fields(
+            {
+                "generation": encode(generation),
+                "partitions": encoded_list(rows),
+                "unavailable-partitions": encoded_list(unavailable),
+            }
+        )
     )
 
 

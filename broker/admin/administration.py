@@ -109,18 +109,24 @@ class Administration:
         self.clear(doomed, stores)
 
     def exchange(
-        self, doomed: Sequence[Entity], made: Sequence[Description], detached: BrokerError
+        self,
+        doomed: Sequence[Entity],
+        made: Sequence[Description],
+        detached: BrokerError,
+        *,
+        keeps_numbers: bool = False,
     ) -> list[tuple[Entity, Entity | None]]:
         """Delete entities (topics before their subscriptions) and create others, in one change of the catalog.
 
-        Detaches the links of deleted entities with `detached`. Returns each new entity with the old one of its path, if
-        any. Raises BrokerError (server-busy).
+        Detaches the links of deleted entities with `detached`. `keeps_numbers` as in `Catalog.exchange`. Returns each
+        new entity with the old one of its path, if any. Raises BrokerError (server-busy).
         """
         self._checks.all_stores_work()
         stores = stores_of(doomed)
         before = {entity_key(each.path): each for each in doomed}
         paths = [each.path for each in doomed]
-        entries = self._namespace.catalog.exchange(paths, stores, made, self._namespace.clock.now_ms())
+        now = self._namespace.clock.now_ms()
+        entries = self._namespace.catalog.exchange(paths, stores, made, now, keeps_numbers=keeps_numbers)
         self.clear(doomed, stores, detached)
         added = [self._namespace.add(entry) for entry in entries]
         return [(each, before.get(entity_key(each.path))) for each in added]

@@ -53,7 +53,8 @@ class Maintenance:
             doomed = self._with_subscriptions(namespace.find(path)[0])
         message_count = sum(sum(entity.message_counts()) for entity in doomed)
         made: list[Description] = [entity.description for entity in doomed]
-        for entity, before in self._administration.exchange(doomed, made, _detached("was emptied")):
+        detached = _detached("was emptied")
+        for entity, before in self._administration.exchange(doomed, made, detached, keeps_numbers=True):
             if before is not None:
                 for new, old in zip(entity.partitions, before.partitions, strict=True):
                     new.submit(AdoptSequence(old))  # after all earlier requests

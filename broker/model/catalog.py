@@ -23,6 +23,7 @@ import structlog
 
 from ...storage import Store, StoreError
 from .. import service_errors
+from ..ids import new_message_id
 from .descriptions import (
     QueueDescription,
     RuleDescription,
@@ -46,6 +47,7 @@ CLASSES: dict[str, type[Description]] = {kind: cls for cls, kind in KINDS.items(
 _NEXT_ID = b"next_queue_id"
 _STORE_COUNT = b"store_count"
 _CREATED_AT = b"created_at"
+_GENERATION = b"generation"
 _COMMIT_BYTES = 1 << 20
 _ROWS_MAX = 10_000_000
 _LAST_KEY = b"\xff" * 512  # after all keys
@@ -60,6 +62,7 @@ log = structlog.get_logger(__name__)
 class Entry:
     """An entity in the catalog: the id of its rows, and its description.
 
+    `numbered_since` is the id under which its sequence numbers began, None if that is `queue_id`: a purge keeps them.
     The instants are Unix ms, None if unknown (older data) or in the future. `accessed_at` is as of the last stop;
     `Administration.accessed_at` is current.
     """
@@ -69,6 +72,7 @@ class Entry:
     created_at: int | None = None
     updated_at: int | None = None
     accessed_at: int | None = None
+    numbered_since: int | None = None
 
 
 class CatalogError(Exception):
@@ -119,6 +123,7 @@ class Catalog:
         self._next_id = 1
         self.store_count: int | None = None  # of the namespace; None before its first start
         self.created_at: int | None = None  # the namespace's first start (Unix ms), None if unknown
+        self.generation: str | None = None  # random; another one after a restore; None before the first start
         self.deleted: dict[int, list[int]] = {}
         with store.view() as view:
             for table in CATALOG_TABLES:
@@ -132,7 +137,7 @@ class Catalog:
         if table == ENTITIES:
             row = json.loads(value)
             description = CLASSES[chr(key[0])].from_json(row["description"])
-            entry = Entry(_number(row["id"]), description, *(row.get(name) for name in _INSTANTS))
+            entry = Entry(_number(row["id"]), description, *(row.get(name) for name in _OPTIONAL))
             self._entries[entity_key(path_of(entry.description))] = entry
         elif table == DELETED:
             self.deleted[int.from_bytes(key, "big")] = [_number(each) for each in json.loads(value)["stores"]]
@@ -142,6 +147,8 @@ class Catalog:
             self.store_count = int(value)
         elif key == _CREATED_AT:
             self.created_at = int(value)
+        elif key == _GENERATION:
+            self.generation = value.decode()
 
     def fix_store_count(self, count: int, now: int) -> None:
         """Store the number of messaging stores at the first start. Raises CatalogError if it has changed."""
@@ -150,6 +157,19 @@ class Catalog:
             self.store_count, self.created_at = count, now
         elif self.store_count != count:
             raise other_store_count(self.store_count, count)
+        if self.generation is None:  # a new namespace, or one of an older release
+            self.begin_generation()
+
+    def begin_generation(self) -> None:
+        """Give all entities another generation, because their sequence numbers may be used again. StoreError."""
+        generation = new_message_id()
+        self._write({(NAMESPACE, _GENERATION): generation.encode()})
+        self.generation = generation
+
+    def generation_of(self, path: str) -> str:
+        """Return what tells this entity from earlier ones of the same path; the same while its numbers continue."""
+        entry = self._entries[entity_key(path)]
+        return f"{self.generation}-{entry.numbered_since or entry.queue_id}"
 
     def entries(self) -> Iterator[Entry]:
         """Return all entities: queues and topics by name, then subscriptions by path."""
@@ -210,10 +230,17 @@ class Catalog:
         self.deleted |= stores
 
     def exchange(
-        self, gone: Sequence[str], stores: Mapping[int, list[int]], made: Sequence[Description], now: int
+        self,
+        gone: Sequence[str],
+        stores: Mapping[int, list[int]],
+        made: Sequence[Description],
+        now: int,
+        *,
+        keeps_numbers: bool,
     ) -> list[Entry]:
         """Remove entities like `delete`, create others, perhaps with the same paths, and return the new entries.
 
+        `keeps_numbers` if an entity on the path of a removed one will continue its sequence numbers.
         All or nothing. Raises BrokerError (server-busy). Blocks for one commit.
         """
         before = {entity_key(path): self._entries[entity_key(path)] for path in gone}
@@ -223,8 +250,9 @@ class Catalog:
         for number, wanted in enumerate(made, self._next_id):
             path = entity_key(path_of(wanted))
             known = before.get(path)
+            since = known and (known.numbered_since or known.queue_id)
             entries[path] = (
-                replace(known, queue_id=number)
+                replace(known, queue_id=number, numbered_since=since if keeps_numbers else None)
                 if known is not None and is_same(known.description, wanted)
                 else Entry(number, _renamed(self._as_known(wanted, now), wanted.name), created_at=now, updated_at=now)
             )
@@ -352,15 +380,16 @@ class Catalog:
         if table == DELETED:
             stores = self.deleted.get(int.from_bytes(key, "big"))
             return None if stores is None else json.dumps({"stores": stores}).encode()
-        value = {_NEXT_ID: self._next_id, _STORE_COUNT: self.store_count, _CREATED_AT: self.created_at}[key]
+        values = {_NEXT_ID: self._next_id, _STORE_COUNT: self.store_count, _GENERATION: self.generation}
+        value = self.created_at if key == _CREATED_AT else values[key]
         return None if value is None else str(value).encode()
 
     def _row(self, entry: Entry) -> bytes:
         """Return the row of an entity; the JSON of unchanged rules is reused."""
         description = entry.description
-        instants = {name: getattr(entry, name) for name in _INSTANTS}
+        optional = {name: getattr(entry, name) for name in _OPTIONAL}
         if not isinstance(description, SubscriptionDescription):
-            return json.dumps({"id": entry.queue_id, "description": description.to_json(), **instants}).encode()
+            return json.dumps({"id": entry.queue_id, "description": description.to_json(), **optional}).encode()
         path = entity_key(description.path)
         before = self._rule_texts.get(path, {})
         texts = {id(rule): before.get(id(rule)) or (rule, json.dumps(rule.to_json())) for rule in description.rules}
@@ -368,7 +397,7 @@ class Catalog:
         own = replace(description, rules=()).to_json()
         del own["rules"]
         rules = ", ".join(text for _, text in texts.values())
-        head, rest = json.dumps({"id": entry.queue_id, **instants}), json.dumps(own)
+        head, rest = json.dumps({"id": entry.queue_id, **optional}), json.dumps(own)
         return f'{head[:-1]}, "description": {rest[:-1]}, "rules": [{rules}]}}}}'.encode()
 
     def _commit(self, changes: dict[Row, bytes | None]) -> None:
@@ -393,7 +422,7 @@ FIXED_FIELDS = {
 }
 
 
-_INSTANTS = ("created_at", "updated_at", "accessed_at")  # fields of an `Entry`, in order
+_OPTIONAL = ("created_at", "updated_at", "accessed_at", "numbered_since")  # fields of an `Entry`, in order
 
 
 def _number(value: object) -> int:

@@ -76,9 +76,9 @@ class Asker:
         self.frames = wire.attach_receiver(address, REPLIES, target=address, credit=100)
         self.frames += wire.attach_sender(address, REQUESTS)
 
-    async def __call__(self, operation: str, body: object, state: object = None) -> Answer:
+    async def __call__(self, operation: str, body: object, state: object = None, **properties: object) -> Answer:
         name = operation if ":" in operation else f"com.microsoft:{operation}"
-        data = request({"operation": name}, body)
+        data = request({"operation": name, **properties}, body)
         parts = [data[start : start + FRAME_BYTES] for start in range(0, len(data), FRAME_BYTES)]
         for part in parts:
             more = part is not parts[-1]

@@ -205,6 +205,9 @@ class FakeVerbs:
         self.calls.append(("delete", address, count, before_at, session_id))
         return min(count, self.deletable)
 
+    def generation(self, address: str) -> str:
+        return "g-1"
+
     async def extents(self, address: str) -> list[Extent | None]:
         self.calls.append(("extents", address))
         return [Extent(0, 3, 8, 5), None, Extent(2, (2 << 48) + 1, (2 << 48) + 1, 0)]

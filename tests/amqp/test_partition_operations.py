@@ -20,6 +20,7 @@ async def test_partitions_are_reported_with_their_extents_and_those_out_of_reach
     assert (answer.status, answer.condition) == (200, None)
     empty = (2 << 48) + 1
     assert answer.body == {
+        "generation": "g-1",
         "partitions": [
             {"partition-id": 0, "first-sequence-number": 3, "next-sequence-number": 8, "message-count": 5},
             {"partition-id": 2, "first-sequence-number": empty, "next-sequence-number": empty, "message-count": 0},
@@ -55,3 +56,16 @@ async def test_a_peek_may_be_of_one_partition(ask: Asker) -> None:
     answer = await ask("com.microsoft:peek-message", body)
     assert (answer.status, answer.body) == (200, {"messages": [{"message": b"m"}]})
     assert ask.wire.broker.calls == [("peek", "q", 1, 5, None, 2)]
+
+
+@pytest.mark.parametrize("operation", ["emubus:delete-messages-before", "com.microsoft:peek-message"])
+async def test_a_request_for_another_generation_is_refused_before_it_does_anything(ask: Asker, operation: str) -> None:
+    body = {"partition-id": Int(2), "sequence-number-before": Long(9), "message-count": Int(1)}
+    body["from-sequence-number"] = Long(1)
+    answer = await ask(operation, body, **{"emubus:generation": "g-0"})
+    assert (answer.status, answer.condition) == (412, "amqp:precondition-failed")
+    assert answer.description.startswith("'q' has generation g-1, not g-0: it was created again or restored.")
+    assert ask.wire.broker.calls == []
+    answer = await ask(operation, body, **{"emubus:generation": "g-1"})
+    assert answer.status in (200, 204)
+    assert len(ask.wire.broker.calls) == 1
