@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .datasource import ServiceBusDataSource
     from .errors import Code, ConnectorError
-    from .lag import LagListener, servicebus_lag
+    from .lag import LagListener, servicebus_lag, servicebus_unavailable
     from .monitoring.progress import ProgressListener, QueryProgress, observed, servicebus_progress
     from .registration import register
 
@@ -47,6 +47,7 @@ __all__ = [
     "register",
     "servicebus_lag",
     "servicebus_progress",
+    "servicebus_unavailable",
 ]
 
 _HOMES = {
@@ -60,6 +61,7 @@ _HOMES = {
     "register": ".registration",
     "servicebus_lag": ".lag",
     "servicebus_progress": ".monitoring.progress",
+    "servicebus_unavailable": ".lag",
 }
 
 

@@ -42,6 +42,7 @@ CONDITIONS: Final[Mapping[str, tuple[Code, bool]]] = {
     "com.microsoft:argument-out-of-range": (Code.REFUSED, _NO),
     "amqp:not-allowed": (Code.REFUSED, _NO),
     "amqp:not-implemented": (Code.REFUSED, _NO),
+    "amqp:precondition-failed": (Code.DATA_LOSS, _NO),  # of emubus: the entity has another generation
     "amqp:transaction:rollback": (Code.REFUSED, _YES),
     "amqp:transaction:timeout": (Code.REFUSED, _YES),
     "amqp:transaction:unknown-id": (Code.REFUSED, _YES),
@@ -57,14 +58,17 @@ CONDITION_BY_STATUS: Final[Mapping[int, str]] = {
     410: "com.microsoft:message-lock-lost",
     500: "amqp:internal-error",
     501: "amqp:not-implemented",
+    412: "amqp:precondition-failed",
     503: "com.microsoft:server-busy",
 }
 """For management responses that carry no condition of their own [wire 7.1]."""
 
-_REMEDIES: Final[Mapping[Code, str]] = {
+REMEDIES: Final[Mapping[Code, str]] = {
     Code.ENTITY_NOT_FOUND: "check the name of the queue, or of the topic and its subscription",
     Code.UNAUTHORIZED: "check the key, the token and its rights (Listen to read, Send to write)",
     Code.ENTITY_DISABLED: "enable the entity",
+    Code.DATA_LOSS: "start with a new checkpointLocation, or set failOnDataLoss=false to read the new entity from its "
+    "first message",
     Code.MESSAGE_TOO_LARGE: "make the message smaller, or the entity's limit larger",
     Code.SESSION_REQUIRED: "give each message a sessionId",
     Code.THROTTLED: "try again later",
@@ -84,8 +88,8 @@ def wire_error(condition: str | None, description: str | None, *, entity: str) -
     parts = [f"{entity}: {said or 'the service gave no reason'}"]
     if condition:
         parts.append(f" ({condition})")
-    if code in _REMEDIES:
-        parts.append(f": {_REMEDIES[code]}")
+    if code in REMEDIES:
+        parts.append(f": {REMEDIES[code]}")
     return ConnectorError(code, "".join(parts), condition=condition, retriable=retriable)
 
 

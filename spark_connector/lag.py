@@ -23,7 +23,8 @@ def servicebus_lag(progress: Any) -> dict[str, dict[int, int]]:
     """Sequence numbers still to read, by entity and partition id, from a query's progress.
 
     `progress` is a `StreamingQueryProgress`, or its JSON as text or dict (as `query.lastProgress` is in some versions).
-    Sources of other formats are ignored; None and a query without progress give {}.
+    Sources of other formats are ignored; None and a query without progress give {}. A partition that could not be
+    reached has a lag of at least 1, because its end is not known (see `servicebus_unavailable`).
     """
     found: dict[str, dict[int, int]] = {}
     for source in _sources(progress):
@@ -32,9 +33,20 @@ def servicebus_lag(progress: Any) -> dict[str, dict[int, int]]:
             continue
         read = {} if end is None else end["p"]
         lags = {int(each): max(0, number - max(read.get(each, 0), FIRST)) for each, number in latest["p"].items()}
+        lags |= {each: max(1, lags.get(each, 0)) for each in latest.get("out", ())}
         sums = found.setdefault(latest["e"], {})
         for partition, count in lags.items():
             sums[partition] = max(count, sums.get(partition, 0))
+    return found
+
+
+def servicebus_unavailable(progress: Any) -> dict[str, set[int]]:
+    """Ids of the partitions that could not be reached, by entity; `progress` as in `servicebus_lag`."""
+    found: dict[str, set[int]] = {}
+    for source in _sources(progress):
+        latest = _offset(source, "latestOffset")
+        if latest is not None and latest.get("out"):
+            found.setdefault(latest["e"], set()).update(latest["out"])
     return found
 
 
@@ -45,7 +57,9 @@ class LagListener(StreamingQueryListener):
         """Not used."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Log one line per entity."""
+        """Log one line per entity, and one for partitions that can't be reached."""
+        for entity, partitions in servicebus_unavailable(event.progress).items():
+            log.warning("%s: partitions %s can't be reached", entity, sorted(partitions))
         for entity, lags in servicebus_lag(event.progress).items():
             behind = {each: count for each, count in sorted(lags.items()) if count}
             log.info("%s: %d sequence numbers to read, by partition %s", entity, sum(behind.values()), behind)

@@ -13,7 +13,7 @@ from enum import Flag, auto
 from typing import Any, Generic, Literal, TypeVar
 
 from .durations import parse_duration, show_duration
-from .position import Earliest, Latest, Position, parse_position
+from .position import PARTITION_ID_MAX, Earliest, Latest, Position, parse_position
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -129,6 +129,13 @@ def _ending(value: str) -> Position:
     if isinstance(position, Earliest):
         raise ValueError("nothing lies before the earliest message")
     return position
+
+
+def _partition_ids(value: str) -> tuple[int, ...]:
+    ids = sorted({int(each) for each in value.split(",")})
+    if not all(0 <= each <= PARTITION_ID_MAX for each in ids):
+        raise ValueError
+    return tuple(ids)
 
 
 TEXT = Kind("a text", _text)
@@ -270,6 +277,31 @@ FAIL_ON_DATA_LOSS = Option(
 )
 POLL_INTERVAL = Option(
     "pollInterval", _duration("0ms", "30s"), 0.2, Context.STREAM_READ, "how long an idle query waits"
+)
+ON_OUTAGE: Option[Literal["wait", "skip", "fail"]] = Option(
+    "onOutage",
+    _choice("wait", "skip", "fail"),
+    "wait",
+    Context.READ,
+    "while a partition can't be reached: wait reads the others, and fails after outageTimeout; skip reads the others; "
+    "fail fails at once",
+)
+OUTAGE_TIMEOUT = Option(
+    "outageTimeout", _duration("0ms", "1d"), 600.0, Context.READ, "how long onOutage=wait goes on without a partition"
+)
+MAX_REQUESTS_PER_SECOND = Option(
+    "maxRequestsPerSecond",
+    _whole(1, 1_000),
+    5,
+    Context.STREAM_READ,
+    "how often an idle query asks the service",
+)
+PARTITION_IDS: Option[tuple[int, ...]] = Option(
+    "partitionIds",
+    Kind(f"partition ids from 0 to {PARTITION_ID_MAX}, like 0,38,40", _partition_ids),
+    (),
+    Context.READ,
+    "partitions to look for besides 0 to 255, where the service does not report them",
 )
 PARTITION_DISCOVERY_INTERVAL = Option(
     "partitionDiscoveryInterval",

@@ -76,6 +76,10 @@ class SourceOptions:
     settle_failure: Literal["log", "fail"]
     filter_pushdown: bool
     partition_discovery_interval_s: float
+    partition_ids: tuple[int, ...]
+    on_outage: Literal["wait", "skip", "fail"]
+    outage_timeout_s: float
+    requests_per_s: int
     properties_format: PropertiesFormat
 
 
@@ -175,6 +179,10 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         settle_failure=values[table.SETTLE_FAILURE],
         filter_pushdown=values[table.FILTER_PUSHDOWN],
         partition_discovery_interval_s=values[table.PARTITION_DISCOVERY_INTERVAL],
+        partition_ids=values[table.PARTITION_IDS],
+        on_outage=values[table.ON_OUTAGE],
+        outage_timeout_s=values[table.OUTAGE_TIMEOUT],
+        requests_per_s=values[table.MAX_REQUESTS_PER_SECOND],
         properties_format=values[table.PROPERTIES_FORMAT],
     )
 

@@ -7,6 +7,7 @@ objects are values: compared, pickled and shared freely.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -14,7 +15,8 @@ from datetime import UTC, datetime
 # https://learn.microsoft.com/azure/service-bus-messaging/message-sequencing
 PARTITION_SHIFT = 48
 SEQUENCE_NUMBER_MAX = (1 << 63) - 1
-PARTITION_ID_MAX = (1 << 15) - 1  # the largest whose sequence numbers still fit a BIGINT
+PARTITION_ID_MAX = (1 << 16) - 1
+SEQUENCE_NUMBER_MIN = -(1 << 63)  # sequence numbers are signed: from partition 32768 on they are negative
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,17 @@ Position = Earliest | Latest | AtNumber | AtNumbers | AtTime
 _NAMED: dict[str, Position] = {"earliest": Earliest(), "latest": Latest()}
 
 
+def first_number(partition: int) -> int:
+    """The lowest sequence number that a partition could have."""
+    return ((partition << PARTITION_SHIFT) + SEQUENCE_NUMBER_MIN) % (1 << 64) + SEQUENCE_NUMBER_MIN
+
+
 def parse_position(text: str) -> Position:
     """A position from the text of an option; ValueError with the problem, without the text."""
     stripped = text.strip()
     if stripped.lower() in _NAMED:
         return _NAMED[stripped.lower()]
-    if stripped.isascii() and stripped.isdigit():
+    if re.fullmatch(r"-?[0-9]+", stripped):
         return AtNumber(_sequence_number(int(stripped)))
     if stripped.startswith("{"):
         return _numbers(stripped)
@@ -90,15 +97,15 @@ def _numbers(text: str) -> AtNumbers:
 
 def _number_in(partition: int, number: int) -> int:
     """A sequence number of the partition; one without its partition's bits (as offsets show it) gets them."""
-    of = number >> PARTITION_SHIFT
+    of = number >> PARTITION_SHIFT & PARTITION_ID_MAX
     if of not in (0, partition):
         raise ValueError(f"sequence number {number} is of partition {of}, not {partition}")
-    return number | partition << PARTITION_SHIFT
+    return number | first_number(partition)
 
 
 def _sequence_number(number: int) -> int:
-    if not 0 <= number <= SEQUENCE_NUMBER_MAX:
-        raise ValueError(f"a sequence number is from 0 to {SEQUENCE_NUMBER_MAX}")
+    if not SEQUENCE_NUMBER_MIN <= number <= SEQUENCE_NUMBER_MAX:
+        raise ValueError(f"a sequence number is from {SEQUENCE_NUMBER_MIN} to {SEQUENCE_NUMBER_MAX}")
     return number
 
 

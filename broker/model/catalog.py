@@ -162,7 +162,7 @@ class Catalog:
 
     def begin_generation(self) -> None:
         """Give all entities another generation, because their sequence numbers may be used again. StoreError."""
-        generation = new_message_id()
+        generation = new_message_id()[:16]
         self._write({(NAMESPACE, _GENERATION): generation.encode()})
         self.generation = generation
 
@@ -250,7 +250,7 @@ class Catalog:
         for number, wanted in enumerate(made, self._next_id):
             path = entity_key(path_of(wanted))
             known = before.get(path)
-            since = known and (known.numbered_since or known.queue_id)
+            since = None if known is None else known.numbered_since or known.queue_id
             entries[path] = (
                 replace(known, queue_id=number, numbered_since=since if keeps_numbers else None)
                 if known is not None and is_same(known.description, wanted)

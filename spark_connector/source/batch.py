@@ -16,11 +16,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ..options import SourceOptions
-from .offsets import base_of
+from .offsets import base_of, partition_of
 from .plan import RangeTask, Span, split
 from .positions import ExtentTracker, ends_at, starts_at
 from .retries import with_retries
 from .rows import read_range
+from .watching.outage import OutageWatch
 
 
 class BatchReader(DataSourceReader):
@@ -33,7 +34,8 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The tasks; the ends are fixed here, once per query. ConnectorError if a partition can't be reached."""
         options = self._options
-        return with_retries(options.connection, f"planning to read {options.entity}", self._plan)
+        patience_s = options.outage_timeout_s if options.on_outage == "wait" else 0.0
+        return with_retries(options.connection, f"planning to read {options.entity}", self._plan, patience_s)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task as Arrow batches; without tasks Spark calls this with an empty partition."""
@@ -42,21 +44,26 @@ class BatchReader(DataSourceReader):
 
     def _plan(self, connection: Any) -> list[InputPartition]:
         options = self._options
-        extents = ExtentTracker(options.entity, options.partition_discovery_interval_s).look(connection, {})
-        extents.demand_all(options.entity, "spark.read")
+        extents = ExtentTracker(options).look(connection, {})
+        if options.on_outage == "wait":
+            extents.demand_all(options.entity, "spark.read with onOutage=wait")
+        OutageWatch(options.entity, options.on_outage, options.outage_timeout_s).note(extents.unavailable)
         management = connection.management(options.entity)
         starts = starts_at(options.starting, extents, management, options.entity)
         ends = ends_at(options.ending, extents, management, options.entity)
         spans = []
         for partition, end in sorted(ends.items()):
-            low = max(starts.get(partition, base_of(partition)), extents.first.get(partition, 0))
+            low = starts.get(partition, base_of(partition))
+            low = max(low, extents.first.get(partition, low))
             spans.append(Span(low, max(low, end)))
-        return [*range_tasks(spans, options, exact=extents.exact)]
+        return [*range_tasks(spans, options, exact=extents.exact, generation=extents.generation)]
 
 
-def range_tasks(spans: Iterable[Span], options: SourceOptions, *, exact: bool) -> list[RangeTask]:
+def range_tasks(
+    spans: Iterable[Span], options: SourceOptions, *, exact: bool, generation: str | None
+) -> list[RangeTask]:
     """Tasks for spans; a broker that reports exact ends can also peek at a single partition."""
     return [
-        RangeTask(span.low, span.high, (span.low >> 48) if exact else None)
+        RangeTask(span.low, span.high, partition_of(span.low) if exact else None, generation)
         for span in split(spans, options.min_partitions, options.max_messages_per_task)
     ]

@@ -13,11 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from ..codec import Head, head, split_peek_reply
 from ..errors import Code, ConnectorError
+from ..position import PARTITION_ID_MAX
 from .offsets import base_of, limit_of, partition_of
 from .retries import PeekClient
-
-PARTITIONS_MAX: Final = 16
-"""Partitions of an entity on the Standard tier; others are found when they hold messages."""
 
 IN_FLIGHT_MAX: Final = 2
 _PROBES_MAX: Final = 16
@@ -110,53 +108,56 @@ def _first_or_error(management: PeekClient, pending: Any, number: int) -> Found:
         return error
 
 
-def discover(management: PeekClient) -> tuple[dict[int, int], dict[int, ConnectorError]]:
-    """The partitions that hold messages, with the first number of each, and those that can't be reached.
+def discover(management: PeekClient, ids: Sequence[int]) -> tuple[dict[int, Head], dict[int, ConnectorError]]:
+    """Those partitions of `ids` that hold messages, with the first message of each, and those that can't be reached.
 
-    Partition 0 is always included. At the end of a partition some services answer with a message of the next one,
-    others with nothing; both are handled.
+    At the end of a partition some services answer with a message of the next one that has any, others with nothing.
+    Partitions beyond `ids` are found where they do the former.
     """
-    found = {0: base_of(0)}
-    numbers = [base_of(partition) for partition in range(PARTITIONS_MAX)]
+    found: dict[int, Head] = {}
     out: dict[int, ConnectorError] = {}
-    for partition, each in enumerate(firsts_from(management, numbers, alone=False)):
+    answers = firsts_from(management, [base_of(each) for each in ids], alone=False)
+    for partition, each in zip(ids, answers, strict=True):
         if isinstance(each, ConnectorError):
             out[partition] = each
         elif each is not None:
-            found[partition_of(each.sequence_number)] = each.sequence_number
-    while max(found) >= numbers[-1] >> 48:
-        beyond = first_from(management, limit_of(max(found)))
+            found[partition_of(each.sequence_number)] = each
+    last = max((*found, *ids))
+    while last < PARTITION_ID_MAX:
+        beyond = first_from(management, base_of(last + 1))
         if beyond is None:
             break
-        found[partition_of(beyond.sequence_number)] = beyond.sequence_number
+        last = partition_of(beyond.sequence_number)
+        found[last] = beyond
     return found, out
 
 
-def end_of(management: PeekClient, partition: int, known: int) -> int:
-    """The number after the last message of a partition, not below `known`; takes O(log n) peeks.
+def end_of(management: PeekClient, partition: int, known: int) -> tuple[int, int | None]:
+    """The number after the last message of a partition, not below `known`, and when that message was enqueued.
 
-    Growing steps find a number above all messages, then bisection finds the last message below it.
+    The time (Unix ms) is None if there is no message from `known` on. Takes O(log n) peeks: growing steps find a number
+    above all messages, then bisection finds the last message below it.
     """
-    following = _next_present(management, partition, known, limit_of(partition))
-    if following is None:
-        return known
-    low, high = following + 1, limit_of(partition)  # the message before `low` exists, none from `high` on
+    last = _next_present(management, partition, known, limit_of(partition))
+    if last is None:
+        return known, None
+    low, high = last.sequence_number + 1, limit_of(partition)  # `last` is the message before `low`; none from `high` on
     step = _FIRST_STEP
     while low + step < high:
-        following = _next_present(management, partition, low + step, high)
-        if following is None:
+        found = _next_present(management, partition, low + step, high)
+        if found is None:
             high = low + step
         else:
-            low = following + 1
+            last, low = found, found.sequence_number + 1
             step *= 4
     while low < high:
         middle = (low + high) // 2
-        following = _next_present(management, partition, middle, high)
-        if following is None:
+        found = _next_present(management, partition, middle, high)
+        if found is None:
             high = middle
         else:
-            low = following + 1
-    return low
+            last, low = found, found.sequence_number + 1
+    return low, last.enqueued_at_ms
 
 
 def number_at(management: PeekClient, partition: int, low: int, high: int, at_ms: int, *, alone: bool) -> int:
@@ -174,11 +175,11 @@ def number_at(management: PeekClient, partition: int, low: int, high: int, at_ms
     return high
 
 
-def _next_present(management: PeekClient, partition: int, number: int, below: int) -> int | None:
+def _next_present(management: PeekClient, partition: int, number: int, below: int) -> Head | None:
     each = first_from(management, number)
     if each is None or each.sequence_number >= min(below, limit_of(partition)):
         return None
-    return each.sequence_number
+    return each
 
 
 def _first(reply: bytes | None, number: int) -> Head | None:

@@ -12,7 +12,7 @@ A `Claimer` lives in the driver process of a query, on one thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -21,19 +21,24 @@ from pyspark.sql.datasource import InputPartition
 from ..codec import ArrowRows, Column, head
 from ..errors import Code, ConnectorError
 from ..options import SourceOptions
-from ..timing import backoff_s, monotonic_s
+from ..timing import backoff_s, monotonic_s, sleep
 from ..wire.receiver import Modified
 from .browse import pages
-from .offsets import ClaimOffset, base_of, numbers_in, parse_claim_offset, partition_of, runs_of
+from .offsets import VERSION, ClaimOffset, base_of, numbers_in, parse_claim_offset, partition_of, runs_of
 from .plan import ClaimTask, split_runs
 from .positions import Extents, ExtentTracker
-from .retries import connected, with_retries
+from .retries import connected, node_of, with_retries
 from .rows import CLAIM_PROPERTY, DEFERRED
+from .watching.identity import is_other, other_generation, tell_loss
+from .watching.outage import LOOK_S, OutageWatch
+from .watching.pace import Pace
 
 log = logging.getLogger("emubus.spark")
 COUNT_MAX_DEFAULT: Final = 10_000
 RECEIVE_COUNT: Final = 500
 DELETE_COUNT: Final = 200
+ROUND_REQUESTS: Final = 4  # what a round that finds nothing asks: attach, extents, credit and its return
+LOCK_LOST: Final = "com.microsoft:message-lock-lost"
 NOT_FOUND: Final = "com.microsoft:message-not-found"
 
 Json = dict[str, Any]
@@ -45,20 +50,26 @@ class Claimer:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._claim_id = options.claim_id or ""
-        self._extents = ExtentTracker(options.entity, options.partition_discovery_interval_s)
+        self._extents = ExtentTracker(options)
+        self._outage = OutageWatch(options.entity, options.on_outage, options.outage_timeout_s)
+        self._pace = Pace(options.poll_interval_s, options.requests_per_s)
         self._frozen: dict[int, int] | None = None
+        self._frozen_out: set[int] = set()  # partitions without a frozen end: they were out
         self._must_scan = True
+        self._unscanned: frozenset[int] = frozenset()  # partitions that were out at the scan
         self._orphans: list[int] = []
         self._deleted_for: ClaimOffset | None = None
         self._delete_failures = 0
         self._delete_not_before_s = 0.0
         self._exact: bool | None = None
+        self._generation: str | None = None
 
     # ---- Spark's calls, in their order
 
     def freeze(self) -> None:
         """Claim no message that arrives later: the query will end."""
-        self._frozen = dict(self._look().following)
+        extents = self._look()
+        self._frozen, self._frozen_out = dict(extents.following), set(extents.unavailable)
 
     def initial(self) -> Json:
         """Where the query begins: nothing is claimed."""
@@ -73,24 +84,34 @@ class Claimer:
                 "mode=browse or mode=drain",
             )
         start = parse_claim_offset(start_json, self._options.entity, self._claim_id)
+        self._generation = self._generation or start.generation
+        if start.generation is not None:
+            self._extents.insist()
         left = self._delete_finished(start)
-        if self._must_scan:
-            named = {*numbers_in(start.claimed), *numbers_in(start.deletable)}
-            self._orphans = [number for number in self._scan() if number not in named]
-            self._must_scan = False
-            if self._orphans:
-                log.info("%s: %d messages of earlier claims are adopted", start.entity, len(self._orphans))
         wanted = None if all_available else (count_max or COUNT_MAX_DEFAULT)
-        claimed, self._orphans = self._orphans[:wanted], self._orphans[wanted:] if wanted is not None else []
-        if wanted is None or len(claimed) < wanted:
-            claimed += self._claim(None if wanted is None else wanted - len(claimed))
+        if self._frozen is None:
+            sleep(self._pace.wait_s(monotonic_s()))
+        claimed = self._gather(start, wanted)
+        if not claimed and self._must_scan:  # a claim that broke off may have deferred some
+            claimed = self._gather(start, wanted)
+        while not claimed and self._frozen is not None and self._outage.waits:
+            sleep(LOOK_S)
+            self._look()
+            claimed = self._gather(start, wanted)
         if not claimed:
+            self._pace.nothing(ROUND_REQUESTS, monotonic_s())
+            if self._frozen is not None:
+                self._outage.tell_left()
             return start_json
-        return ClaimOffset(start.entity, self._claim_id, runs_of(claimed), runs_of(left)).to_json()
+        self._pace.found()
+        if is_other(start.generation, self._generation):
+            left = []  # gone with their entity
+        return ClaimOffset(start.entity, self._claim_id, runs_of(claimed), runs_of(left), self._generation).to_json()
 
     def report(self) -> Json | None:
-        """Nothing: how many messages other consumers leave is not known."""
-        return None
+        """The partitions that can't be reached; None without any: what other consumers leave is not known."""
+        out = sorted(self._outage.out)
+        return {"v": VERSION, "e": self._options.entity, "p": {}, "out": out} if out else None
 
     def plan(self, start_json: Json, end_json: Json) -> list[InputPartition]:
         """The tasks of a batch, possibly one that an earlier run of the query has begun."""
@@ -99,8 +120,9 @@ class Claimer:
         end = parse_claim_offset(end_json, options.entity, self._claim_id)
         if self._exact is None:
             self._look()
+        self._outage.wait_for({partition_of(first) for first, _ in end.claimed}, self._look)
         groups = split_runs(end.claimed, options.min_partitions, options.max_messages_per_task)
-        return [ClaimTask(group, self._exact is True) for group in groups]
+        return [ClaimTask(group, self._exact is True, end.generation) for group in groups]
 
     def committed(self, end_json: Json) -> None:
         """Nothing: the next `latest` gets it as its start."""
@@ -110,11 +132,32 @@ class Claimer:
 
     def _look(self) -> Extents:
         options = self._options
-        extents = with_retries(
-            options.connection, f"looking for the ends of {options.entity}", lambda each: self._extents.look(each, {})
-        )
+        return with_retries(options.connection, f"looking for the ends of {options.entity}", self._look_on)
+
+    def _look_on(self, connection: Any) -> Extents:
+        """The extents now. ConnectorError as `OutageWatch.note`."""
+        extents = self._extents.look(connection, {})
         self._exact = extents.exact
+        self._outage.note(extents.unavailable)
+        if self._frozen is not None:
+            for partition in self._frozen_out & extents.following.keys():
+                self._frozen[partition] = extents.following[partition]
+            self._frozen_out -= extents.following.keys()
         return extents
+
+    def _notice(self, extents: Extents) -> bool:
+        """Take note of the entity's generation; whether it has changed: then all that was claimed is gone.
+
+        ConnectorError(DATA_LOSS) if it has changed and `failOnDataLoss`.
+        """
+        changed = is_other(self._generation, extents.generation)
+        if changed:
+            text = other_generation(self._options.entity, self._generation, extents.generation)
+            tell_loss(text, fails=self._options.fail_on_data_loss)
+            self._must_scan, self._orphans = True, []
+            self._frozen = None if self._frozen is None else dict(extents.following)
+        self._generation = extents.generation or self._generation
+        return changed
 
     # ---- deletion
 
@@ -129,9 +172,12 @@ class Claimer:
         failure: ConnectorError | None = None
         try:
             with connected(options.connection) as connection:
-                left, failure = _delete_all(connection, options.entity, left)
+                left, failure = _delete_all(connection, options.entity, left, start.generation)
         except ConnectorError as error:
             failure = error
+        if failure is not None and failure.code is Code.DATA_LOSS:
+            log.warning("%s: %d finished messages are gone with their entity: %s", options.entity, len(left), failure)
+            left, failure = [], None
         if failure is not None:
             if options.settle_failure == "fail":
                 raise failure
@@ -146,6 +192,22 @@ class Claimer:
 
     # ---- claiming
 
+    def _gather(self, start: ClaimOffset, wanted: int | None) -> list[int]:
+        """Up to `wanted` numbers for the next batch: of earlier claims that are in no offset, and newly claimed."""
+        if self._must_scan or self._unscanned - self._outage.out:
+            named = {*numbers_in(start.claimed), *numbers_in(start.deletable), *self._orphans}
+            found = [number for number in self._scan() if number not in named]
+            self._orphans += found
+            self._must_scan = False
+            if found:
+                log.info("%s: %d messages of earlier claims are adopted", start.entity, len(found))
+        claimed, self._orphans = self._orphans[:wanted], self._orphans[wanted:] if wanted is not None else []
+        if wanted is None or len(claimed) < wanted:
+            before = self._generation
+            more = self._claim(None if wanted is None else wanted - len(claimed))
+            claimed = more if is_other(before, self._generation) else claimed + more
+        return claimed
+
     def _claim(self, count_max: int | None) -> list[int]:
         """Receive and defer; returns the claimed sequence numbers."""
         options = self._options
@@ -153,11 +215,15 @@ class Claimer:
 
         def work(connection: Any) -> None:
             try:
-                _Claiming(connection, options.entity, self._claim_id, self._frozen).run(
-                    claimed, count_max, options.poll_interval_s
-                )
-            except ConnectorError:
+                with _Claiming(connection, options.entity, self._claim_id) as claiming:
+                    # The link is attached: as long as it works, it is a link to the entity that answers here.
+                    if self._exact and self._notice(self._look_on(connection)):
+                        claimed.clear()
+                    claiming.run(claimed, count_max, options.poll_interval_s, self._frozen)
+            except ConnectorError as error:
                 self._must_scan = True  # it is not known which messages of the last part were deferred
+                if error.condition == LOCK_LOST:  # the message comes again
+                    raise ConnectorError(error.code, error.text, condition=LOCK_LOST, retriable=True) from None
                 raise
 
         try:
@@ -169,23 +235,28 @@ class Claimer:
                     f"{options.entity}: mode=claim can't be used on an entity with message sessions: use "
                     "mode=browse or mode=drain",
                 ) from None
-            if not claimed:
+            if not claimed or error.code is Code.DATA_LOSS:
                 raise
             log.warning("%s: claiming stopped after %d messages: %s", options.entity, len(claimed), error)
         return claimed
 
     def _scan(self) -> list[int]:
-        """The deferred messages of all partitions that carry this query's mark."""
+        """The deferred messages that carry this query's mark, of all partitions or of those not scanned yet.
+
+        Partitions that are out now are looked at later.
+        """
         options = self._options
 
         def look(connection: Any) -> list[int]:
-            extents = self._extents.look(connection, {})
-            self._exact = extents.exact
-            extents.demand_all(options.entity, "looking for claimed messages")
+            extents = self._look_on(connection)
+            self._notice(extents)
             found: list[int] = []
             for partition, high in sorted(extents.following.items()):
-                low = max(extents.first.get(partition, 0), base_of(partition))
+                if not self._must_scan and partition not in self._unscanned:
+                    continue
+                low = extents.first.get(partition, base_of(partition))
                 found += self._marked(connection.management(options.entity), low, high, partition, extents.exact)
+            self._unscanned = extents.unavailable
             return found
 
         return with_retries(options.connection, f"looking for claimed messages of {options.entity}", look)
@@ -205,40 +276,46 @@ class Claimer:
 
 
 class _Claiming:
-    """One round of receiving and deferring, on one link."""
+    """One round of receiving and deferring, on one link, which ends with the block."""
 
-    def __init__(self, connection: Any, entity: str, claim_id: str, frozen: dict[int, int] | None) -> None:
+    def __init__(self, connection: Any, entity: str, claim_id: str) -> None:
         self._connection = connection
         self._receiver = connection.receiver(entity)
         self._entity = entity
         self._outcome = Modified(undeliverable_here=True, delivery_failed=False, properties={CLAIM_PROPERTY: claim_id})
         self._fields = {"properties_to_modify": {CLAIM_PROPERTY: claim_id}}
-        self._frozen = frozen
         self._beyond: list[Any] = []
 
-    def run(self, claimed: list[int], count_max: int | None, wait_s: float) -> None:
-        """Append claimed numbers to `claimed`, up to `count_max`, until no message arrives for `wait_s`."""
+    def __enter__(self) -> _Claiming:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give back what was not claimed, and close the link."""
+        if self._connection.usable:
+            self._beyond += self._receiver.drain()
+            if self._beyond:
+                self._receiver.settle(self._beyond, "released")
+            self._receiver.close()
+
+    def run(self, claimed: list[int], count_max: int | None, wait_s: float, frozen: Mapping[int, int] | None) -> None:
+        """Append claimed numbers to `claimed`, up to `count_max`, until no message arrives for `wait_s`.
+
+        With `frozen`, messages from these numbers on are given back.
+        """
         receiver = self._receiver
-        try:
-            while count_max is None or len(claimed) < count_max:
-                count = RECEIVE_COUNT if count_max is None else min(RECEIVE_COUNT, count_max - len(claimed))
-                received = receiver.receive(count, wait_s)
-                if len(received) < count:
-                    received += receiver.drain()
-                mine = [each for each in received if self._may_take(each)]
-                self._beyond += [each for each in received if not self._may_take(each)]
-                if len(mine) == count:  # the next ones come while these are deferred
-                    left = None if count_max is None else count_max - len(claimed) - count
-                    receiver.ask(RECEIVE_COUNT if left is None else min(RECEIVE_COUNT, left))
-                self._take(mine, claimed)
-                if len(mine) < count:
-                    break
-        finally:
-            if self._connection.usable:
-                self._beyond += receiver.drain()
-                if self._beyond:
-                    receiver.settle(self._beyond, "released")
-                receiver.close()
+        while count_max is None or len(claimed) < count_max:
+            count = RECEIVE_COUNT if count_max is None else min(RECEIVE_COUNT, count_max - len(claimed))
+            received = receiver.receive(count, wait_s)
+            if len(received) < count:
+                received += receiver.drain()
+            mine = [each for each in received if _may_take(each, frozen)]
+            self._beyond += [each for each in received if not _may_take(each, frozen)]
+            if len(mine) == count:  # the next ones come while these are deferred
+                left = None if count_max is None else count_max - len(claimed) - count
+                receiver.ask(RECEIVE_COUNT if left is None else min(RECEIVE_COUNT, left))
+            self._take(mine, claimed)
+            if len(mine) < count:
+                break
 
     def _take(self, received: Sequence[Any], claimed: list[int]) -> None:
         """Defer messages: those of a partition by one request, or each by its outcome if the service refuses that."""
@@ -263,17 +340,25 @@ class _Claiming:
             else:
                 self._receiver.forget(group)
         if refused:
-            self._receiver.settle(refused, self._outcome)
+            try:
+                self._receiver.settle(refused, self._outcome)
+            except ConnectorError:
+                count = len(refused)
+                log.warning("up to %d messages could not be claimed; they come again when their locks end", count)
+                raise
         claimed += numbers
 
-    def _may_take(self, received: Any) -> bool:
-        if self._frozen is None:
-            return True
-        number = head(received.data).sequence_number
-        return number < self._frozen.get(partition_of(number), base_of(partition_of(number)))
+
+def _may_take(received: Any, frozen: Mapping[int, int] | None) -> bool:
+    if frozen is None:
+        return True
+    number = head(received.data).sequence_number
+    return number < frozen.get(partition_of(number), base_of(partition_of(number)))
 
 
-def _delete_all(connection: Any, entity: str, numbers: Sequence[int]) -> tuple[list[int], ConnectorError | None]:
+def _delete_all(
+    connection: Any, entity: str, numbers: Sequence[int], generation: str | None
+) -> tuple[list[int], ConnectorError | None]:
     """Delete deferred messages, partition by partition; returns those that were not deleted, and a failure."""
     left: list[int] = []
     failure: ConnectorError | None = None
@@ -281,7 +366,7 @@ def _delete_all(connection: Any, entity: str, numbers: Sequence[int]) -> tuple[l
         rest = list(group)
         try:
             while rest:
-                _delete(connection.management(entity), rest[:DELETE_COUNT])
+                _delete(node_of(connection, entity, generation), rest[:DELETE_COUNT])
                 del rest[:DELETE_COUNT]
         except ConnectorError as error:
             if not connection.usable:

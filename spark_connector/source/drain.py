@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from ..codec import head
@@ -23,7 +24,7 @@ from ..timing import backoff_s, monotonic_s
 from .browse import first_from
 from .offsets import base_of, partition_of
 from .positions import is_sub_queue
-from .retries import connected
+from .retries import connected, node_of
 
 log = logging.getLogger("emubus.spark")
 RANGE_COUNT: Final = 2_000
@@ -48,6 +49,8 @@ class Settler:
         self._changed = threading.Condition()
         self._wanted: dict[int, int] = {}
         self._done: dict[int, int] = {}
+        self._generation: str | None = None
+        self._times: Mapping[int, int] = {}
         self._deleted_count = 0
         self._failure: ConnectorError | None = None
         self._failures = 0
@@ -57,16 +60,27 @@ class Settler:
         self._offers_ranges = False
         self._offers_times = not is_sub_queue(options.entity)  # dead letters are not in the order of their times
 
-    def settle(self, following: Mapping[int, int], *, by_range: bool) -> None:
+    def settle(
+        self,
+        following: Mapping[int, int],
+        *,
+        by_range: bool,
+        generation: str | None = None,
+        times: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         """Everything below these whole sequence numbers is finished; `by_range` if the service has a range delete.
 
-        ConnectorError if settleFailure=fail and it failed.
+        With `generation`, nothing is deleted of an entity of another one; with `times` (Unix ms, by partition), nothing
+        that was enqueued later. ConnectorError if settleFailure=fail and it failed.
         """
         with self._changed:
             self._raise_failure()
             self._offers_ranges = by_range
+            if generation != self._generation:  # the numbers belong to another entity than the earlier ones
+                self._wanted, self._done, self._generation = {}, {}, generation
+            self._times = dict(times)
             for partition, number in following.items():
-                if number < self._wanted.get(partition, 0):
+                if number < self._wanted.get(partition, number):
                     self._done.pop(partition, None)  # the entity was created again and is read from its start
                 self._wanted[partition] = number
             if self._open() and not self._stopped:
@@ -74,6 +88,11 @@ class Settler:
                     self._thread = threading.Thread(target=self._work, name="emubus-spark-drain", daemon=True)
                     self._thread.start()
                 self._changed.notify_all()
+
+    def forget(self) -> None:
+        """The entity was replaced: what was finished is gone."""
+        with self._changed:
+            self._wanted, self._done, self._times = {}, {}, {}
 
     def wait(self, *, insist: bool) -> None:
         """Wait until all finished messages are deleted, or none was deleted for `operationTimeout`.
@@ -116,8 +135,8 @@ class Settler:
                     self._changed.wait(_WAKE_S)
                 if self._stopped:
                     return
-                wanted = self._open()
-            failure = self._try(wanted)
+                wanted, generation, times = self._open(), self._generation, self._times
+            failure = self._try(wanted, generation, times)
             with self._changed:
                 self._failure = failure
                 if failure is None:
@@ -127,12 +146,18 @@ class Settler:
                     self._failures += 1
                 self._changed.notify_all()
 
-    def _try(self, wanted: Mapping[int, int]) -> ConnectorError | None:
+    def _try(
+        self, wanted: Mapping[int, int], generation: str | None, times: Mapping[int, int]
+    ) -> ConnectorError | None:
         entity = self._options.entity
         try:
             with connected(self._options.connection) as connection:
-                self._delete(connection, wanted)
+                self._delete(connection, wanted, generation, times)
         except ConnectorError as error:
+            if error.code is Code.DATA_LOSS:
+                log.warning("%s: finished messages are gone with their entity: %s", entity, error)
+                self._finished(wanted, generation)
+                return None
             log.warning("%s: deleting finished messages failed and will be retried: %s", entity, error)
             return error
         except Exception as error:  # nothing may end the thread silently
@@ -142,35 +167,38 @@ class Settler:
 
     # ---- the ways
 
-    def _delete(self, connection: Any, wanted: Mapping[int, int]) -> None:
-        if self._offers_ranges and self._delete_ranges(connection, wanted):
+    def _delete(
+        self, connection: Any, wanted: Mapping[int, int], generation: str | None, times: Mapping[int, int]
+    ) -> None:
+        if self._offers_ranges and self._delete_ranges(connection, wanted, generation):
             return
         if self._offers_times and set(wanted) == {0}:
-            self._offers_times = self._delete_by_time(connection, wanted[0])
-        DeletionByReceiving(connection, self._options.entity, wanted, self._moved).run()
-        self._finished(wanted)
+            self._offers_times = self._delete_by_time(connection, wanted[0], times)
+        DeletionByReceiving(connection, self._options.entity, wanted, self._moved, times).run()
+        self._finished(wanted, generation)
 
-    def _delete_ranges(self, connection: Any, wanted: Mapping[int, int]) -> bool:
+    def _delete_ranges(self, connection: Any, wanted: Mapping[int, int], generation: str | None) -> bool:
         """False if the service has no range delete. A partition that can't be reached does not delay the others."""
         failure: ConnectorError | None = None
         for partition, number in sorted(wanted.items()):
             try:
                 count: int | None = RANGE_COUNT
                 while count == RANGE_COUNT:
-                    count = connection.management(self._options.entity).delete_before(partition, number, RANGE_COUNT)
+                    management = node_of(connection, self._options.entity, generation)
+                    count = management.delete_before(partition, number, RANGE_COUNT)
                     if count is None:
                         return False
                     self._moved(count)
-                self._finished({partition: number})
+                self._finished({partition: number}, generation)
             except ConnectorError as error:
-                if not connection.usable:
+                if not connection.usable or error.code is Code.DATA_LOSS:
                     raise
                 failure = error
         if failure is not None:
             raise failure
         return True
 
-    def _delete_by_time(self, connection: Any, number: int) -> bool:
+    def _delete_by_time(self, connection: Any, number: int, times: Mapping[int, int]) -> bool:
         """False if the service has no delete by time.
 
         The newest messages are left, because enqueued times may differ slightly from the order of the numbers.
@@ -179,10 +207,12 @@ class Settler:
         mark = first_from(management, number) or first_from(management, number - 1)
         if mark is None:
             return True
+        before_ms = mark.enqueued_at_ms - BATCH_DELETE_MARGIN_MS
+        before_ms = min(before_ms, times.get(0, before_ms) + 1)
         count = 1
         while count:
             try:
-                deleted = management.batch_delete(BATCH_DELETE_COUNT, mark.enqueued_at_ms - BATCH_DELETE_MARGIN_MS)
+                deleted = management.batch_delete(BATCH_DELETE_COUNT, before_ms)
             except ConnectorError as error:
                 if not connection.usable:
                     raise
@@ -199,21 +229,27 @@ class Settler:
             self._deleted_count += count
             self._changed.notify_all()
 
-    def _finished(self, wanted: Mapping[int, int]) -> None:
+    def _finished(self, wanted: Mapping[int, int], generation: str | None) -> None:
         with self._changed:
-            for partition, number in wanted.items():
-                self._done[partition] = max(number, self._done.get(partition, 0))
+            for partition, number in wanted.items() if generation == self._generation else ():
+                self._done[partition] = max(number, self._done.get(partition, number))
             self._changed.notify_all()
 
 
 class DeletionByReceiving:
-    """Deletes the messages below the marks by receiving them with locks; releases all others without counting."""
+    """Deletes the messages below the marks by receiving them with locks; releases all others without counting.
 
-    def __init__(self, connection: Any, entity: str, wanted: Mapping[int, int], moved: Any) -> None:
+    Messages that were enqueued later than `times` (Unix ms, by partition) are of an entity that was created again.
+    """
+
+    def __init__(
+        self, connection: Any, entity: str, wanted: Mapping[int, int], moved: Any, times: Mapping[int, int]
+    ) -> None:
         self._connection = connection
         self._entity = entity
         self._wanted = wanted
         self._moved = moved
+        self._times = times
 
     def run(self) -> None:
         """Delete the finished messages by receiving them. ConnectorError if the service refuses."""
@@ -260,5 +296,6 @@ class DeletionByReceiving:
                 receiver.close()
 
     def _is_finished(self, received: Any) -> bool:
-        number = head(received.data).sequence_number
-        return number < self._wanted.get(partition_of(number), 0)
+        number, _, at_ms = head(received.data)
+        partition = partition_of(number)
+        return number < self._wanted.get(partition, number) and at_ms <= self._times.get(partition, at_ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -24,11 +24,13 @@ from .browse import firsts_from
 from .drain import Settler
 from .offsets import Offset, base_of, parse_offset, partition_of
 from .plan import Span, grouped
-from .positions import Extents, ExtentTracker, starts_at
+from .positions import Extents, ExtentTracker, is_sub_queue, starts_at
 from .retries import with_retries
+from .watching.identity import is_other, other_generation, tell_loss, younger_than_read
+from .watching.outage import OutageWatch
+from .watching.pace import Pace
 
 log = logging.getLogger("emubus.spark")
-WAITING_STEPS: Final = 4  # how often to look per `pollInterval` while there are no messages
 
 Json = dict[str, Any]
 
@@ -48,14 +50,19 @@ class Follower:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._extents = ExtentTracker(options.entity, options.partition_discovery_interval_s)
+        self._extents = ExtentTracker(options)
+        self._outage = OutageWatch(options.entity, options.on_outage, options.outage_timeout_s)
+        self._pace = Pace(options.poll_interval_s, options.requests_per_s)
         self._gate = TriggerGate(options.min_messages_per_trigger, options.max_trigger_delay_s)
         self._settler = Settler(options) if options.mode == "drain" else None
         self._initial: Offset | None = None
         self._frozen: dict[int, int] | None = None
+        self._knows_start = False
+        self._frozen_out: set[int] = set()  # partitions without a frozen end: they were out
         self._seen: Offset | None = None
         self._given: Offset | None = None
         self._exact: bool | None = None
+        self._generation: str | None = None
         self._has_starts = False  # Spark 4.2 and later passes the start
         self._lost_now: set[int] = set()
 
@@ -63,7 +70,9 @@ class Follower:
 
     def freeze(self) -> None:
         """Read no further than the present ends: the query will end there."""
-        self._frozen = dict(self._look({}).following)
+        extents = self._look(None)
+        self._frozen, self._frozen_out = dict(extents.following), set(extents.unavailable)
+        self._knows_start = False
 
     def initial(self) -> Json:
         """Where the query begins; the same answer at every call."""
@@ -78,25 +87,37 @@ class Follower:
         self._has_starts = start_json is not None
         deadline_s = monotonic_s() + self._options.poll_interval_s
         while True:
+            sleep(self._pace.wait_s(monotonic_s()))
             end = self._end(start, count_max, all_available)
             if self._has_starts:
                 self._settle(start)
             if end is not None:
                 self._given = end
                 self._gate.went(monotonic_s())
+                self._pace.found()
                 return end.to_json()
+            self._pace.nothing(self._extents.request_count, monotonic_s())
+            if self._frozen is not None and self._outage.waits:
+                continue  # the query ends when all partitions are read
             left_s = deadline_s - monotonic_s()
             if self._frozen is not None or left_s <= 0:
                 break
-            sleep(min(left_s, self._options.poll_interval_s / WAITING_STEPS))
+            sleep(min(left_s, self._pace.wait_s(monotonic_s())))
+            if deadline_s <= monotonic_s():
+                break
+        if self._frozen is not None:
+            self._outage.tell_left()
         self._given = start
         if self._settler is not None:
             self._settler.wait(insist=self._frozen is not None)
         return start.to_json() if start_json is None else start_json
 
     def report(self) -> Json | None:
-        """The ends at the last look."""
-        return None if self._seen is None else self._seen.to_json()
+        """The ends at the last look; `out` names partitions whose ends are not known now."""
+        if self._seen is None:
+            return None
+        out = {"out": sorted(self._outage.out)} if self._outage.out else {}
+        return self._seen.to_json() | out
 
     def plan(self, start_json: Json, end_json: Json) -> list[InputPartition]:
         """The tasks of a batch, possibly one that an earlier run of the query has begun."""
@@ -110,7 +131,8 @@ class Follower:
         for partition, high in sorted(end.following.items()):
             low = base_of(partition) if partition in end.lost else begin.get(partition, base_of(partition))
             spans.append(Span(low, max(low, high)))
-        tasks = range_tasks(spans, self._options, exact=self._exact is True)
+        tasks = range_tasks(spans, self._options, exact=self._exact is True, generation=end.generation)
+        self._outage.wait_for({partition_of(task.low) for task in tasks}, lambda: self._look(None))
         if self._options.min_partitions is not None:
             return [*tasks]
         return [*grouped(tasks, self._options.max_messages_per_task)]
@@ -119,7 +141,7 @@ class Follower:
         """Spark has committed everything below this offset; from 4.2 on `latest` has got it as its start before."""
         if self._settler is not None and not self._has_starts:
             end = self._parsed(end_json)
-            self._lost(end, self._look(end.following))
+            self._lost(end, self._look(end))
             self._settle(end)
 
     def stop(self) -> None:
@@ -140,15 +162,27 @@ class Follower:
             )
         return offset
 
-    def _look(self, floors: Mapping[int, int]) -> Extents:
+    def _look(self, known: Offset | None) -> Extents:
+        """The extents now; `known` is an offset that was reached before."""
         entity = self._options.entity
+        floors = {} if known is None else known.following
+        if known is not None and known.generation is not None:
+            self._extents.insist()
         extents = with_retries(
             self._options.connection,
             f"looking for the ends of {entity}",
             lambda connection: self._extents.look(connection, floors),
         )
+        self._outage.note(extents.unavailable)
         self._exact = extents.exact
-        self._seen = Offset(entity, {**floors, **extents.following})
+        self._generation = extents.generation
+        if self._frozen is not None:
+            for partition in self._frozen_out & extents.following.keys():
+                self._frozen[partition] = extents.following[partition]
+            self._frozen_out -= extents.following.keys()
+        if known is not None and is_other(known.generation, extents.generation):
+            floors = {}
+        self._seen = Offset(entity, {**floors, **extents.following}, generation=extents.generation)
         return extents
 
     def _first_offset(self) -> Offset:
@@ -159,7 +193,7 @@ class Follower:
                 extents = self._extents.look(connection, {})
                 management = connection.management(options.entity)
                 numbers = starts_at(options.starting, extents, management, options.entity)
-                return Offset(options.entity, numbers, is_initial=True)
+                return Offset(options.entity, numbers, is_initial=True, generation=extents.generation)
 
             self._initial = with_retries(options.connection, f"finding where to begin in {options.entity}", find)
         return self._initial
@@ -184,8 +218,18 @@ class Follower:
 
     def _end(self, start: Offset, count_max: int | None, all_available: bool) -> Offset | None:
         """Where the next batch ends; None if there is no batch yet."""
-        extents = self._look(start.following)
+        extents = self._look(start)
         lost = self._lost(start, extents)
+        if lost and not extents.exact:
+            self._extents.forget()
+            extents = self._look(None)
+            if self._settler is not None:
+                self._settler.forget()
+        if self._frozen is not None and not self._knows_start:  # the checkpoint may name partitions that were not found
+            known = start.following.keys() & extents.following.keys()
+            self._frozen = {each: extents.following[each] for each in known} | self._frozen
+            self._frozen_out |= start.following.keys() & extents.unavailable
+            self._knows_start = True
         begin = {each: number for each, number in start.following.items() if each not in lost}
         following = begin | self._next_ends(begin, extents, count_max, all_available)
         query_start = self._query_start(start)
@@ -193,15 +237,32 @@ class Follower:
         stores_start = start.is_initial and query_start is not None
         if not (lost or stores_start or self._has_moved(begin, following, extents)):
             return None
-        return Offset(self._options.entity, following, query_start, lost=frozenset(lost & following.keys()))
+        return Offset(
+            self._options.entity,
+            following,
+            query_start,
+            lost=frozenset(lost & following.keys()),
+            generation=extents.generation or start.generation,
+            times=self._times(start, extents, is_new=bool(lost)),
+        )
+
+    @staticmethod
+    def _times(start: Offset, extents: Extents, *, is_new: bool) -> dict[int, int]:
+        """The times for the next offset; dead letters are not in the order of theirs."""
+        if is_sub_queue(start.entity):
+            return {}
+        return {**({} if is_new else start.times), **extents.last_at_ms}
 
     def _ends(self, begin: Mapping[int, int], extents: Extents) -> dict[int, int]:
         """How far reading may go in each partition: to its end, or to its end at the time of `freeze`."""
-        ends = {each: max(end, begin.get(each, 0)) for each, end in extents.following.items()}
+        ends = {each: max(end, begin.get(each, end)) for each, end in extents.following.items()}
         frozen = self._frozen
         if frozen is None:
             return ends
-        return {each: min(end, max(frozen.get(each, base_of(each)), begin.get(each, 0))) for each, end in ends.items()}
+        return {
+            each: min(end, max(frozen.get(each, base_of(each)), begin.get(each, base_of(each))))
+            for each, end in ends.items()
+        }
 
     def _next_ends(
         self, begin: Mapping[int, int], extents: Extents, count_max: int | None, all_available: bool
@@ -227,12 +288,14 @@ class Follower:
         """Whether there is anything to read. On Spark 4.0 every number counts: the checkpoint may hold any."""
         known = self._effective(begin, extents) if self._has_starts else begin
         return any(
-            number > max(known.get(each, 0), begin.get(each, base_of(each))) for each, number in following.items()
+            number > max(known.get(each, base_of(each)), begin.get(each, base_of(each)))
+            for each, number in following.items()
         )
 
     def _effective(self, begin: Mapping[int, int], extents: Extents) -> dict[int, int]:
         """Where reading begins in effect: not below the first message."""
-        return {each: max(begin.get(each, base_of(each)), extents.first.get(each, 0)) for each in extents.following}
+        bases = {each: base_of(each) for each in extents.following}
+        return {each: max(begin.get(each, base), extents.first.get(each, base)) for each, base in bases.items()}
 
     def _present(self, begin: Mapping[int, int], ends: Mapping[int, int], extents: Extents) -> dict[int, int]:
         """The first existing number in each partition with a backlog, so that gaps use up no share of the limit."""
@@ -255,13 +318,23 @@ class Follower:
     # ---- lost partitions
 
     def _lost(self, start: Offset, extents: Extents) -> set[int]:
-        """Partitions that end below the offset: the entity was deleted and created again.
+        """Partitions to read from their base: all if the entity has another generation, else those that end below the
+        offset.
 
         ConnectorError(DATA_LOSS) with `failOnDataLoss`.
         """
         self._lost_now = set()
-        if not extents.exact:
-            return set()  # the end of an empty partition is not known, so a loss can't be detected
+        if is_other(start.generation, extents.generation):
+            self._lost_now = {*start.following, *extents.following}
+            text = other_generation(start.entity, start.generation, extents.generation)
+            tell_loss(text, fails=self._options.fail_on_data_loss)
+            return self._lost_now
+        if not extents.exact:  # the end of an empty partition is not known, so only messages tell
+            younger = younger_than_read(start, extents.found)
+            if younger is not None:
+                self._lost_now = {*start.following, *extents.following}
+                tell_loss(younger, fails=self._options.fail_on_data_loss)
+            return self._lost_now
         self._lost_now = lost = {
             each
             for each, number in start.following.items()
@@ -273,7 +346,7 @@ class Follower:
 
     def _check_end(self, end: Offset) -> None:
         """Check that a batch of an earlier run can still be read."""
-        self._lost(end, self._look(end.following))
+        self._lost(end, self._look(end))
 
     def _complain(self, offset: Offset, extents: Extents, lost: set[int]) -> None:
         partition = min(lost)
@@ -284,16 +357,11 @@ class Follower:
             + ("which no longer exists" if ends_at is None else f"where the next message gets {ends_at}")
             + ": the entity was deleted and created again"
         )
-        if self._options.fail_on_data_loss:
-            raise ConnectorError(
-                Code.DATA_LOSS,
-                f"{text}; start with a new checkpointLocation, or set failOnDataLoss=false to read the new one from "
-                "its start",
-            )
-        log.warning("%s; it is read from its start because of failOnDataLoss=false", text)
+        tell_loss(text, fails=self._options.fail_on_data_loss)
 
     def _settle(self, offset: Offset) -> None:
         """Delete the messages below the offset, except in partitions that were replaced: those hold unread messages."""
         if self._settler is not None:
             finished = {each: number for each, number in offset.following.items() if each not in self._lost_now}
-            self._settler.settle(finished, by_range=self._exact is True)
+            generation = offset.generation or self._generation
+            self._settler.settle(finished, by_range=self._exact is True, generation=generation, times=offset.times)

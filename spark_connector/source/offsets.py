@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from ..errors import Code, ConnectorError
-from ..position import PARTITION_SHIFT
+from ..position import PARTITION_ID_MAX, PARTITION_SHIFT, first_number
 
 VERSION: Final = 1
 _WITHIN: Final = (1 << PARTITION_SHIFT) - 1
@@ -21,17 +21,17 @@ _WITHIN: Final = (1 << PARTITION_SHIFT) - 1
 
 def partition_of(number: int) -> int:
     """The partition of a whole sequence number."""
-    return number >> PARTITION_SHIFT
+    return number >> PARTITION_SHIFT & PARTITION_ID_MAX
 
 
 def base_of(partition: int) -> int:
     """The lowest sequence number that a partition could have."""
-    return partition << PARTITION_SHIFT
+    return first_number(partition)
 
 
 def limit_of(partition: int) -> int:
-    """The lowest sequence number beyond a partition."""
-    return partition + 1 << PARTITION_SHIFT
+    """The number after the highest one that a partition could have."""
+    return base_of(partition) + (1 << PARTITION_SHIFT)
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Offset:
 
     `start` is where the query began if that was not the earliest message; `is_initial` marks the offset before the
     first batch. `lost` names the partitions that are read from their base again because the entity was replaced.
+    `generation` tells which entity of that path the numbers belong to; None where the service doesn't say. `times` are
+    known there instead, for some partitions: no message below `following` was enqueued later (Unix ms).
     """
 
     entity: str
@@ -47,6 +49,8 @@ class Offset:
     start: Mapping[int, int] | None = None
     is_initial: bool = False
     lost: frozenset[int] = frozenset()
+    generation: str | None = None
+    times: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def to_json(self) -> dict[str, Any]:
         """The JSON for Spark's checkpoint: numbers within their partitions, keys sorted."""
@@ -57,6 +61,10 @@ class Offset:
             found["initial"] = True
         if self.lost:
             found["lost"] = sorted(self.lost)
+        if self.generation is not None:
+            found["g"] = self.generation
+        if self.times:
+            found["t"] = {str(partition): self.times[partition] for partition in sorted(self.times)}
         return found
 
 
@@ -66,12 +74,16 @@ Run = tuple[int, int]
 
 @dataclass(frozen=True)
 class ClaimOffset:
-    """The messages that were claimed for this batch, and older ones that are not deleted yet."""
+    """The messages that were claimed for this batch, and older ones that are not deleted yet.
+
+    `generation` as in `Offset`.
+    """
 
     entity: str
     claim_id: str
     claimed: tuple[Run, ...] = ()
     deletable: tuple[Run, ...] = field(default=())
+    generation: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The JSON for Spark's checkpoint."""
@@ -83,6 +95,8 @@ class ClaimOffset:
         }
         if self.deletable:
             found["delete"] = [list(run) for run in self.deletable]
+        if self.generation is not None:
+            found["g"] = self.generation
         return found
 
 
@@ -99,6 +113,8 @@ def parse_offset(raw: Mapping[str, Any], entity: str) -> Offset:
             None if start is None else _whole(start),
             raw.get("initial") is True,
             frozenset(int(each) for each in raw.get("lost", ())),
+            raw.get("g"),
+            {int(partition): int(at_ms) for partition, at_ms in raw.get("t", {}).items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _mismatch("the checkpoint holds an offset that can't be read", entity) from None
@@ -112,7 +128,7 @@ def parse_claim_offset(raw: Mapping[str, Any], entity: str, claim_id: str) -> Cl
     if raw["claim"] != claim_id:
         raise _mismatch(f"the checkpoint's claimId is {raw['claim']!r}, the query's is {claim_id!r}", entity)
     try:
-        return ClaimOffset(raw["e"], claim_id, _runs(raw["runs"]), _runs(raw.get("delete", ())))
+        return ClaimOffset(raw["e"], claim_id, _runs(raw["runs"]), _runs(raw.get("delete", ())), raw.get("g"))
     except (KeyError, TypeError, ValueError):
         raise _mismatch("the checkpoint holds an offset that can't be read", entity) from None
 

@@ -32,11 +32,15 @@ class Span:
 
 @dataclass(frozen=True)
 class RangeTask(InputPartition):
-    """One task: read a span. `partition_id` is set if the broker can peek at a single partition."""
+    """One task: read a span. `partition_id` is set if the broker can peek at a single partition.
+
+    `generation` is that of the entity that the numbers belong to, None if it is not known.
+    """
 
     low: int
     high: int
     partition_id: int | None = None
+    generation: str | None = None
 
     @property
     def parts(self) -> tuple[RangeTask, ...]:
@@ -53,10 +57,11 @@ class RangeGroup(InputPartition):
 
 @dataclass(frozen=True)
 class ClaimTask(InputPartition):
-    """One task: read the claimed messages of some runs; `alone` as `RangeTask.partition_id`."""
+    """One task: read the claimed messages of some runs; `alone` and `generation` as in `RangeTask`."""
 
     runs: tuple[Run, ...]
     alone: bool = False
+    generation: str | None = None
 
 
 def split(spans: Iterable[Span], count_min: int | None, size_max: int | None) -> list[Span]:

@@ -7,6 +7,7 @@ given twice. A connection returns to its pool only if it is usable.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -20,8 +21,9 @@ from ..worker import freeze_gc
 from .browse import Page, pages
 from .offsets import numbers_in, partition_of
 from .plan import ClaimTask, RangeGroup, RangeTask, Span, stretches
-from .retries import RetryPolicy, connected
+from .retries import RetryPolicy, connected, node_of
 
+log = logging.getLogger("emubus.spark")
 BATCH_BYTES_MIN: Final = 1 << 20
 BATCH_ROWS_MIN: Final = 1_000
 """An Arrow batch is given when it has this many rows or bytes, so it is larger by at most one answer."""
@@ -34,13 +36,14 @@ CLAIM_PROPERTY: Final = "emubus-claim"
 def read_range(options: SourceOptions, schema: StructType, task: RangeTask | RangeGroup) -> Iterator[Any]:
     """The wanted messages of a task's ranges as `pyarrow.RecordBatch`es, in the order of their numbers in each.
 
-    Raises ConnectorError when a failure is not transient, or lasts longer than `retryTimeout`.
+    Raises ConnectorError when a failure is not transient, or lasts longer than `retryTimeout`; DATA_LOSS if the entity
+    is another one than when the task was planned. With failOnDataLoss=false the rest of the range is left out then.
     """
     freeze_gc()
     states = [0, *[DEFERRED] * options.include_deferred, *[SCHEDULED] * options.include_scheduled]
     rows = ArrowRows(columns_of(schema), properties_format=options.properties_format)
     for part in task.parts:
-        for page in _pages(options, Span(part.low, part.high), part.partition_id):
+        for page in _kept(options, _pages(options, Span(part.low, part.high), part.partition_id, part.generation)):
             rows.extend(page.messages, before=part.high, states=states)
             if rows.rows >= BATCH_ROWS_MIN or rows.size_bytes >= BATCH_BYTES_MIN:
                 yield rows.take()
@@ -57,10 +60,11 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
     missing = set(numbers_in(task.runs))
     rows = ArrowRows(columns_of(schema), properties_format=options.properties_format)
     for span in stretches(task.runs):
-        for page in _pages(options, span, partition_of(span.low) if task.alone else None):
+        partition_id = partition_of(span.low) if task.alone else None
+        for page in _kept(options, _pages(options, span, partition_id, task.generation)):
             for message in page.messages:
-                number = head(message).sequence_number
-                if number in missing:
+                number, state, _ = head(message)
+                if number in missing and state == DEFERRED:
                     missing.remove(number)
                     rows.append(message)
             if rows.rows >= BATCH_ROWS_MIN or rows.size_bytes >= BATCH_BYTES_MIN:
@@ -75,14 +79,25 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
         )
 
 
-def _pages(options: SourceOptions, span: Span, partition_id: int | None) -> Iterator[Page]:
+def _kept(options: SourceOptions, found: Iterator[Page]) -> Iterator[Page]:
+    """The pages, up to a loss of data that the options allow."""
+    try:
+        yield from found
+    except ConnectorError as error:
+        if error.code is not Code.DATA_LOSS or options.fail_on_data_loss:
+            raise
+        log.warning("%s; it is left out because of failOnDataLoss=false", error.text)
+
+
+def _pages(options: SourceOptions, span: Span, partition_id: int | None, generation: str | None) -> Iterator[Page]:
     """The pages of a span; after a transient failure on another connection."""
     at = span.low
-    retries = RetryPolicy(options.connection.endpoint.retry_timeout_s)
+    patience_s = 0.0 if options.on_outage == "fail" else options.outage_timeout_s
+    retries = RetryPolicy(options.connection.endpoint.retry_timeout_s, patience_s)
     while True:
         try:
             with connected(options.connection) as connection:
-                management = connection.management(options.entity)
+                management = node_of(connection, options.entity, generation)
                 for page in pages(management, at, span.high, options.peek_batch_size, partition_id):
                     at = page.following
                     yield page

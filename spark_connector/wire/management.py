@@ -8,6 +8,7 @@ Two operations are emubus's own; for other services they return None, and the ca
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,6 +31,9 @@ ALL_SESSIONS_MS: Final = 253402300800000
 """The last-updated-time that asks for message sessions with messages rather than recent states [wire 7.3]."""
 
 PEEK: Final = "com.microsoft:peek-message"
+GENERATION: Final = "emubus:generation"
+"""The property of a request that the service refuses if the entity has another generation (emubus only)."""
+
 GET_PARTITIONS: Final = "emubus:get-partitions"
 DELETE_BEFORE: Final = "emubus:delete-messages-before"
 BATCH_DELETE: Final = "com.microsoft:batch-delete-messages"
@@ -69,11 +73,21 @@ class Management:
         self.entity = entity
         self.unavailable_partitions: tuple[int, ...] = ()
         """Ids of the partitions that the last `partitions()` couldn't tell about."""
+        self.generation: str | None = None
+        """What the last `partitions()` said; another text means that all sequence numbers began again."""
         self._authorize = authorize
         self._properties: Mapping[str, object] = {
             "com.microsoft:server-timeout": Uint(int(engine.endpoint.operation_timeout_s * 1000)),
         }
         self._requests = Requests(engine, f"{entity}/$management", entity)
+
+    def of_generation(self, generation: str | None) -> Management:
+        """The same node, whose requests fail with DATA_LOSS if the entity has another generation; None: any."""
+        if generation is None:
+            return self
+        bound = copy.copy(self)
+        bound._properties = {**self._properties, GENERATION: generation}
+        return bound
 
     @property
     def lost(self) -> ConnectorError | None:
@@ -120,12 +134,16 @@ class Management:
             return None
         raise self._refusal(_response(data, head))
 
-    def partitions(self) -> list[PartitionRange] | None:
-        """The reachable partitions of the entity; None if the service has no such operation."""
+    def partitions(self, *, is_known: bool = False) -> list[PartitionRange] | None:
+        """The reachable partitions of the entity; None if the service has no such operation.
+
+        With `is_known` it has, so every refusal is an error.
+        """
         response = self.request(GET_PARTITIONS, {})
-        if response.status in (400, 405, 501) or response.condition == NOT_IMPLEMENTED:
+        if not is_known and (response.status in (400, 405, 501) or response.condition == NOT_IMPLEMENTED):
             return None
         body = self._required(response).body
+        self.generation = body.get("generation")
         self.unavailable_partitions = tuple(body.get("unavailable-partitions") or ())
         return [
             PartitionRange(

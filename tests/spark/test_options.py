@@ -100,6 +100,10 @@ def test_a_reader_without_further_options_browses_everything_from_the_earliest_m
         settle_failure="log",
         filter_pushdown=False,
         partition_discovery_interval_s=60.0,
+        partition_ids=(),
+        on_outage="wait",
+        outage_timeout_s=600.0,
+        requests_per_s=5,
         properties_format="text",
     )
     assert stream(BASE) == read(BASE)
@@ -140,6 +144,10 @@ def test_every_option_of_a_stream_is_read() -> None:
             "pollInterval": "1s",
             "settleFailure": "fail",
             "partitionDiscoveryInterval": "5 seconds",
+            "partitionIds": "40, 0,38",
+            "onOutage": "Skip",
+            "outageTimeout": "1h",
+            "maxRequestsPerSecond": "50",
             "applicationPropertiesFormat": "json",
         }
     )
@@ -163,6 +171,10 @@ def test_every_option_of_a_stream_is_read() -> None:
         settle_failure="fail",
         filter_pushdown=False,
         partition_discovery_interval_s=5.0,
+        partition_ids=(0, 38, 40),
+        on_outage="skip",
+        outage_timeout_s=3600.0,
+        requests_per_s=50,
         properties_format="json",
     )
 
@@ -437,10 +449,10 @@ def test_the_end_of_a_batch_read_is_a_position() -> None:
     ("text", "why"),
     [
         ("yesterday", 'it is neither "earliest" nor "latest", a sequence number, {"0": number, …} nor an ISO time'),
-        (str(1 << 63), "a sequence number is from 0 to 9223372036854775807"),
+        (str(1 << 63), "a sequence number is from -9223372036854775808 to 9223372036854775807"),
         ('{"0": 1', "the JSON is broken at character 7"),
         ("{}", "it names no partition"),
-        ('{"x": 1}', "'x' is no partition id: 0 to 32767"),
+        ('{"x": 1}', "'x' is no partition id: 0 to 65535"),
         ('{"0": "1"}', "the value of partition 0 is no whole number"),
         ('{"0": 1, "00": 2}', "partition 0 is named twice"),
         (f'{{"2": {FIVE_IN_3}}}', f"sequence number {FIVE_IN_3} is of partition 3, not 2"),

@@ -21,6 +21,7 @@ from emubus.spark_connector.conditions import wire_error
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.options import SourceOptions, source_options
 from emubus.spark_connector.source import retries
+from emubus.spark_connector.source.offsets import base_of, partition_of
 from emubus.spark_connector.wire.values import described
 
 CONNECTION_STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=azE="
@@ -68,9 +69,11 @@ class Azure:
         self.calls: dict[str, int] = {}
         self.out: set[int] = set()
         """Partitions that can't be reached."""
+        self.busy_peeks = 0
+        """So many peeks are refused because the service is busy."""
         self.failures: list[ConnectorError] = []
         """Raised by the next calls, one each."""
-        self._next = {partition: (partition << 48) + 1 for partition in partitions or (0,)}
+        self._next = {partition: base_of(partition) + 1 for partition in partitions or (0,)}
         self._turn = 0
 
     def send(self, *bodies: object, session_id: str | None = None, gap_ms: int = 10) -> list[int]:
@@ -86,6 +89,12 @@ class Azure:
             insort(self.messages, Message(number, self.now_ms, str(body), session_id))
             numbers.append(number)
         return numbers
+
+    def recreate(self, later_ms: int = 60_000) -> None:
+        """The entity is deleted and created again."""
+        self.messages.clear()
+        self._next = {partition: base_of(partition) + 1 for partition in self._next}
+        self.now_ms += later_ms
 
     def skip(self, count: int) -> None:
         """Use up numbers, as messages do that others have taken."""
@@ -150,13 +159,16 @@ class Management:
         number = from_sequence_number
         assert partition_id is None, "the service doesn't know this"
         self._service.count("peek")
-        if number >> 48 in self._service.out:
-            raise wire_error("com.microsoft:server-busy", "the partition is out", entity="q")
+        if partition_of(number) in self._service.out:
+            raise wire_error("amqp:internal-error", "the partition is out", entity="q")
+        if self._service.busy_peeks:
+            self._service.busy_peeks -= 1
+            raise wire_error("com.microsoft:server-busy", "the namespace is throttled", entity="q")
         messages = self._service.messages
         at = bisect_left(messages, number, key=lambda each: each.number)
         found = messages[at : at + min(count, ANSWER_COUNT)]
         if self._service.partitioned:
-            found = [each for each in found[:1] if each.number >> 48 == number >> 48]
+            found = [each for each in found[:1] if partition_of(each.number) == partition_of(number)]
         if not found:
             return None
         rows = [{"message": each.encoded()} for each in found]

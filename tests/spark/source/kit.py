@@ -7,10 +7,11 @@ written after it) and can be killed between any two steps.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
@@ -18,8 +19,10 @@ from emubus.broker.entities.entity_base import BACKLOG_MESSAGES
 from emubus.codec.encode import encode
 from emubus.codec.types import Symbol
 from emubus.spark_connector.options import SourceOptions, source_options
+from emubus.spark_connector.source import claim, follow, positions, retries
 from emubus.spark_connector.source.batch import BatchReader
 from emubus.spark_connector.source.stream import StreamReader
+from emubus.spark_connector.source.watching import outage, peeks
 from emubus.spark_connector.wire.pool import pooled
 from emubus.spark_connector.wire.values import described
 from emubus.testing import EmubusServer
@@ -27,7 +30,7 @@ from emubus.testing import EmubusServer
 NUMBERS = StructType([StructField("sequenceNumber", LongType())])
 BODIES = StructType([StructField("sequenceNumber", LongType()), StructField("body", BinaryType())])
 STATES = StructType([StructField("body", BinaryType()), StructField("state", StringType())])
-FAST = {"operationTimeout": "5s", "retryTimeout": "5s"}
+FAST = {"operationTimeout": "5s", "retryTimeout": "5s", "outageTimeout": "5s"}
 
 
 def plain(body: str, *, session_id: str | None = None, key: str | None = None) -> bytes:
@@ -159,3 +162,21 @@ class Spark:
 def json_again(offset: dict[str, Any]) -> dict[str, Any]:
     """What is left of an offset after Spark has had it."""
     return dict(json.loads(json.dumps(offset)))
+
+
+class FakeTime:
+    """The clock of the driver's reader: a wait only moves it. `at_wait` is called before each wait, with its length."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1000.0
+        self.at_wait: Callable[[float], None] = lambda _: None
+        for module in (follow, claim, retries, positions, outage, peeks):
+            for name, stand_in in (("monotonic_s", lambda: self.now_s), ("sleep", self.sleep)):
+                if hasattr(module, name):
+                    patch.setattr(module, name, stand_in)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        if seconds > 0:
+            self.at_wait(seconds)
+            self.now_s += seconds

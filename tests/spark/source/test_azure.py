@@ -15,7 +15,7 @@ from emubus.spark_connector.source.browse import discover, end_of, pages
 from emubus.spark_connector.source.drain import DeletionByReceiving, Settler
 
 from .azure import Azure, Connection, Management, Receiver, options_for, serving
-from .kit import KilledError, Spark, read_batch
+from .kit import FakeTime, KilledError, Spark, read_batch
 
 PARTITIONS = (0, 1, 5, 15)
 
@@ -34,13 +34,19 @@ def plain() -> Iterator[Azure]:
 
 def test_partitions_are_found_though_a_peek_stops_at_the_end_of_one(parts: Azure) -> None:
     parts.send(*range(3))
-    assert discover(Management(parts)) == ({0: 1, 1: 1 << 48 | 1, 5: 5 << 48 | 1}, {})
+    found, out = discover(Management(parts), range(16))
+    assert {partition: each.sequence_number for partition, each in found.items()} == {
+        0: 1,
+        1: 1 << 48 | 1,
+        5: 5 << 48 | 1,
+    }
+    assert out == {}
 
 
 def test_partitions_beyond_those_that_the_service_documents_are_found() -> None:
     service = Azure((0, 15, 16, 17))
     service.send(*range(4))
-    assert sorted(discover(Management(service))[0]) == [0, 15, 16, 17]
+    assert sorted(discover(Management(service), range(16))[0]) == [0, 15, 16, 17]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -53,7 +59,9 @@ def test_an_end_is_found_in_few_peeks_wherever_messages_are_missing(plain: Azure
         plain.calls.clear()
         last = plain.numbers[-1] if plain.numbers else 0
         known = chance.choice((0, 1, last // 2, last + 1, last + 500))
-        assert end_of(Management(plain), 0, known) == max(known, last + 1 if last >= known else known)
+        end, at_ms = end_of(Management(plain), 0, known)
+        assert end == max(known, last + 1 if last >= known else known)
+        assert at_ms == (plain.messages[-1].enqueued_at_ms if last >= known and last else None)
         assert plain.calls["peek"] <= 60
         if known > last:
             assert plain.calls["peek"] == 1
@@ -110,11 +118,12 @@ def test_a_stream_goes_on_while_a_partition_is_out_and_reads_it_later(parts: Azu
     assert sorted(query.rows) == parts.numbers
 
 
-def test_transient_failures_are_waited_out_and_others_are_not(plain: Azure) -> None:
+def test_transient_failures_are_waited_out_and_others_are_not(plain: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeTime(monkeypatch)
     plain.send(*range(100))
     busy = ConnectorError(Code.THROTTLED, "q: busy", retriable=True)
     plain.failures = [busy] * 3
-    assert read_batch(options_for(streaming=False)) == plain.numbers
+    assert read_batch(options_for(streaming=False, retryTimeout="10s")) == plain.numbers
     plain.failures = [ConnectorError(Code.UNAUTHORIZED, "q: no")]
     with pytest.raises(ConnectorError, match="q: no"):
         read_batch(options_for(streaming=False))
@@ -223,7 +232,7 @@ def test_what_came_after_the_mark_is_given_back_by_drain(plain: Azure) -> None:
     query.run(available_now=False, batches_max=1)
     plain.send(*range(10))
     moved: list[int] = []
-    DeletionByReceiving(Connection(plain), "q", {0: 11}, moved.append).run()
+    DeletionByReceiving(Connection(plain), "q", {0: 11}, moved.append, {}).run()
     assert plain.numbers == list(range(11, 21))
     assert not any(each.is_locked for each in plain.messages)
     assert moved == [10]

@@ -244,7 +244,7 @@ def test_claims_of_a_partition_that_is_out_are_waited_for_and_deleted_later(
 ) -> None:
     queue = make_queue(enable_partitioning=True)
     send_texts(server, queue, 32)
-    query = claiming(server, queue, retryTimeout="1s")
+    query = claiming(server, queue, retryTimeout="1s", outageTimeout="1s")
     reader, start = start_of(query)
     end = json_again(reader.latestOffset(start, reader.getDefaultReadLimit()))
     tasks = reader.partitions(start, end)

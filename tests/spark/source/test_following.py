@@ -227,7 +227,7 @@ def test_spark_40_has_no_claims(server: EmubusServer, queue: str) -> None:
 
 def test_a_query_goes_on_while_a_partition_is_out_and_reads_it_later(server: EmubusServer, parts: str) -> None:
     send_texts(server, parts, 16)
-    query = Spark(options_of(server, parts, mode="drain"))
+    query = Spark(options_of(server, parts, mode="drain", onOutage="skip"))
     query.run()
     server.begin_outage([3], OutageKind.DOWN)
     try:
@@ -245,7 +245,7 @@ def test_a_query_goes_on_while_a_partition_is_out_and_reads_it_later(server: Emu
 
 def test_a_query_that_begins_while_a_partition_is_out_reads_it_later(server: EmubusServer, parts: str) -> None:
     send_texts(server, parts, 16)
-    query = Spark(options_of(server, parts))
+    query = Spark(options_of(server, parts, onOutage="skip"))
     server.begin_outage([3], OutageKind.DOWN)
     try:
         query.run()
@@ -256,6 +256,12 @@ def test_a_query_that_begins_while_a_partition_is_out_reads_it_later(server: Emu
     assert sorted(query.rows) == numbers(1)
 
 
+def without_generations(query: Spark) -> None:
+    """Make the checkpoint that of a release without generations, which has to tell by the numbers."""
+    known = [json.loads(text) for text in query.offsets]
+    query.offsets = [json.dumps({key: each for key, each in raw.items() if key != "g"}) for raw in known]
+
+
 def test_a_replaced_entity_is_data_loss_and_nothing_of_it_is_deleted(server: EmubusServer) -> None:
     server.create(QueueDescription("replaced"))
     send_texts(server, "replaced", 9)
@@ -264,6 +270,7 @@ def test_a_replaced_entity_is_data_loss_and_nothing_of_it_is_deleted(server: Emu
     server.delete("replaced")
     server.create(QueueDescription("replaced"))
     send_texts(server, "replaced", 4)
+    without_generations(query)
     with pytest.raises(
         ConnectorError, match="sequence number 10 in partition 0, where the next message gets 5"
     ) as lost:
@@ -285,6 +292,7 @@ def test_a_partition_that_vanished_is_data_loss(server: EmubusServer) -> None:
     server.delete("vanished")
     server.create(QueueDescription("vanished"))
     send_texts(server, "vanished", 5)
+    without_generations(query)
     with pytest.raises(ConnectorError, match="in partition 1, which no longer exists"):
         query.run()
     query.options = options_of(server, "vanished", failOnDataLoss="false")
@@ -303,6 +311,7 @@ def test_a_logged_batch_that_can_not_be_read_again_is_data_loss(server: EmubusSe
     server.delete("logged")
     server.create(QueueDescription("logged"))
     query.steps_left = None
+    without_generations(query)
     with pytest.raises(ConnectorError, match="sequence number 10 in partition 0, where the next message gets 1"):
         query.run()
     server.delete("logged")

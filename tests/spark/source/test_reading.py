@@ -126,9 +126,12 @@ def test_a_batch_is_not_planned_while_a_partition_is_out(server: EmubusServer, p
     send_texts(server, parts, 16)
     server.begin_outage([3], OutageKind.DOWN)
     try:
-        with pytest.raises(ConnectorError, match=r"spark.read needs all partitions, and 3 can't be reached") as refused:
-            read_batch(options_of(server, parts, streaming=False, retryTimeout="1s"))
+        with pytest.raises(ConnectorError, match=r"needs all partitions, and 3 can't be reached") as refused:
+            read_batch(options_of(server, parts, streaming=False, retryTimeout="1s", outageTimeout="1s"))
         assert refused.value.retriable
+        with pytest.raises(ConnectorError, match=r"partitions 3 can't be reached: set onOutage=wait or skip"):
+            read_batch(options_of(server, parts, streaming=False, onOutage="fail"))
+        assert len(read_batch(options_of(server, parts, streaming=False, onOutage="skip"))) == 15
     finally:
         server.end_outage([3])
     assert len(read_batch(options_of(server, parts, streaming=False))) == 16
@@ -136,7 +139,7 @@ def test_a_batch_is_not_planned_while_a_partition_is_out(server: EmubusServer, p
 
 def test_a_task_does_not_take_a_partition_that_is_out_for_an_empty_one(server: EmubusServer, parts: str) -> None:
     send_texts(server, parts, 32)
-    reader = BatchReader(options_of(server, parts, streaming=False, retryTimeout="1s"), NUMBERS)
+    reader = BatchReader(options_of(server, parts, streaming=False, retryTimeout="1s", outageTimeout="1s"), NUMBERS)
     tasks = reader.partitions()
     server.begin_outage([3], OutageKind.DOWN)
     try:

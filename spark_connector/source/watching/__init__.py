@@ -1,0 +1,1 @@
+"""What a source watches besides messages: which entity it is, outages, and how often it asks."""
