@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"emubus: error: {NO_WINDOWS}\n")
         return EXIT_FAILED
     given = sys.argv[1:] if arguments is None else list(arguments)
-    parsed = _parsed(given)
+    parsed = parse(given)
     run: Callable[[argparse.Namespace], int] = parsed.run
     try:
         return run(parsed)
@@ -72,7 +72,7 @@ def _functions() -> str:
     return "functions in C" if any(folder.glob("_delivery_loops.*.so")) else "pure Python"
 
 
-def _parsed(given: Sequence[str]) -> argparse.Namespace:
+def parse(given: Sequence[str]) -> argparse.Namespace:
     """The arguments of the command that is given; SystemExit (2) with one line if they are wrong."""
     parser = root_parser([each for each in given if not each.startswith("-")][:1])
     parsed, unknown = parser.parse_known_args(given)

@@ -29,9 +29,10 @@ prints what the control API answers. Colours and progress are for terminals, unl
 | 3 | no server answers |
 | 130 | interrupted |
 
-An error is one line on stderr that begins with `emubus: error:`. Completion: `source <(emubus completion bash)`,
-or `emubus completion fish | source`.
+An error is one line on stderr that begins with `emubus: error:`. `emubus completion bash` prints the completion script
+of a shell, also of zsh and fish; the shell's start-up file can read it.
 """
+MARK: Final = "<!-- checked by tests/commands/test_help.py::test_the_page_describes_the_commands_as_they_are -->"
 SETTINGS: Final = """## Settings of the server
 
 Each option of `emubus serve` can be set in the environment; an option on the command line comes first. The text of a
@@ -54,7 +55,7 @@ def page() -> str:
                 parser = commands[name]
                 actions = [each for each in parser.commands() if each is not parser]
                 helps = [each.format_help().rstrip() for each in actions or [parser]]
-                parts += [f"### emubus {name}\n", *(f"```text\n{each}\n```\n" for each in helps)]
+                parts += [f"### emubus {name}\n", *(f"{MARK}\n```text\n{each}\n```\n" for each in helps)]
     parts.append(SETTINGS.format(variable=JSON_VARIABLE) + _settings())
     return "\n".join(parts)
 

@@ -57,6 +57,12 @@ def _config() -> Add:
     return config_files.add_arguments
 
 
+def _import() -> Add:
+    from ..importing import command
+
+    return command.add_arguments
+
+
 def _entities(name: str) -> Callable[[], Add]:
     def load() -> Add:
         from .client import entities
@@ -160,6 +166,12 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "create": Entry(ENTITIES, "create a queue, topic or subscription", _entities("create")),
     "update": Entry(ENTITIES, "change properties of an entity", _entities("update")),
     "delete": Entry(ENTITIES, "delete entities with everything in them", _entities("delete")),
+    "import": Entry(
+        ENTITIES,
+        "create the entities of a namespace or an ARM template",
+        _import,
+        "Create the entities of a live namespace or an ARM template; no messages.",
+    ),
     "rules": Entry(ENTITIES, "list, add and remove the rules of a subscription", _rules),
     "sessions": Entry(ENTITIES, "list the message sessions of an entity", _sessions),
     "connections": Entry(ENTITIES, "list or drop the AMQP connections of clients", _connections),

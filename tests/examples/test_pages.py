@@ -17,17 +17,13 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
-from emubus.__main__ import COMMANDS, _parsed
+from emubus.__main__ import COMMANDS, parse
 from emubus.testing import EmubusServer
 
 from ..building import ROOT
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "clients").glob("*.md")))
-ELSEWHERE = {
-    "CLI.md": "tests/cli_page.py",
-    "TESTING.md": "tests/kit/test_docs.py",
-    "SPARK.md": "tests/spark/test_docs.py",
-}
+ELSEWHERE = {"TESTING.md": "tests/kit/test_docs.py", "SPARK.md": "tests/spark/test_docs.py"}
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]+) -->\n)?^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
 IN_TESTS = "from emubus.testing import QueueDescription"  # the block of the README that tests/kit/test_docs.py runs
 MARK = re.compile(r"examples/(?P<file>\S+)|(?:run|checked) by (?P<test>tests/\S+::\w+)|not run here: (?P<reason>.+)")
@@ -112,7 +108,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         for line in re.findall(r"^ *((?:make|(?:\.venv/bin/)?emubus) [a-z-].*)$", code, re.MULTILINE):
             yield page.name, shlex.split(line, comments=True)
         for code in re.findall(r"`((?:make|emubus) [a-z-]+(?: [^`]*)?)`", text):
-            yield page.name, shlex.split(code.partition(" | ")[0])
+            yield page.name, shlex.split(code)
 
 
 def is_known(words: list[str]) -> bool:
@@ -123,10 +119,10 @@ def is_known(words: list[str]) -> bool:
     arguments = [re.sub(r"^(DIR|FILE)$", "x", word) for word in words[1:] if word not in ("…", "...")]
     if arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
         return False
-    if len(arguments) == 1 or arguments[1:] == ["--then", "lock"]:
+    if len(arguments) == 1:
         return True  # a name alone speaks of the command
     try:
-        _parsed(arguments)
+        parse(arguments)
     except SystemExit as ended:
         return ended.code == 0
     return True

@@ -261,7 +261,7 @@ def add_settle(parser: argparse.ArgumentParser) -> None:
         metavar="OUTCOME",
         help="complete, abandon, dead-letter or defer",
     )
-    parser.add_argument("token", nargs="+", metavar="TOKEN", help="lock tokens from `emubus receive --then lock`")
+    parser.add_argument("token", nargs="+", metavar="TOKEN", help="lock tokens, from receive --then lock")
     _add_sub_queue(parser)
     parser.add_argument("--reason", metavar="TEXT", help="of a dead letter")
     parser.add_argument("--description", metavar="TEXT", help="of a dead letter")

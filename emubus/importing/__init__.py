@@ -1,0 +1,1 @@
+"""Entities from elsewhere: a live namespace (`atom`), an ARM template (`arm`, `expressions`). `command` applies."""

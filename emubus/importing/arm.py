@@ -1,0 +1,160 @@
+"""Reads the entities of an ARM template (what Bicep compiles to) as a Config.json.
+
+Knows resource types, names, loops, conditions and nested templates. What is not literal or not of Service Bus is
+listed, not guessed. Does not know which properties are allowed: the reader of Config.json does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..config_file.properties import QUEUE_PROPERTIES, SUBSCRIPTION_PROPERTIES, TOPIC_PROPERTIES
+from .expressions import Scope, Unresolved
+
+LOOP_COUNT_MAX: Final = 10_000
+NESTED_MAX: Final = 8
+_NAMESPACE: Final = "microsoft.servicebus/namespaces"
+_DEPLOYMENT: Final = "microsoft.resources/deployments"
+_RULE: Final = ("FilterType", "SqlFilter", "CorrelationFilter", "Action")
+_KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    f"{_NAMESPACE}/queues": tuple(QUEUE_PROPERTIES),
+    f"{_NAMESPACE}/topics": tuple(TOPIC_PROPERTIES),
+    f"{_NAMESPACE}/topics/subscriptions": tuple(SUBSCRIPTION_PROPERTIES),
+    f"{_NAMESPACE}/topics/subscriptions/rules": _RULE,
+}
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The entities of a template: properties by name (of subscriptions: topic and name; of rules: with the rule's), and
+    what is passed over, one line each."""
+
+    queues: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    topics: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    subscriptions: dict[tuple[str, str], JsonObject] = field(default_factory=dict[tuple[str, str], JsonObject])
+    rules: dict[tuple[str, str, str], JsonObject] = field(default_factory=dict[tuple[str, str, str], JsonObject])
+    passed_over: list[str] = field(default_factory=list[str])
+
+    def config(self) -> JsonObject:
+        """The Config.json of the entities."""
+        topics: list[JsonObject] = []
+        for name, properties in self.topics.items():
+            own = [self._subscription(*key) for key in self.subscriptions if key[0].lower() == name.lower()]
+            topics.append({"Name": name, "Properties": properties, "Subscriptions": own})
+        queues = [{"Name": name, "Properties": properties} for name, properties in self.queues.items()]
+        return {"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": queues, "Topics": topics}]}}
+
+    def _subscription(self, topic: str, name: str) -> JsonObject:
+        key = (topic.lower(), name.lower())
+        rules = [
+            {"Name": rule, "Properties": properties}
+            for (of, subscription, rule), properties in self.rules.items()
+            if (of.lower(), subscription.lower()) == key
+        ]
+        return {"Name": name, "Properties": self.subscriptions[topic, name], "Rules": rules}
+
+
+def read_template(template: Mapping[str, Any], parameters: Mapping[str, Any]) -> Found:
+    """The entities of a template with these values of its parameters."""
+    found = Found()
+    _template(found, template, parameters, 0)
+    known = {name.lower() for name in found.topics}
+    for topic, name in [key for key in found.subscriptions if key[0].lower() not in known]:
+        found.passed_over.append(f"subscription {topic}/{name}: the template has no topic '{topic}'")
+    return found
+
+
+def parameters_in(document: Mapping[str, Any]) -> JsonObject:
+    """The values in a parameters file, which wraps each in `value`, or in an object of plain values."""
+    values = document.get("parameters", document)
+    found = {
+        name: each["value"] if isinstance(each, dict) and "value" in each else each for name, each in values.items()
+    }
+    return {name: each for name, each in found.items() if not name.startswith("$") and name != "contentVersion"}
+
+
+def _template(found: Found, template: Mapping[str, Any], given: Mapping[str, Any], depth: int) -> None:
+    declared: Mapping[str, Any] = template.get("parameters", {})
+    defaults = {name: each["defaultValue"] for name, each in declared.items() if "defaultValue" in each}
+    proper = {name.lower(): name for name in declared}
+    values = {**defaults, **{proper.get(name.lower(), name): each for name, each in given.items()}}
+    variables = {name: each for name, each in template.get("variables", {}).items() if name != "copy"}
+    scope = Scope(values, variables)
+    for resource in _listed(template.get("resources", [])):
+        _resource(found, resource, scope, ("", ""), depth)
+
+
+def _listed(resources: Any) -> list[Any]:
+    """Resources are a list, or in newer templates an object of names."""
+    return list(resources.values()) if isinstance(resources, dict) else list(resources)
+
+
+def _resource(found: Found, resource: Mapping[str, Any], scope: Scope, above: tuple[str, str], depth: int) -> None:
+    """A resource, each time that its loop makes it; `above` is type and name of the resource that it is nested in."""
+    if resource.get("existing"):
+        return
+    kind = "/".join(filter(None, (above[0], str(resource.get("type", "")))))
+    try:
+        for inner in _rounds(resource, scope):
+            if inner.value(resource.get("condition", True)) is False:
+                continue
+            if kind.lower() == _DEPLOYMENT and depth < NESTED_MAX:
+                _deployment(found, resource, inner, depth)
+                continue
+            name = "/".join(filter(None, (above[1], str(inner.value(resource.get("name", ""))))))
+            _one(found, kind, name, resource, inner)
+            for each in _listed(resource.get("resources", [])):
+                _resource(found, each, inner, (kind, name), depth)
+    except Unresolved as error:
+        found.passed_over.append(f"{kind} {resource.get('name', '')}: {error}")
+
+
+def _rounds(resource: Mapping[str, Any], scope: Scope) -> Iterator[Scope]:
+    loop = resource.get("copy")
+    if loop is None:
+        yield scope
+        return
+    count = scope.value(loop.get("count", 0))
+    if not isinstance(count, int) or not 0 <= count <= LOOP_COUNT_MAX:
+        raise Unresolved(f"the count of the loop is {count!r}")
+    for index in range(count):
+        loops = {**scope.loops, "": index, str(loop.get("name", "")).lower(): index}
+        yield Scope(scope.parameters, scope.variables, loops)
+
+
+def _deployment(found: Found, resource: Mapping[str, Any], scope: Scope, depth: int) -> None:
+    """A nested template, as Bicep makes of a module."""
+    properties: Mapping[str, Any] = resource.get("properties", {})
+    if "template" not in properties:
+        raise Unresolved("its template is not in the file")
+    given = {name: scope.value(each.get("value")) for name, each in properties.get("parameters", {}).items()}
+    _template(found, properties["template"], given, depth + 1)
+
+
+def _one(found: Found, kind: str, name: str, resource: Mapping[str, Any], scope: Scope) -> None:
+    lowered = kind.lower()
+    if lowered == _NAMESPACE:
+        return
+    known = _KNOWN.get(lowered)
+    parts = name.split("/")[1:]  # behind the namespace
+    if known is None or len(parts) < lowered.count("/") - 1:
+        found.passed_over.append(f"{kind} {name}: it is no queue, topic, subscription or rule")
+        return
+    proper = {each.lower(): each for each in known}
+    properties: JsonObject = {}
+    for written, value in resource.get("properties", {}).items():
+        if written.lower() in proper:
+            properties[proper[written.lower()]] = scope.value(value)
+        else:
+            found.passed_over.append(f"{kind} {name}: the property {written}")
+    if lowered.endswith("/queues"):
+        found.queues["/".join(parts)] = properties
+    elif lowered.endswith("/topics"):
+        found.topics["/".join(parts)] = properties
+    elif lowered.endswith("/subscriptions"):
+        found.subscriptions["/".join(parts[:-1]), parts[-1]] = properties
+    else:
+        found.rules["/".join(parts[:-2]), parts[-2], parts[-1]] = properties

@@ -1,0 +1,243 @@
+"""`import` from a live namespace and from an ARM template: what it makes, what it passes over, errors, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emubus.broker.keys import Right
+from emubus.broker.model.descriptions import (
+    AuthorizationRule,
+    CorrelationFilter,
+    EntityStatus,
+    FalseFilter,
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+    TrueFilter,
+    TypedText,
+)
+from emubus.config import Auth
+from emubus.importing.expressions import Scope, Unresolved
+from emubus.testing import EmubusServer
+
+from .conftest import CommandLine
+
+SOURCE = (
+    QueueDescription("a", requires_session=True, lock_duration_ms=30_000, user_metadata="text"),
+    QueueDescription("b", enable_partitioning=True, requires_duplicate_detection=True, max_size_mb=2048),
+    QueueDescription("c", forward_to="z", default_ttl_ms=5_000, dead_letter_on_expiration=True),
+    QueueDescription("deep/er", forward_dead_letters_to="t1", auto_delete_on_idle_ms=3_600_000),
+    QueueDescription(
+        "z",
+        status=EntityStatus.SEND_DISABLED,
+        max_delivery_count=3,
+        authorization_rules=(AuthorizationRule("k", (Right.LISTEN, Right.SEND), "p" * 44, "s" * 44),),
+    ),
+    TopicDescription("t1", enable_partitioning=True, support_ordering=False),
+    TopicDescription("t2"),
+    SubscriptionDescription("t1", "all"),
+    SubscriptionDescription("t1", "none", rules=(RuleDescription("no", FalseFilter()),)),
+    SubscriptionDescription(
+        "t2",
+        "every",
+        forward_to="a",
+        rules=(
+            RuleDescription("sql", SqlFilter("a = @a", {"@a": 1}), "SET b = @b", action_parameters={"@b": 1.5}),
+            RuleDescription("same", CorrelationFilter(label="l", to="t", properties={"n": 1, "x": "1", "ok": True})),
+            RuleDescription("typed", CorrelationFilter(properties={"at": TypedText("duration", "PT1S")})),
+            RuleDescription("yes", TrueFilter()),
+        ),
+    ),
+)
+
+
+def connection_string(server: EmubusServer) -> str:
+    return server.connection_string.replace("localhost", "127.0.0.1")
+
+
+def export(offline: CommandLine, server: EmubusServer) -> Any:
+    return json.loads(offline.done("config", "export", "--connection-string", connection_string(server)))
+
+
+def test_a_namespace_is_imported_into_another_server_and_into_a_file(offline: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    with EmubusServer(SOURCE, auth=Auth.SAS) as source, EmubusServer() as target:
+        given = ("import", "--namespace", connection_string(source))
+        printed = offline.done(*given, "--connection-string", connection_string(target))
+        assert "created queue deep/er\n" in printed
+        assert "created subscription t2/Subscriptions/every\n" in printed
+        wanted = export(offline, source)
+        assert export(offline, target) == wanted
+        assert offline.done(*given, "--file", str(file)) == f"wrote 10 entities to {file}\n"
+        again = offline(
+            "import", "--namespace", connection_string(source), "--connection-string", connection_string(target)
+        )
+        assert (again.code, again.err.startswith("emubus: error: a: ")) == (1, True)
+        wrong = connection_string(source).replace("SAS_KEY_VALUE", "wrong")
+        refused = offline("import", "--namespace", wrong, "--file", str(file))
+        assert (refused.code, "HTTP status 401" in refused.err) == (1, True)
+    with EmubusServer(config_file=file) as served:
+        assert export(offline, served) == wanted
+
+
+TEMPLATE = {
+    "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
+    "parameters": {
+        "ns": {"type": "string"},
+        "queues": {"type": "array", "defaultValue": ["one"]},
+        "lock": {"type": "string", "defaultValue": "PT30S"},
+    },
+    "variables": {"topic": "[toLower('EVENTS')]", "unique": "[uniqueString(resourceGroup().id)]"},
+    "resources": [
+        {"type": "Microsoft.ServiceBus/namespaces", "name": "[parameters('ns')]", "sku": {"name": "Standard"}},
+        {
+            "type": "Microsoft.ServiceBus/namespaces/queues",
+            "name": "[format('{0}/{1}-{2}', parameters('ns'), parameters('queues')[copyIndex()], copyIndex('q', 1))]",
+            "copy": {"name": "q", "count": "[length(parameters('queues'))]"},
+            "properties": {"lockDuration": "[parameters('lock')]", "requiresSession": True, "isNew": 1},
+        },
+        {
+            "type": "Microsoft.ServiceBus/namespaces/topics",
+            "name": "[concat(parameters('ns'), '/', variables('topic'))]",
+            "resources": [
+                {
+                    "type": "subscriptions",
+                    "name": "mine",
+                    "properties": {"maxDeliveryCount": 3},
+                    "resources": [
+                        {
+                            "type": "rules",
+                            "name": "red",
+                            "properties": {
+                                "filterType": "CorrelationFilter",
+                                "correlationFilter": {"label": "l", "properties": {"colour": "red"}},
+                                "action": {"sqlExpression": "SET seen = TRUE"},
+                            },
+                        }
+                    ],
+                }
+            ],
+        },
+        {
+            "type": "Microsoft.ServiceBus/namespaces/queues",
+            "name": "[concat(parameters('ns'), '/', variables('unique'))]",
+        },
+        {"type": "Microsoft.ServiceBus/namespaces/queues", "name": "n/never", "condition": "[equals(1, 2)]"},
+        {"type": "Microsoft.Storage/storageAccounts", "name": "disk"},
+        {
+            "type": "Microsoft.Resources/deployments",
+            "name": "module",
+            "properties": {
+                "parameters": {"name": {"value": "[parameters('ns')]"}},
+                "template": {
+                    "parameters": {"name": {"type": "string"}},
+                    "resources": {
+                        "q": {
+                            "type": "Microsoft.ServiceBus/namespaces/queues",
+                            "name": "[concat(parameters('name'), '/nested')]",
+                        }
+                    },
+                },
+            },
+        },
+    ],
+}
+
+
+def test_an_arm_template_with_five_entities_gives_five(emubus: CommandLine, tmp_path: Path) -> None:
+    template, parameters = tmp_path / "main.json", tmp_path / "main.parameters.json"
+    template.write_text(json.dumps(TEMPLATE))
+    parameters.write_text(json.dumps({"parameters": {"ns": {"value": "n"}, "queues": {"value": ["x", "y"]}}}))
+    ended = emubus("import", "--arm", str(template), "--parameters", str(parameters), "--json")
+    made = ["x-1", "y-2", "nested", "events", "events/Subscriptions/mine"]
+    assert (ended.code, ended.json["entities"]) == (0, made)
+    assert ended.json["passed_over"] == [
+        "Microsoft.ServiceBus/namespaces/queues n/x-1: the property isNew",
+        "Microsoft.ServiceBus/namespaces/queues n/y-2: the property isNew",
+        "Microsoft.ServiceBus/namespaces/queues [concat(parameters('ns'), '/', variables('unique'))]: "
+        "resourceGroup() is not literal",
+        "Microsoft.Storage/storageAccounts disk: it is no queue, topic, subscription or rule",
+    ]
+    assert len(ended.err.splitlines()) == 4
+    assert emubus.json("show", "x-1")["properties"]["lock_duration_ms"] == 30_000
+    (rule,) = emubus.json("rules", "events/mine")["rules"]
+    assert (rule["name"], rule["action"]) == ("red", "SET seen = TRUE")
+
+
+def test_what_can_be_wrong_with_a_template(emubus: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "main.json"
+    queue = {"type": "Microsoft.ServiceBus/namespaces/queues", "name": "n/q", "properties": {"lockDuration": "PT1H"}}
+    file.write_text(json.dumps({"resources": [queue]}))
+    refused = emubus("import", "--arm", str(file))
+    assert (refused.code, refused.out) == (2, "")
+    assert "LockDuration is PT1H; allowed is PT5S to PT5M" in refused.err
+    file.write_text(json.dumps({"resources": [{**queue, "name": "[parameters('none')]"}]}))
+    assert "the parameter 'none' has no value" in emubus("import", "--arm", str(file)).err
+    file.write_text("[")
+    assert "is not JSON" in emubus("import", "--arm", str(file)).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        ((), 2, "either --namespace or --arm"),
+        (("--namespace", "x", "--arm", "y"), 2, "either --namespace or --arm"),
+        (("--namespace", "SharedAccessKey=secret"), 2, "Endpoint=sb://HOST"),
+        (("--namespace", "x", "--parameters", "y"), 2, "needs --arm"),
+        (("--arm", "/no/such/file"), 2, "can't be read"),
+        (
+            ("--namespace", "Endpoint=sb://127.0.0.1:1;SharedAccessKey=k;UseDevelopmentEmulator=true"),
+            3,
+            "no answer from 127.0.0.1",
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused(emubus: CommandLine, arguments: tuple[str, ...], code: int, error: str) -> None:
+    ended = emubus("import", *arguments)
+    assert (ended.code, ended.out) == (code, "")
+    assert error in ended.err
+    assert "secret" not in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("plain", "plain"),
+        ("[[plain]", "[plain]"),
+        ("[concat('it''s ', 1, true())]", "it's 1true"),
+        ("[if(equals(parameters('A').b[1], 2), 'yes', 'no')]", "yes"),
+        ("[join(union(createArray('a'), createArray('a', 'b')), ',')]", "a,b"),
+        ("[format('{0}-{1}', padLeft(3, 2, '0'), last(split('a/b', '/')))]", "03-b"),
+        ("[variables('v')]", "VALUE"),
+    ],
+)
+def test_expressions_are_evaluated(expression: str, expected: object) -> None:
+    scope = Scope({"a": {"b": [1, 2]}}, {"v": "[toUpper('value')]"})
+    assert scope.value(expression) == expected
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *(
+            "[newGuid()]",
+            "[parameters('x')]",
+            "[variables('loop')]",
+            "[copyIndex()]",
+            "[concat('a']",
+            "[a.b]",
+            "['a' 'b']",
+        ),
+        *("[div(1, 0)]", "[createArray(1)[4]]", "[substring(1)]", "[#]", "[]", "[add('a', 1)]"),
+    ],
+)
+def test_what_is_not_literal_is_not_guessed(expression: str) -> None:
+    with pytest.raises(Unresolved):
+        Scope({}, {"loop": "[variables('loop')]"}).value(expression)
