@@ -179,6 +179,7 @@ class Server:
             self._connection_counts,
             self._amqp.report,
             self._config_json,
+            self.clock.stopwatch_us(),
             ca,
             {
                 "Durability": config.durability.value,

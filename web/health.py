@@ -13,6 +13,8 @@ from typing import Final
 PATH: Final = "/health"
 HEALTHY: Final = {"status": "healthy", "message": "Service is healthy."}
 UNHEALTHY: Final = {"status": "unhealthy", "message": "Service not available. Please try after some time."}
+UPTIME: Final = "Uptime"
+"""The header with the seconds since the start, by which `emubus health --hold` knows when to ask seldom."""
 REQUEST_BYTES_MAX: Final = 2_048
 """Longest plain request."""
 
@@ -41,7 +43,7 @@ def may_be_plain(received: bytes) -> bool:
     )
 
 
-def plain_answer(request: bytes, *, ready: bool) -> tuple[bytes, bool] | None:
+def plain_answer(request: bytes, *, ready: bool, uptime_s: int) -> tuple[bytes, bool] | None:
     """The whole answer, and whether the connection stays open; None if the request is not a plain health check."""
     found = _PLAIN.fullmatch(request)
     if found is None or len(request) > REQUEST_BYTES_MAX:
@@ -53,6 +55,7 @@ def plain_answer(request: bytes, *, ready: bool) -> tuple[bytes, bool] | None:
     head = (
         f"HTTP/1.1 {status} {'OK' if ready else 'Service Unavailable'}\r\n"
         f"Content-Type: application/json; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        f"{UPTIME}: {uptime_s}\r\n"
         f"Connection: {'keep-alive' if stays else 'close'}\r\n\r\n"
     )
     return (head + body).encode(), stays

@@ -97,7 +97,7 @@ class FirstRequest(asyncio.Protocol):
         self._received += data
         if self._transport is None or self._handing_over is not None or may_be_plain(self._received):
             return
-        answer = plain_answer(self._received, ready=self._services.is_ready())
+        answer = plain_answer(self._received, ready=self._services.is_ready(), uptime_s=self._services.uptime_s)
         reads = self._transport.get_write_buffer_size() == 0  # the server limits clients that do not read
         if answer is None or not reads:
             self._transport.pause_reading()

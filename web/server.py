@@ -18,7 +18,7 @@ from .control import add_control, errors_as_json
 from .control.endpoints import error_answer
 from .errors import HttpRefusal, error_body
 from .health import PATH as HEALTH
-from .health import report
+from .health import UPTIME, report
 from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US
 from .metrics import add_metrics
 from .page import add_page
@@ -88,7 +88,7 @@ class HttpServer:
 
     async def _health(self, _request: web.Request) -> web.Response:
         status, body = report(ready=self._services.is_ready())
-        return web.json_response(body, status=status)
+        return web.json_response(body, status=status, headers={UPTIME: str(self._services.uptime_s)})
 
     def _refuse(self, path: str, status: int, problem: str) -> web.Response:
         """An error answer in the format of the part at that path."""

@@ -79,8 +79,9 @@ class SnapshotsPort(Protocol):
 class Services:
     """Given to every part. `amqp` makes the protocol of a new AMQP connection; `ports` returns the listening ports by
     name; `connection_counts` returns the number of AMQP `connections` and `links`; `connections` describes
-    each of them; `config_json` returns the running namespace as a Config.json; `ca_file` is the development CA's
-    certificate, if any; `about` has further facts for the page, by their names."""
+    each of them; `config_json` returns the running namespace as a Config.json; `started_us` is the start on the clock's
+    stopwatch; `ca_file` is the development CA's certificate, if any; `about` has further facts for the page, by their
+    names."""
 
     broker: Broker
     access: Access
@@ -93,5 +94,11 @@ class Services:
     connection_counts: Callable[[], Mapping[str, int]]
     connections: Callable[[], Sequence[Mapping[str, object]]]
     config_json: Callable[[], Mapping[str, object]]
+    started_us: int
     ca_file: str | None = None
     about: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def uptime_s(self) -> int:
+        """Whole seconds since the start."""
+        return (self.clock.stopwatch_us() - self.started_us) // 1_000_000

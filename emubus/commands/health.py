@@ -9,12 +9,15 @@ from __future__ import annotations
 import argparse
 import socket
 import sys
+import time
 from typing import Final
 
 from . import EXIT_FAILED, EXIT_OK
 from .options import HOST, HTTP_PORT, add_option, read_option
 
 ANSWER_BYTES_MAX: Final = 10_000
+SETTLED_S: Final = 10
+"""A server that has been up for longer need not be asked often."""
 LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 """Where a server that listens on every address is reached from the same machine."""
 
@@ -24,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, HOST._replace(brief="host of the server (127.0.0.1)"))
     add_option(parser, HTTP_PORT._replace(brief="its port for HTTP (5300)"))
     parser.add_argument("--timeout", type=float, default=3.0, metavar="S", help="seconds to wait (3)")
+    parser.add_argument(
+        "--hold", type=float, default=0.0, metavar="S", help="seconds to sleep if the server has long been healthy (0)"
+    )
     parser.set_defaults(run=run)
 
 
@@ -34,16 +40,18 @@ def run(parsed: argparse.Namespace) -> int:
     host, port = LOCAL.get(host, host), int(read_option(HTTP_PORT, arguments))
     authority = f"{f'[{host}]' if ':' in host else host}:{port}"
     try:
-        status, body = _asked(host, port, authority, parsed.timeout)
+        status, body, uptime_s = _asked(host, port, authority, parsed.timeout)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"emubus: no answer from http://{authority}/health: {error}\n")
         return EXIT_FAILED
+    if status == 200 and uptime_s >= SETTLED_S:
+        time.sleep(parsed.hold)  # a container asks again at once: often while it starts, then seldom
     (sys.stdout if status == 200 else sys.stderr).write(body.decode(errors="replace") + "\n")
     return EXIT_OK if status == 200 else EXIT_FAILED
 
 
-def _asked(host: str, port: int, authority: str, timeout_s: float) -> tuple[int, bytes]:
-    """Status and body of `GET /health`. OSError; ValueError if the answer is not HTTP."""
+def _asked(host: str, port: int, authority: str, timeout_s: float) -> tuple[int, bytes, int]:
+    """Status, body and uptime (seconds) of `GET /health`. OSError; ValueError if the answer is not HTTP."""
     # HTTP/1.0: the server sends the body as it is, and closes the connection behind it.
     request = f"GET /health HTTP/1.0\r\nHost: {authority}\r\n\r\n"
     answer = b""
@@ -55,4 +63,5 @@ def _asked(host: str, port: int, authority: str, timeout_s: float) -> tuple[int,
     words = head.split(maxsplit=2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
         raise ValueError("it is not HTTP")
-    return int(words[1]), body
+    uptime = head.partition(b"\r\nUptime: ")[2].partition(b"\r\n")[0]
+    return int(words[1]), body, int(uptime) if uptime.isdigit() else 0

@@ -132,5 +132,5 @@ def test_compose_sets_variables_that_the_server_reads() -> None:
 
 def test_the_health_check_asks_often_while_the_server_starts() -> None:
     (check,) = (line for line in stages()[-1] if line.startswith("HEALTHCHECK "))
-    assert "--start-interval=250ms" in check
-    assert json.loads(check.partition(" CMD ")[2]) == ["emubus", "health"]
+    assert "--interval=1s" in check
+    assert json.loads(check.partition(" CMD ")[2]) == ["emubus", "health", "--hold", "9"]
