@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+import pytest
+import structlog
 from structlog.testing import capture_logs
 
+from emubus.broker.admin import refusal_log
 from emubus.broker.admin.refusal_log import AGAIN_US, KNOWN_MAX, LINES_PER_S_MAX, RefusalLog
 from emubus.broker.errors import BrokerError, Condition
 
 MISSING = BrokerError(Condition.NOT_FOUND, "The messaging entity could not be found.")
+
+
+@pytest.fixture(autouse=True)
+def _every_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log lines of all levels: the test kit shows warnings only."""
+    everything = structlog.make_filtering_bound_logger(logging.DEBUG)
+    monkeypatch.setattr(refusal_log, "log", structlog.wrap_logger(None, wrapper_class=everything))
 
 
 class Refusals:
