@@ -109,17 +109,19 @@ def _create(parsed: argparse.Namespace, entities: Sequence[Description]) -> None
         server = RemoteEmubus(address.url, key_name=address.key_name, key=address.key or DEFAULT_KEY)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    progress = Progress("created", len(entities))
+    progress, path = Progress("created", len(entities)), ""
     try:
         for number, each in enumerate(entities, 1):
             without: dict[str, Any] = {name: None for name in _TARGETS if hasattr(each, name)}
+            path = path_of(each)
             server.create(replace(each, **without))
             progress.step(number)
         for each in entities:
             if getattr(each, "forward_to", None) or getattr(each, "forward_dead_letters_to", None):
+                path = path_of(each)
                 server.update(each)
     except BrokerError as error:
-        raise CommandError(f"{path_of(each)}: {error.description}") from error
+        raise CommandError(f"{path}: {error.description}") from error
     except ConnectionError as error:
         raise CommandError(str(error), 3) from error
     finally:
