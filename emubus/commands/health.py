@@ -7,9 +7,9 @@ than the answer takes to come.
 from __future__ import annotations
 
 import argparse
+import select
 import socket
 import sys
-import time
 from typing import Final
 
 from . import EXIT_FAILED, EXIT_OK
@@ -45,7 +45,7 @@ def run(parsed: argparse.Namespace) -> int:
         sys.stderr.write(f"emubus: no answer from http://{authority}/health: {error}\n")
         return EXIT_FAILED
     if status == 200 and uptime_s >= SETTLED_S:
-        time.sleep(parsed.hold)  # a container asks again at once: often while it starts, then seldom
+        select.select([], [], [], parsed.hold)  # a container asks again at once: often while it starts, then seldom
     (sys.stdout if status == 200 else sys.stderr).write(body.decode(errors="replace") + "\n")
     return EXIT_OK if status == 200 else EXIT_FAILED
 

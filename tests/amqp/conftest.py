@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from emubus.codec.types import Described
@@ -17,7 +18,16 @@ __all__ = ["_brokers_stop", "bare", "brokers_stop", "open_transaction", "wire"]
 
 
 @pytest.fixture
-async def bare() -> AsyncIterator[Wire]:
+def _every_level() -> Iterator[None]:
+    """The log has lines of all levels, although a server of the test kit in this process shows warnings only."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(0))
+    yield
+    structlog.configure(**before)
+
+
+@pytest.fixture
+async def bare(_every_level: None) -> AsyncIterator[Wire]:
     """A connection that nothing was said on yet. At the end it is lost, and no error may have been logged."""
     with capture_logs() as logs:
         wire = Wire()
