@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .entities.entity import Entity
 from .entities.entity_base import Totals
-from .entities.links import Receiver, Sender, SessionAccept, SessionReceiver
+from .entities.links import Matches, Receiver, Sender, SessionAccept, SessionReceiver
 from .entities.router import partition_for_key
 from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
@@ -29,6 +29,7 @@ __all__ = [
     "Entity",
     "Extent",
     "Home",
+    "Matches",
     "Outage",
     "OutageKind",
     "Outcome",

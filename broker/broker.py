@@ -19,7 +19,7 @@ from .clock import Clock
 from .entities import scheduling, several_partitions
 from .entities.entity import Entity
 from .entities.entity_base import RECEIVE_REFUSED, SEND_REFUSED, PartitionHandle
-from .entities.links import Deliver, Detached, Receiver, Sender, SessionAccept, SessionReceiver
+from .entities.links import Deliver, Detached, Matches, Receiver, Sender, SessionAccept, SessionReceiver
 from .entities.namespace import Namespace
 from .entities.transaction import TransactionRef
 from .errors import BrokerError, Condition
@@ -115,8 +115,18 @@ class Broker(Namespace):
         size_bytes_max = message_bytes_max(description, self.limits)
         return Sender(entity, size_bytes_max, max(size_bytes_max, self.limits.batch_bytes_max), detached)
 
-    def open_receiver(self, address: str, *, mode: ReceiveMode, deliver: Deliver, detached: Detached) -> Receiver:
+    def open_receiver(
+        self,
+        address: str,
+        *,
+        mode: ReceiveMode,
+        deliver: Deliver,
+        detached: Detached,
+        matches: Matches | None = None,
+    ) -> Receiver:
         """Open a receiver on `address`. `deliver(deliveries)` gets messages, `detached(error)` the reason for a detach.
+
+        With `matches(message, delivery count)` it gets only messages for which that is true, in their order.
 
         Raises BrokerError: not-found, entity-disabled, not-allowed (the entity requires message sessions, or forwards
         its messages).
@@ -127,7 +137,7 @@ class Broker(Namespace):
             raise service_errors.forwards()
         if entity.requires_session and parsed.sub_queue is SubQueue.ACTIVE:
             raise service_errors.session_receiver_required()
-        return Receiver(entity, parsed.sub_queue, mode, self.clock, deliver, detached)
+        return Receiver(entity, parsed.sub_queue, mode, self.clock, deliver, detached, matches)
 
     def accept_session(
         self,

@@ -38,8 +38,9 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     },
     "amqp/wire": {"amqp", GROUND, FACADE, "codec"},
     "amqp/nodes": {"amqp", "amqp/links", "amqp/wire", *ADAPTER_SEES},
-    "amqp/links": {"amqp", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},
-    "amqp": {"amqp/links", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},
+    "amqp/jms": {"amqp", "amqp/wire", *ADAPTER_SEES},
+    "amqp/links": {"amqp", "amqp/jms", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},
+    "amqp": {"amqp/jms", "amqp/links", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},
     "web": ADAPTER_SEES,
     "spark_connector": {"codec"},
     "emubus": {"amqp", "web", "storage", *ADAPTER_SEES},
@@ -70,7 +71,7 @@ ANY_ALLOWED = (  # where values have no static type
     *("amqp/wire/", "spark_connector/", "storage/lmdb_store.py", "storage/memory_store.py"),  # libraries without types
     "broker/model/descriptions.py",  # JSON of the catalog
     *("broker/rules/values.py", "broker/rules/sql/compiler.py", "codec/decode.py", "codec/encode.py"),  # tables by type
-    "broker/rules/sql/grammar.py",  # the parser's tree
+    *("broker/rules/sql/grammar.py", "broker/rules/sql/selector"),  # the parser's tree
     *("web/", "emubus/"),  # JSON of HTTP and of files
 )
 FOLDER_MODULES_MAX = 12

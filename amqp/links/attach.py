@@ -17,7 +17,8 @@ from ...broker.api import ReceiveMode
 from ...broker.errors import BrokerError, Condition
 from ...broker.keys import Right
 from ...codec.encode import encode_map
-from ...codec.types import Described, Symbol
+from ...codec.types import Symbol
+from ..jms.selectors import Selector, not_supported, selector_filter, selector_of
 from ..link_context import LinkContext
 from ..nodes.cbs import CBS_ADDRESS, cbs_answer
 from ..nodes.claims import Need
@@ -32,7 +33,6 @@ from .message_sessions import SESSION_FILTER, MessageSessionLink
 from .outgoing import OutgoingLink
 
 DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-address"
-SELECTOR_DESCRIPTORS: Final = frozenset((0x0000468C00000004, "apache.org:selector-filter:string"))
 
 
 class LinkFactory:
@@ -124,22 +124,13 @@ def _refuse_dynamic(factory: LinkFactory, pointer: Pointer, request: AttachReque
     raise BrokerError(Condition.NOT_IMPLEMENTED, "Dynamic nodes (temporary queues and topics) are not supported.")
 
 
-def _has_selector(request: AttachRequest) -> bool:
-    """Whether the client wants messages that match a selector of JMS: known by its descriptor under any key."""
-    return not request.sends and any(
-        key in SELECTOR_DESCRIPTORS or (isinstance(value, Described) and value.descriptor in SELECTOR_DESCRIPTORS)
-        for key, value in request.filter.items()
-    )
+def _wants_selector_in_session(request: AttachRequest) -> bool:
+    return _wants_message_session(request) and bool(selector_filter(request))
 
 
 def _refuse_selector(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     del factory, pointer, request
-    raise BrokerError(
-        Condition.NOT_IMPLEMENTED,
-        "The filter 'apache.org:selector-filter:string' (a message selector of JMS) is not supported: the service has "
-        "message selectors in JMS 2.0 on a Premium namespace only, and emubus has none. Receive without a selector, or "
-        "from a subscription whose rule has a SQL filter.",
-    )
+    raise not_supported()
 
 
 # ---- nodes
@@ -256,30 +247,38 @@ def _make_message_session_link(factory: LinkFactory, pointer: Pointer, request: 
 
 def _make_browsing_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     context = factory.context
-    link = BrowsingLink(context, pointer, request.address, presettled=request.settled_by_sender)
+    selector = selector_of(request, context.broker.limits)
+    matches = None if selector is None else selector.matches
+    link = BrowsingLink(context, pointer, request.address, presettled=request.settled_by_sender, matches=matches)
     receiver = context.broker.open_receiver(  # which never gets credit: it is refused and detached like others
         request.address,
         mode=ReceiveMode.PEEK_LOCK,
         deliver=lambda _: None,
         detached=partial(context.detach, pointer),
     )
-    accept_link(pointer, request.message_bytes_max)
+    accept_link(pointer, request.message_bytes_max, source_filter=_filter_in_force(selector))
     link.start(receiver)
     return link
+
+
+def _filter_in_force(selector: Selector | None) -> bytes | None:
+    return None if selector is None else encode_map(selector.source_filter)
 
 
 def _make_receiver_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     context, scope = factory.context, factory.scope(pointer)
     scope.check(request.address)
+    selector = selector_of(request, context.broker.limits)
     link = OutgoingLink(context, pointer, presettled=request.settled_by_sender)
     receiver = context.broker.open_receiver(
         request.address,
         mode=ReceiveMode.RECEIVE_AND_DELETE if request.settled_by_sender else ReceiveMode.PEEK_LOCK,
         deliver=link.deliver,
         detached=partial(context.detach, pointer),
+        matches=None if selector is None else selector.matches,
     )
     scope.enter(request.address)
-    accept_link(pointer, request.message_bytes_max)
+    accept_link(pointer, request.message_bytes_max, source_filter=_filter_in_force(selector))
     link.start(receiver)
     return link
 
@@ -289,7 +288,7 @@ LINK_KINDS: Final[tuple[LinkKind, ...]] = (
     LinkKind("dynamic node", lambda request: request.is_dynamic, _needs_nothing, _refuse_dynamic),
     LinkKind("cbs", _is_cbs, _needs_nothing, _make_cbs_link),
     LinkKind("management", _is_management, _needs_management, _make_management_link),
-    LinkKind("message selector", _has_selector, _needs_listen, _refuse_selector),
+    LinkKind("selector in a message session", _wants_selector_in_session, _needs_listen, _refuse_selector),
     LinkKind("message session", _wants_message_session, _needs_listen, _make_message_session_link),
     LinkKind("sender", lambda request: request.sends, _needs_send, _make_sender_link),
     LinkKind("browser", lambda request: request.copies, _needs_listen, _make_browsing_link),

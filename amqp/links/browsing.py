@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ...broker.api import Delivery
+from ...broker.api import Delivery, Matches
 from ...broker.errors import BrokerError, decode_refusal
+from ...broker.message.message import parse_message
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Described
@@ -22,7 +23,6 @@ from ..wire.link import Done, link_credit
 from ..wire.outgoing_deliveries import OutgoingDeliveries
 from .outgoing import ReceiverHandle
 
-_MESSAGE_ANNOTATIONS: Final = 0x72
 _ACTIVE: Final = 0
 _SLICE_COUNT: Final = 256
 _SLICE_BYTES: Final = 1024 * 1024
@@ -31,10 +31,19 @@ _SLICE_BYTES: Final = 1024 * 1024
 class BrowsingLink(OutgoingDeliveries):
     """A client's browser. `start` gives it its broker receiver, right after the attach was accepted."""
 
-    __slots__ = ("_address", "_busy", "_context", "_gate", "_next", "_number", "_owes_answer", "_receiver")
+    __slots__ = ("_address", "_busy", "_context", "_gate", "_matches", "_next", "_number", "_owes_answer", "_receiver")
 
-    def __init__(self, context: LinkContext, pointer: Pointer, address: str, *, presettled: bool) -> None:
+    def __init__(
+        self,
+        context: LinkContext,
+        pointer: Pointer,
+        address: str,
+        *,
+        presettled: bool,
+        matches: Matches | None = None,
+    ) -> None:
         super().__init__(context, pointer, presettled=presettled)
+        self._matches = matches
         self._context = context
         self._address = address
         self._receiver: ReceiverHandle | None = None
@@ -100,9 +109,9 @@ class BrowsingLink(OutgoingDeliveries):
         """Send the active ones, as far as credit goes."""
         active: list[Delivery] = []
         for message in messages[: max(0, self.credit)]:
-            number, state = _number_and_state(message)
+            number, state, count = _facts_of(message)
             self._next = number + 1
-            if state == _ACTIVE:
+            if state == _ACTIVE and (self._matches is None or self._matches(parse_message(message), count)):
                 self._number += 1
                 active.append(Delivery(self._number.to_bytes(16, "big"), message, number))
         self.transfer(active)
@@ -136,15 +145,18 @@ def _is_open() -> bool:
     return True
 
 
-def _number_and_state(message: bytes) -> tuple[int, int]:
-    """What the broker has written into a message's annotations: sequence number and state."""
-    position = 0
+def _facts_of(message: bytes) -> tuple[int, int, int]:
+    """What the broker has written into a message: sequence number, state, delivery count."""
+    position = delivery_count = 0
     while position < len(message):
         try:
             section, position = decode(message, position)
         except DecodeError as error:
             raise decode_refusal(error) from None
-        if isinstance(section, Described) and section.descriptor == _MESSAGE_ANNOTATIONS:
-            annotations = section.value if isinstance(section.value, dict) else {}
-            return int(annotations["x-opt-sequence-number"]), int(annotations.get("x-opt-message-state", _ACTIVE))
+        match section:
+            case Described(descriptor=0x70, value=[_, _, _, _, int(count), *_]):
+                delivery_count = count
+            case Described(descriptor=0x72, value=dict(annotations)):
+                state = int(annotations.get("x-opt-message-state", _ACTIVE))
+                return int(annotations["x-opt-sequence-number"]), state, delivery_count
     raise AssertionError("a peeked message has annotations of the broker's")

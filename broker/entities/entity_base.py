@@ -94,8 +94,10 @@ class PartitionHandle:
         return totals[self.index] if totals else None
 
     def announce(self, sub_queue: SubQueue) -> None:
-        """Announce to the dispatcher of `sub_queue` that this partition has messages."""
+        """Announce to the dispatchers of `sub_queue` that this partition has messages."""
         self.entity.dispatchers[sub_queue].announce(self.index)
+        for dispatcher in list(self.entity.selecting[sub_queue]):
+            dispatcher.announce(self.index)
 
     def announce_session(self, argument: None) -> None:
         """Announce an idle session of this partition to the session dispatcher."""
@@ -168,6 +170,8 @@ class EntityBase:
             PartitionHandle(self, index, worker, partition_bytes_max) for index, worker in enumerate(workers)
         ]
         self.dispatchers = {sub_queue: Dispatcher[Delivery](len(workers), self._ask) for sub_queue in SubQueue}
+        self.selecting: dict[SubQueue, set[Dispatcher[Delivery]]] = {sub_queue: set() for sub_queue in SubQueue}
+        """A dispatcher for each receiver with a selection: a partition may have messages for one and not for others."""
         self.session_dispatcher = Dispatcher[SessionGrant](len(workers), self._ask)
         self.attached: set[Callable[[BrokerError], None]] = set()  # detaches a link
         self.gone: BrokerError | None = None  # set when the entity is deleted: it stores nothing any more
@@ -201,6 +205,12 @@ class EntityBase:
         description = self.description
         name = description.topic_name if isinstance(description, SubscriptionDescription) else description.name
         return entity_key(name)
+
+    def dispatcher_for_selection(self, sub_queue: SubQueue) -> Dispatcher[Delivery]:
+        """Return a dispatcher for one receiver, which removes it from `selecting` when it closes."""
+        dispatcher = Dispatcher[Delivery](len(self.partitions), self._ask)
+        self.selecting[sub_queue].add(dispatcher)
+        return dispatcher
 
     def _ask(self, index: int, request: Request) -> None:
         self.partitions[index].submit(request)
@@ -243,7 +253,8 @@ class EntityBase:
     @property
     def has_waiting_receivers(self) -> bool:
         """Whether a receiver waits for messages or sessions."""
-        return self.session_dispatcher.is_waited_for or any(each.is_waited_for for each in self.dispatchers.values())
+        dispatchers = (*self.dispatchers.values(), *(each for some in self.selecting.values() for each in some))
+        return self.session_dispatcher.is_waited_for or any(each.is_waited_for for each in dispatchers)
 
     def describe(self, description: Description) -> None:
         """Apply a changed description (partitioning and sessions can't change)."""

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from .. import service_errors
 from ..address import SubQueue
 from ..clock import Clock, Timer
 from ..errors import BrokerError, Condition
+from ..message.message import Message
+from ..message.stored import parse_stored
 from ..outcomes import Outcome, Release
+from ..partition.records import Record
 from ..partition.requests import (
     AcceptSession,
     Done,
@@ -22,7 +26,7 @@ from ..partition.requests import (
     Request,
     RunDone,
 )
-from ..partition.step import Delivery, Received, ReceiveMode, SessionGrant
+from ..partition.step import Delivery, Received, ReceiveMode, Selection, SessionGrant
 from .dispatcher import Demand
 from .entity import Entity
 
@@ -30,6 +34,12 @@ SESSION_TAKE_MAX = 256
 
 Deliver = Callable[[Sequence[Delivery]], None]
 Detached = Callable[[BrokerError], None]
+Matches = Callable[[Message, int], bool]
+
+
+def _row_matches(matches: Matches, row: bytes) -> bool:
+    record = Record.unpack(row)
+    return matches(parse_stored(record.stored), record.delivery_count)
 
 
 class Sender:
@@ -80,7 +90,10 @@ class Sender:
 
 
 class Receiver:
-    """Receives from a sub-queue of a queue or subscription."""
+    """Receives from a sub-queue of a queue or subscription, with `matches` only those messages of which it is true.
+
+    `matches` gets a message and its delivery count.
+    """
 
     def __init__(
         self,
@@ -90,16 +103,20 @@ class Receiver:
         clock: Clock,
         deliver: Deliver,
         detached: Detached,
+        matches: Matches | None = None,
     ) -> None:
         self.entity = entity
         self._clock = clock
         self.address = f"{entity.path}/{sub_queue.value}" if sub_queue else entity.path
         self._sub_queue = sub_queue
-        self._dispatcher = entity.dispatchers[sub_queue]
+        self._selection = None if matches is None else Selection(partial(_row_matches, matches))
+        self._dispatcher = (
+            entity.dispatchers[sub_queue] if matches is None else entity.dispatcher_for_selection(sub_queue)
+        )
         self._detached = detached
 
         def take(count: int, reply: Callable[[Received[Delivery]], None]) -> Request:
-            return Receive(sub_queue, count, mode, reply)
+            return Receive(sub_queue, count, mode, reply, self._selection)
 
         def give_back(_: int, deliveries: Sequence[Delivery]) -> None:
             # In receive-and-delete mode they are removed.
@@ -141,6 +158,9 @@ class Receiver:
     def close(self) -> None:
         """Close the receiver; its locks stay until they expire [wire 5.8]."""
         self._dispatcher.close(self._demand)
+        if self._selection is not None:
+            self._selection.close()
+            self.entity.selecting[self._sub_queue].discard(self._dispatcher)
         self.entity.receive_quota.leave(self)
         self.entity.attached.discard(self._detached)
 

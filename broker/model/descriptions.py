@@ -157,6 +157,13 @@ class SqlFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class SelectorFilter(SqlFilter):
+    """Matches messages for which a message selector of JMS is true; management shows it as a SQL filter."""
+
+    kind: ClassVar[str] = "selector"
+
+
+@dataclass(frozen=True, slots=True)
 class CorrelationFilter:
     """Matches messages that have every given value; None and absent properties are not compared."""
 
@@ -193,7 +200,7 @@ class FalseFilter:
 
 Filter = SqlFilter | CorrelationFilter | TrueFilter | FalseFilter
 _FILTERS: Final[Mapping[str, type[Filter]]] = {
-    cls.kind: cls for cls in (SqlFilter, CorrelationFilter, TrueFilter, FalseFilter)
+    cls.kind: cls for cls in (SqlFilter, SelectorFilter, CorrelationFilter, TrueFilter, FalseFilter)
 }
 
 

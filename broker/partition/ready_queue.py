@@ -8,8 +8,10 @@ know receivers, delivery counts and time. Owned by a `Partition`.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Container, Sequence
+from operator import itemgetter
 from typing import Protocol
 
 from ..address import SubQueue
@@ -22,10 +24,12 @@ from .records import (
     session_message_key,
     unpack_message_key,
 )
+from .step import Selection
 
 WINDOW_MESSAGES_MAX = 512  # per queue
 WINDOW_BYTES_MAX = 2 << 20  # per queue
 READ_MESSAGES_MAX = 256  # per read of the store
+SELECTION_TESTS_MAX = 1024  # messages that one request tests against a selection
 
 
 class Reader(Protocol):
@@ -50,6 +54,38 @@ class WindowBudget:
         self.bytes_used = 0
 
 
+class Cursor:
+    """How far a selection has tested a queue: all below `next_read` but the `returned` ones (a heap of numbers)."""
+
+    __slots__ = ("is_at_end", "next_read", "returned")
+
+    def __init__(self) -> None:
+        self.next_read = 0
+        self.returned: list[int] = []
+        self.is_at_end = False  # there was nothing left to test
+
+    def put_back(self, number: int) -> None:
+        """A message is available again."""
+        if number < self.next_read:  # else it is still to be read
+            heapq.heappush(self.returned, number)
+
+    def next_rows(self, view: Reader, queue_id: int, home: Home, limit: int) -> list[tuple[int, bytes]]:
+        """Return the next rows to test, at most `limit`; `next_read` does not change."""
+        while self.returned:
+            number = heapq.heappop(self.returned)
+            row = view.get(MESSAGES, message_key(queue_id, home, number))
+            if row is not None:
+                return [(number, row)]
+        start, stop = message_key(queue_id, home, self.next_read), message_key(queue_id, home + 1, 0)
+        rows = view.scan(MESSAGES, start, stop, limit)
+        self.is_at_end = len(rows) < limit
+        return [(unpack_message_key(key)[2], row) for key, row in rows]
+
+    def tested(self, number: int) -> None:
+        """The messages up to `number` are tested."""
+        self.next_read = max(self.next_read, number + 1)
+
+
 class ReadyQueue:
     """The available messages of one sub-queue of one partition, in sequence order.
 
@@ -62,6 +98,7 @@ class ReadyQueue:
     __slots__ = (
         "_announce",
         "_budget",
+        "_cursors",
         "_locked",
         "_queue_id",
         "_returned",
@@ -101,6 +138,7 @@ class ReadyQueue:
         self._window_bytes = 0
         self._returned: list[int] = []
         self._locked = locked
+        self._cursors: dict[Selection, Cursor] = {}
 
     def announce(self, sub_queue: SubQueue) -> None:
         """Announce to the dispatcher that the queue has messages."""
@@ -135,6 +173,8 @@ class ReadyQueue:
 
     def put_back(self, number: int) -> None:
         """Make a received message available again, in its order."""
+        for cursor in self._cursors.values():
+            cursor.put_back(number)
         if number < self.next_read:  # else it is read from the store
             heapq.heappush(self._returned, number)
 
@@ -173,6 +213,54 @@ class ReadyQueue:
             bytes_max -= sum([len(row) for _, row in rows])
         return found
 
+    def take_selected(
+        self, view: Reader, selection: Selection, count: int, bytes_max: int, average_bytes: int
+    ) -> list[tuple[int, bytes]]:
+        """Like `take`, only messages of the selection; those before and between them stay as they are.
+
+        A request tests a limited number of messages: `has_more_for` tells whether others are left.
+        """
+        cursor = self._cursor_of(selection)
+        found: list[tuple[int, bytes]] = []
+        tests_left = SELECTION_TESTS_MAX
+        cursor.is_at_end = False
+        while len(found) < count and bytes_max > 0 and tests_left > 0 and not cursor.is_at_end:
+            limit = min(READ_MESSAGES_MAX, tests_left, max(1, WINDOW_BYTES_MAX // max(1, average_bytes)))
+            for number, row in cursor.next_rows(view, self._queue_id, self.home, limit):
+                if len(found) == count or bytes_max <= 0:
+                    cursor.is_at_end = False
+                    break
+                tests_left -= 1
+                cursor.tested(number)
+                if number not in self._locked and selection.matches(row):
+                    self._lift(number)
+                    found.append((number, row))
+                    bytes_max -= len(row)
+        return found
+
+    def has_more_for(self, selection: Selection) -> bool:
+        """Whether messages are left to be tested against a selection."""
+        return not self._cursor_of(selection).is_at_end
+
+    def _cursor_of(self, selection: Selection) -> Cursor:
+        cursor = self._cursors.get(selection)
+        if cursor is None:
+            self._cursors = {each: known for each, known in self._cursors.items() if not each.is_closed}
+            cursor = self._cursors[selection] = Cursor()
+        return cursor
+
+    def _lift(self, number: int) -> None:
+        """Take an available message out of memory: it is delivered to a receiver with a selection."""
+        at = bisect_left(self._window, number, key=itemgetter(0))
+        if at < len(self._window) and self._window[at][0] == number:
+            size = len(self._window[at][1])
+            self._window_bytes -= size
+            self._budget.bytes_used -= size
+            del self._window[at]
+        elif number in self._returned:
+            self._returned.remove(number)
+            heapq.heapify(self._returned)
+
     def _take_returned(self, view: Reader) -> list[tuple[int, bytes]]:
         """Remove the first of the returned messages; return its row, nothing if it is not in the store any more."""
         number = heapq.heappop(self._returned)
@@ -207,6 +295,7 @@ class ReadyQueue:
         self.next_read = 0
         self.gone.clear()
         self._returned.clear()
+        self._cursors.clear()
 
     def close(self) -> None:
         """Drop the window and release its bytes from the budget."""
@@ -223,6 +312,7 @@ class ReadyQueue:
         assert all(number < self.next_read for number in self._returned)
         assert not set(self._returned) & set(numbers)
         assert not any(number in self._locked for number in (*numbers, *self._returned))
+        assert all(number < cursor.next_read for cursor in self._cursors.values() for number in cursor.returned)
 
     def _fits(self, size: int) -> bool:
         return (

@@ -66,10 +66,15 @@ class ReceiveHandlers:
     def receive(self, request: Receive, now: int, view: Reader, step: Step) -> None:
         """Deliver available messages of a sub-queue."""
         state = self._state
-        ready_queue = state.ready_queues[request.sub_queue]
-        take = partial(ready_queue.take, view, average_bytes=state.average_bytes())
-        taken = self._take(take, request.count, now, step)
-        more = ready_queue.has_more()
+        ready_queue, selection = state.ready_queues[request.sub_queue], request.selection
+        if selection is None:
+            take = partial(ready_queue.take, view, average_bytes=state.average_bytes())
+            taken = self._take(take, request.count, now, step)
+            more = ready_queue.has_more()
+        else:
+            take = partial(ready_queue.take_selected, view, selection, average_bytes=state.average_bytes())
+            taken = self._take(take, request.count, now, step)
+            more = ready_queue.has_more_for(selection)
         if not more:
             ready_queue.announce_again()
         if taken:

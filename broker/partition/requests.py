@@ -18,7 +18,7 @@ from ..errors import BrokerError
 from ..message.message import Message
 from ..outcomes import Abandon, Outcome, Release
 from .records import SEQUENCE_NUMBER_MAX, Record
-from .step import Delivery, Extent, PartitionRef, Received, ReceiveMode, SessionGrant
+from .step import Delivery, Extent, PartitionRef, Received, ReceiveMode, Selection, SessionGrant
 
 Done = Callable[[BrokerError | None], None]
 Numbered = Callable[[list[int | None]], None]
@@ -143,12 +143,13 @@ class StoreForwarded(WithReply):
 
 @dataclass(slots=True)
 class Receive(WithReceived):
-    """Receive up to `count` available messages of `sub_queue`; `mode` locks or removes them."""
+    """Receive up to `count` available messages of `sub_queue`, of the selection; `mode` locks or removes them."""
 
     sub_queue: SubQueue
     count: int
     mode: ReceiveMode
     reply: Callable[[Received[Delivery]], None]
+    selection: Selection | None = None
 
 
 @dataclass(slots=True)

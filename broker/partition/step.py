@@ -29,6 +29,20 @@ class ReceiveMode(Enum):
     RECEIVE_AND_DELETE = auto()
 
 
+class Selection:
+    """The messages that one receiver takes: those of which `matches(row)` is true. `close` ends it."""
+
+    __slots__ = ("is_closed", "matches")
+
+    def __init__(self, matches: Callable[[bytes], bool]) -> None:
+        self.matches = matches
+        self.is_closed = False
+
+    def close(self) -> None:
+        """The receiver is closed: queues forget the selection."""
+        self.is_closed = True
+
+
 class Delivery(NamedTuple):
     """A message for a receiver: lock token (16 bytes, also the delivery-tag), encoded message, sequence number."""
 

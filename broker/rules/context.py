@@ -32,6 +32,7 @@ class MessageContext:
         "_raw",
         "_system",
         "dead_letter_source",
+        "delivery_count",
         "enqueued_at",
         "enqueued_sequence_number",
         "expires_at",
@@ -48,6 +49,7 @@ class MessageContext:
         expires_at: int | None = None,
         enqueued_sequence_number: int | None = None,
         dead_letter_source: str | None = None,
+        delivery_count: int = 0,
     ) -> None:
         self.message = message
         self.sequence_number = sequence_number
@@ -55,6 +57,7 @@ class MessageContext:
         self.expires_at = expires_at
         self.enqueued_sequence_number = enqueued_sequence_number
         self.dead_letter_source = dead_letter_source
+        self.delivery_count = delivery_count
         self._system: dict[str, Value] = {}
         self._raw: dict[str, object] | None = None
         self._named: dict[str, Value] | None = None
@@ -172,7 +175,7 @@ _READERS: Final[Mapping[str, Callable[[MessageContext], Value]]] = {
         if known.section is Section.PROPERTIES
     },
     "DeadLetterSource": lambda context: context.dead_letter_source,
-    "DeliveryCount": lambda _: 0,  # not received yet
+    "DeliveryCount": lambda context: context.delivery_count,
     "EnqueuedSequenceNumber": lambda context: context.enqueued_sequence_number,
     "EnqueuedTimeUtc": lambda context: _instant(context.enqueued_at),
     "ExpiresAtUtc": _expires_at,

@@ -1,6 +1,6 @@
 """Compiles filter descriptions and checks rules.
 
-Knows the four kinds of filters, and the SQL texts that need no parser. Does not know their evaluation.
+Knows the kinds of filters, and the SQL texts that need no parser. Does not know their evaluation.
 """
 
 from __future__ import annotations
@@ -8,7 +8,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..model.descriptions import CorrelationFilter, FalseFilter, Filter, RuleDescription, SqlFilter, TrueFilter
+from ..model.descriptions import (
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    RuleDescription,
+    SelectorFilter,
+    SqlFilter,
+    TrueFilter,
+)
 from ..model.profiles import Limits
 from ..model.validation import validate_rule
 from .compiled import ALWAYS, NEVER, CompiledFilter
@@ -28,6 +36,10 @@ def compile_filter(description: Filter) -> CompiledFilter:
             return NEVER
         case CorrelationFilter():
             return compile_correlation(description)
+        case SelectorFilter():
+            from .sql.selector import compile_selector
+
+            return compile_selector(description.expression)
         case SqlFilter():
             constant = _CONSTANT_SQL.fullmatch(description.expression)
             if constant is not None:

@@ -13,6 +13,7 @@ from emubus.broker.admin.refusal_log import RefusalLog
 from emubus.broker.api import Abandon, Delivery, Outcome, ReceiveMode, Release, RunDone
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.service_errors import lock_lost, name_of, not_found, too_large
 
 from .fake_verbs import FakeVerbs
@@ -159,6 +160,7 @@ class FakeBroker(FakeVerbs):
     """Queues by name; `q` is always there."""
 
     namespace = "ns"
+    limits = limits_for(Profile.STANDARD)
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +198,9 @@ class FakeBroker(FakeVerbs):
         mode: ReceiveMode,
         deliver: Callable[[Sequence[Delivery]], None],
         detached: Callable[[BrokerError], None],
+        matches: object = None,
     ) -> FakeConsumer:
+        assert matches is None
         return FakeConsumer(self.queue_at(address), mode, deliver, detached)
 
     async def peek(

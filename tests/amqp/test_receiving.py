@@ -402,5 +402,5 @@ async def test_a_receiver_with_a_selector_is_refused_instead_of_getting_all_mess
     condition, text, _ = detach.get(2).value
     assert condition == "amqp:not-implemented"
     assert text.startswith(
-        "The filter 'apache.org:selector-filter:string' (a message selector of JMS) is not supported"
+        "The filter 'apache.org:selector-filter:string' (a message selector of JMS) is not supported here"
     )

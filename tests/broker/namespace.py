@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from emubus.broker.api import TABLES, Delivery, Outcome, ReceiveMode
+from emubus.broker.api import TABLES, Delivery, Matches, Outcome, ReceiveMode
 from emubus.broker.api import Receiver as BrokerReceiver
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
@@ -33,6 +33,7 @@ def open_broker(
     failpoint: object = no_failpoint,
     wrap: Callable[[Store], Store] = lambda store: store,
     loses_writes: bool = False,
+    profile: Profile = Profile.STANDARD,
 ) -> Broker:
     """A started broker of 16 stores, each as `wrap` returns it; in memory without a `folder`.
 
@@ -46,7 +47,7 @@ def open_broker(
 
     catalog = Catalog(store("namespace", CATALOG_TABLES))
     stores = [wrap(store(f"store-{index:02}", TABLES)) for index in range(16)]
-    broker = CheckedBroker(catalog, stores, clock or Clock(), limits_for(Profile.STANDARD))
+    broker = CheckedBroker(catalog, stores, clock or Clock(), limits_for(profile))
     broker.loses_writes = loses_writes
     broker.start(Topology(queues=queues))
     return broker
@@ -117,10 +118,18 @@ async def send(broker: Broker, address: str, data: bytes, *, batch: bool = False
 class Receiver:
     """A consumer whose deliveries are kept in `got`."""
 
-    def __init__(self, broker: Broker, address: str, mode: ReceiveMode = ReceiveMode.PEEK_LOCK) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        address: str,
+        mode: ReceiveMode = ReceiveMode.PEEK_LOCK,
+        matches: Matches | None = None,
+    ) -> None:
         self.got: list[Delivery] = []
         self._more = asyncio.Event()
-        self.consumer: BrokerReceiver = broker.open_receiver(address, mode=mode, deliver=self._deliver, detached=print)
+        self.consumer: BrokerReceiver = broker.open_receiver(
+            address, mode=mode, deliver=self._deliver, detached=print, matches=matches
+        )
 
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
         self.got.extend(deliveries)

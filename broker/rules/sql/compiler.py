@@ -58,7 +58,8 @@ def _of(evaluate: Callable[[MessageContext], Any], parts: list[Compiled], *, is_
 class Compiler:
     """Compiles one filter or statement, and collects the properties that it reads."""
 
-    def __init__(self, parameters: Mapping[str, PropertyValue]) -> None:
+    def __init__(self, parameters: Mapping[str, PropertyValue], compilers: Compilers | None = None) -> None:
+        self._compilers = COMPILERS if compilers is None else compilers
         self._parameters = {name.lstrip("@").lower(): value for name, value in parameters.items()}
         self._depth = 0
         self.system_names: set[str] = set()
@@ -69,7 +70,7 @@ class Compiler:
         if self._depth >= NESTING_MAX:
             raise FilterError(f"the expression is nested deeper than {NESTING_MAX} levels")
         self._depth += 1
-        compiled = _COMPILERS[type(node)](self, node)
+        compiled = self._compilers[type(node)](self, node)
         self._depth -= 1
         return compiled
 
@@ -248,7 +249,9 @@ class Compiler:
         return _of(evaluate, parts)
 
 
-_COMPILERS: Final[Mapping[type, Callable[[Compiler, Any], Compiled]]] = {
+Compilers = Mapping[type, Callable[[Any, Any], Compiled]]
+"""The method for each type of node."""
+COMPILERS: Final[Compilers] = {
     syntax.Constant: Compiler._constant,
     syntax.Parameter: Compiler._parameter,
     syntax.SystemName: Compiler._system_name,

@@ -6,12 +6,13 @@ A syntax error is a `FilterError` with line and column; parsing needs no recursi
 The first text imports the parser generator and builds its tables. That takes about as long as the rest of the start,
 and a namespace without SQL rules never needs it. The parsers are shared.
 """
+# ruff: noqa: D102 (the callbacks of the parser have the names of the grammar's rules)
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
-from functools import cache, lru_cache
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import FilterError
@@ -94,24 +95,25 @@ PARAMETER: /@[^\W\d]\w*/
 @lru_cache(_TEXTS_CACHED_MAX)
 def parse_filter(text: str) -> syntax.Predicate:
     """Parse a SQL filter. Raises FilterError."""
-    predicate: syntax.Predicate = _parse("filter", "SQL filter", text)
+    predicate: syntax.Predicate = parse_text(partial(_parser, "filter"), "SQL filter", text)
     return predicate
 
 
 @lru_cache(_TEXTS_CACHED_MAX)
 def parse_action(text: str) -> tuple[syntax.Statement, ...]:
     """Parse a SQL action to one or more statements, in order. Raises FilterError."""
-    statements: tuple[syntax.Statement, ...] = _parse("action", "SQL action", text)
+    statements: tuple[syntax.Statement, ...] = parse_text(partial(_parser, "action"), "SQL action", text)
     return statements
 
 
-def _parse(start: str, what: str, text: str) -> Any:
+def parse_text(parser: Callable[[], Lark], what: str, text: str) -> Any:
+    """Parse a text with the parser that `parser()` returns. Raises FilterError; `what` names the text in it."""
     from lark.exceptions import UnexpectedInput
 
     if not text.strip():
         raise FilterError(f"{what}: the text is empty", line=1, column=1)
     try:
-        return _parser(start).parse(text)
+        return parser().parse(text)
     except UnexpectedInput as unexpected:
         raise _syntax_error(what, text, unexpected) from None
     except FilterError as error:
@@ -123,7 +125,7 @@ def _parser(start: str) -> Lark:
     from lark import Lark
 
     # Keywords are reserved everywhere: the contextual lexer would take `a = in` for a property.
-    return Lark(GRAMMAR, start=start, parser="lalr", lexer="basic", transformer=_Builder())
+    return Lark(GRAMMAR, start=start, parser="lalr", lexer="basic", transformer=Builder())
 
 
 # ---------------------------------------------------------------- error texts
@@ -192,11 +194,12 @@ _INTEGER_DIGITS_MAX: Final = 19  # of 2^63
 _QUOTES: Final[Mapping[str, tuple[str, str]]] = {"BRACKETED": ("]]", "]"), "QUOTED": ('""', '"')}
 
 
-def _error_at(token: Token, problem: str) -> FilterError:
+def error_at(token: Token, problem: str) -> FilterError:
+    """Return the error for a token."""
     return FilterError(problem, line=token.line or 1, column=token.column or 1, token=str(token))
 
 
-class _Builder:
+class Builder:
     """The parser's callbacks: one method per grammar rule, children in, syntax out."""
 
     def filter(self, children: list[Any]) -> Any:
@@ -266,10 +269,10 @@ class _Builder:
         if function not in _FUNCTIONS:
             near = difflib.get_close_matches(function, _FUNCTIONS, 1)
             hint = f"; did you mean {near[0]}()?" if near else ""
-            raise _error_at(name, f"there is no function {_shown(name)}{hint}")
+            raise error_at(name, f"there is no function {_shown(name)}{hint}")
         if (function == "newid") != (argument is None):
             count = "no argument" if function == "newid" else "one argument"
-            raise _error_at(name, f"{function}() takes {count}")
+            raise error_at(name, f"{function}() takes {count}")
         return syntax.NewId() if argument is None else syntax.PropertyCall(argument, name.line, name.column)
 
     def parameter(self, children: list[Any]) -> Any:
@@ -285,7 +288,7 @@ class _Builder:
             case "DOUBLE":
                 value = float(token)
                 if value == float("inf"):
-                    raise _error_at(token, f"{_shown(token)} does not fit a double")
+                    raise error_at(token, f"{_shown(token)} does not fit a double")
             case "STRING":
                 value = token[1:-1].replace("''", "'")
             case kind:
@@ -298,14 +301,14 @@ class _Builder:
         if token.type in _QUOTES:
             name = name[1:-1].replace(*_QUOTES[token.type])
             if not name:
-                raise _error_at(token, "the name of a property is empty")
+                raise error_at(token, "the name of a property is empty")
         if scope is None or scope.lower() == "user":
             return syntax.UserName(name)
         if scope.lower() != "sys":
-            raise _error_at(scope, f"there is no scope {_shown(scope)}, only sys and user")
+            raise error_at(scope, f"there is no scope {_shown(scope)}, only sys and user")
         known = system_property(name)
         if known is None:
-            raise _error_at(token, unknown_system_property(name))
+            raise error_at(token, unknown_system_property(name))
         return syntax.SystemName(known.name, token.line, token.column)
 
     def action(self, children: list[Any]) -> Any:
@@ -325,5 +328,5 @@ def _integer(token: Token) -> int:
     digits = token.lstrip("0") or "0"
     value = int(digits) if len(digits) <= _INTEGER_DIGITS_MAX else 2**64
     if value > 2**63:
-        raise _error_at(token, f"{_shown(token)} does not fit a 64-bit integer")
+        raise error_at(token, f"{_shown(token)} does not fit a 64-bit integer")
     return value
