@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Mapping
-from typing import Final, cast
+from typing import cast
 
 from ..broker.clock import Timer
 from ..broker.errors import BrokerError, Condition, decode_refusal
@@ -25,9 +25,6 @@ from .quotas import MemoryUse
 from .server_state import ServerState
 from .wire.engine import AttachRequest, Pointer, lib
 from .wire.sasl import SaslServer, Stage
-
-JMS_PROPERTY: Final = "com.microsoft:is-client-provider"
-"""True in the `open` of a client of JMS 2.0: the library azure-servicebus-jms sets it, plain Qpid JMS does not."""
 
 
 class Connection(LinkContext, asyncio.Protocol):
@@ -261,8 +258,9 @@ class Connection(LinkContext, asyncio.Protocol):
         if is_padded:
             layer.pad()
         layer.endpoints.opened(refusal_pause_ms=limits.refusal_pause_ms if wants_pause(properties) else 0)
-        refusal = server.jms_refusal if properties.get(JMS_PROPERTY) is True else None
-        engine.open(server.container, refused=refusal is not None)
+        self.opened_by(engine.peer_container(), properties)
+        refusal = server.jms_refusal if self.is_jms_library else None
+        engine.open(server.container, server.capabilities, refused=refusal is not None)
         if refusal is not None:
             self.log.warning("connection refused: JMS 2.0 client", reason=str(refusal))
             raise refusal

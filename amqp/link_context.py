@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Awaitable
+from typing import Final
 
 import structlog
 
@@ -22,6 +23,9 @@ from .quotas import MemoryAccount, MemoryUse
 from .tracking import Tracker
 from .wire.engine import AttachRequest, Pointer
 from .wire.link import ConnectionState
+
+JMS_PROPERTY: Final = "com.microsoft:is-client-provider"
+"""True in the `open` of a client of JMS 2.0: the library azure-servicebus-jms sets it, plain Qpid JMS does not."""
 
 
 class LinkContext(ConnectionState):
@@ -45,7 +49,19 @@ class LinkContext(ConnectionState):
         self.limits = limits
         self.tracker = Tracker(broker, clock, number, self.client)
         self.claims = Claims(access, clock, limits.claims_max, self.claims_expired)
+        self.container_id = ""
+        self.open_properties: dict[str, object] = {}
         self.memory = MemoryAccount(limits, memory_in_all, lambda: self.is_stranger)
+
+    def opened_by(self, container_id: str, properties: dict[str, object]) -> None:
+        """The client's open has come."""
+        self.container_id = container_id
+        self.open_properties = properties
+
+    @property
+    def is_jms_library(self) -> bool:
+        """Whether the client says that it is the library for JMS 2.0."""
+        return self.open_properties.get(JMS_PROPERTY) is True
 
     @property
     def is_stranger(self) -> bool:

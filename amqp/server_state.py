@@ -24,6 +24,8 @@ from .quotas import MemoryUse
 
 CUTS_LOGGED_EVERY_MS = 1_000
 
+JMS_CAPABILITIES = ("DELAYED_DELIVERY", "SHARED-SUBS")  # without them Qpid JMS does not ask for either [jms 1.2]
+
 log = structlog.get_logger()
 
 
@@ -50,6 +52,7 @@ class ServerState:
         self.limits = limits
         self.container = container
         self.jms_refusal = jms_refusal
+        self.capabilities = JMS_CAPABILITIES if broker.limits.jms else ()
         self.connections: set[LinkContext] = set()
         self.faults = Faults(self.connections)
         self.memory: Counter[MemoryUse] = Counter()

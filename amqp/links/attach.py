@@ -12,19 +12,30 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from ...broker import service_errors
 from ...broker.address import parse_address, strip_authority
-from ...broker.api import ReceiveMode
+from ...broker.api import Entity, ReceiveMode
 from ...broker.errors import BrokerError, Condition
 from ...broker.keys import Right
 from ...codec.encode import encode_map
 from ...codec.types import Symbol
 from ..jms.selectors import Selector, not_supported, selector_filter, selector_of
+from ..jms.subscriptions import (
+    is_there,
+    is_unsubscription,
+    plain_subscription,
+    subscribe,
+    subscription_to_remove,
+    topic_of,
+    when_left,
+    wish_of,
+)
 from ..link_context import LinkContext
 from ..nodes.cbs import CBS_ADDRESS, cbs_answer
 from ..nodes.claims import Need
 from ..nodes.management import management_answer
 from ..nodes.requests import Answer, Node
-from ..wire.engine import AttachRequest, Pointer, accept_link, session_of
+from ..wire.engine import AttachRequest, Pointer, accept_link, accept_unsubscription, session_of
 from ..wire.link import Link
 from .browsing import BrowsingLink
 from .coordinator import CoordinatorLink, Scope
@@ -266,26 +277,76 @@ def _filter_in_force(selector: Selector | None) -> bytes | None:
 
 
 def _make_receiver_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
-    context, scope = factory.context, factory.scope(pointer)
-    scope.check(request.address)
+    context = factory.context
     selector = selector_of(request, context.broker.limits)
-    link = OutgoingLink(context, pointer, presettled=request.settled_by_sender)
+    topic = topic_of(context, request)
+    if topic is None:
+        return _received(factory, pointer, request, request.address, selector)
+    subscription = plain_subscription(context, topic, request)
+    if subscription is not None:
+        return _received(factory, pointer, request, subscription.path, selector)
+    return _make_subscriber_link(factory, pointer, request, topic, selector)
+
+
+def _make_subscriber_link(
+    factory: LinkFactory, pointer: Pointer, request: AttachRequest, topic: Entity, selector: Selector | None
+) -> Link:
+    """A JMS consumer on a topic; its selector is the filter of its subscription."""
+    context = factory.context
+    wish = wish_of(context, topic, request, selector)
+    if not is_there(context, wish):
+        context.claims.require(Need(topic.path, (Right.MANAGE,)))
+    subscription = subscribe(context, wish)
+    left = partial(when_left, context, subscription)
+    try:
+        return _received(factory, pointer, request, subscription.path, selector, left)
+    except BrokerError:
+        left()
+        raise
+
+
+def _received(
+    factory: LinkFactory,
+    pointer: Pointer,
+    request: AttachRequest,
+    address: str,
+    selector: Selector | None,
+    released: Callable[[], None] | None = None,
+) -> Link:
+    """A link from a queue or subscription; with `released` the selector was applied before the messages arrived."""
+    context, scope = factory.context, factory.scope(pointer)
+    scope.check(address)
+    link = OutgoingLink(context, pointer, presettled=request.settled_by_sender, released=released)
     receiver = context.broker.open_receiver(
-        request.address,
+        address,
         mode=ReceiveMode.RECEIVE_AND_DELETE if request.settled_by_sender else ReceiveMode.PEEK_LOCK,
         deliver=link.deliver,
         detached=partial(context.detach, pointer),
-        matches=None if selector is None else selector.matches,
+        matches=None if selector is None or released is not None else selector.matches,
     )
-    scope.enter(request.address)
+    scope.enter(address)
     accept_link(pointer, request.message_bytes_max, source_filter=_filter_in_force(selector))
     link.start(receiver)
     return link
 
 
+def _make_unsubscribing_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    """A link by which Qpid JMS removes a subscription; it closes the link at once."""
+    context = factory.context
+    if not context.broker.limits.jms:
+        raise service_errors.not_found(context.broker.namespace, request.address)
+    subscription = subscription_to_remove(context, request)
+    topic_name = parse_address(subscription.path).entity.partition("/Subscriptions/")[0]
+    context.claims.require(Need(topic_name, (Right.MANAGE,)))
+    context.broker.administration.delete(subscription.path)
+    accept_unsubscription(pointer, topic_name)
+    return Link(context, pointer)
+
+
 LINK_KINDS: Final[tuple[LinkKind, ...]] = (
     LinkKind("coordinator", _is_coordinator, _needs_nothing, _make_coordinator_link),
     LinkKind("dynamic node", lambda request: request.is_dynamic, _needs_nothing, _refuse_dynamic),
+    LinkKind("unsubscription", is_unsubscription, _needs_nothing, _make_unsubscribing_link),
     LinkKind("cbs", _is_cbs, _needs_nothing, _make_cbs_link),
     LinkKind("management", _is_management, _needs_management, _make_management_link),
     LinkKind("selector in a message session", _wants_selector_in_session, _needs_listen, _refuse_selector),

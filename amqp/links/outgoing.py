@@ -61,14 +61,19 @@ class OutgoingLink(OutgoingDeliveries):
         "_message_bytes",
         "_own_receiver",
         "_receiver",
+        "_released",
         "_session",
     )
 
     TAKES_RUNS = True
 
-    def __init__(self, context: LinkContext, pointer: Pointer, *, presettled: bool) -> None:
+    def __init__(
+        self, context: LinkContext, pointer: Pointer, *, presettled: bool, released: Callable[[], None] | None = None
+    ) -> None:
         super().__init__(context, pointer, presettled=presettled)
         self._context = context
+        self._released = released
+        """Called when the link has given its receiver up."""
         self._session = session_of(pointer)
         self._own_receiver: ReceiverHandle | None = None
         """The broker's."""
@@ -281,3 +286,5 @@ class OutgoingLink(OutgoingDeliveries):
         receiver, self._receiver, self._own_receiver = self._receiver, None, None
         if receiver is not None:
             receiver.close()
+            if self._released is not None:
+                self._released()

@@ -11,6 +11,7 @@ are used throughout because its wrapper classes cost several times more and rais
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -20,9 +21,9 @@ from cproton_ffi import lib as _lib
 
 from ...broker.errors import BrokerError, decode_refusal
 from ...codec.decode import decode
-from ...codec.encode import encode_map
+from ...codec.encode import encode_array, encode_map
 from ...codec.errors import DecodeError
-from ...codec.types import Symbol
+from ...codec.types import Array, Symbol
 
 ffi: Any = _ffi
 lib: Any = _lib
@@ -48,6 +49,7 @@ OUTPUT_CHUNK_BYTES: Final = 64 * 1024
 _chunk: Any = ffi.new("char[]", OUTPUT_CHUNK_BYTES)
 _chunk_view: Any = ffi.buffer(_chunk)
 _EMPTY_MAP: Final = encode_map({})
+_SYMBOL_CODE: Final = 0xB3
 COORDINATOR: Final = int(lib.PN_COORDINATOR)
 
 
@@ -55,8 +57,9 @@ COORDINATOR: Final = int(lib.PN_COORDINATOR)
 class AttachRequest:
     """What matters here of a client's attach. `sends`: the client is the sender. Addresses are None when null.
 
-    `is_dynamic`: it wants a node to be made. `copies`: what it receives is to stay where it is (a durable source is a
-    JMS subscription, of which each has copies of its own to take).
+    `capabilities` are those of the terminus on our side. `is_durable`: the source outlives the link. `is_dynamic`: the
+    client wants a node to be made. `copies`: what it receives is to stay where it is (a durable source is a JMS
+    subscription, of which each has copies of its own to take).
     """
 
     name: str
@@ -66,6 +69,8 @@ class AttachRequest:
     is_coordinator: bool
     is_dynamic: bool
     copies: bool
+    is_durable: bool
+    capabilities: frozenset[str]
     settled_by_sender: bool
     filter: dict[str, object]
     properties: dict[str, object]
@@ -128,13 +133,16 @@ class Engine:
 
     # ---- the connection
 
-    def open(self, container: str, *, refused: bool = False) -> None:
+    def open(self, container: str, capabilities: Sequence[str] = (), *, refused: bool = False) -> None:
         """Answer the peer's open; `refused` says in it that a close follows: Qpid JMS then does no work before that."""
         lib.pn_connection_set_container(self.connection, _c_text(container))
         properties: dict[str, object] = {Symbol("product"): "emubus"}
         if refused:
             properties[Symbol("amqp:connection-establishment-failed")] = True
         put_value(lib.pn_connection_properties(self.connection), encode_map(properties))
+        if capabilities:
+            symbols = encode_array(_SYMBOL_CODE, map(Symbol, capabilities))
+            put_value(lib.pn_connection_offered_capabilities(self.connection), symbols)
         lib.pn_connection_open(self.connection)
 
     def close(self, error: BrokerError | None = None) -> None:
@@ -250,6 +258,10 @@ def read_attach(link: Pointer) -> AttachRequest:
         is_dynamic=bool(lib.pn_terminus_is_dynamic(target if sends else source)),
         copies=lib.pn_terminus_get_distribution_mode(source) == lib.PN_DIST_MODE_COPY
         and lib.pn_terminus_get_durability(source) == lib.PN_NONDURABLE,
+        is_durable=lib.pn_terminus_get_durability(source) != lib.PN_NONDURABLE,
+        capabilities=frozenset()
+        if target_type == COORDINATOR  # those are echoed as they came: Proton encodes anew what was read
+        else _symbols(lib.pn_terminus_capabilities(target if sends else source)),
         settled_by_sender=lib.pn_link_remote_snd_settle_mode(link) == lib.PN_SND_SETTLED,
         filter=_map(lib.pn_terminus_filter(source)),
         properties=_map(lib.pn_link_remote_properties(link)),
@@ -280,6 +292,18 @@ def accept_link(
     lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(link))
     lib.pn_link_set_max_message_size(link, message_bytes_max)
     put_value(lib.pn_link_properties(link), properties)
+    lib.pn_link_open(link)
+
+
+def accept_unsubscription(link: Pointer, topic: str) -> None:
+    """Answer an attach with a null source, by which Qpid JMS unsubscribes, with the durable source that it is about."""
+    lib.pn_terminus_set_type(lib.pn_link_source(link), lib.PN_SOURCE)
+    lib.pn_terminus_set_address(lib.pn_link_source(link), _c_text(topic))
+    lib.pn_terminus_set_durability(lib.pn_link_source(link), lib.PN_DELIVERIES)
+    lib.pn_terminus_set_expiry_policy(lib.pn_link_source(link), lib.PN_EXPIRE_NEVER)
+    lib.pn_terminus_copy(lib.pn_link_target(link), lib.pn_link_remote_target(link))
+    lib.pn_terminus_set_type(lib.pn_link_target(link), lib.PN_TARGET)
+    put_value(lib.pn_link_properties(link), _EMPTY_MAP)
     lib.pn_link_open(link)
 
 
@@ -365,6 +389,13 @@ def value_of(data: Pointer) -> object:
 def _map(data: Pointer) -> dict[str, object]:
     value = value_of(data)
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _symbols(data: Pointer) -> frozenset[str]:
+    """One symbol, or an array or list of them."""
+    value = value_of(data)
+    values = value.values if isinstance(value, Array) else value if isinstance(value, list) else (value,)
+    return frozenset(str.__str__(each) for each in values if isinstance(each, str))
 
 
 def put_value(data: Pointer, encoded: bytes) -> None:

@@ -105,6 +105,7 @@ class QueueDescription:
     user_metadata: str | None = None
     enable_batched_operations: bool = True
     enable_express: bool = False  # stored and reported without effect
+    is_temporary: bool = False  # made by a JMS client, with whose link it goes
     authorization_rules: tuple[AuthorizationRule, ...] = ()
 
     def to_json(self) -> JsonObject:
@@ -135,6 +136,7 @@ class TopicDescription:
     user_metadata: str | None = None
     enable_batched_operations: bool = True
     enable_express: bool = False  # stored and reported without effect
+    is_temporary: bool = False  # made by a JMS client, with whose link it goes
     authorization_rules: tuple[AuthorizationRule, ...] = ()
 
     def to_json(self) -> JsonObject:
@@ -256,8 +258,22 @@ DEFAULT_RULES: Final = (RuleDescription(DEFAULT_RULE_NAME),)
 
 
 @dataclass(frozen=True, slots=True)
+class JmsSubscription:
+    """What marks a subscription that JMS has made: its client id ("" without one), and its kind."""
+
+    client_id: str
+    is_durable: bool
+    is_shared: bool
+
+    @property
+    def suffix(self) -> str:
+        """The end of the subscription's name, behind the name that the client gave."""
+        return f"${self.client_id}${'D' if self.is_durable else 'ND'}"
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionDescription:
-    """A subscription with its rules; it is partitioned like its topic."""
+    """A subscription with its rules; it is partitioned like its topic. `jms` is None for one that JMS has not made."""
 
     kind: ClassVar[EntityKind] = EntityKind.SUBSCRIPTION
     topic_name: str
@@ -274,6 +290,7 @@ class SubscriptionDescription:
     status: EntityStatus = EntityStatus.ACTIVE
     user_metadata: str | None = None
     enable_batched_operations: bool = True
+    jms: JmsSubscription | None = None
     rules: tuple[RuleDescription, ...] = DEFAULT_RULES
 
     @property
@@ -291,6 +308,8 @@ class SubscriptionDescription:
         known = _known_fields(cls, data)
         if "rules" in known:
             known["rules"] = tuple(RuleDescription.from_json(rule) for rule in known["rules"])
+        if known.get("jms") is not None:
+            known["jms"] = JmsSubscription(**known["jms"])
         return cls(**known)
 
 

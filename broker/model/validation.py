@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ..address import strip_authority
@@ -94,7 +94,12 @@ def _topic_violations(topic: TopicDescription, limits: Limits, is_new: bool) -> 
 
 
 def _subscription_violations(subscription: SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
-    yield from _sub_entity_name(subscription.name, limits)
+    name, suffix = subscription.name, "" if subscription.jms is None else subscription.jms.suffix
+    if len(suffix) > limits.entity_path_length_max or not name.endswith(suffix):
+        yield Violation("Name", repr(name), f"a name that ends with the client id, as in {suffix!r:.80}")
+    yield from _sub_entity_name(name.removesuffix(suffix), limits)
+    if suffix:
+        yield from _sub_entity_name(suffix, replace(limits, sub_entity_name_length_max=len(suffix)))
     yield from _receive_violations(subscription, limits)
     if subscription.status is EntityStatus.SEND_DISABLED:
         yield Violation("Status", subscription.status, "Active, Disabled or ReceiveDisabled for a subscription")

@@ -150,14 +150,21 @@ class Wire:
 
     # ---- the usual beginnings
 
-    def open(self, properties: dict[str, str] | None = None, *, frame_size: int = 65536, idle_ms: int = 0) -> Frame:
+    def open(
+        self,
+        properties: dict[str, Any] | None = None,
+        *,
+        frame_size: int = 65536,
+        idle_ms: int = 0,
+        container: str = "client",
+    ) -> Frame:
         """SASL, open and begin on channel 0; returns the server's open."""
         self.write(SASL_HEADER)
         self.write(sasl_init())
         self.write(AMQP_HEADER)
         symbols = {Symbol(key): value for key, value in (properties or {}).items()}
         idle = Uint(idle_ms) if idle_ms else None
-        self.send(0, OPEN, ["client", "localhost", Uint(frame_size), None, idle, None, None, None, None, symbols])
+        self.send(0, OPEN, [container, "localhost", Uint(frame_size), None, idle, None, None, None, None, symbols])
         frames, self._rest = read_frames(self.socket.take())
         self.begin(0)
         return next(each for each in frames if each.code == OPEN)

@@ -79,7 +79,7 @@ def subscription_in(
     values = {**defaults_of(kind, context.limits), **_stays(kind, known), **given}
     _bring_within(values, given, context.limits)
     if isinstance(known, SubscriptionDescription):
-        values["rules"] = known.rules
+        values["rules"], values["jms"] = known.rules, known.jms
     elif (rule := child(node, "DefaultRuleDescription")) is not None:
         values["rules"] = (rule_in(rule),)
     return SubscriptionDescription(topic_name, name, **values)

@@ -151,6 +151,16 @@ def _count_details(view: EntityView) -> str:
     return f'<CountDetails xmlns:d2p1="{COUNTS}">{counts}</CountDetails>'
 
 
+def _client_affine(view: EntityView) -> str | None:
+    """What marks a subscription that JMS has made."""
+    own = view.description.jms
+    if own is None:
+        return None
+    parts = {"ClientId": own.client_id, "IsDurable": _written(own.is_durable), "IsShared": _written(own.is_shared)}
+    inner = "".join(element(name, text) for name, text in parts.items())
+    return f"<ClientAffineProperties>{inner}</ClientAffineProperties>"
+
+
 def _message_count(view: EntityView) -> str:
     return str(sum(view.totals.messages) if view.details else 0)
 
@@ -290,7 +300,8 @@ FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
         _FORWARD_DEAD,
         _IDLE,
         _AVAILABILITY,
-        Field("IsClientAffine", lambda _: "false", since=MESSAGE_SIZE_SINCE),
+        Field("IsClientAffine", lambda view: _written(view.description.jms is not None), since=MESSAGE_SIZE_SINCE),
+        Field("ClientAffineProperties", _client_affine, since=MESSAGE_SIZE_SINCE, is_markup=True),
     ),
 }
 
