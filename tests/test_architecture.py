@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     },
     "amqp/wire": {"amqp", GROUND, FACADE, "codec"},
     "amqp/nodes": {"amqp", "amqp/links", "amqp/wire", *ADAPTER_SEES},
-    "amqp/jms": {"amqp", "amqp/wire", *ADAPTER_SEES},
+    "amqp/jms": {"amqp", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},
     "amqp/links": {"amqp", "amqp/jms", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},
     "amqp": {"amqp/jms", "amqp/links", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},
     "web": ADAPTER_SEES,

@@ -6,7 +6,7 @@ a store that was out is back, or at the next start. Does not know who makes them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import structlog
@@ -30,13 +30,19 @@ def auto_delete_on_idle_ms(open_properties: Mapping[str, object], kind: str) -> 
 
 def delete_when_unused(broker: Broker, clock: Clock, entity: Entity) -> None:
     """Delete an entity unless links are attached to it; try again while a messaging store is out."""
-    if entity.gone is not None or entity.attached:
+    if not entity.attached:
+        delete_with_link(broker, clock, entity, lambda: delete_when_unused(broker, clock, entity))
+
+
+def delete_with_link(broker: Broker, clock: Clock, entity: Entity, again: Callable[[], None] | None = None) -> None:
+    """Delete an entity also if links are attached; while a messaging store is out, call `again` later, or this."""
+    if entity.gone is not None:
         return
     try:
         broker.administration.delete(entity.path)
     except BrokerError as error:
         if error.condition is not Condition.NOT_FOUND:  # else it went otherwise
-            clock.call_after(RETRY_AFTER_MS, lambda: delete_when_unused(broker, clock, entity))
+            clock.call_after(RETRY_AFTER_MS, again or (lambda: delete_with_link(broker, clock, entity)))
 
 
 def delete_left_over(broker: Broker) -> None:

@@ -19,6 +19,7 @@ from ...broker.errors import BrokerError, Condition
 from ...broker.keys import Right
 from ...codec.encode import encode_map
 from ...codec.types import Symbol
+from ..jms.destinations import TemporaryDestinationLink, make_missing, make_temporary
 from ..jms.selectors import Selector, not_supported, selector_filter, selector_of
 from ..jms.subscriptions import (
     is_there,
@@ -35,7 +36,7 @@ from ..nodes.cbs import CBS_ADDRESS, cbs_answer
 from ..nodes.claims import Need
 from ..nodes.management import management_answer
 from ..nodes.requests import Answer, Node
-from ..wire.engine import AttachRequest, Pointer, accept_link, accept_unsubscription, session_of
+from ..wire.engine import AttachRequest, Pointer, accept_dynamic, accept_link, accept_unsubscription, session_of
 from ..wire.link import Link
 from .browsing import BrowsingLink
 from .coordinator import CoordinatorLink, Scope
@@ -130,9 +131,10 @@ def _needs_management(request: AttachRequest) -> tuple[Need, ...]:
 # ---- what is not supported
 
 
-def _refuse_dynamic(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
-    del factory, pointer, request
-    raise BrokerError(Condition.NOT_IMPLEMENTED, "Dynamic nodes (temporary queues and topics) are not supported.")
+def _make_temporary_destination(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    entity = make_temporary(factory.context, request)
+    accept_dynamic(pointer, entity.path)
+    return TemporaryDestinationLink(factory.context, pointer, entity)
 
 
 def _wants_selector_in_session(request: AttachRequest) -> bool:
@@ -234,6 +236,7 @@ def _destination(request: AttachRequest) -> str | None:
 
 def _make_sender_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     context, destination, properties = factory.context, _destination(request), {}
+    make_missing(context, request)
     if destination is not None:
         context.broker.open_sender(destination, detached=lambda _: None).close()
         properties = {Symbol(DESTINATION_PROPERTY): request.properties[DESTINATION_PROPERTY]}
@@ -279,6 +282,7 @@ def _filter_in_force(selector: Selector | None) -> bytes | None:
 def _make_receiver_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     context = factory.context
     selector = selector_of(request, context.broker.limits)
+    make_missing(context, request)
     topic = topic_of(context, request)
     if topic is None:
         return _received(factory, pointer, request, request.address, selector)
@@ -345,7 +349,7 @@ def _make_unsubscribing_link(factory: LinkFactory, pointer: Pointer, request: At
 
 LINK_KINDS: Final[tuple[LinkKind, ...]] = (
     LinkKind("coordinator", _is_coordinator, _needs_nothing, _make_coordinator_link),
-    LinkKind("dynamic node", lambda request: request.is_dynamic, _needs_nothing, _refuse_dynamic),
+    LinkKind("dynamic node", lambda request: request.is_dynamic, _needs_nothing, _make_temporary_destination),
     LinkKind("unsubscription", is_unsubscription, _needs_nothing, _make_unsubscribing_link),
     LinkKind("cbs", _is_cbs, _needs_nothing, _make_cbs_link),
     LinkKind("management", _is_management, _needs_management, _make_management_link),

@@ -295,6 +295,19 @@ def accept_link(
     lib.pn_link_open(link)
 
 
+def accept_dynamic(link: Pointer, address: str) -> None:
+    """Answer an attach of a client's sender whose target is to be made, with the address of what was made."""
+    target = lib.pn_link_target(link)
+    lib.pn_terminus_copy(lib.pn_link_source(link), lib.pn_link_remote_source(link))
+    lib.pn_terminus_set_type(lib.pn_link_source(link), lib.PN_SOURCE)
+    lib.pn_terminus_copy(target, lib.pn_link_remote_target(link))
+    lib.pn_terminus_set_address(target, _c_text(address))
+    lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(link))
+    lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(link))
+    put_value(lib.pn_link_properties(link), _EMPTY_MAP)
+    lib.pn_link_open(link)
+
+
 def accept_unsubscription(link: Pointer, topic: str) -> None:
     """Answer an attach with a null source, by which Qpid JMS unsubscribes, with the durable source that it is about."""
     lib.pn_terminus_set_type(lib.pn_link_source(link), lib.PN_SOURCE)

@@ -13,7 +13,7 @@ from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.sections import open_items
 from ...codec.skip import skip
-from ...codec.types import Timestamp
+from ...codec.types import Long, Timestamp
 from ..errors import BrokerError, Condition
 
 
@@ -24,6 +24,7 @@ class _Owner(IntEnum):
     PARTITION_KEY = 1
     VIA_PARTITION_KEY = 2
     SCHEDULED_ENQUEUE_TIME = 3
+    DELIVERY_TIME = 4  # the same in JMS
 
 
 _OWNERS: Final = {
@@ -39,6 +40,7 @@ _OWNERS: Final = {
     b"x-opt-partition-key": _Owner.PARTITION_KEY,
     b"x-opt-via-partition-key": _Owner.VIA_PARTITION_KEY,
     b"x-opt-scheduled-enqueue-time": _Owner.SCHEDULED_ENQUEUE_TIME,
+    b"x-opt-delivery-time": _Owner.DELIVERY_TIME,
 }
 _LOCK_TOKEN: Final = b"x-opt-lock-token"
 _STRINGS: Final = b"\xa1\xa3\xb1\xb3"
@@ -76,6 +78,9 @@ def read_annotations(data: bytes, start: int, stop: int) -> Annotations:
             kept_count -= 2
         elif owner is _Owner.SCHEDULED_ENQUEUE_TIME:
             scheduled_enqueue_at = _instant("x-opt-scheduled-enqueue-time", data[value_pos:next_pos])
+        elif owner is _Owner.DELIVERY_TIME:
+            at, _ = decode(data[value_pos:next_pos])
+            scheduled_enqueue_at = int(at) if isinstance(at, Timestamp | Long) else scheduled_enqueue_at
         elif owner is not None:
             value = data[value_pos:next_pos]
             if value[0] in _BINARIES:

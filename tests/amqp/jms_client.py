@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from structlog.testing import capture_logs
 
+from emubus.broker.access import Access
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
@@ -43,8 +44,16 @@ def symbols(*names: str) -> Array:
 class JmsClient:
     """One connection: `container` is the client id; the handles of links count upwards."""
 
-    def __init__(self, broker: Broker, container: str = "ID:1", properties: dict[str, Any] | None = None) -> None:
-        self.wire = Wire(broker=cast("FakeBroker", broker), clock=broker.clock)
+    def __init__(
+        self,
+        broker: Broker,
+        container: str = "ID:1",
+        properties: dict[str, Any] | None = None,
+        *,
+        access: Access | None = None,
+    ) -> None:
+        access = access or Access(verify=False)
+        self.wire = Wire(broker=cast("FakeBroker", broker), clock=broker.clock, access=access)
         self.opened = self.wire.open(properties, container=container)
         self._handle = 0
 
