@@ -118,6 +118,8 @@ def build_of(item: pytest.Item) -> str | None:
     client = None if callspec is None else callspec.params.get("sdk")
     if client in ALL_CLIENTS:
         return build_name(client)
+    if callspec is not None and "jms_client" in callspec.params:
+        return str(callspec.params["jms_client"])
     fixtures = getattr(item, "fixturenames", ())
     if "spark40" in fixtures:
         return "spark-4.0"

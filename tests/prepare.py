@@ -10,6 +10,7 @@ import os
 import sys
 
 from .building import build_all
+from .sdk.jms.prepare import builders as jms_builders
 from .sdk.prepare import builders as sdk_builders
 from .spark.prepare import builders as spark_builders
 from .toolchains import checked, install_missing, note_unavailable, table, unavailable
@@ -24,7 +25,7 @@ def main(arguments: list[str]) -> int:
         return 0
     install_missing()
     # Spark first: it takes longest.
-    reasons = build_all(checked({**spark_builders(), **sdk_builders(), **web_builders()}))
+    reasons = build_all(checked({**spark_builders(), **sdk_builders(), **jms_builders(), **web_builders()}))
     note_unavailable(reasons)
     is_ci = os.environ.get("CI") == "true"
     if reasons and not is_ci:

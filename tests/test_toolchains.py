@@ -12,6 +12,7 @@ import pytest
 
 from . import can_build, prepare, toolchains
 from .building import ROOT, PrepareError
+from .sdk.jms.prepare import builders as jms_builders
 from .sdk.prepare import ALL_CLIENTS, build_name, builders
 from .toolchains import GO, JAVA, MAVEN, NEEDED, NODE, Toolchain, checked, note_unavailable, table, unavailable
 
@@ -63,7 +64,7 @@ def test_a_build_without_its_toolchain_is_not_tried(tmp_path: Path, monkeypatch:
 def test_every_client_but_the_python_of_the_tests_has_a_build_and_every_need_is_of_a_build() -> None:
     names = set(builders())
     assert {build_name(client) for client in ALL_CLIENTS} == names | {None}
-    assert set(NEEDED) - {"spark", "spark-4.0"} <= names
+    assert set(NEEDED) - {"spark", "spark-4.0"} <= names | set(jms_builders())
 
 
 @pytest.mark.parametrize("is_ci", [False, True])
@@ -76,7 +77,7 @@ def test_what_can_not_be_built_is_left_out_or_an_error_in_ci(
     monkeypatch.setenv("CI", "true" if is_ci else "")
     monkeypatch.setattr(toolchains, "UNAVAILABLE_FILE", tmp_path / "unavailable.json")
     monkeypatch.setattr(prepare, "install_missing", lambda: None)
-    for name in ("spark_builders", "web_builders"):
+    for name in ("spark_builders", "jms_builders", "web_builders"):
         monkeypatch.setattr(prepare, name, dict)
     monkeypatch.setattr(prepare, "sdk_builders", lambda: {"one": lambda: True, "two": failing})
     monkeypatch.setattr(prepare, "checked", lambda builders: builders)

@@ -66,7 +66,15 @@ MAVEN: Final = Toolchain("Java with Maven", ("javac", "mvn"), "-version", 17, ("
 NODE: Final = Toolchain("Node.js", ("node", "npm"), "--version", 18, ("nodejs", "npm"))
 GO: Final = Toolchain("Go", ("go",), "version", 1, ("golang-go",))
 
-NEEDED: Final[Mapping[str, Toolchain]] = {"spark": JAVA, "spark-4.0": JAVA, "java": MAVEN, "javascript": NODE, "go": GO}
+NEEDED: Final[Mapping[str, Toolchain]] = {
+    "spark": JAVA,
+    "spark-4.0": JAVA,
+    "java": MAVEN,
+    "qpid-jms-1": MAVEN,
+    "qpid-jms-2": MAVEN,
+    "javascript": NODE,
+    "go": GO,
+}
 """The toolchain of each build, by the name of the build; `spark` stands for all tests that start Spark."""
 
 

@@ -1,0 +1,1 @@
+"""Qpid JMS against a Premium namespace."""
