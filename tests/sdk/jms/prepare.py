@@ -15,20 +15,19 @@ _MAVEN: Final = ("env", f"MAVEN_OPTS={' '.join(BRIEF_JAVA)}", "mvn", "-q", "-B")
 _SOURCES: Final = ("pom.xml", "src/**/*")
 _TO_JAVAX: Final = (
     "mkdir -p target/javax/src/emubus && cp -r src/main/java/emubus/jms target/javax/src/emubus && "
-    "sed -i 's/import jakarta\\./import javax./' target/javax/src/emubus/jms/*.java"
+    "sed -i 's/import jakarta\\./import javax./; s/import com\\.azure/import com.microsoft.azure/' "
+    "target/javax/src/emubus/jms/*.java"
+)
+_JAVAX: Final = (
+    *("-Dqpid.version=1.13.0", "-Dlibrary.group=com.microsoft.azure", "-Dlibrary.version=1.0.0"),
+    *("-Djms.sources=target/javax/src", "-Djms.output=target/javax/out"),
 )
 BUILDS: Final = {
     "qpid-jms-1": Build(
         folder=PROGRAM,
         sources=_SOURCES,
         output=PROGRAM / "target" / "javax",
-        commands=(
-            ("sh", "-c", _TO_JAVAX),
-            (
-                *(*_MAVEN, "package", "-Dqpid.version=1.13.0", "-Djms.sources=target/javax/src"),
-                "-Djms.output=target/javax/out",
-            ),
-        ),
+        commands=(("sh", "-c", _TO_JAVAX), (*_MAVEN, "package", *_JAVAX)),
     ),
     "qpid-jms-2": Build(
         folder=PROGRAM,

@@ -9,7 +9,6 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
-import org.apache.qpid.jms.JmsConnectionFactory;
 
 /** Named scenarios of JMS 2.0, each with queues and topics of its own; they run one after the other. */
 final class Scenarios {
@@ -21,11 +20,14 @@ final class Scenarios {
         void run(String name) throws Exception;
     }
 
-    private final JmsConnectionFactory factory;
+    private final ConnectionFactory factory;
+    private final ConnectionFactory lazy;
     private final List<Connection> opened = new ArrayList<>();
 
-    Scenarios(JmsConnectionFactory factory) {
+    /** `lazy` makes connections that fetch no message before it is asked for. */
+    Scenarios(ConnectionFactory factory, ConnectionFactory lazy) {
         this.factory = factory;
+        this.lazy = lazy;
     }
 
     Map<String, Scenario> all() {
@@ -98,8 +100,7 @@ final class Scenarios {
     }
 
     private void selectorAndRedelivery(String name) throws Exception {
-        // Without a prefetch: a consumer with credit would get the message again before its session has closed.
-        JmsConnectionFactory lazy = new JmsConnectionFactory(factory.getRemoteURI() + "&jms.prefetchPolicy.all=0");
+        // Lazy: a consumer with credit would get the message again before its session has closed.
         Connection connection = connection(lazy, null);
         Session session = connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
         Queue queue = session.createQueue(name);
