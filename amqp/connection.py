@@ -72,6 +72,8 @@ class Connection(LinkContext, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle input in this connection's turns, and write the answers."""
+        if self.watch is not None:
+            self.watch.heard()
         if self._failed or self._closing:
             self._ignore(len(data))
             return

@@ -1,9 +1,9 @@
 """Faults made on purpose on AMQP connections, so that users see what their clients make of them.
 
-Knows how to find the links that a fault is meant for, and how each fault is done. A `broker.admin.fault_table` decides
-which fault comes next. While it is empty nothing is put between a message's link and the broker: only when a fault is
-set are the links wrapped (`fault_injection`), and unwrapped when the last fault has gone. Faults hit what is done
-outside transactions. Everything here runs on the event loop of the connections.
+Knows how to find the links that a fault is meant for, and how each fault is done. A `conditions.fault_table` decides
+which fault comes next, `conditions.engine` what conditions do. While both are empty nothing is put between a message's
+link and the broker: only then are the links wrapped (`fault_injection`), and unwrapped when the last one has gone.
+Faults hit what is done outside transactions. Everything here runs on the event loop of the connections.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..broker.address import parse_address
-from ..broker.admin.fault_table import FaultKind, FaultOperation, FaultTable
 from ..broker.errors import Condition
-from .fault_injection import FaultyAnswer, FaultyConsumer, FaultySend, InjectionPoint, loss_of, reason_to_detach
+from ..conditions.engine import Conditions
+from ..conditions.fault_table import FaultOperation, FaultTable
+from ..conditions.strikes import Effect
+from .fault_injection import FaultyAnswer, FaultyConsumer, FaultySend, InjectionPoint, loss_of
 from .link_context import LinkContext
 from .links.browsing import BrowsingLink
 from .links.incoming import IncomingLink
 from .links.outgoing import OutgoingLink
+from .links.seen import SeenConnection
 from .nodes.cbs import CBS_ADDRESS
 from .nodes.requests import RequestLink
+from .watch import Watch
 from .wire.engine import AttachRequest, Pointer, read_attach
 
 
@@ -42,11 +46,22 @@ class Target:
 
 
 class Faults:
-    """What can be done to connections: at once, or by a `table` of faults that come when clients do something."""
+    """What can be done to connections: at once, by a `table` of faults that come when clients do something, or by
+    `conditions`, which see the `opened` connections here."""
 
-    def __init__(self, connections: Collection[LinkContext]) -> None:
+    def __init__(
+        self,
+        connections: Collection[LinkContext],
+        conditions: Conditions,
+        opened: Collection[LinkContext] = (),
+        container: str = "emubus",
+    ) -> None:
         self._connections = connections
-        self.table = FaultTable(self._on_table_changed)
+        self._conditions = conditions
+        self._opened = opened
+        self.container = container
+        self.table = FaultTable(self._on_changed)
+        conditions.watch(self._on_conditions_changed)
 
     # ---- at once
 
@@ -72,59 +87,114 @@ class Faults:
         """As `drop_links`, of those to an entity, or all."""
         return self.drop_links(Target(entity), condition)
 
+    # ---- what behaviours see
+
+    def connections(self) -> Iterator[SeenConnection]:
+        """The connections that are open, the oldest first."""
+        for connection in list(self._opened):
+            if connection.watch is not None:
+                yield SeenConnection(connection, connection.watch)
+
     # ---- when clients do something
 
     @property
     def are_set(self) -> bool:
-        """Whether any fault is set: then `attaching` and `attached` must be called for new links."""
-        return not self.table.is_empty
+        """Whether any fault or condition is on: then `attaching` and `attached` must be called for new links."""
+        return self._conditions.are_on or not self.table.is_empty
+
+    def links_per_session_max(self, usual: int) -> int:
+        """How many links an AMQP session may have."""
+        return self._conditions.links_per_session_max(usual) if self._conditions.are_on else usual
+
+    def opened(self, connection: LinkContext) -> None:
+        """A client has said its `open`."""
+        if self._conditions.are_on:
+            connection.observe(Watch(connection.clock.now_ms))
+            self._conditions.changed()
+
+    def lost(self) -> None:
+        """A connection that was open is over."""
+        if self._conditions.are_on:
+            self._conditions.changed()
 
     def attaching(self, connection: LinkContext, request: AttachRequest) -> None:
         """A client attaches; BrokerError if that is to fail."""
         if _is_exempt(request.address):
             return
-        fault = self.table.next_fault(request.address, FaultOperation.ATTACH)
-        if fault is None:
+        point = InjectionPoint(self.table, self._conditions, connection, None, request.address)
+        strike = point.next_strike(FaultOperation.ATTACH)
+        if strike is None:
             return
-        if fault.kind is FaultKind.DROPPED_CONNECTION:
+        if strike.effect is Effect.CUT:
             asyncio.get_running_loop().call_soon(connection.abort)
-        raise reason_to_detach(connection, request, fault.kind)
+        raise strike.error or loss_of(connection, request, Condition.DETACH_FORCED)
 
-    def attached(self, connection: LinkContext) -> None:
-        """Wrap the links of a connection: there are new ones among them."""
-        for pointer, link in connection.links.items():
-            address = read_attach(pointer).address
-            point = InjectionPoint(self.table, connection, pointer, address)
-            if isinstance(link, IncomingLink):
-                link.wrap(partial(FaultySend, point=point))
-            elif isinstance(link, OutgoingLink):
-                link.wrap(partial(FaultyConsumer, point=point, link=link))
-            elif isinstance(link, BrowsingLink):
-                link.gate(point.may_receive)
-            elif isinstance(link, RequestLink) and not _is_exempt(address):
-                node_point = InjectionPoint(self.table, connection, None, address)
-                link.node.wrap(partial(FaultyAnswer, point=node_point))
+    def attached(self, connection: LinkContext, pointer: Pointer) -> None:
+        """Wrap a new link."""
+        self._wrap(connection, pointer)
+        if connection.watch is not None and not _is_exempt(read_attach(pointer).address):
+            connection.watch.attached(pointer)
+            self._conditions.changed()
 
-    def _on_table_changed(self) -> None:
+    def detached(self, connection: LinkContext, pointer: Pointer) -> None:
+        """A link has gone."""
+        if connection.watch is not None:
+            connection.watch.detached(pointer, is_last=not _has_links(connection))
+            self._conditions.changed()
+
+    def _wrap(self, connection: LinkContext, pointer: Pointer) -> None:
+        link = connection.links[pointer]
+        address = read_attach(pointer).address
+        point = InjectionPoint(self.table, self._conditions, connection, pointer, address)
+        if isinstance(link, IncomingLink):
+            link.wrap(partial(FaultySend, point=point))
+        elif isinstance(link, OutgoingLink):
+            if link.wrap(partial(FaultyConsumer, point=point, link=link)) and self._conditions.are_on:
+                link.grant_anew()
+        elif isinstance(link, BrowsingLink):
+            link.gate(point.may_receive)
+        elif isinstance(link, RequestLink) and not _is_exempt(address):
+            node_point = InjectionPoint(self.table, self._conditions, connection, None, address)
+            link.node.wrap(partial(FaultyAnswer, point=node_point))
+
+    def _on_conditions_changed(self) -> None:
+        """The first condition has begun, or the last one has ended: then credit that it kept back is passed on."""
         for connection in self._connections:
-            if self.are_set:
-                self.attached(connection)
-            else:
-                _unwrap(connection)
+            connection.observe(Watch(connection.clock.now_ms) if self._conditions.are_on else None)
+        self._on_changed()
+        if not self.are_set:
+            for connection in self._connections:
+                for link in list(connection.links.values()):
+                    if isinstance(link, OutgoingLink):
+                        link.grant_anew()
+
+    def _on_changed(self) -> None:
+        """The first fault or condition has come, or the last one has gone."""
+        for connection in self._connections:
+            for pointer in list(connection.links):
+                if self.are_set:
+                    self._wrap(connection, pointer)
+                else:
+                    _unwrap(connection, pointer)
 
 
-def _unwrap(connection: LinkContext) -> None:
-    """Put nothing between the links of a connection and the broker."""
-    for link in connection.links.values():
-        if isinstance(link, IncomingLink | OutgoingLink | BrowsingLink):
-            link.unwrap()
-        elif isinstance(link, RequestLink):
-            link.node.unwrap()
+def _unwrap(connection: LinkContext, pointer: Pointer) -> None:
+    """Put nothing between a link of a connection and the broker."""
+    link = connection.links[pointer]
+    if isinstance(link, IncomingLink | OutgoingLink | BrowsingLink):
+        link.unwrap()
+    elif isinstance(link, RequestLink):
+        link.node.unwrap()
 
 
 def _is_exempt(address: str) -> bool:
     """Whether faults spare a link: the one for tokens belongs to no entity."""
     return parse_address(address).key == CBS_ADDRESS
+
+
+def _has_links(connection: LinkContext) -> bool:
+    """Whether a connection has a link to an entity."""
+    return any(not _is_exempt(read_attach(pointer).address) for pointer in connection.links)
 
 
 def _links(connection: LinkContext, target: Target) -> Iterator[Pointer]:

@@ -21,6 +21,7 @@ from .limits import Limits
 from .nodes.claims import Claims
 from .quotas import MemoryAccount, MemoryUse
 from .tracking import Tracker
+from .watch import Watch
 from .wire.engine import AttachRequest, Pointer
 from .wire.link import ConnectionState
 
@@ -51,7 +52,13 @@ class LinkContext(ConnectionState):
         self.claims = Claims(access, clock, limits.claims_max, self.claims_expired)
         self.container_id = ""
         self.open_properties: dict[str, object] = {}
+        self.watch: Watch | None = None
+        """What is noted while conditions are on."""
         self.memory = MemoryAccount(limits, memory_in_all, lambda: self.is_stranger)
+
+    def observe(self, watch: Watch | None) -> None:
+        """Note uses in `watch` from now on, or no more."""
+        self.watch = watch
 
     def opened_by(self, container_id: str, properties: dict[str, object]) -> None:
         """The client's open has come."""

@@ -15,6 +15,7 @@ from ..broker.address import parse_address
 from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError
+from ..conditions.engine import Conditions
 from .connection import Connection
 from .faults import Faults
 from .jms.lifetimes import delete_left_over
@@ -56,6 +57,11 @@ class AmqpServer:
     def faults(self) -> Faults:
         """Faults of the connections on purpose."""
         return self._state.faults
+
+    @property
+    def conditions(self) -> Conditions:
+        """The conditions that are on."""
+        return self._state.conditions
 
     @property
     def connection_count(self) -> int:

@@ -17,6 +17,8 @@ from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError
 from ..broker.turns import Turns
+from ..conditions.engine import Conditions
+from ..conditions.network import Network
 from .faults import Faults
 from .limits import Limits
 from .link_context import LinkContext
@@ -54,16 +56,20 @@ class ServerState:
         self.jms_refusal = jms_refusal
         self.capabilities = JMS_CAPABILITIES if broker.limits.jms else ()
         self.connections: set[LinkContext] = set()
-        self.faults = Faults(self.connections)
+        self._opened: dict[LinkContext, None] = {}  # a socket that has not said its `open` counts for no quota
+        self.conditions = Conditions(clock, broker, self._network)
+        self.faults = Faults(self.connections, self.conditions, self._opened, container)
         self.memory: Counter[MemoryUse] = Counter()
         """What all connections use."""
         self.turns = Turns(limits.slice_us, limits.strangers_turn_us, clock.stopwatch_us)
         self._connections_max = connections_max
-        self._opened: set[LinkContext] = set()  # a socket that has not said its `open` counts for no quota
         self._strangers: dict[LinkContext, None] = {}  # that began as strangers, the oldest first
         self._all_freed = asyncio.Event()
         self._cut_count = 0  # connections that no log line has counted yet
         self._is_cut_logged = False  # in this second
+
+    def _network(self) -> Network:
+        return self.faults
 
     # ---- the life of a connection
 
@@ -86,11 +92,16 @@ class ServerState:
         if count_max is not None and len(self._opened) >= count_max:
             connection.log.warning("connection refused: quota reached", connections_max=count_max)
             raise service_errors.connections_quota_exceeded(self.broker.namespace)
-        self._opened.add(connection)
+        refusal = self.conditions.opening() if self.conditions.are_on else None
+        if refusal is not None:
+            raise refusal
+        self._opened[connection] = None
+        self.faults.opened(connection)
 
     def lost(self, connection: LinkContext) -> None:
         """The socket of a connection is gone."""
-        self._opened.discard(connection)
+        if self._opened.pop(connection, self) is None:
+            self.faults.lost()
         self._strangers.pop(connection, None)
 
     def has(self, connection: LinkContext) -> bool:

@@ -16,6 +16,7 @@ from ..broker.clock import Clock
 from ..broker.errors import BrokerError, Condition
 from ..broker.service_errors import HOST_SUFFIX, SUBSCRIPTIONS
 from ..broker.tracking import GATEWAYS, Form, Tail
+from ..conditions.strikes import FormedError
 from .wire.engine import Pointer, read_attach
 
 BEFORE_THE_BROKER = frozenset({Condition.UNAUTHORIZED_ACCESS, Condition.ENTITY_DISABLED, Condition.NOT_IMPLEMENTED})
@@ -28,12 +29,12 @@ class Tracker:
     def __init__(self, broker: Broker, clock: Clock, number: int, client: Mapping[str, str]) -> None:
         self._broker = broker
         self._clock = clock
-        self._number = number
+        self.number = number
         self._client = client
 
     def name_of_link(self, name: str) -> str:
         """A link as the service's texts name it: with the gateway and a number in front of the client's name."""
-        return f"G{self._number % GATEWAYS}:{zlib.crc32(name.encode())}:{name}"
+        return f"G{self.number % GATEWAYS}:{zlib.crc32(name.encode())}:{name}"
 
     def closed(self, error: BrokerError) -> BrokerError:
         """The error of a connection or AMQP session that is closed."""
@@ -47,6 +48,8 @@ class Tracker:
     def attached(self, error: BrokerError, address: str) -> BrokerError:
         """The refusal of an attach: by the gateway, or by the broker behind it."""
         self._log(address, error)
+        if isinstance(error, FormedError):
+            return self._with(error, Form.BOTH, self._broker.name_of(address))
         path = parse_address(address).entity
         is_missing = error.condition is Condition.NOT_FOUND and SUBSCRIPTIONS not in path.lower()
         if is_missing or error.condition in BEFORE_THE_BROKER or _names_no_entity(path):
@@ -79,7 +82,11 @@ class Tracker:
         return f"{self._broker.namespace}{HOST_SUFFIX}:{path}"
 
     def _with(self, error: BrokerError, form: Form, system: str) -> BrokerError:
-        tail = Tail(form, system, self._number).text(self._clock.now_ms())
+        if isinstance(error, FormedError):
+            if error.form is None:
+                return error
+            form, system = error.form, "" if error.form is Form.GATEWAY else system
+        tail = Tail(form, system, self.number).text(self._clock.now_ms())
         return BrokerError(error.condition, f"{error.description} {tail}", error.info)
 
 

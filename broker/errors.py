@@ -18,6 +18,7 @@ class Condition(StrEnum):
     ARGUMENT_ERROR = "com.microsoft:argument-error"
     ARGUMENT_OUT_OF_RANGE = "com.microsoft:argument-out-of-range"
     CONNECTION_FORCED = "amqp:connection:forced"
+    CONTAINER_CLOSE = "com.microsoft:container-close"
     DECODE_ERROR = "amqp:decode-error"
     DETACH_FORCED = "amqp:link:detach-forced"
     ENTITY_ALREADY_EXISTS = "com.microsoft:entity-already-exists"

@@ -17,7 +17,7 @@ from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
 from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Partitioning, Profile, limits_for
-from .commands.options import HOST, HTTP_PORT, Option, non_empty, port, read_option, variables_of_process
+from .commands.options import HOST, HTTP_PORT, Option, names, natural, non_empty, port, read_option, variables_of_process
 from .commands.options import ConfigError as ConfigError
 from .storage.contract import Durability as Durability
 
@@ -98,6 +98,9 @@ class Config:
     failpoint: Failpoint | None = None
     ready_file: Path | None = None
     """Where ports and connection strings are written as JSON once the server is ready."""
+    conditions: tuple[str, ...] = ()
+    """The conditions that are on from the start."""
+    seed: int = 0
     notes: tuple[str, ...] = ()
     """Notes for the log at the start, one line each."""
 
@@ -278,6 +281,8 @@ OPTIONS: Final = (
         LogLevel.INFO,
         brief="debug, info (default), warning, error",
     ),
+    Option("conditions", names, "NAME,…", "begin with these conditions (docs/CONDITIONS.md)"),
+    Option("seed", natural, "N", "with --conditions: the seed of their chance (0)", "0"),
     Option(
         "failpoint",
         _failpoint,
@@ -334,6 +339,8 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         log_level=values["log_level"],
         failpoint=values["failpoint"],
         ready_file=values["ready_file"],
+        conditions=values["conditions"] or (),
+        seed=values["seed"],
         notes=(*_notes(variables), *map(str, found.warnings)),
     )
 

@@ -25,6 +25,7 @@ from .broker.admin.folder_view import CATALOG_FOLDER, DataFolderError, FolderVie
 from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.clock import Clock
+from .broker.errors import BrokerError
 from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, other_store_count
 from .broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from .broker.model.profiles import Partitioning, limits_over
@@ -176,6 +177,7 @@ class Server:
             self._amqp.protocol,
             lambda: self.ports,
             self._amqp.faults,
+            self._amqp.conditions,
             snapshots,
             self._connection_counts,
             self._amqp.report,
@@ -194,6 +196,11 @@ class Server:
         self.more_ports = tuple(listener.listen(config.host, port) for port in config.more_ports)
         if tls is not None and ca is not None:  # again, with the names of the ports that the system has chosen
             certify(tls, config.tls_dir / FOLDER, [config.host], list(self.ports.values()))
+        for name in config.conditions:
+            try:
+                self._amqp.conditions.start(name, seed=config.seed)
+            except BrokerError as error:
+                raise StartError(f"--conditions: {error.description}", EXIT_BAD_CONFIG) from None
         self.ready = True
 
     def _is_ready(self) -> bool:

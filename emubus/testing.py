@@ -28,7 +28,6 @@ except ImportError as error:
     raise ImportError(f"{NO_WINDOWS} ({error})") from error
 
 from .amqp import Target
-from .broker.admin.fault_table import Fault, FaultKind, FaultOperation
 from .broker.admin.overview import Overview, Route
 from .broker.api import Outage, OutageKind
 from .broker.clock import Clock
@@ -49,9 +48,20 @@ from .broker.model.descriptions import (
     TrueFilter,
 )
 from .broker.model.profiles import Profile
+from .conditions.behaviour import Value
+from .conditions.fault_table import Fault, FaultKind, FaultOperation
 from .config import Auth, Config, ConfigError, Durability, Tls, load_config
 from .kit.remote import RemoteEmubus
-from .kit.verbs import Emubus, ManualClock, PeekedMessage, in_ms
+from .kit.verbs import (
+    ConditionReport,
+    Emubus,
+    ManualClock,
+    PeekedMessage,
+    RunningCondition,
+    in_ms,
+    parameters_of,
+    report_of,
+)
 from .server import Server
 from .tls import ca_file
 from .web.atom.descriptions import defaults_of
@@ -64,6 +74,7 @@ __all__ = [
     "AuthorizationRule",
     "BrokerError",
     "Condition",
+    "ConditionReport",
     "ConfigError",
     "CorrelationFilter",
     "Description",
@@ -221,8 +232,9 @@ class EmubusServer:
         return self.call(lambda: self._server.broker.maintenance.purge(path))
 
     def reset(self) -> None:
-        """Reset to the state at the start: its entities without messages, no outages, no faults, the machine's time."""
+        """Reset to the state at the start: its entities without messages, no faults of any kind, the machine's time."""
         self.clear_faults()
+        self.end_conditions()
         self.call(self._server.broker.maintenance.start_over)
 
     def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
@@ -287,6 +299,41 @@ class EmubusServer:
     def clear_faults(self) -> int:
         """Clear all faults; returns how many were set."""
         return self.call(self._server.amqp.faults.table.clear)
+
+    def start_condition(
+        self,
+        name: str,
+        *,
+        seed: int = 0,
+        entity: str | None = None,
+        duration_ms: int | None = None,
+        count: int | None = None,
+        **values: Value,
+    ) -> ConditionReport:
+        """Start a preset or a single behaviour: for a time, for `count` strikes, or until it is ended.
+
+        `values` are parameters: of a single behaviour by name, of a preset as `behaviour__parameter` with underscores
+        for hyphens, such as `throttle_credits__credits_per_s`.
+        """
+        given = parameters_of(name, values)
+        start = partial(self._server.amqp.conditions.start, name, seed=seed, entity=entity, values=given)
+        return self.condition(self.call(partial(start, duration_ms=duration_ms, count=count)).number)
+
+    def condition(self, number: int) -> ConditionReport:
+        """A condition with what struck so far; one that has ended can be read for a while."""
+        return self.call(partial(report_of, self._server.amqp.conditions, number))
+
+    def conditions(self, name: str, **values: Any) -> RunningCondition:
+        """A condition for a `with` block, with the arguments of `start_condition`."""
+        return RunningCondition(self, name, values)
+
+    def end_condition(self, number: int) -> None:
+        """End a condition; nothing if it has ended."""
+        self.call(partial(self._server.amqp.conditions.end, number))
+
+    def end_conditions(self) -> int:
+        """End all conditions; returns how many were on."""
+        return self.call(self._server.amqp.conditions.end_all)
 
     def drop_connections(self, entity: str | None = None) -> int:
         """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""

@@ -11,11 +11,14 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("amqp", "broker", "codec", "emubus", "spark_connector", "storage", "web")
+FOLDERS = ("amqp", "broker", "codec", "conditions", "emubus", "spark_connector", "storage", "web")
 GROUND = "broker"  # the files of broker/ itself, but for the two of its facade
 FACADE = "broker/facade"
 FACADE_FILES = {"broker/broker.py", "broker/api.py"}
-ADAPTER_SEES = {GROUND, FACADE, "broker/admin", "broker/message", "broker/model", "broker/rules", "codec"}
+ADAPTER_SEES = {
+    *(GROUND, FACADE, "broker/admin", "broker/message", "broker/model", "broker/rules", "codec"),
+    *("conditions", "conditions/behaviours"),
+}
 MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     "codec": set(),
     "storage": set(),
@@ -36,6 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
         *(GROUND, "broker/admin", "broker/entities", "broker/message", "broker/model", "broker/partition"),
         *("broker/stores", "storage"),
     },
+    "conditions": {GROUND, FACADE, "conditions/behaviours"},
+    "conditions/behaviours": {GROUND, FACADE, "broker/model", "conditions"},
     "amqp/wire": {"amqp", GROUND, FACADE, "codec"},
     "amqp/nodes": {"amqp", "amqp/links", "amqp/wire", *ADAPTER_SEES},
     "amqp/jms": {"amqp", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},

@@ -10,7 +10,20 @@ from pathlib import Path
 from .test_architecture import imported, trees
 from .test_tidy import ROOT, tracked
 
-FOLDERS = ("amqp", "bench", "broker", "codec", "docker", "docs", "emubus", "spark_connector", "storage", "tests", "web")
+FOLDERS = (
+    "amqp",
+    "bench",
+    "broker",
+    "codec",
+    "conditions",
+    "docker",
+    "docs",
+    "emubus",
+    "spark_connector",
+    "storage",
+    "tests",
+    "web",
+)
 PATH = re.compile(rf"(?<![\w./-])((?:{'|'.join(FOLDERS)})/[\w./-]*)(::\w+)?(?![\w*{{…<-])")
 CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)

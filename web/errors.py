@@ -33,6 +33,7 @@ ANSWERS: Final[Mapping[Condition, Answer]] = {
     Condition.ARGUMENT_ERROR: _BAD,
     Condition.ARGUMENT_OUT_OF_RANGE: _BAD,
     Condition.CONNECTION_FORCED: _BUSY,
+    Condition.CONTAINER_CLOSE: _BUSY,
     Condition.DECODE_ERROR: _BAD,
     Condition.DETACH_FORCED: _BUSY,
     Condition.ENTITY_ALREADY_EXISTS: Answer(409, 40900, 409),

@@ -40,10 +40,12 @@ GAUGES: Final = {
     "emubus_amqp_connections": ("AMQP connections", ()),
     "emubus_amqp_links": ("AMQP links", ()),
     "emubus_faults": ("Injected faults that are set", ()),
+    "emubus_conditions": ("Conditions that are on", ()),
 }
 COUNTERS: Final = {
     "emubus_store_commits": ("Commits", ("store",)),
     "emubus_store_commit_failures": ("Commits that failed", ("store",)),
+    "emubus_condition_strikes": ("What conditions did to clients", ("behaviour",)),
 }
 HISTOGRAMS: Final = {
     "emubus_store_commit_duration_seconds": "Duration of commits",
@@ -87,6 +89,11 @@ def _gauge(name: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, about, labels=labels)
 
 
+def _counter(name: str) -> CounterMetricFamily:
+    about, labels = COUNTERS[name]
+    return CounterMetricFamily(name, about, labels=labels)
+
+
 async def _of_partitions(services: Services) -> list[Metric]:
     messages, locked = _gauge("emubus_messages"), _gauge("emubus_messages_locked")
     size, following = _gauge("emubus_partition_size_bytes"), _gauge("emubus_partition_next_sequence_number")
@@ -106,7 +113,7 @@ async def _of_partitions(services: Services) -> list[Metric]:
 
 
 def _of_stores(services: Services) -> list[Metric]:
-    commits, failures = (CounterMetricFamily(name, about, labels=labels) for name, (about, labels) in COUNTERS.items())
+    commits, failures = (_counter(f"emubus_store_{name}") for name in ("commits", "commit_failures"))
     durations, sizes = (HistogramMetricFamily(name, about, labels=["store"]) for name, about in HISTOGRAMS.items())
     available = _gauge("emubus_store_available")
     for each in figures.stores(services.broker):
@@ -135,4 +142,9 @@ def _of_the_rest(services: Services) -> list[Metric]:
     connections.add_metric([], counts["connections"])
     links.add_metric([], counts["links"])
     faults.add_metric([], len(services.faults.table.list()))
-    return [entities, connections, links, faults]
+    on = _gauge("emubus_conditions")
+    on.add_metric([], len(services.conditions.list()))
+    strikes = _counter("emubus_condition_strikes")
+    for behaviour, count in services.conditions.counts.items():
+        strikes.add_metric([behaviour], count)
+    return [entities, connections, links, faults, on, strikes]

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..broker.access import Access
-from ..broker.admin.fault_table import FaultTable
 from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import Condition
+from ..conditions.engine import Conditions
+from ..conditions.fault_table import FaultTable
 
 
 class FaultsPort(Protocol):
@@ -90,6 +91,7 @@ class Services:
     amqp: Callable[[], asyncio.Protocol]
     ports: Callable[[], Mapping[str, int]]
     faults: FaultsPort
+    conditions: Conditions
     snapshots: SnapshotsPort
     connection_counts: Callable[[], Mapping[str, int]]
     connections: Callable[[], Sequence[Mapping[str, object]]]

@@ -121,6 +121,7 @@ class Endpoints:
         if link is not None:
             self._flows.link_detached(pointer)
             self._gone(link)
+            self._faults.detached(self._context, pointer)
 
     def _end_first(self) -> None:
         """Let the ends of what has just ended come before what begins: a channel or a name may be used again."""
@@ -139,8 +140,9 @@ class Endpoints:
         pointer = lib.pn_event_link(event)
         session = proton.session_of(pointer)
         links = self._links_of.setdefault(session, set())
-        if len(links) >= limits.links_per_session_max:
-            self.refuse(session, service_errors.handles_exceeded(limits.links_per_session_max))
+        links_max = self._faults.links_per_session_max(limits.links_per_session_max)
+        if len(links) >= links_max:
+            self.refuse(session, service_errors.handles_exceeded(links_max))
             return
         self._count(pointer)
         request = proton.read_attach(pointer)
@@ -165,7 +167,7 @@ class Endpoints:
         self._links[pointer] = attached.link
         self._needs[pointer] = attached.needs
         if self._faults.are_set:
-            self._faults.attached(context)
+            self._faults.attached(context, pointer)
         self._flows.link_attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
         self._log("link attached", request, kind=attached.kind)
 
@@ -188,7 +190,7 @@ class Endpoints:
     def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
         """An attach that was held has been answered; the answer is still to be written."""
         if self._faults.are_set:
-            self._faults.attached(self._context)
+            self._faults.attached(self._context, pointer)
         self._flows.link_attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
         self._log("message session granted", request)
         self._context.schedule_flush()
@@ -208,6 +210,7 @@ class Endpoints:
         self._needs.pop(pointer, None)
         if link is not None:
             self._leave(pointer, link)
+            self._faults.detached(self._context, pointer)
             name, entity = proton.link_name(pointer), _entity_of(pointer)
             if error is None:
                 self._context.log.debug("link detached", link=name, entity=entity)
@@ -233,6 +236,7 @@ class Endpoints:
         if link is not None:
             self._gone(link)
             self._flows.link_detached(pointer)
+            self._faults.detached(self._context, pointer)
             tracker, address = self._context.tracker, proton.read_attach(pointer).address
             is_held = proton.is_link_held(pointer)
             error = tracker.attached(error, address) if is_held else tracker.detached(error, address)

@@ -59,6 +59,7 @@ class OutgoingLink(OutgoingDeliveries):
         "_granted",
         "_lingering",
         "_message_bytes",
+        "_observer",
         "_own_receiver",
         "_receiver",
         "_released",
@@ -85,6 +86,7 @@ class OutgoingLink(OutgoingDeliveries):
         """How much of the credit the receiver has at the moment."""
         self._message_bytes = _FIRST_GUESS_BYTES
         self._draining = False
+        self._observer: Callable[[int], None] | None = None
 
     def start(self, receiver: ReceiverHandle) -> None:
         """From now on messages may come."""
@@ -92,14 +94,33 @@ class OutgoingLink(OutgoingDeliveries):
         if self.credit:
             self._grant()
 
-    def wrap(self, around: Callable[[ReceiverHandle], ReceiverHandle]) -> None:
-        """Put something between the link and the broker (`faults`)."""
-        if self._own_receiver is not None:
-            self._receiver = around(self._own_receiver)
+    def wrap(self, around: Callable[[ReceiverHandle], ReceiverHandle]) -> bool:
+        """Put something between the link and the broker (`faults`); False if it is there, or there is no broker."""
+        if self._own_receiver is None or self._receiver is not self._own_receiver:
+            return False
+        self._receiver = around(self._own_receiver)
+        return True
 
     def unwrap(self) -> None:
         """Put nothing between them."""
+        self._observer = None
         self._receiver = self._own_receiver
+
+    def observe(self, delivered: Callable[[int], None]) -> None:
+        """Call `delivered(count)` for messages that the client gets (`faults`)."""
+        self._observer = delivered
+
+    def grant_anew(self) -> None:
+        """Pass the credit on once more: what stands between the link and the broker is not what it was."""
+        if self._receiver is not None and not self._draining:
+            self._grant()
+
+    def forget_locks(self) -> None:
+        """Let every message that is locked and not settled be available again; its delivery count stays."""
+        receiver = self._own_receiver
+        if receiver is not None and not self.presettled:
+            for token in list(self._open):
+                receiver.settle(token, RELEASE, None)
 
     # ---- credit
 
@@ -203,6 +224,8 @@ class OutgoingLink(OutgoingDeliveries):
         self._message_bytes = max(_MESSAGE_BYTES_MIN, size, (self._message_bytes + size) // 2)
         self._granted -= len(deliveries)
         self.state.schedule_flush()
+        if self._observer is not None:
+            self._observer(len(deliveries))
         if not self._draining and self.credit > self._granted and self._granted * 2 < self._slice():
             self._grant()
 

@@ -55,6 +55,7 @@ STATUS: Final[Mapping[Condition, int]] = {
     Condition.INTERNAL_ERROR: 500,
     Condition.NOT_IMPLEMENTED: 501,
     Condition.CONNECTION_FORCED: 503,
+    Condition.CONTAINER_CLOSE: 503,
     Condition.DETACH_FORCED: 503,
     Condition.SERVER_BUSY: 503,
 }

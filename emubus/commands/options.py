@@ -53,6 +53,21 @@ def port(text: str) -> int:
     return int(text)
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Names, separated by commas. ValueError."""
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found):
+        raise ValueError("names, separated by commas")
+    return found
+
+
+def natural(text: str) -> int:
+    """A whole number of up to 15 digits. ValueError."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 15):
+        raise ValueError("a whole number of up to 15 digits")
+    return int(text)
+
+
 def non_empty(text: str) -> str:
     """A text with something in it. ValueError."""
     if not text.strip():

@@ -17,18 +17,20 @@ from urllib.parse import quote, urlsplit
 from defusedxml.ElementTree import fromstring
 
 from ..broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, sign
-from ..broker.admin.fault_table import Fault, FaultKind, FaultOperation
 from ..broker.admin.overview import Route
 from ..broker.api import OutageKind
 from ..broker.errors import BrokerError, Condition
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from ..conditions.behaviour import Value
+from ..conditions.condition import Planned, Struck
+from ..conditions.fault_table import Fault, FaultKind, FaultOperation
 from ..web.atom.entries import entity_entry, named_entry, rule_entry
 from ..web.atom.feeds import ENTRY_TYPE
 from ..web.atom.markup import ATOM
 from ..web.control import ROOT
 from ..web.services import Snapshot
-from .verbs import PeekedMessage, in_ms
+from .verbs import ConditionReport, PeekedMessage, RunningCondition, in_ms, parameters_of
 
 CALL_TIMEOUT_S: Final = 30.0
 PAGE_MESSAGES: Final = 250
@@ -152,7 +154,7 @@ class RemoteEmubus:
         return int(self._control("POST", f"{_entity(path)}/purge")["message_count"])
 
     def reset(self) -> None:
-        """Reset to the state at the start: its entities without messages, no outages, no faults, the machine's time."""
+        """Reset to the state at the start: its entities without messages, no faults of any kind, the machine's time."""
         self._control("POST", "/reset", {"to": "start"})
 
     def snapshot(self, name: str) -> Snapshot:
@@ -230,6 +232,40 @@ class RemoteEmubus:
         """Clear all faults; returns how many were set."""
         return int(self._control("DELETE", "/faults")["cleared_count"])
 
+    def start_condition(
+        self,
+        name: str,
+        *,
+        seed: int = 0,
+        entity: str | None = None,
+        duration_ms: int | None = None,
+        count: int | None = None,
+        **values: Value,
+    ) -> ConditionReport:
+        """Start a preset or a single behaviour: for a time, for `count` strikes, or until it is ended."""
+        asked = {"name": name, "seed": seed, "entity": entity, "duration_ms": duration_ms, "count": count}
+        return _report(self._control("POST", "/conditions", {**asked, "set": parameters_of(name, values)}))
+
+    def condition(self, number: int) -> ConditionReport:
+        """A condition with what struck so far; one that has ended can be read for a while."""
+        return _report(self._control("GET", f"/conditions/{number}"))
+
+    def conditions(self, name: str, **values: Any) -> RunningCondition:
+        """A condition for a `with` block, with the arguments of `start_condition`."""
+        return RunningCondition(self, name, values)
+
+    def end_condition(self, number: int) -> None:
+        """End a condition; nothing if it has ended."""
+        try:
+            self._control("DELETE", f"/conditions/{number}")
+        except BrokerError as error:
+            if error.condition is not Condition.NOT_FOUND:
+                raise
+
+    def end_conditions(self) -> int:
+        """End all conditions; returns how many were on."""
+        return int(self._control("DELETE", "/conditions")["ended_count"])
+
     def drop_connections(self, entity: str | None = None) -> int:
         """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""
         return int(self._control("POST", "/connections/drop", {"entity": entity})["dropped_count"])
@@ -286,6 +322,20 @@ class RemoteEmubus:
             raise ConnectionError(f"no emubus answers at {self.url}: {error or type(error).__name__}") from error
         finally:
             connection.close()
+
+
+def _report(found: dict[str, Any]) -> ConditionReport:
+    return ConditionReport(
+        found["id"],
+        found["name"],
+        found["seed"],
+        found["entity"],
+        found["is_on"],
+        found["ends_at"],
+        [Planned(**each) for each in found["plan"]],
+        found["struck_count"],
+        [Struck(**each) for each in found["struck"]],
+    )
 
 
 def _entity(path: str) -> str:

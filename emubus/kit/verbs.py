@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
-from ..broker.admin.fault_table import Fault, FaultKind, FaultOperation
 from ..broker.admin.overview import Route
 from ..broker.api import OutageKind
-from ..broker.errors import Condition
+from ..broker.errors import BrokerError, Condition
 from ..broker.model.catalog import Description
 from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from ..conditions.behaviour import Value
+from ..conditions.condition import Planned, Struck
+from ..conditions.engine import Conditions
+from ..conditions.fault_table import Fault, FaultKind, FaultOperation
 from ..web.services import Snapshot
 
 
@@ -52,6 +56,21 @@ class PeekedMessage:
     def message_id(self) -> Any:
         """The MessageId, None if it has none."""
         return self.properties.get("message_id")
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionReport:
+    """A condition: its number, what it planned, and what struck, the oldest first. Instants are Unix ms."""
+
+    number: int
+    name: str
+    seed: int
+    entity: str | None
+    is_on: bool
+    ends_at: int | None
+    plan: Sequence[Planned]
+    struck_count: int
+    struck: Sequence[Struck]
 
 
 class Emubus(Protocol):
@@ -115,7 +134,7 @@ class Emubus(Protocol):
         ...
 
     def reset(self) -> None:
-        """Reset to the state at the start: its entities without messages, no outages, no faults, the machine's time.
+        """Reset to the state at the start: its entities without messages, no faults of any kind, the machine's time.
 
         Links are detached, and SDKs reconnect on their own. Snapshots are kept.
         """
@@ -176,6 +195,39 @@ class Emubus(Protocol):
         """Clear all faults; returns how many were set."""
         ...
 
+    def start_condition(
+        self,
+        name: str,
+        *,
+        seed: int = 0,
+        entity: str | None = None,
+        duration_ms: int | None = None,
+        count: int | None = None,
+        **values: Value,
+    ) -> ConditionReport:
+        """Start a preset or a single behaviour: for a time, for `count` strikes, or until it is ended.
+
+        `values` are parameters: of a single behaviour by name, of a preset as `behaviour__parameter` with underscores
+        for hyphens, such as `throttle_credits__credits_per_s`.
+        """
+        ...
+
+    def conditions(self, name: str, **values: Any) -> RunningCondition:
+        """A condition for a `with` block, with the arguments of `start_condition`."""
+        ...
+
+    def condition(self, number: int) -> ConditionReport:
+        """A condition with what struck so far; one that has ended can be read for a while."""
+        ...
+
+    def end_condition(self, number: int) -> None:
+        """End a condition; nothing if it has ended."""
+        ...
+
+    def end_conditions(self) -> int:
+        """End all conditions; returns how many were on."""
+        ...
+
     def drop_connections(self, entity: str | None = None) -> int:
         """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""
         ...
@@ -183,6 +235,57 @@ class Emubus(Protocol):
     def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
         """Detach every link to `entity`, its sub-queues and its `$management` node; returns how many."""
         ...
+
+
+class RunningCondition:
+    """A condition that is on inside a `with` block: `report` reads what struck, the end of the block ends it."""
+
+    def __init__(self, emubus: Emubus, name: str, values: Mapping[str, Any]) -> None:
+        self._emubus = emubus
+        self._name = name
+        self._values = values
+        self.number = 0
+
+    @property
+    def report(self) -> ConditionReport:
+        """The condition with what struck so far, also after its end."""
+        return self._emubus.condition(self.number)
+
+    def __enter__(self) -> Self:
+        self.number = self._emubus.start_condition(self._name, **self._values).number
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._emubus.end_condition(self.number)
+
+
+def report_of(conditions: Conditions, number: int) -> ConditionReport:
+    """The report of a condition; BrokerError (not-found)."""
+    condition = conditions.get(number)
+    if condition is None:
+        raise BrokerError(Condition.NOT_FOUND, f"There is no condition {number}.")
+    return ConditionReport(
+        number,
+        condition.name,
+        condition.seed,
+        condition.entity,
+        conditions.is_on(number),
+        condition.ends_at,
+        tuple(condition.plan),
+        condition.struck_count,
+        tuple(condition.struck),
+    )
+
+
+def parameters_of(name: str, values: Mapping[str, Value]) -> dict[str, Value]:
+    """The parameters of a condition, by their names in the table, from the names of arguments in Python."""
+    found: dict[str, Value] = {}
+    for key, value in values.items():
+        behaviour, split, parameter = key.partition("__")
+        found[f"{behaviour.replace('_', '-')}.{parameter}" if split else f"{name}.{key}"] = value
+    return found
 
 
 class ManualClock:

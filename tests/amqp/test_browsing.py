@@ -10,13 +10,13 @@ from structlog.testing import capture_logs
 
 from emubus.amqp.faults import Faults
 from emubus.amqp.limits import Limits
-from emubus.broker.admin.fault_table import FaultKind, FaultOperation
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Described, Symbol, Timestamp, Ubyte, Uint, Ulong
+from emubus.conditions.fault_table import FaultKind, FaultOperation
 
 from ..broker.namespace import open_broker
 from .asking import sections
@@ -223,7 +223,7 @@ async def test_faults_of_receiving_strike_who_browses_too(
     looking: Looking, kind: FaultKind, condition: Condition
 ) -> None:
     await looking.send(*NAMES)
-    table = Faults([looking.wire.server]).table
+    table = Faults([looking.wire.server], looking.wire.state.conditions).table
     looking.browse()
     table.add(kind, operations=[FaultOperation.RECEIVE])
     looking.wire.flow(0, 10)
@@ -236,7 +236,7 @@ async def test_faults_of_receiving_strike_who_browses_too(
 
 
 async def test_a_fault_cuts_the_connection_of_who_browses(looking: Looking) -> None:
-    table = Faults([looking.wire.server]).table
+    table = Faults([looking.wire.server], looking.wire.state.conditions).table
     looking.browse()
     table.add(FaultKind.DROPPED_CONNECTION, operations=[FaultOperation.RECEIVE], count=1)
     looking.wire.flow(0, 10)

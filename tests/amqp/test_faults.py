@@ -11,11 +11,11 @@ from emubus.amqp.fault_injection import FaultyConsumer, FaultySend
 from emubus.amqp.faults import Faults, Target
 from emubus.amqp.links.incoming import IncomingLink
 from emubus.amqp.links.outgoing import OutgoingLink
-from emubus.broker.admin.fault_table import FaultKind, FaultOperation, FaultTable
 from emubus.broker.api import Abandon
 from emubus.broker.errors import Condition
 from emubus.broker.service_errors import throttled
 from emubus.codec.types import Symbol, Uint
+from emubus.conditions.fault_table import FaultKind, FaultOperation, FaultTable
 
 from ..tracking import untracked
 from .fakes import FakeQueue
@@ -23,7 +23,7 @@ from .wire import ATTACH, DETACH, DISPOSITION, TRANSFER, Frame, Wire, accepted
 
 
 def faults(*wires: Wire) -> Faults:
-    return Faults([wire.server for wire in wires])
+    return Faults([wire.server for wire in wires], wires[0].state.conditions)
 
 
 @pytest.mark.parametrize(

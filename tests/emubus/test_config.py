@@ -74,6 +74,8 @@ SETTINGS = {
     "log_format": "json",
     "log_level": "debug",
     "failpoint": "committed:3",
+    "conditions": "throttled, idle-link",
+    "seed": "7",
 }
 
 
@@ -102,6 +104,8 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         log_format=LogFormat.JSON,
         log_level=LogLevel.DEBUG,
         failpoint=Failpoint("committed", 3),
+        conditions=("throttled", "idle-link"),
+        seed=7,
     )
 
 
@@ -151,6 +155,8 @@ def test_a_port_that_kubernetes_sets_for_a_service_of_the_same_name_is_no_settin
         ({"failpoint": "committed"}, "--failpoint is 'committed'; allowed is NAME:N with a NAME of batch-applied, "),
         ({"failpoint": "committed:0"}, "--failpoint is 'committed:0'; allowed is NAME:N"),
         ({"failpoint": "comitted:1"}, "--failpoint is 'comitted:1'; allowed is NAME:N"),
+        ({"conditions": "throttled,"}, "--conditions is 'throttled,'; allowed is names, separated by commas"),
+        ({"seed": "-1"}, "--seed is '-1'; allowed is a whole number of up to 15 digits"),
         ({"host": " "}, "--host is ' '; allowed is a non-empty text"),
         ({"sas_key": ""}, "--sas-key is (not shown); allowed is a non-empty text"),
         ({"amqp_port": "5300"}, "AMQP and HTTP cannot both listen on port 5300"),

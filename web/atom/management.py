@@ -28,6 +28,7 @@ from ...broker.model.descriptions import (
 )
 from ...broker.model.profiles import Partitioning, Profile
 from ...broker.service_errors import HOST_SUFFIX
+from ...conditions.strikes import AdminRequest
 from ..authorization import may, may_forward
 from ..errors import HttpRefusal, management_error_body, refusal_of
 from ..resources import Resource, ResourceKind, resource_of
@@ -107,7 +108,24 @@ class Management:
         if not may(request, self._services, address, Right.MANAGE) and not self._is_nothing(request, target):
             raise unauthorized(request, target)
         body = await body_of(request) if request.method == hdrs.METH_PUT else b""
-        return verb(self, ManagementCall(request, target, body))
+        call = ManagementCall(request, target, body)
+        if self._services.conditions.are_on:
+            return self._under_conditions(verb, call)
+        return verb(self, call)
+
+    def _under_conditions(self, verb: Verb, call: ManagementCall) -> web.Response:
+        """The answer while conditions are on: a refusal in place of it, or after what was asked for is done."""
+        conditions, target = self._services.conditions, call.target
+        path = target.address if target.kind not in (ResourceKind.RULES, ResourceKind.RULE) else target.path
+        asked = AdminRequest(call.request.method, path or target.path, call.is_create)
+        refusal = conditions.administer(asked)
+        if refusal is not None and not refusal.is_done:
+            raise HttpRefusal(refusal.status, refusal.text)
+        response = verb(self, call)
+        conditions.administered(asked)
+        if refusal is not None:
+            raise HttpRefusal(refusal.status, refusal.text)
+        return response
 
     # ---- queues and topics
 
@@ -361,6 +379,9 @@ class Management:
         fixed = (self._broker.limits, call.version, not call.is_change)
         accessed_at = self._administration.accessed_at(entity)
         totals = entity.totals_now()
+        conditions = self._services.conditions
+        if conditions.are_on:
+            totals = conditions.totals_shown(entity.path, totals)
         if not isinstance(entity.description, TopicDescription) or call.is_change:
             return EntityView(entry, totals, accessed_at, *fixed)
         routing = self._broker.subscriptions_of(entity.path)

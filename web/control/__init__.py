@@ -1,8 +1,8 @@
 """The control API: inspects and controls a running emubus, over JSON.
 
 Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `administration`,
-`messages`, `entities`, `stores`, `faults`, `clock`, `namespace`; `openapi` describes them. It decides no rule of
-Service Bus.
+`messages`, `entities`, `stores`, `faults`, `conditions`, `clock`, `namespace`; `openapi` describes them. It decides no
+rule of Service Bus.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from aiohttp import web
 
 from ..services import Services
-from . import administration, clock, entities, faults, messages, namespace, stores
+from . import administration, clock, conditions, entities, faults, messages, namespace, stores
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .openapi import document
 
@@ -25,6 +25,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *entities.ENDPOINTS,
     *stores.ENDPOINTS,
     *faults.ENDPOINTS,
+    *conditions.ENDPOINTS,
     *clock.ENDPOINTS,
     *namespace.ENDPOINTS,
 )

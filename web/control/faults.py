@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...broker.admin.fault_table import STRIKES, Fault, FaultKind, FaultOperation
 from ...broker.errors import Condition
+from ...conditions.fault_table import STRIKES, Fault, FaultKind, FaultOperation
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .message_json import NUMBER_MAX
 from .schema import DURATION_MS_MAX, array, choice, default, integer, nullable, number, record, text, without_default

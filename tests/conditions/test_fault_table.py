@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.broker.admin.fault_table import FAULTS_MAX, STRIKES, FaultKind, FaultOperation, FaultTable
 from emubus.broker.errors import BrokerError, Condition
+from emubus.conditions.fault_table import FAULTS_MAX, STRIKES, FaultKind, FaultOperation, FaultTable
 
 SEND, SETTLE = FaultOperation.SEND, FaultOperation.SETTLE
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ..address import parse_address
-from ..errors import BrokerError, Condition
-from ..ids import chance
+from ..broker.address import parse_address
+from ..broker.errors import BrokerError, Condition
+from ..broker.ids import chance
 
 FAULTS_MAX: Final = 1_000
 

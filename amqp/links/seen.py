@@ -1,0 +1,112 @@
+"""Links and connections as behaviours see them (`conditions/network.py`).
+
+Knows where each fact is and how each act is done. Does not know when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...broker.errors import BrokerError
+from ..link_context import LinkContext
+from ..nodes.cbs import CBS_ADDRESS
+from ..watch import Watch
+from ..wire.engine import AttachRequest, Pointer, read_attach
+from .message_sessions import MessageSessionLink
+from .outgoing import OutgoingLink
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLink:
+    """A link as behaviours see it."""
+
+    connection: LinkContext
+    pointer: Pointer
+    request: AttachRequest
+    watch: Watch
+
+    @property
+    def address(self) -> str:
+        """The address that the client attached to."""
+        return self.request.address
+
+    @property
+    def name(self) -> str:
+        """The link as the service's texts name it."""
+        return self.connection.tracker.name_of_link(self.request.name)
+
+    @property
+    def sends(self) -> bool:
+        """Whether the client is the sender."""
+        return self.request.sends
+
+    @property
+    def holds_session(self) -> bool:
+        """Whether the link has a message session."""
+        return isinstance(self.connection.links.get(self.pointer), MessageSessionLink)
+
+    @property
+    def used_at(self) -> int:
+        """When something was last done over the link (Unix ms)."""
+        return self.watch.used_at(self.pointer)
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether a receiver waits for messages."""
+        link = self.connection.links.get(self.pointer)
+        return isinstance(link, OutgoingLink) and link.credit > 0
+
+    def detach(self, error: BrokerError) -> None:
+        """Close the link because of `error`."""
+        self.connection.detach(self.pointer, error)
+
+    def forget_locks(self) -> None:
+        """Let every message that the link has locked be available again; its delivery count stays."""
+        link = self.connection.links.get(self.pointer)
+        if isinstance(link, OutgoingLink):
+            link.forget_locks()
+
+
+@dataclass(frozen=True, slots=True)
+class SeenConnection:
+    """A connection as behaviours see it."""
+
+    connection: LinkContext
+    watch: Watch
+
+    @property
+    def number(self) -> int:
+        """Its ordinal among the connections of the server."""
+        return self.connection.tracker.number
+
+    @property
+    def opened_at(self) -> int:
+        """When it was opened (Unix ms)."""
+        return self.watch.opened_at
+
+    @property
+    def linkless_since(self) -> int | None:
+        """When it lost its last link (Unix ms); None while it has one or never had any."""
+        return self.watch.linkless_since
+
+    @property
+    def heard_at(self) -> int:
+        """When its client last wrote anything (Unix ms)."""
+        return self.watch.heard_at
+
+    @property
+    def links(self) -> Iterator[SeenLink]:
+        """Its links to entities; those for tokens belong to none."""
+        for pointer in list(self.connection.links):
+            request = read_attach(pointer)
+            if request.address.strip("/").lower() != CBS_ADDRESS:
+                yield SeenLink(self.connection, pointer, request, self.watch)
+
+    def close(self, error: BrokerError) -> None:
+        """Close it in good order because of `error`."""
+        self.connection.close(error)
+
+    def cut(self) -> None:
+        """Reset it."""
+        self.connection.abort()

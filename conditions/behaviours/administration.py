@@ -1,0 +1,213 @@
+"""Administration: counts of another time, entities that are not there yet, and conflicts.
+
+Knows which requests of administration clients are refused and which counts they see. Does not know Atom.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Final
+
+from ...broker.api import Home, Totals
+from ...broker.service_errors import not_found
+from .. import texts
+from ..behaviour import Behaviour, Circumstances, Parameter, Row, key_of, share
+from ..fault_table import FaultOperation
+from ..strikes import AdminRefusal, AdminRequest, Attempt, Effect, Strike
+
+TOPIC: Final = "Administration"
+SAMPLE_MS: Final = 1_000
+_WRITES: Final = ("PUT", "DELETE")
+
+
+class CountsStale(Behaviour):
+    """Counts are those of a while ago, sampled once a second."""
+
+    def __init__(self, on: Circumstances) -> None:
+        super().__init__(on)
+        self._samples: dict[str, deque[tuple[int, Totals]]] = {}
+
+    def begin(self) -> None:
+        """Take the first sample."""
+        self._sample(self.on.started_at)
+
+    def totals_shown(self, path: str, totals: Totals) -> Totals:
+        """The counts of a while ago; those of the oldest sample if there is none so old, zero without one."""
+        if not self.covers(path):
+            return totals
+        samples = self._samples.get(key_of(path))
+        if not samples:
+            shown = Totals([0] * len(totals.messages), 0, totals.is_limited)
+        else:
+            before = self.on.clock.now_ms() - self.number("lag_ms")
+            old = [each for at_ms, each in samples if at_ms <= before]
+            shown = replace(old[-1] if old else samples[0][1], is_limited=totals.is_limited)
+        if shown != totals:
+            self.on.record(key_of(path), "stale counts")
+        return shown
+
+    def _sample(self, at_ms: int) -> None:
+        broker, lag_ms = self.on.broker, self.number("lag_ms")
+        for entity in broker.entities():
+            if self.covers(entity.path):
+                samples = self._samples.setdefault(key_of(entity.path), deque())
+                totals = entity.totals_now()
+                if not samples or samples[-1][1] != totals:
+                    samples.append((at_ms, replace(totals, messages=list(totals.messages))))
+                while len(samples) > 1 and samples[1][0] <= at_ms - lag_ms:
+                    samples.popleft()
+        self._timers.clear()  # the one that has come is no longer needed
+        self.at(at_ms + SAMPLE_MS, lambda: self._sample(at_ms + SAMPLE_MS))
+
+
+class CountsOdd(Behaviour):
+    """The count of scheduled messages is wrong by a little, below zero too."""
+
+    def totals_shown(self, path: str, totals: Totals) -> Totals:
+        """Shift the count of scheduled messages."""
+        if not self.covers(path) or not self.chosen(key_of(path)) or not self.on.record(key_of(path), "odd counts"):
+            return totals
+        messages = list(totals.messages)
+        messages[Home.SCHEDULED] -= self.number("drift")
+        return replace(totals, messages=messages)
+
+
+class CreateNotVisible(Behaviour):
+    """What was just created is not found yet."""
+
+    def __init__(self, on: Circumstances) -> None:
+        super().__init__(on)
+        self._until: dict[str, int] = {}
+
+    def administered(self, request: AdminRequest) -> None:
+        """Note a new entity."""
+        if request.is_create and self.covers(request.path):
+            self._until[key_of(request.path)] = self.on.clock.now_ms() + self.number("ms")
+
+    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+        """Refuse to read an entity, or to create something below it."""
+        key = key_of(request.path)
+        hidden = [each for each in self._until if (key == each or key.startswith(f"{each}/")) and self._is_hidden(each)]
+        if not hidden or (key in hidden and request.method != "GET") or not self.on.record(key, "not visible yet"):
+            return None
+        return AdminRefusal(404, f"{texts.NO_SERVICE}.")
+
+    def strike(self, attempt: Attempt) -> Strike | None:
+        """Refuse an attach."""
+        key = key_of(attempt.address)
+        if attempt.operation is not FaultOperation.ATTACH or not self._is_hidden(key):
+            return None
+        error = not_found(self.on.broker.namespace, key)
+        return Strike(Effect.REFUSE, error) if self.on.record(key, "not visible yet") else None
+
+    def _is_hidden(self, key: str) -> bool:
+        return self.on.clock.now_ms() < self._until.get(key, 0)
+
+
+class ConflictRunning(Behaviour):
+    """Another operation on the entity is under way."""
+
+    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+        """Refuse a write."""
+        key = key_of(request.path)
+        if request.method not in _WRITES or not self.covers(request.path) or not self.chosen(key):
+            return None
+        return AdminRefusal(409, texts.conflict_running()) if self.on.record(key, "conflict") else None
+
+
+class ConflictCleanup(Behaviour):
+    """An entity that was deleted is still being removed."""
+
+    def __init__(self, on: Circumstances) -> None:
+        super().__init__(on)
+        self._until: dict[str, int] = {}
+
+    def administered(self, request: AdminRequest) -> None:
+        """Note a deleted entity."""
+        if request.method == "DELETE" and self.covers(request.path):
+            self._until[key_of(request.path)] = self.on.clock.now_ms() + self.number("ms")
+
+    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+        """Refuse to create it again."""
+        key = key_of(request.path)
+        if not request.is_create or self.on.clock.now_ms() >= self._until.get(key, 0):
+            return None
+        return AdminRefusal(409, texts.conflict_cleanup()) if self.on.record(key, "clean-up pending") else None
+
+
+class Admin500Done(Behaviour):
+    """A write fails, and yet it is done."""
+
+    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+        """Do a write, and say that it failed."""
+        key = key_of(request.path)
+        if request.method not in _WRITES or not self.covers(request.path) or not self.chosen(key):
+            return None
+        if not self.on.record(key, f"{request.method} answered with 500"):
+            return None
+        return AdminRefusal(500, texts.admin_failed(), is_done=self.word("done") == "yes")
+
+
+ROWS: Final = (
+    Row(
+        "counts-stale",
+        TOPIC,
+        "Counts and sizes that administration clients see are those of a while ago. They are sampled once a second.",
+        "entity",
+        "HTTP 200 with older counts",
+        "documentation (counters); the lag is inferred",
+        (Parameter("lag_ms", "Age of the counts.", 30_000, "ms", 1, 600_000),),
+        CountsStale,
+    ),
+    Row(
+        "counts-odd",
+        TOPIC,
+        "The count of scheduled messages is too low, below zero too.",
+        "entity",
+        "HTTP 200 with a wrong count",
+        "azure-service-bus 254, 653",
+        (share(), Parameter("drift", "By how much.", 1, "messages", 1, 1_000)),
+        CountsOdd,
+    ),
+    Row(
+        "create-not-visible",
+        TOPIC,
+        "What was just created is not found yet.",
+        "entity",
+        "HTTP 404; attach: `amqp:not-found`",
+        "docs.particular.net 5998",
+        (Parameter("ms", "How long.", 3_000, "ms", 1),),
+        CreateNotVisible,
+    ),
+    Row(
+        "conflict-running",
+        TOPIC,
+        "Another change of the same entity is under way.",
+        "entity",
+        "HTTP 409, `SubCode=40901`",
+        "durabletask 14",
+        (share(),),
+        ConflictRunning,
+    ),
+    Row(
+        "conflict-cleanup",
+        TOPIC,
+        "An entity is created again soon after it was deleted: the old one is still being removed.",
+        "entity",
+        "HTTP 409 without a sub-code, `background clean up is still pending`",
+        "azure-sdk-for-js 6276",
+        (Parameter("ms", "How long after a delete.", 10_000, "ms", 1),),
+        ConflictCleanup,
+    ),
+    Row(
+        "admin-500-done",
+        TOPIC,
+        "A change fails, and yet it is done.",
+        "entity",
+        "HTTP 500, `SubCode=50000`",
+        "azure-service-bus 178",
+        (share(), Parameter("done", "Whether it is done.", "yes", choices=("yes", "no"))),
+        Admin500Done,
+    ),
+)

@@ -1,0 +1,172 @@
+"""Silence: links, connections and clients that have done nothing for too long.
+
+Knows the timers and what counts as use. Does not know how uses are noted: the network does that. A timer is set for
+the earliest end; use only moves an end back, so one that comes too early is no harm.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from ...broker.clock import Timer
+from .. import texts
+from ..behaviour import Behaviour, Circumstances, Parameter, Row, key_of
+from ..network import Connection
+
+TOPIC: Final = "Silence"
+
+End = tuple[int, str, Callable[[], None]]
+"""When something ends (Unix ms), the scope that it is noted for, and what ends it."""
+
+
+class Idling(Behaviour, ABC):
+    """Ends what has been idle for its time."""
+
+    def __init__(self, on: Circumstances) -> None:
+        super().__init__(on)
+        self._timer: Timer | None = None
+
+    @abstractmethod
+    def ends(self) -> Iterator[End]:
+        """What ends when, as things are."""
+
+    def begin(self) -> None:
+        """Watch what is there."""
+        self.changed()
+
+    def changed(self) -> None:
+        """End what is due, and have a timer for what is next."""
+        now = self.on.clock.now_ms()
+        left: list[int] = []
+        for at_ms, scope, end in list(self.ends()):
+            if at_ms > now:
+                left.append(at_ms)
+            elif self.on.record(scope, "idle"):
+                end()
+        self._cancel()
+        if left:
+            self._timer = self.on.clock.call_at(min(left), self._look)
+
+    def end(self) -> None:
+        """Watch no more."""
+        super().end()
+        self._cancel()
+
+    def _look(self) -> None:
+        self._timer = None
+        self.changed()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class IdleLink(Idling):
+    """A link over which nothing is done is detached; a receiver with credit is in use."""
+
+    def ends(self) -> Iterator[End]:
+        """The links of the scope."""
+        idle_ms, now = self.number("idle_ms"), self.on.clock.now_ms()
+        for connection in self.on.network.connections():
+            for link in list(connection.links):
+                if self.covers(link.address):
+                    at_ms = (now + 1 if link.has_credit else link.used_at) + idle_ms
+                    error = texts.link_idle(link.name, idle_ms, sends=link.sends)
+                    yield at_ms, key_of(link.address), partial(link.detach, error)
+
+
+class IdleConnection(Idling):
+    """A connection without links is closed."""
+
+    def ends(self) -> Iterator[End]:
+        """The connections that have no links."""
+        for each in self.on.network.connections():
+            if any(True for _ in each.links):
+                continue
+            since, ms = each.linkless_since, self.number("later_ms")
+            if since is None:
+                since, ms = each.opened_at, self.number("first_ms")
+            if self.word("wording") == "new":
+                error = texts.connection_without_links(self.on.network.container, ms)
+            else:
+                error = texts.connection_inactive("LinkTracker", ms)
+            yield since + ms, _scope(each), partial(each.close, error)
+
+
+class SilentConnection(Idling):
+    """A connection whose client writes nothing is closed."""
+
+    def ends(self) -> Iterator[End]:
+        """All connections."""
+        ms = self.number("idle_ms")
+        error = texts.connection_inactive(self.on.network.container, ms)
+        for each in self.on.network.connections():
+            yield each.heard_at + ms, _scope(each), partial(each.close, error)
+
+
+class AgeLimit(Idling):
+    """A connection is closed at an age."""
+
+    def ends(self) -> Iterator[End]:
+        """All connections."""
+        ms = self.number("max_age_ms")
+        error = texts.connection_inactive(self.on.network.container, ms)
+        for each in self.on.network.connections():
+            yield each.opened_at + ms, _scope(each), partial(each.close, error)
+
+
+def _scope(connection: Connection) -> str:
+    return f"connection {connection.number}"
+
+
+ROWS: Final = (
+    Row(
+        "idle-link",
+        TOPIC,
+        "Nothing is done over a link for ten minutes: it is detached, the connection stays. A receiver with credit is "
+        "in use.",
+        "link",
+        "detach, `amqp:link:detach-forced`, `IdleTimerExpired`",
+        "documentation (AMQP errors); azure-sdk-for-python 10127",
+        (Parameter("idle_ms", "Time without use.", 600_000, "ms", 1),),
+        IdleLink,
+    ),
+    Row(
+        "idle-connection",
+        TOPIC,
+        "A connection has no links for a minute after its start, or for five minutes later: it is closed.",
+        "connection",
+        "close, `amqp:connection:forced`",
+        "documentation (AMQP errors); azure-sdk-for-python 36677",
+        (
+            Parameter("first_ms", "Time without a link after the start.", 60_000, "ms", 1),
+            Parameter("later_ms", "Time since the last link.", 300_000, "ms", 1),
+            Parameter("wording", "The text: since August 2024, or before.", "new", choices=("new", "old")),
+        ),
+        IdleConnection,
+    ),
+    Row(
+        "silent-connection",
+        TOPIC,
+        "A client writes nothing at all for four minutes: its connection is closed.",
+        "connection",
+        "close, `amqp:connection:forced`",
+        "azure-service-bus-dotnet 259",
+        (Parameter("idle_ms", "Time without a frame.", 240_000, "ms", 1),),
+        SilentConnection,
+    ),
+    Row(
+        "age-limit",
+        TOPIC,
+        "A connection is closed at an age. No such limit of the service is known.",
+        "connection",
+        "close, `amqp:connection:forced`",
+        "our own",
+        (Parameter("max_age_ms", "The age.", 86_400_000, "ms", 1),),
+        AgeLimit,
+    ),
+)

@@ -1,0 +1,277 @@
+"""Moves: entities that go to another broker, gateways that restart, and what clients meet meanwhile.
+
+Knows what moves when, which locks go with it, and for how long an entity has no broker. Does not know how links are
+found and detached: the network does that.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from ...broker import service_errors
+from ...broker.errors import BrokerError
+from .. import texts
+from ..behaviour import Behaviour, Parameter, Row, key_of, share
+from ..fault_table import FaultOperation
+from ..network import Link
+from ..strikes import AdminRequest, Attempt, Effect, Strike
+
+TOPIC: Final = "Moves and trouble"
+KINDS: Final = ("timeout", "internal", "busy", "any")
+ALLOTTED_MS: Final = 8_000
+
+
+class Refusing(Behaviour):
+    """What refuses attaches while an entity has no broker."""
+
+    def refusal(self, scope: str) -> BrokerError:
+        """The error of the next attach: of the kind that is the parameter `kind`, or by chance."""
+        kind = self.word("kind")
+        if kind == "any":
+            chance = self.on.chance.draw(f"{scope} kind")
+            kind = "timeout" if chance < 0.4 else "internal" if chance < 0.8 else "busy"
+        match kind:
+            case "timeout":
+                return texts.timed_out(ALLOTTED_MS)
+            case "internal":
+                return texts.internal_at_attach()
+            case _:
+                return texts.node_busy(self.on.broker.namespace, 50001)
+
+
+class AttachRefused(Refusing):
+    """Attaches are refused while the condition is on."""
+
+    def strike(self, attempt: Attempt) -> Strike | None:
+        """Refuse an attach."""
+        if attempt.operation is not FaultOperation.ATTACH or not self.covers(attempt.address):
+            return None
+        scope = key_of(attempt.address)
+        if not self.chosen(scope) or not self.on.record(scope, "attach refused"):
+            return None
+        return Strike(Effect.REFUSE, self.refusal(scope))
+
+
+class BrokerMove(Refusing):
+    """Entities move to another broker, one after the other."""
+
+    def begin(self) -> None:
+        """Plan the moves."""
+        on, at_ms = self.on, self.on.started_at
+        for entity in sorted(on.broker.entities(), key=lambda each: each.path.lower()):
+            key = entity.path.lower()
+            if not self.covers(entity.path) or not self.chosen(key, "entities"):
+                continue
+            at_ms += self._between(key, "gap")
+            away_ms = self._between(key, "away")
+            on.plan(at_ms, f"{entity.path} moves, away for {away_ms} ms")
+            self.at(at_ms, partial(self._move, entity.path, at_ms, away_ms))
+
+    def strike(self, attempt: Attempt) -> Strike | None:
+        """Refuse an attach to an entity that has no broker."""
+        if attempt.operation is not FaultOperation.ATTACH:
+            return None
+        scope = key_of(attempt.address)
+        if self.on.clock.now_ms() >= self.on.shared.away_until.get(scope, 0):
+            return None
+        return Strike(Effect.REFUSE, self.refusal(scope)) if self.on.record(scope, "attach refused") else None
+
+    def end(self) -> None:
+        """Every entity has a broker again."""
+        super().end()
+        self.on.shared.away_until.clear()
+
+    def _between(self, key: str, name: str) -> int:
+        least, most = sorted((self.number(f"{name}_min_ms"), self.number(f"{name}_max_ms")))
+        return self.on.chance.between(f"{key} {name}", least, most)
+
+    def _move(self, path: str, at_ms: int, away_ms: int) -> None:
+        key = key_of(path)
+        if not self.on.record(key, f"moved, away for {away_ms} ms"):
+            return
+        self.on.shared.away_until[key] = at_ms + away_ms
+        for link in self.links_of(key):
+            if self.word("locks") == "forgotten":
+                link.forget_locks()
+            link.detach(service_errors.session_lock_lost() if link.holds_session else _moved(link))
+
+    def links_of(self, key: str) -> list[Link]:
+        """The links to an entity."""
+        found = (link for connection in self.on.network.connections() for link in connection.links)
+        return [link for link in found if key_of(link.address) == key]
+
+
+class EntityChanged(Behaviour):
+    """An entity is changed: its links are detached, now and at each update by an administration client."""
+
+    def begin(self) -> None:
+        """Detach the links of the scope."""
+        self._detach()
+
+    def administered(self, request: AdminRequest) -> None:
+        """Detach the links of an entity that was updated."""
+        if request.method == "PUT" and not request.is_create and self.covers(request.path):
+            self._detach(key_of(request.path))
+
+    def _detach(self, key: str | None = None) -> None:
+        for connection in self.on.network.connections():
+            for link in list(connection.links):
+                if not self.covers(link.address) or (key is not None and key_of(link.address) != key):
+                    continue
+                if self.on.record(key_of(link.address), "link detached"):
+                    if self.word("locks") == "forgotten":
+                        link.forget_locks()
+                    link.detach(_moved(link))
+
+
+class SessionMoved(Behaviour):
+    """The locks of message sessions are lost."""
+
+    def begin(self) -> None:
+        """Detach the links of the scope that have a message session."""
+        for connection in self.on.network.connections():
+            for link in list(connection.links):
+                key = key_of(link.address)
+                if not link.holds_session or not self.covers(link.address) or not self.chosen(key):
+                    continue
+                if self.on.record(key, "message session lost"):
+                    link.detach(service_errors.session_lock_lost())
+
+
+class GatewayRestart(Behaviour):
+    """A share of the connections is lost."""
+
+    def begin(self) -> None:
+        """Plan the restart."""
+        at_ms = self.on.started_at + self.number("after_ms")
+        self.on.plan(at_ms, "a gateway restarts")
+        self.at(at_ms, self._restart)
+
+    def _restart(self) -> None:
+        on = self.on
+        for connection in list(on.network.connections()):
+            links = list(connection.links)
+            if on.entity is not None and not any(self.covers(link.address) for link in links):
+                continue
+            scope = f"connection {connection.number}"
+            if not self.chosen(scope) or not on.record(scope, f"connection lost by {self.word('how')}"):
+                continue
+            if self.word("how") == "reset":
+                connection.cut()
+            else:
+                connection.close(service_errors.connection_closed(on.network.container))
+
+
+class PhantomNotFound(Behaviour):
+    """Metadata is in trouble: an entity that exists can't be found for a time."""
+
+    def begin(self) -> None:
+        """Choose the one entity, if it is one only."""
+        self._only: str | None = None
+        if self.word("entities") == "one":
+            keys = sorted(key_of(each.path) for each in self.on.broker.entities() if self.covers(each.path))
+            if keys:
+                self._only = keys[self.on.chance.between("entity", 0, len(keys) - 1)]
+                self.on.plan(self.on.started_at, f"{self._only} is not found for {self.number('ms')} ms")
+
+    def strike(self, attempt: Attempt) -> Strike | None:
+        """Refuse an attach."""
+        on = self.on
+        if attempt.operation is not FaultOperation.ATTACH or not self.covers(attempt.address):
+            return None
+        scope = key_of(attempt.address)
+        if self._only not in (None, scope) or on.clock.now_ms() >= on.started_at + self.number("ms"):
+            return None
+        if not on.record(scope, "entity not found"):
+            return None
+        return Strike(Effect.REFUSE, texts.missing_for_now(on.broker.name_of(attempt.address)))
+
+
+def _moved(link: Link) -> BrokerError:
+    return service_errors.link_closed(link.name, sends=link.sends)
+
+
+_LOCKS: Final = Parameter("locks", "What becomes of the locks of messages.", "kept", choices=("kept", "forgotten"))
+_KIND: Final = Parameter(
+    "kind", "The error: of a time-out, of a node in trouble, of a busy node; any: 40, 40, 20 %.", "any", choices=KINDS
+)
+ROWS: Final = (
+    Row(
+        "entity-changed",
+        TOPIC,
+        "A property of an entity changes: every link to it is detached. Strikes when the condition begins, and at each "
+        "update of an administration client.",
+        "entity",
+        "detach, `amqp:link:detach-forced`, `InnerMessageReceiver was closed`",
+        "documentation (maintenance); azure-sdk-for-java 6280",
+        (_LOCKS,),
+        EntityChanged,
+    ),
+    Row(
+        "broker-move",
+        TOPIC,
+        "Entities move to another node, one after the other: links are detached, message sessions and locks are lost, "
+        "and attaches are refused while the entity is away.",
+        "entity",
+        "as `entity-changed`, then as `attach-refused`",
+        "documentation (maintenance); locks: azure-service-bus-dotnet 523",
+        (
+            Parameter("entities", "Share of the entities that move.", 1.0, most=1),
+            Parameter("gap_min_ms", "Shortest time before a move.", 0, "ms"),
+            Parameter("gap_max_ms", "Longest time before a move.", 0, "ms"),
+            Parameter("away_min_ms", "Shortest time without a broker.", 3_000, "ms"),
+            Parameter("away_max_ms", "Longest time without a broker.", 10_000, "ms"),
+            Parameter("locks", "What becomes of the locks of messages.", "forgotten", choices=("kept", "forgotten")),
+            _KIND,
+        ),
+        BrokerMove,
+    ),
+    Row(
+        "session-moved",
+        TOPIC,
+        "A partition moves: the locks of its message sessions are lost, the messages are not.",
+        "entity",
+        "detach, `com.microsoft:session-lock-lost`",
+        "documentation; text: azure-sdk-for-js 1051",
+        (share(),),
+        SessionMoved,
+    ),
+    Row(
+        "gateway-restart",
+        TOPIC,
+        "A gateway restarts: a share of the connections is lost; locks stay.",
+        "connection",
+        "a reset, or close with `amqp:connection:forced`",
+        "documentation (maintenance); the text of the close is inferred",
+        (
+            share(),
+            Parameter("how", "How connections end.", "reset", choices=("reset", "close")),
+            Parameter("after_ms", "Time before the restart.", 0, "ms"),
+        ),
+        GatewayRestart,
+    ),
+    Row(
+        "attach-refused",
+        TOPIC,
+        "An entity has no broker: attaches are refused.",
+        "entity",
+        "`com.microsoft:timeout`, `amqp:internal-error` or `com.microsoft:server-busy`",
+        "azure-service-bus-java 439, azure-sdk-for-python 23191",
+        (share(), _KIND),
+        AttachRefused,
+    ),
+    Row(
+        "phantom-not-found",
+        TOPIC,
+        "Metadata is in trouble: an entity that exists is not found, which no client tries again.",
+        "entity",
+        "`amqp:not-found` at an attach",
+        "azure-sdk-for-net 7907",
+        (
+            Parameter("ms", "How long.", 12_000, "ms"),
+            Parameter("entities", "Which ones: all, or one by the seed.", "all", choices=("all", "one")),
+        ),
+        PhantomNotFound,
+    ),
+)

@@ -1,0 +1,325 @@
+"""What strikes single operations by chance: refused, done and not confirmed, not done at all, with fewer messages.
+
+Knows which operations each behaviour strikes and with what effect, one table for all. Does not know how an effect is
+done.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final
+
+from .. import texts
+from ..behaviour import Behaviour, Parameter, Row, key_of, share
+from ..fault_table import FaultOperation
+from ..strikes import Attempt, Effect, Strike
+
+TROUBLE, TWICE, RECEIVING, PEEKS = "Moves and trouble", "Twice, late, lost", "Receiving", "Peeks"
+SEND, SETTLE, RECEIVE = FaultOperation.SEND, FaultOperation.SETTLE, FaultOperation.RECEIVE
+RENEW, REQUEST = FaultOperation.RENEW, FaultOperation.REQUEST
+
+
+class ByChance(Behaviour, ABC):
+    """Strikes a share of some operations."""
+
+    OPERATIONS: tuple[FaultOperation, ...] = ()
+    REQUESTS: tuple[str, ...] = ()
+    """Of requests, these only; empty: any."""
+
+    def strike(self, attempt: Attempt) -> Strike | None:
+        """Strike an operation, or let it pass."""
+        if attempt.operation not in self.OPERATIONS or not self.covers(attempt.address):
+            return None
+        if self.REQUESTS and attempt.request not in self.REQUESTS:
+            return None
+        scope = key_of(attempt.address)
+        if not self.applies(attempt) or not self.chosen(scope):
+            return None
+        return self.effect(attempt) if self.on.record(scope, attempt.request or attempt.operation.value) else None
+
+    def applies(self, attempt: Attempt) -> bool:
+        """Whether the operation is one that this can strike at this time."""
+        del attempt
+        return True
+
+    @abstractmethod
+    def effect(self, attempt: Attempt) -> Strike:
+        """What happens."""
+
+
+class InternalError(ByChance):
+    """A node in trouble."""
+
+    OPERATIONS = (SEND, RECEIVE, REQUEST)
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """Refuse it."""
+        del attempt
+        return Strike(Effect.REFUSE, texts.internal())
+
+
+class ContainerClose(ByChance):
+    """A broker unloads a partition."""
+
+    OPERATIONS = (SEND, RECEIVE)
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """Detach the link."""
+        del attempt
+        return Strike(Effect.DETACH, texts.container_closing())
+
+
+class AcceptLost(ByChance):
+    """A message is stored, and its sender gets no outcome."""
+
+    OPERATIONS = (SEND,)
+    THEN: Final = {
+        "silence": Effect.FORGET,
+        "cut": Effect.FORGET_AND_CUT,
+        "detach": Effect.FORGET_AND_DETACH,
+    }
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """Store it, and lose the answer."""
+        then = self.word("then")
+        if then == "any":
+            chance = self.on.chance.draw(f"{key_of(attempt.address)} then")
+            then = "cut" if chance < 0.5 else "silence" if chance < 0.75 else "detach"
+        return Strike(self.THEN[then])
+
+
+class AcceptLate(ByChance):
+    """A message is stored, and its sender gets the outcome late."""
+
+    OPERATIONS = (SEND,)
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """Store it, and keep the answer back."""
+        del attempt
+        return Strike(Effect.DELAY, delay_ms=self.number("ms"))
+
+
+class RerouteSlow(ByChance):
+    """A message without a key is stored late: its partition's store is out, and the service looks for another one."""
+
+    OPERATIONS = (SEND,)
+
+    def applies(self, attempt: Attempt) -> bool:
+        """While a store of the entity is out, messages without a key."""
+        entity, _ = self.on.broker.find(attempt.address)
+        return entity.is_limited and not attempt.has_key()
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """Store it after a while."""
+        least, most = sorted((self.number("ms_min"), self.number("ms")))
+        return Strike(Effect.HOLD, delay_ms=self.on.chance.between(f"{key_of(attempt.address)} ms", least, most))
+
+
+class SettleLost(ByChance):
+    """A settlement arrives and nothing comes of it."""
+
+    OPERATIONS = (SETTLE,)
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """Do nothing, answer nothing."""
+        del attempt
+        return Strike(Effect.IGNORE)
+
+
+class SettleUnconfirmed(ByChance):
+    """A settlement is done and never confirmed."""
+
+    OPERATIONS = (SETTLE,)
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """Do it, answer nothing."""
+        del attempt
+        return Strike(Effect.FORGET)
+
+
+class LockLost(ByChance):
+    """A lock is over before its time."""
+
+    OPERATIONS = (SETTLE, RENEW)
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """End it."""
+        del attempt
+        return Strike(Effect.LOSE_LOCK)
+
+
+class Trickle(ByChance):
+    """Messages come one by one although all of them are there."""
+
+    OPERATIONS = (RECEIVE,)
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """One message now, the next one after the gap."""
+        del attempt
+        return Strike(Effect.LIMIT, count=1, delay_ms=self.number("gap_ms"))
+
+
+class DrySpell(ByChance):
+    """A receiver gets nothing for a while although there are messages."""
+
+    OPERATIONS = (RECEIVE,)
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """Nothing now."""
+        del attempt
+        return Strike(Effect.LIMIT, count=0, delay_ms=self.number("ms"))
+
+
+class PeekPartitionEnd(ByChance):
+    """A peek of a partitioned entity ends where the partition that answers ends."""
+
+    OPERATIONS = (REQUEST,)
+    REQUESTS = ("peek-message",)
+
+    def applies(self, attempt: Attempt) -> bool:
+        """Peeks of partitioned entities that ask for more."""
+        entity, _ = self.on.broker.find(attempt.address)
+        return len(entity.partitions) > 1 and attempt.count() > self.number("per_reply")
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """Give fewer."""
+        del attempt
+        return Strike(Effect.LIMIT, count=self.number("per_reply"))
+
+
+class PeekShort(ByChance):
+    """A peek gives fewer messages than there are."""
+
+    OPERATIONS = (REQUEST,)
+    REQUESTS = ("peek-message",)
+
+    def applies(self, attempt: Attempt) -> bool:
+        """Peeks of more than one message."""
+        return attempt.count() > 1
+
+    def effect(self, attempt: Attempt) -> Strike:
+        """Give fewer, at least one."""
+        count = self.on.chance.between(f"{key_of(attempt.address)} count", 1, attempt.count() - 1)
+        return Strike(Effect.LIMIT, count=count)
+
+
+def _row(
+    name: str,
+    topic: str,
+    about: str,
+    wire: str,
+    source: str,
+    make: Callable[..., Behaviour],
+    *parameters: Parameter,
+    chance: float = 1.0,
+) -> Row:
+    return Row(name, topic, about, "entity", wire, source, (share(chance), *parameters), make)
+
+
+ROWS: Final = (
+    _row(
+        "internal-error",
+        TROUBLE,
+        "A node is in trouble: sends and requests are refused, receivers are detached.",
+        "`amqp:internal-error` with the text `The service was unable to process the request; …`",
+        "azure-sdk-for-python 19376, azure-sdk-for-net 31036",
+        InternalError,
+    ),
+    _row(
+        "container-close",
+        TROUBLE,
+        "A broker unloads a partition: the link is detached.",
+        "`com.microsoft:container-close`",
+        "condition: source of the Python library; text: azure-event-hubs 320; the pair is inferred",
+        ContainerClose,
+    ),
+    _row(
+        "accept-lost",
+        TWICE,
+        "A message is stored, and its sender never gets the outcome: clients send it again.",
+        "nothing, a cut connection, or a detach with `amqp:link:detach-forced`",
+        "documentation (exceptions, outages)",
+        AcceptLost,
+        Parameter("then", "What the sender sees.", "silence", choices=("silence", "cut", "detach", "any")),
+    ),
+    _row(
+        "accept-late",
+        TWICE,
+        "A message is stored at once, and its sender gets the outcome late.",
+        "`accepted`, late",
+        "inferred",
+        AcceptLate,
+        Parameter("ms", "Delay of the outcome.", 5_000, "ms"),
+    ),
+    _row(
+        "settle-lost",
+        TWICE,
+        "A settlement arrives and nothing comes of it: the message returns when its lock ends.",
+        "nothing",
+        "azure-sdk-for-python 48143",
+        SettleLost,
+    ),
+    _row(
+        "settle-unconfirmed",
+        TWICE,
+        "A settlement is done and never confirmed: a second try fails.",
+        "nothing",
+        "inferred",
+        SettleUnconfirmed,
+    ),
+    _row(
+        "lock-lost",
+        TWICE,
+        "A lock is over before its time: the message is available at once and the attempt counts.",
+        "`com.microsoft:message-lock-lost`",
+        "azure-sdk-for-java 25121",
+        LockLost,
+    ),
+    _row(
+        "reroute-slow",
+        "Stores",
+        "While a store is out, a message without a key is stored late.",
+        "`accepted`, late",
+        "documentation (partitioned entities)",
+        RerouteSlow,
+        Parameter("ms_min", "Shortest delay.", 5_000, "ms"),
+        Parameter("ms", "Longest delay.", 15_000, "ms"),
+    ),
+    _row(
+        "trickle",
+        RECEIVING,
+        "Messages come one by one although all of them are there.",
+        "transfers with gaps",
+        "documentation (.NET troubleshooting)",
+        Trickle,
+        Parameter("gap_ms", "Time between two messages.", 25, "ms", 1),
+    ),
+    _row(
+        "dry-spell",
+        RECEIVING,
+        "A receiver gets nothing for a while although there are messages.",
+        "nothing; a drain is answered as for an empty queue",
+        "inferred",
+        DrySpell,
+        Parameter("ms", "How long.", 5_000, "ms", 1),
+    ),
+    _row(
+        "peek-partition-end",
+        PEEKS,
+        "A peek of a partitioned entity ends where the partition that answers ends.",
+        "status 200 with fewer messages",
+        "documentation; azure-sdk-for-js 1108",
+        PeekPartitionEnd,
+        Parameter("per_reply", "Messages of a reply at most.", 1, "messages", 1, 250),
+    ),
+    _row(
+        "peek-short",
+        PEEKS,
+        "A peek gives fewer messages than there are, at least one.",
+        "status 200 with fewer messages",
+        "azure-sdk-for-java 21168; documentation (browsing)",
+        PeekShort,
+        chance=0.05,
+    ),
+)

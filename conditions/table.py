@@ -1,0 +1,112 @@
+"""The table of everything that can go wrong on purpose: one row each.
+
+Knows the rows of the behaviours, and of faults, outages and drops, which have calls of their own. The control API, the
+command line, the test kit and the documentation read it. Does not know what is on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ..broker.api import OutageKind
+from ..broker.errors import BrokerError, Condition
+from .behaviour import Parameter, Row, Value, Way
+from .behaviours import administration, idling, moves, operations, quotas, stores, throttling
+from .fault_table import STRIKES, FaultKind
+
+_FAULTS: Final[Mapping[FaultKind, tuple[str, str]]] = {
+    FaultKind.SERVER_BUSY: ("The operation is refused.", "`com.microsoft:server-busy`, error code 50009"),
+    FaultKind.DROPPED_LINK: ("The link is detached; nothing is done.", "detach, `amqp:link:detach-forced`"),
+    FaultKind.DROPPED_CONNECTION: ("The connection is cut; nothing is done.", "TCP reset"),
+    FaultKind.LOST_LOCK: ("The lock ends as if expired.", "`com.microsoft:message-lock-lost` or `session-lock-lost`"),
+    FaultKind.DELAYED_CONFIRMATION: ("Done at once, confirmed later.", "the outcome, late"),
+    FaultKind.MISSING_CONFIRMATION: ("Done, never confirmed.", "nothing"),
+}
+_OUTAGES: Final[Mapping[OutageKind, str]] = {
+    OutageKind.DOWN: "Every request to a messaging store fails.",
+    OutageKind.SLOW: "Every commit of a messaging store takes longer.",
+    OutageKind.FAILING: "Every commit of a messaging store fails.",
+    OutageKind.FULL: "Every commit of a messaging store fails for lack of space.",
+}
+_DELAY: Final = Parameter("delay_ms", "The delay.", 1_000, "ms")
+
+
+_DROPS: Final = (
+    Row("drop-connections", "Drops", "Connections are cut now.", "entity", "TCP reset", "our own", way=Way.DROP),
+    Row(
+        "drop-links",
+        "Drops",
+        "Links are detached now.",
+        "entity",
+        "detach with a condition of choice",
+        "our own",
+        way=Way.DROP,
+    ),
+)
+_ALWAYS: Final = (
+    Row(
+        "token-expired",
+        "Always",
+        "With `--auth sas`: the token of a link has expired, and no newer one came.",
+        "connection",
+        "detach, `amqp:link:detach-forced`, `Code: RenewToken`",
+        "azure-sdk-for-python 23487",
+        way=Way.ALWAYS,
+    ),
+    Row(
+        "transaction-timeout",
+        "Always",
+        "A transaction has been open for two minutes.",
+        "transaction",
+        "rejected, `No active Transaction was found`",
+        "azure-sdk-for-net 6540",
+        way=Way.ALWAYS,
+    ),
+)
+
+
+def _rows() -> tuple[Row, ...]:
+    faults = (
+        Row(
+            kind.value,
+            "Faults",
+            f"{about} It can strike: {', '.join(STRIKES[kind])}.",
+            "entity",
+            wire,
+            "wire contract",
+            (_DELAY,) if kind is FaultKind.DELAYED_CONFIRMATION else (),
+            way=Way.FAULT,
+        )
+        for kind, (about, wire) in _FAULTS.items()
+    )
+    outages = (
+        Row(
+            kind.value,
+            "Outages",
+            about,
+            "store",
+            "`com.microsoft:server-busy`, or a later outcome",
+            "P18",
+            (_DELAY,) if kind is OutageKind.SLOW else (),
+            way=Way.OUTAGE,
+        )
+        for kind, about in _OUTAGES.items()
+    )
+    behaviours = (module.ROWS for module in (throttling, idling, moves, operations, stores, administration, quotas))
+    return (*(row for rows in behaviours for row in rows), *faults, *outages, *_DROPS, *_ALWAYS)
+
+
+TABLE: Final[tuple[Row, ...]] = _rows()
+BEHAVIOURS: Final[Mapping[str, Row]] = {row.name: row for row in TABLE if row.way is Way.CONDITION}
+"""The rows that can be conditions, by name."""
+
+
+def read_values(row: Row, given: Mapping[str, Value]) -> dict[str, Value]:
+    """All values of a row's parameters; BrokerError (argument-error) for a name or a value that is not allowed."""
+    parameters = {each.name: each for each in row.parameters}
+    for name in given:
+        if name not in parameters:
+            known = ", ".join(parameters) or "none"
+            raise BrokerError(Condition.ARGUMENT_ERROR, f"{row.name} has no parameter '{name}'; it has: {known}.")
+    return {name: each.read(given[name]) if name in given else each.default for name, each in parameters.items()}

@@ -1,0 +1,1 @@
+"""Conditions: what goes wrong on purpose, and what clients make of it."""

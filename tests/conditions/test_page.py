@@ -1,0 +1,23 @@
+"""docs/CONDITIONS.md: it agrees with the table, and its example passes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from emubus.testing import EmubusServer, QueueDescription
+
+from ..conditions_page import PAGE, page
+
+
+def test_the_page_agrees_with_the_table() -> None:
+    assert PAGE.read_text() == page(), "run python -m tests.conditions_page"
+
+
+def test_the_example_of_the_page_passes() -> None:
+    (example,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    module: dict[str, Callable[[EmubusServer], None]] = {}
+    exec(example, module)  # the example is ours
+    (test,) = (each for name, each in module.items() if name.startswith("test_"))
+    with EmubusServer([QueueDescription("queue.1")]) as server:
+        test(server)

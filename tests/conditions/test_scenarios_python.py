@@ -1,0 +1,227 @@
+"""What a program with the Python SDK sees under a condition."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiver
+from azure.servicebus.exceptions import (
+    MessageLockLostError,
+    MessagingEntityNotFoundError,
+    ServiceBusServerBusyError,
+    SessionLockLostError,
+)
+from azure.servicebus.management import ServiceBusAdministrationClient
+
+from emubus.testing import EmubusServer
+
+from .conftest import PARTS, QUEUE, SESSIONS, TOPIC, UNIQUE, Connect
+
+WAIT_S = 20
+
+# The SDK leaves the sockets of connections that were cut to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """They are closed before the next test."""
+    yield
+    gc.collect()
+
+
+def take(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
+    found: list[ServiceBusReceivedMessage] = []
+    while len(found) < count:
+        got = receiver.receive_messages(max_message_count=count - len(found), max_wait_time=WAIT_S)
+        assert got, f"{len(found)} of {count} came"
+        found += got
+    return found
+
+
+def test_the_credits_of_a_second_are_used_up_and_come_back(server: EmubusServer, connect: Connect) -> None:
+    server.freeze()
+    with (
+        server.conditions("throttle-credits", credits_per_s=10) as on,
+        connect().get_queue_sender(QUEUE) as sender,
+    ):
+        for number in range(10):
+            sender.send_messages(ServiceBusMessage(str(number)))
+        with pytest.raises(ServiceBusServerBusyError) as refused:
+            sender.send_messages(ServiceBusMessage("10"))
+        assert "Error code : 50009" in str(refused.value)
+        assert "Please wait 2 seconds" in str(refused.value)
+        server.advance(1_000)
+        sender.send_messages(ServiceBusMessage("11"))
+        assert [(each.behaviour, each.scope) for each in on.report.struck] == [("throttle-credits", QUEUE)]
+    assert len(server.peek(QUEUE)) == 11
+
+
+def test_defaults_of_the_sdk_outlast_a_busy_second(server: EmubusServer, connect: Connect) -> None:
+    with (
+        server.conditions("throttle-credits", credits_per_s=0, count=1),
+        connect(retry_total=3).get_queue_sender(QUEUE) as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("x"))
+    assert len(server.peek(QUEUE)) == 1
+
+
+def test_a_message_to_a_topic_costs_a_credit_for_each_filter(server: EmubusServer, connect: Connect) -> None:
+    server.freeze()
+    with (
+        server.conditions("throttle-credits", credits_per_s=8),
+        connect().get_topic_sender(TOPIC) as sender,
+    ):
+        for _ in range(2):
+            sender.send_messages(ServiceBusMessage("x"))
+        with pytest.raises(ServiceBusServerBusyError):
+            sender.send_messages(ServiceBusMessage("x"))
+
+
+def test_a_receiver_gets_as_many_messages_as_there_are_credits(server: EmubusServer, connect: Connect) -> None:
+    client = connect()
+    with client.get_queue_sender(QUEUE) as sender:
+        sender.send_messages([ServiceBusMessage(str(number)) for number in range(7)])
+    server.freeze()
+    with server.conditions("throttle-credits", credits_per_s=3), client.get_queue_receiver(QUEUE) as receiver:
+        first = receiver.receive_messages(max_message_count=7, max_wait_time=WAIT_S)
+        assert [str(each) for each in first] == ["0", "1", "2"]
+        server.advance(1_000)
+        assert len(take(receiver, 3)) == 3
+    with client.get_queue_receiver(QUEUE) as receiver:
+        assert [str(each) for each in take(receiver)] == ["6"]  # what was withheld comes at once
+
+
+def test_reading_many_queues_uses_up_the_credits_of_senders(
+    server: EmubusServer, connect: Connect, administration: ServiceBusAdministrationClient
+) -> None:
+    server.freeze()
+    with (
+        server.conditions("throttled", throttle_classic__share=0) as on,
+        connect().get_queue_sender(QUEUE) as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("before"))
+        for _ in range(9):
+            administration.get_queue(QUEUE)
+        with pytest.raises(HttpResponseError) as refused:
+            administration.get_queue(QUEUE)
+        assert refused.value.status_code == 503
+        assert "50009" in str(refused.value)
+        sender.send_messages([ServiceBusMessage("x") for _ in range(9)])
+        with pytest.raises(ServiceBusServerBusyError):
+            sender.send_messages(ServiceBusMessage("one too many"))
+        assert Counter(each.behaviour for each in on.report.struck) == {"throttle-admin": 1, "throttle-credits": 1}
+    assert len(server.peek(QUEUE)) == 10
+
+
+def test_a_receiver_goes_through_a_rolling_upgrade(server: EmubusServer, connect: Connect) -> None:
+    client = connect(retry_total=3, retry_backoff_factor=0.01, retry_backoff_max=0.05)
+    with client.get_queue_sender(QUEUE) as sender:
+        sender.send_messages([ServiceBusMessage(str(number)) for number in range(20)])
+    server.freeze()
+    done: Counter[str] = Counter()
+    with server.conditions("broker-move", entity=QUEUE, gap_min_ms=1_000, gap_max_ms=1_000) as on:
+        with client.get_queue_receiver(QUEUE) as receiver:
+            held = take(receiver, 5)
+            server.advance(12_000)  # the move, and the time away
+            with pytest.raises(MessageLockLostError):
+                receiver.complete_message(held[0])
+            while sum(done.values()) < 20:
+                for message in receiver.receive_messages(max_message_count=20, max_wait_time=WAIT_S):
+                    assert message.delivery_count == 0
+                    receiver.complete_message(message)
+                    done[str(message)] += 1
+        assert [each.what.partition(",")[0] for each in on.report.struck] == ["moved"]
+    assert done == {str(number): 1 for number in range(20)}
+    assert server.peek(QUEUE) == []
+
+
+def test_a_message_session_is_lost_by_a_move_and_accepted_again(server: EmubusServer, connect: Connect) -> None:
+    client = connect(retry_total=3, retry_backoff_factor=0.01, retry_backoff_max=0.05)
+    with client.get_queue_sender(SESSIONS) as sender:
+        sender.send_messages([ServiceBusMessage(str(number), session_id="s") for number in range(3)])
+    with client.get_queue_receiver(SESSIONS, session_id="s") as receiver:
+        (first,) = take(receiver)
+        server.start_condition("session-moved", entity=SESSIONS)
+        with pytest.raises(SessionLockLostError):
+            receiver.complete_message(first)
+    with client.get_queue_receiver(SESSIONS, session_id=NEXT_AVAILABLE_SESSION) as receiver:
+        found = take(receiver, 3)
+    assert [str(each) for each in found] == ["0", "1", "2"]
+
+
+def test_an_entity_that_exists_is_not_found_for_a_while(server: EmubusServer, connect: Connect) -> None:
+    server.freeze()
+    with server.conditions("phantom-not-found", entity=QUEUE) as on:
+        with pytest.raises(MessagingEntityNotFoundError) as refused, connect().get_queue_sender(QUEUE) as sender:
+            sender.send_messages(ServiceBusMessage("x"))
+        assert f":Queue:{QUEUE}' could not be found" in str(refused.value)
+        assert on.report.struck_count == 1  # no retry
+        server.advance(15_000)
+        with connect().get_queue_sender(QUEUE) as sender:
+            sender.send_messages(ServiceBusMessage("x"))
+    assert len(server.peek(QUEUE)) == 1
+
+
+@pytest.mark.parametrize(("queue", "count"), [(QUEUE, 2), (UNIQUE, 1)])
+def test_a_message_whose_outcome_is_lost_is_sent_again(
+    server: EmubusServer, connect: Connect, queue: str, count: int
+) -> None:
+    with (
+        server.conditions("accept-lost", then="cut", count=1),
+        connect(retry_total=3, retry_backoff_factor=0.01).get_queue_sender(queue) as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("x", message_id="m"))
+    found = server.peek(queue)
+    assert [each.message_id for each in found] == ["m"] * count
+    assert len({each.sequence_number for each in found}) == count
+
+
+def test_a_peek_ends_where_the_partition_ends_and_nothing_is_passed_over(
+    server: EmubusServer, connect: Connect
+) -> None:
+    client, count = connect(), 20
+    with client.get_queue_sender(PARTS) as sender:
+        sender.send_messages([ServiceBusMessage(str(number)) for number in range(count // 2)])
+        for number in range(count // 2, count):
+            sender.send_messages(ServiceBusMessage(str(number)))
+    seen: list[str] = []
+    with server.conditions("peek-partition-end"), client.get_queue_receiver(PARTS) as receiver:
+        while found := receiver.peek_messages(max_message_count=100):
+            assert len(found) == 1
+            seen += map(str, found)
+    assert sorted(seen) == sorted(map(str, range(count)))
+
+
+def test_counts_are_those_of_a_while_ago(
+    server: EmubusServer, connect: Connect, administration: ServiceBusAdministrationClient
+) -> None:
+    server.freeze()
+    with server.conditions("laggy-admin", conflict_running__share=0, admin_500_done__share=0, counts_odd__share=0):
+        with connect().get_queue_sender(QUEUE) as sender:
+            sender.send_messages([ServiceBusMessage("x") for _ in range(10)])
+        seen = []
+        for advance_ms in (0, 29_000, 2_000):
+            server.advance(advance_ms)
+            seen.append(administration.get_queue_runtime_properties(QUEUE).active_message_count)
+        assert seen == [0, 0, 10]
+
+
+def test_a_queue_can_not_be_created_again_at_once(
+    server: EmubusServer, administration: ServiceBusAdministrationClient
+) -> None:
+    server.freeze()
+    server.create_queue("short-lived")
+    with server.conditions("conflict-cleanup"):
+        administration.delete_queue("short-lived")
+        with pytest.raises(ResourceExistsError, match="background clean up is still pending"):
+            administration.create_queue("short-lived")
+        with pytest.raises(ResourceNotFoundError):
+            administration.get_queue("short-lived")
+        server.advance(10_000)
+        administration.create_queue("short-lived")
+    server.delete("short-lived")
