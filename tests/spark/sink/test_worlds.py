@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from emubus.broker.admin.fault_table import FaultKind, FaultOperation
 from emubus.broker.api import OutageKind
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.conditions.fault_table import FaultKind, FaultOperation
 from emubus.spark_connector.errors import Code, ConnectorError
 
 from .kit import Rig, in_task, texts
