@@ -28,6 +28,7 @@ class Idling(Behaviour, ABC):
     def __init__(self, on: Circumstances) -> None:
         super().__init__(on)
         self._timer: Timer | None = None
+        self._is_ending = False
 
     @abstractmethod
     def ends(self) -> Iterator[End]:
@@ -38,14 +39,18 @@ class Idling(Behaviour, ABC):
         self.changed()
 
     def changed(self) -> None:
-        """End what is due, and have a timer for what is next."""
+        """End what is due, and have a timer for what is next; an end is a change itself."""
+        if self._is_ending:
+            return
         now = self.on.clock.now_ms()
         left: list[int] = []
+        self._is_ending = True
         for at_ms, scope, end in list(self.ends()):
             if at_ms > now:
                 left.append(at_ms)
             elif self.on.record(scope, "idle"):
                 end()
+        self._is_ending = False
         self._cancel()
         if left:
             self._timer = self.on.clock.call_at(min(left), self._look)

@@ -25,6 +25,8 @@ class ThrottleCredits(Behaviour):
 
     def strike(self, attempt: Attempt) -> Strike | None:
         """Take the credits of an operation, or refuse it; a receiver gets as many messages as there are credits."""
+        if not self.covers(attempt.address):
+            return None
         if attempt.operation is FaultOperation.RECEIVE:
             return self._receive(attempt)
         cost = self._cost(attempt)
