@@ -17,7 +17,7 @@ from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
 from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Partitioning, Profile, limits_for
-from .commands.options import HOST, HTTP_PORT, Option, names, natural, non_empty, port, read_option, variables_of_process
+from .commands.options import HOST, HTTP_PORT, Option, names, non_empty, port, read_option, variables_of_process, whole
 from .commands.options import ConfigError as ConfigError
 from .storage.contract import Durability as Durability
 
@@ -282,7 +282,7 @@ OPTIONS: Final = (
         brief="debug, info (default), warning, error",
     ),
     Option("conditions", names, "NAME,…", "begin with these conditions (docs/CONDITIONS.md)"),
-    Option("seed", natural, "N", "with --conditions: the seed of their chance (0)", "0"),
+    Option("seed", whole, "N", "with --conditions: the seed of their chance (0)", "0"),
     Option(
         "failpoint",
         _failpoint,

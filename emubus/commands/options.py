@@ -61,7 +61,7 @@ def names(text: str) -> tuple[str, ...]:
     return found
 
 
-def natural(text: str) -> int:
+def whole(text: str) -> int:
     """A whole number of up to 15 digits. ValueError."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 15):
         raise ValueError("a whole number of up to 15 digits")

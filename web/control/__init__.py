@@ -1,7 +1,7 @@
 """The control API: inspects and controls a running emubus, over JSON.
 
 Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `administration`,
-`messages`, `entities`, `stores`, `faults`, `conditions`, `clock`, `namespace`; `openapi` describes them. It decides no
+`messages`, `entities`, `stores`, `failures`, `clock`, `namespace`; `openapi` describes them. It decides no
 rule of Service Bus.
 """
 
@@ -15,8 +15,9 @@ from typing import Final
 from aiohttp import web
 
 from ..services import Services
-from . import administration, clock, conditions, entities, faults, messages, namespace, stores
+from . import administration, clock, entities, messages, namespace, stores
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
+from .failures import conditions, faults
 from .openapi import document
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...broker.errors import Condition
-from ...conditions.fault_table import STRIKES, Fault, FaultKind, FaultOperation
-from .endpoints import ControlCall, ControlRefusal, Endpoint
-from .message_json import NUMBER_MAX
-from .schema import DURATION_MS_MAX, array, choice, default, integer, nullable, number, record, text, without_default
+from ....broker.errors import Condition
+from ....conditions.fault_table import STRIKES, Fault, FaultKind, FaultOperation
+from ..endpoints import ControlCall, ControlRefusal, Endpoint
+from ..message_json import NUMBER_MAX
+from ..schema import DURATION_MS_MAX, array, choice, default, integer, nullable, number, record, text, without_default
 
 _ENTITY: Final = default(
     nullable(text("Path of an entity, with its sub-queues; null: all entities.", chars_min=1, chars_max=400)), None

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...broker.errors import BrokerError
-from ...broker.errors import Condition as ErrorCondition
-from ...conditions.behaviour import Parameter, Row, Way
-from ...conditions.chance import SEED_MAX
-from ...conditions.condition import STRUCK_MAX, Condition
-from ...conditions.engine import Conditions
-from ...conditions.presets import PRESETS
-from ...conditions.table import BEHAVIOURS, TABLE
-from .endpoints import ControlCall, ControlRefusal, Endpoint
-from .message_json import NUMBER_MAX
-from .schema import (
+from ....broker.errors import BrokerError
+from ....broker.errors import Condition as ErrorCondition
+from ....conditions.behaviour import Parameter, Row, Way
+from ....conditions.chance import SEED_MAX
+from ....conditions.condition import STRUCK_MAX, Condition
+from ....conditions.engine import Conditions
+from ....conditions.presets import PRESETS
+from ....conditions.table import BEHAVIOURS, TABLE
+from ..endpoints import ControlCall, ControlRefusal, Endpoint
+from ..message_json import NUMBER_MAX
+from ..schema import (
     DURATION_MS_MAX,
     Schema,
     array,

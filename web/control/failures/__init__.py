@@ -1,0 +1,1 @@
+"""What goes wrong on purpose, over the control API: faults and drops, and conditions."""
