@@ -107,8 +107,8 @@ class RerouteSlow(ByChance):
 
     def applies(self, attempt: Attempt) -> bool:
         """While a store of the entity is out, messages without a key."""
-        entity, _ = self.on.broker.find(attempt.address)
-        return entity.is_limited and not attempt.has_key()
+        entity = self.on.broker.entity(key_of(attempt.address))
+        return entity is not None and entity.is_limited and not attempt.has_key()
 
     def effect(self, attempt: Attempt) -> Strike:
         """Store it after a while."""
@@ -179,8 +179,8 @@ class PeekPartitionEnd(ByChance):
 
     def applies(self, attempt: Attempt) -> bool:
         """Peeks of partitioned entities that ask for more."""
-        entity, _ = self.on.broker.find(attempt.address)
-        return len(entity.partitions) > 1 and attempt.count() > self.number("per_reply")
+        entity = self.on.broker.entity(key_of(attempt.address))
+        return entity is not None and len(entity.partitions) > 1 and attempt.count() > self.number("per_reply")
 
     def effect(self, attempt: Attempt) -> Strike:
         """Give fewer."""

@@ -68,8 +68,8 @@ class ThrottleCredits(Behaviour):
     def _filters(self, address: str) -> int:
         """How many filters a message to that address meets."""
         broker = self.on.broker
-        entity, _ = broker.find(address)
-        if not isinstance(entity.description, TopicDescription):
+        entity = broker.entity(key_of(address))
+        if entity is None or not isinstance(entity.description, TopicDescription):
             return 0
         subscriptions = broker.subscriptions_of(entity.path).entities()
         return sum(len(broker.administration.rules(each.path)) for each in subscriptions)
