@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.admin.fault_table import FaultKind, FaultOperation
 from emubus.broker.api import OutageKind
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.conditions.fault_table import FaultKind, FaultOperation
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.source.stream import StreamReader
 from emubus.testing import EmubusServer
