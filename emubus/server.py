@@ -158,29 +158,44 @@ class Server:
         )
         limits = config.limits
         partitioned = limits.partitioning is Partitioning.ALWAYS
-        self._amqp = AmqpServer(
+        self._amqp = amqp = AmqpServer(
             self._broker,
             access,
             self.clock,
             connections_max=limits.connections_max,
             jms_refusal=None if limits.jms else jms_not_supported(partitioned=partitioned),
         )
-        self._amqp.delete_left_over()
+        amqp.delete_left_over()
         ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
         self._snapshots = snapshots = Snapshots(self._broker, self._folder, self._open_stores)
         self._cleanup.push_async_callback(snapshots.stop)
-        services = Services(
-            self._broker,
+        self._http = LazyHttpServer(self._services(self._broker, access, amqp, snapshots, ca))
+        self._cleanup.push_async_callback(self._http.stop)
+        self._cleanup.push_async_callback(self._amqp.stop)  # before HTTP, whose WebSockets carry AMQP
+        self.amqp_port = listener.listen(config.host, config.amqp_port)
+        self.more_ports = tuple(listener.listen(config.host, port) for port in config.more_ports)
+        if tls is not None and ca is not None:  # again, with the names of the ports that the system has chosen
+            certify(tls, config.tls_dir / FOLDER, [config.host], list(self.ports.values()))
+        self._start_conditions(amqp)
+        self.ready = True
+
+    def _services(
+        self, broker: Broker, access: Access, amqp: AmqpServer, snapshots: Snapshots, ca: str | None
+    ) -> Services:
+        """What the HTTP adapter works with."""
+        config = self.config
+        return Services(
+            broker,
             access,
             self.clock,
             self._is_ready,
-            self._amqp.protocol,
+            amqp.protocol,
             lambda: self.ports,
-            self._amqp.faults,
-            self._amqp.conditions,
+            amqp.faults,
+            amqp.conditions,
             snapshots,
             self._connection_counts,
-            self._amqp.report,
+            amqp.report,
             self._config_json,
             self.clock.stopwatch_us(),
             ca,
@@ -189,19 +204,13 @@ class Server:
                 "Data folder": str(config.data_dir) if config.data_dir else "none: in memory",
             },
         )
-        self._http = LazyHttpServer(services)
-        self._cleanup.push_async_callback(self._http.stop)
-        self._cleanup.push_async_callback(self._amqp.stop)  # before HTTP, whose WebSockets carry AMQP
-        self.amqp_port = listener.listen(config.host, config.amqp_port)
-        self.more_ports = tuple(listener.listen(config.host, port) for port in config.more_ports)
-        if tls is not None and ca is not None:  # again, with the names of the ports that the system has chosen
-            certify(tls, config.tls_dir / FOLDER, [config.host], list(self.ports.values()))
-        for name in config.conditions:
+
+    def _start_conditions(self, amqp: AmqpServer) -> None:
+        for name in self.config.conditions:
             try:
-                self._amqp.conditions.start(name, seed=config.seed)
+                amqp.conditions.start(name, seed=self.config.seed)
             except BrokerError as error:
                 raise StartError(f"--conditions: {error.description}", EXIT_BAD_CONFIG) from None
-        self.ready = True
 
     def _is_ready(self) -> bool:
         return self.ready and (self._folder is None or self._folder.is_in_place())

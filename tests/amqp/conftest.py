@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import pytest
 import structlog
@@ -17,8 +18,8 @@ from .wire import Wire
 __all__ = ["_brokers_stop", "bare", "brokers_stop", "open_transaction", "wire"]
 
 
-@pytest.fixture
-def _every_level() -> Iterator[None]:
+@contextmanager
+def every_level() -> Iterator[None]:
     """The log has lines of all levels, although a server of the test kit in this process shows warnings only."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(0))
@@ -27,9 +28,9 @@ def _every_level() -> Iterator[None]:
 
 
 @pytest.fixture
-async def bare(_every_level: None) -> AsyncIterator[Wire]:
+async def bare() -> AsyncIterator[Wire]:
     """A connection that nothing was said on yet. At the end it is lost, and no error may have been logged."""
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         wire = Wire()
         yield wire
         wire.lose()

@@ -23,7 +23,11 @@ from emubus.testing import EmubusServer
 from ..building import ROOT
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "clients").glob("*.md")))
-ELSEWHERE = {"TESTING.md": "tests/kit/test_docs.py", "SPARK.md": "tests/spark/test_docs.py"}
+ELSEWHERE = {
+    "CONDITIONS.md": "tests/conditions/test_page.py",
+    "TESTING.md": "tests/kit/test_docs.py",
+    "SPARK.md": "tests/spark/test_docs.py",
+}
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]+) -->\n)?^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
 IN_TESTS = "from emubus.testing import QueueDescription"  # the block of the README that tests/kit/test_docs.py runs
 MARK = re.compile(r"examples/(?P<file>\S+)|(?:run|checked) by (?P<test>tests/\S+::\w+)|not run here: (?P<reason>.+)")
