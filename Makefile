@@ -16,7 +16,7 @@ test-clients: prepare # then Spark, which gives a worker ten seconds to start
 	$(BIN)/pytest -n 10 --dist worksteal $(CLIENTS) $(ARGS)
 	$(BIN)/pytest -n 3 --dist loadgroup $(HEAVY) $(ARGS)
 test-parts: $(VENV)/installed # takes what the clients leave of the machine
-	nice -n 5 $(BIN)/pytest -n 3 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
+	nice -n 5 $(BIN)/pytest -n 4 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
 test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/http/control tests/spark/acceptance $(ARGS)
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000 && $(MAKE) dist && release/try
