@@ -26,7 +26,7 @@ prepare: $(VENV)/installed
 fast: $(VENV)/installed
 	$(BIN)/pytest -m "not sdk and not slow" $(ARGS)
 check: $(VENV)/installed
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && nice $(BIN)/mypy && nice $(BIN)/pyright
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/pyright
 bench: $(VENV)/installed ; $(BIN)/python bench/run.py $(ARGS)
 dist: $(VENV)/installed ; PYTHON=$(BIN)/python release/dist $(ARGS) # wheels for machines without a compiler
 $(VENV)/installed: pyproject.toml
