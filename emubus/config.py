@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
 from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
-from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Partitioning, Profile, limits_for
+from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Profile, defaults_of, limits_for
 from .commands.options import HOST, HTTP_PORT, Option, names, non_empty, port, read_option, variables_of_process, whole
 from .commands.options import ConfigError as ConfigError
 from .storage.contract import Durability as Durability
@@ -397,16 +397,7 @@ def _read(source: Path | str, limits: Limits) -> Entities:
 
 def _default_queue(limits: Limits) -> QueueDescription:
     """The queue of Microsoft's sample, so that a first try needs no file."""
-    defaults = limits.defaults
-    return QueueDescription(
-        "queue.1",
-        enable_partitioning=limits.partitioning is Partitioning.ALWAYS,
-        lock_duration_ms=defaults.lock_duration_ms,
-        max_delivery_count=defaults.max_delivery_count,
-        default_ttl_ms=defaults.ttl_ms,
-        duplicate_window_ms=defaults.duplicate_window_ms,
-        max_size_mb=defaults.max_size_mb,
-    )
+    return QueueDescription("queue.1", **defaults_of(QueueDescription, limits))
 
 
 def _keys(from_file: tuple[SharedKey, ...], sas_key: str | None) -> tuple[SharedKey, ...]:

@@ -47,7 +47,7 @@ from .broker.model.descriptions import (
     Topology,
     TrueFilter,
 )
-from .broker.model.profiles import Profile
+from .broker.model.profiles import Profile, defaults_of
 from .conditions.behaviour import Value
 from .conditions.fault_table import Fault, FaultKind, FaultOperation
 from .config import Auth, Config, ConfigError, Durability, Tls, load_config
@@ -64,7 +64,6 @@ from .kit.verbs import (
 )
 from .server import Server
 from .tls import ca_file
-from .web.atom.descriptions import defaults_of
 from .web.control.entities import MESSAGES_BYTES_MAX, MESSAGES_MAX, SUB_QUEUES
 from .web.control.message_json import message_json
 from .web.services import Snapshot

@@ -14,6 +14,7 @@ from ...broker.errors import BrokerError, Condition
 from ...broker.ids import new_message_id
 from ...broker.keys import Right
 from ...broker.model.descriptions import QueueDescription, TopicDescription
+from ...broker.model.profiles import defaults_of
 from ..link_context import LinkContext
 from ..nodes.claims import Need
 from ..wire.engine import AttachRequest, Pointer
@@ -52,9 +53,9 @@ def make_temporary(context: LinkContext, request: AttachRequest) -> Entity:
         raise BrokerError(Condition.NOT_IMPLEMENTED, "Dynamic nodes (temporary queues and topics) are not supported.")
     name = new_message_id()
     if request.capabilities & _TEMPORARY_TOPIC:
-        return _make(context, _topic(context, name, None, is_temporary=True))
+        return _make(context, TopicDescription, name, None, is_temporary=True)
     if request.capabilities & _TEMPORARY_QUEUE:
-        return _make(context, _queue(context, name, None, is_temporary=True))
+        return _make(context, QueueDescription, name, None, is_temporary=True)
     raise BrokerError(
         Condition.NOT_IMPLEMENTED, "A dynamic node must have the capability temporary-queue or temporary-topic."
     )
@@ -76,35 +77,20 @@ def make_missing(context: LinkContext, request: AttachRequest) -> None:
         return
     properties = context.open_properties
     if request.capabilities & _TOPIC:
-        _make(context, _topic(context, address.entity, auto_delete_on_idle_ms(properties, "topic")))
+        _make(context, TopicDescription, address.entity, auto_delete_on_idle_ms(properties, "topic"))
     else:
-        _make(context, _queue(context, address.entity, auto_delete_on_idle_ms(properties, "queue")))
+        _make(context, QueueDescription, address.entity, auto_delete_on_idle_ms(properties, "queue"))
 
 
-def _make(context: LinkContext, description: QueueDescription | TopicDescription) -> Entity:
-    context.claims.require(Need(description.name, (Right.MANAGE,)))
+def _make(
+    context: LinkContext,
+    kind: type[QueueDescription | TopicDescription],
+    name: str,
+    idle_ms: int | None,
+    *,
+    is_temporary: bool = False,
+) -> Entity:
+    context.claims.require(Need(name, (Right.MANAGE,)))
+    values = defaults_of(kind, context.broker.limits)
+    description = kind(name, **values, auto_delete_on_idle_ms=idle_ms, is_temporary=is_temporary)
     return context.broker.administration.create(description)
-
-
-def _queue(context: LinkContext, name: str, idle_ms: int | None, *, is_temporary: bool = False) -> QueueDescription:
-    defaults = context.broker.limits.defaults
-    return QueueDescription(
-        name,
-        lock_duration_ms=defaults.lock_duration_ms,
-        max_delivery_count=defaults.max_delivery_count,
-        default_ttl_ms=defaults.ttl_ms,
-        max_size_mb=defaults.max_size_mb,
-        auto_delete_on_idle_ms=idle_ms,
-        is_temporary=is_temporary,
-    )
-
-
-def _topic(context: LinkContext, name: str, idle_ms: int | None, *, is_temporary: bool = False) -> TopicDescription:
-    defaults = context.broker.limits.defaults
-    return TopicDescription(
-        name,
-        default_ttl_ms=defaults.ttl_ms,
-        max_size_mb=defaults.max_size_mb,
-        auto_delete_on_idle_ms=idle_ms,
-        is_temporary=is_temporary,
-    )

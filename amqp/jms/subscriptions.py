@@ -22,6 +22,7 @@ from ...broker.model.descriptions import (
     TrueFilter,
     entity_key,
 )
+from ...broker.model.profiles import defaults_of
 from ..link_context import LinkContext
 from ..wire.engine import AttachRequest
 from .lifetimes import auto_delete_on_idle_ms, delete_when_unused
@@ -94,14 +95,11 @@ def subscribe(context: LinkContext, wish: Wish) -> Entity:
                 raise _in_use(wish.full_name)
             return known
         context.broker.administration.delete(known.path)
-    limits = context.broker.limits
     return context.broker.administration.create(
         SubscriptionDescription(
             wish.topic_name,
             wish.full_name,
-            lock_duration_ms=limits.defaults.lock_duration_ms,
-            max_delivery_count=limits.defaults.max_delivery_count,
-            default_ttl_ms=limits.defaults.ttl_ms,
+            **defaults_of(SubscriptionDescription, context.broker.limits),
             dead_letter_on_filter_exceptions=False,
             auto_delete_on_idle_ms=auto_delete_on_idle_ms(context.open_properties, "subscriber"),
             jms=wish.jms,

@@ -1,4 +1,4 @@
-"""Requests about messages of several partitions, by lock token or sequence number: settle, receive, renew.
+"""Requests about messages of several partitions, by lock token or sequence number: settle, receive, lock, renew.
 
 Knows how a request to several stores does everything or nothing (docs/decisions/0002). Does not know rows; partitions
 decide (`partition/settle.py`, `partition/receive.py`).

@@ -9,14 +9,11 @@ Sources: [SB: service-bus-quotas], [P2]-[P5], [wire 10.13]; for Microsoft's emul
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from .descriptions import (
-    QueueDescription,
-    TopicDescription,
-)
+from .descriptions import EntityDescription, QueueDescription, TopicDescription
 
 SECOND_MS: Final = 1_000
 MINUTE_MS: Final = 60_000
@@ -283,3 +280,17 @@ def message_bytes_max(description: QueueDescription | TopicDescription, limits: 
 
 
 # ---------------------------------------------------------------- words
+
+
+def defaults_of(kind: type[EntityDescription], limits: Limits) -> dict[str, Any]:
+    """The values of a profile's defaults for a kind of entity, by the names of its fields."""
+    defaults = limits.defaults
+    values = {
+        "default_ttl_ms": defaults.ttl_ms,
+        "duplicate_window_ms": defaults.duplicate_window_ms,
+        "enable_partitioning": limits.partitioning is Partitioning.ALWAYS,
+        "lock_duration_ms": defaults.lock_duration_ms,
+        "max_delivery_count": defaults.max_delivery_count,
+        "max_size_mb": defaults.max_size_mb,
+    }
+    return {each.name: values[each.name] for each in fields(kind) if each.name in values}

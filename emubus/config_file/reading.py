@@ -35,7 +35,7 @@ from ..broker.model.descriptions import (
     TrueFilter,
     entity_key,
 )
-from ..broker.model.profiles import Limits, Partitioning, size_mb_from_client
+from ..broker.model.profiles import Limits, defaults_of, size_mb_from_client
 from ..broker.model.validation import (
     Violation,
     forwards_to_itself,
@@ -165,7 +165,7 @@ class _Reader:
         members = cursor.members(("Name", "Properties"), required=["Name"])
         name = members["Name"].text()
         properties = self.properties(members, QUEUE_PROPERTIES, with_keys=True)
-        values = {**self.store_defaults(), **self.receive_defaults(), **self.values(properties, QUEUE_PROPERTIES)}
+        values = {**defaults_of(QueueDescription, self.limits), **self.values(properties, QUEUE_PROPERTIES)}
         keys = self.authorization_rules(properties)
         queue = QueueDescription(name, **self.sized(values), authorization_rules=keys)
         violations = validate_queue(queue, self.limits) + forwards_to_itself(queue, name)
@@ -176,7 +176,7 @@ class _Reader:
         members = cursor.members(("Name", "Properties", "Subscriptions"), required=["Name"])
         name = members["Name"].text()
         properties = self.properties(members, TOPIC_PROPERTIES, with_keys=True)
-        values = {**self.store_defaults(), **self.values(properties, TOPIC_PROPERTIES)}
+        values = {**defaults_of(TopicDescription, self.limits), **self.values(properties, TOPIC_PROPERTIES)}
         keys = self.authorization_rules(properties)
         topic = TopicDescription(name, **self.sized(values), authorization_rules=keys)
         _refuse(validate_topic(topic, self.limits), cursor, {**members, **properties}, self.limits)
@@ -195,7 +195,8 @@ class _Reader:
     def subscription(self, cursor: Cursor, topic_name: str) -> SubscriptionDescription:
         members = cursor.members(("Name", "Properties", "Rules"), required=["Name"])
         properties = self.properties(members, SUBSCRIPTION_PROPERTIES)
-        values = {**self.receive_defaults(), **self.values(properties, SUBSCRIPTION_PROPERTIES)}
+        given = self.values(properties, SUBSCRIPTION_PROPERTIES)
+        values = {**defaults_of(SubscriptionDescription, self.limits), **given}
         cursors = items_of(members, "Rules")
         found = self.each(cursors, self.rule)
         rules = tuple(found.values())
@@ -282,23 +283,6 @@ class _Reader:
             with suppress(ConfigFileError):
                 found[cursor] = read(cursor)
         return found
-
-    def store_defaults(self) -> dict[str, Any]:
-        defaults = self.limits.defaults
-        return {
-            "default_ttl_ms": defaults.ttl_ms,
-            "duplicate_window_ms": defaults.duplicate_window_ms,
-            "enable_partitioning": self.limits.partitioning is Partitioning.ALWAYS,
-            "max_size_mb": defaults.max_size_mb,
-        }
-
-    def receive_defaults(self) -> dict[str, Any]:
-        defaults = self.limits.defaults
-        return {
-            "default_ttl_ms": defaults.ttl_ms,
-            "lock_duration_ms": defaults.lock_duration_ms,
-            "max_delivery_count": defaults.max_delivery_count,
-        }
 
     def sized(self, values: dict[str, Any]) -> dict[str, Any]:
         size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], self.limits)

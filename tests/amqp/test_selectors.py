@@ -21,7 +21,6 @@ from .wire import ATTACH, DETACH, DISPOSITION, FLOW, SOURCE, TARGET, TRANSFER, F
 
 SELECTOR = Symbol("jms-selector")
 NUMBER, SYMBOL = Ulong(0x468C00000004), Symbol("apache.org:selector-filter:string")
-TURNS_MAX = 200
 
 
 def selecting(text: object, descriptor: object = NUMBER) -> dict[Symbol, object]:
@@ -42,13 +41,7 @@ class Client:
 
     async def frames(self, *codes: int) -> list[Frame]:
         """The next frames, whose codes must be these."""
-        got: list[Frame] = []
-        for _ in range(TURNS_MAX):
-            got += await self.wire.turn()
-            if len(got) >= len(codes):
-                break
-        assert [each.code for each in got] == list(codes)
-        return got
+        return await self.wire.frames(*codes)
 
     async def send(self, *pairs: tuple[str, int]) -> None:
         for text, k in pairs:

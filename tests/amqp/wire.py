@@ -27,6 +27,7 @@ SOURCE, TARGET, COORDINATOR, ERROR = 0x28, 0x29, 0x30, 0x1D
 ACCEPTED, REJECTED, RELEASED, MODIFIED = Ulong(0x24), Ulong(0x25), Ulong(0x26), Ulong(0x27)
 BATCH = 0x80013700
 UNPACED_US = 3_600_000_000
+TURNS_MAX = 200  # until frames are there
 
 accepted = Described(ACCEPTED, [])
 released = Described(RELEASED, [])
@@ -136,6 +137,16 @@ class Wire:
         """Let the event loop turn, then read."""
         await self.turns(count)
         return self.read()
+
+    async def frames(self, *codes: int) -> list[Frame]:
+        """The next frames, whose codes must be these."""
+        got: list[Frame] = []
+        for _ in range(TURNS_MAX):
+            got += await self.turn()
+            if len(got) >= len(codes):
+                break
+        assert [each.code for each in got] == list(codes)
+        return got
 
     async def turns(self, count: int) -> None:
         """Let the event loop turn."""

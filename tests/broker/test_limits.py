@@ -36,6 +36,7 @@ from emubus.broker.model.profiles import (
     Profile,
     Range,
     aggregate_size_mb,
+    defaults_of,
     limits_for,
     message_bytes_max,
     partitions_of,
@@ -59,15 +60,7 @@ LISTENER = AuthorizationRule("k", (Right.LISTEN,), "1")
 
 
 def _default_queue(profile: Profile) -> QueueDescription:
-    defaults = LIMITS[profile].defaults
-    return QueueDescription(
-        "q",
-        lock_duration_ms=defaults.lock_duration_ms,
-        max_delivery_count=defaults.max_delivery_count,
-        default_ttl_ms=defaults.ttl_ms,
-        duplicate_window_ms=defaults.duplicate_window_ms,
-        max_size_mb=defaults.max_size_mb,
-    )
+    return QueueDescription("q", **defaults_of(QueueDescription, LIMITS[profile]))
 
 
 # ---------------------------------------------------------------- the table

@@ -132,6 +132,7 @@ def test_route_asks_the_server(emubus: CommandLine) -> None:
     [
         (("send", "news/all", "x"), 1, "Messages"),
         (("send", "orders", "x", "--file", "f"), 2, "exclude each other"),
+        (("send", "orders", "x", "-d", "y"), 2, "exclude each other"),
         (("send", "orders", "--file", "/no/such/file"), 2, "can't be read"),
         (("send", "orders", "x" * 300_000), 1, "262144"),
         (("send", "carts", "x"), 1, "session"),

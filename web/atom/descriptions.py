@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 from ...broker.ids import new_shared_key
 from ...broker.model.catalog import Description
 from ...broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from ...broker.model.profiles import Limits, Partitioning, size_mb_from_client
+from ...broker.model.profiles import Limits, defaults_of, size_mb_from_client
 from .fields import FIELDS, Field
 from .keys import keys_in
 from .parsing import bad, child, children, excerpt, local_name, text_of
@@ -111,21 +111,6 @@ def _read(part: Element, field: Field, version: str) -> object:
     except ValueError as error:
         problem = excerpt(str(error)) if text else "it is empty"
         raise bad(f"The value of '{field.name}' can't be used: {problem}.") from None
-
-
-def defaults_of(kind: type[Description], limits: Limits) -> dict[str, Any]:
-    """The profile's defaults for a kind of entity."""
-    defaults = limits.defaults
-    values = {
-        "default_ttl_ms": defaults.ttl_ms,
-        "duplicate_window_ms": defaults.duplicate_window_ms,
-        "enable_partitioning": limits.partitioning is Partitioning.ALWAYS,
-        "lock_duration_ms": defaults.lock_duration_ms,
-        "max_delivery_count": defaults.max_delivery_count,
-        "max_size_mb": defaults.max_size_mb,
-    }
-    known = {field.attribute for field in FIELDS[kind]}
-    return {name: value for name, value in values.items() if name in known}
 
 
 def _bring_within(values: dict[str, Any], given: Mapping[str, object], limits: Limits) -> None:

@@ -25,8 +25,7 @@ from ...broker.model.descriptions import (
     TopicDescription,
     TrueFilter,
 )
-from ...broker.model.profiles import Limits, size_mb_from_client
-from ..atom.descriptions import defaults_of
+from ...broker.model.profiles import Limits, defaults_of, size_mb_from_client
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .entities import ENTITY_AT, ENTITY_PATH
 from .schema import (

@@ -36,7 +36,7 @@ _PROPERTY_FIELDS: Final = (
     "group_sequence",
     "reply_to_session_id",
 )
-_STATES: Final = ("active", "deferred", "scheduled")
+STATES: Final = ("active", "deferred", "scheduled")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NUMBER_MAX: Final = (1 << 63) - 1
 
@@ -95,7 +95,7 @@ def message_json(seen: Seen) -> dict[str, Any]:
     return {
         "partition_id": seen.partition_id,
         "sequence_number": seen.sequence_number,
-        "state": _STATES[state] if isinstance(state, int) and 0 <= state < len(_STATES) else _STATES[0],
+        "state": STATES[state] if isinstance(state, int) and 0 <= state < len(STATES) else STATES[0],
         "locked_until_at": seen.locked_until_at,
         "enqueued_at": int(enqueued_at) if isinstance(enqueued_at, int) else None,
         "delivery_count": header.pop("delivery_count", 0),

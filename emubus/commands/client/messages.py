@@ -47,6 +47,7 @@ def add_send(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `send`."""
     _add_entity(parser, "name of a queue or topic")
     parser.add_argument("body", nargs="?", metavar="BODY", help="the body; without it stdin is read")
+    parser.add_argument("-d", "--data", dest="data", metavar="BODY", help="the body, as in curl")
     parser.add_argument("--file", type=Path, metavar="FILE", help="the body is this file")
     parser.add_argument("--lines", action="store_true", help="each line of stdin or FILE is a message")
     parser.add_argument("--count", type=count_of, default=1, metavar="N", help="send it N times")
@@ -79,10 +80,11 @@ def _send(parsed: argparse.Namespace) -> int:
 
 
 def _bodies(parsed: argparse.Namespace) -> Iterator[bytes]:
-    if parsed.body is not None and (parsed.file is not None or parsed.lines):
-        raise ConfigError("BODY, --file and --lines exclude each other: give BODY alone")
-    if parsed.body is not None:
-        yield parsed.body.encode(errors="surrogateescape")
+    texts = [each for each in (parsed.body, parsed.data) if each is not None]
+    if len(texts) > 1 or (texts and (parsed.file is not None or parsed.lines)):
+        raise ConfigError("BODY, --data, --file and --lines exclude each other: give BODY alone")
+    if texts:
+        yield texts[0].encode(errors="surrogateescape")
         return
     try:
         data = sys.stdin.buffer.read() if parsed.file is None else parsed.file.read_bytes()

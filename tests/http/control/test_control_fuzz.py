@@ -27,6 +27,7 @@ BEYOND_SCHEMA = (  # no schema says which bytes are an archive, what a profile a
     f"PUT {ENTITY}/rules/{{rule}}",
     f"POST {ENTITY}/messages",
 )
+CONDITION = f"{ROOT}/conditions/{{id}}"  # one that was ended can be read for a while, and ended again
 NAME_ONLY = re.compile(r"\{entity:.*\)\?\}")
 EXAMPLES_MAX = rounds(10, 200)
 SEED = 20_260_101
@@ -39,7 +40,11 @@ SETTINGS = {
     # 503 is what the document says of a store that is out, and the requests put stores out.
     "checks": {"not_a_server_error": {"expected-statuses": ["2xx", "3xx", "4xx", "503"]}},
     "operations": [
-        {"include-name": each, "checks": {"positive_data_acceptance": {"enabled": False}}} for each in BEYOND_SCHEMA
+        *({"include-name": each, "checks": {"positive_data_acceptance": {"enabled": False}}} for each in BEYOND_SCHEMA),
+        *(
+            {"include-name": f"{method} {CONDITION}", "checks": {"use_after_free": {"enabled": False}}}
+            for method in ("GET", "DELETE")
+        ),
     ],
 }
 

@@ -21,9 +21,9 @@ from ....broker.rules.filters import compile_filter
 from ....codec.decode import decode
 from ....codec.errors import DecodeError
 from ....codec.types import Described
+from ...control.message_json import STATES
 from ..forms import Form, FormError, parse_instant, quoted
 
-STATES: Final = ("active", "deferred", "scheduled")
 LOCKED: Final = "locked"
 TEXT_CHARS_MAX: Final = 200
 SQL_CHARS_MAX: Final = 1024

@@ -7,6 +7,7 @@ so one that can't be leaves the others alone. Does not know how messages are loc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
@@ -16,7 +17,7 @@ from ....broker.api import Complete, DeadLetter, Defer, Entity, Outcome, Release
 from ....broker.errors import BrokerError, Condition
 from ...control.entities import SUB_QUEUES
 from ..flashes import Flash
-from ..forms import REFUSALS, Form, FormError, read_form
+from ..forms import REFUSALS, Form, read_form
 from ..site import Site
 from .browsing import browsed_entity, selected_numbers, show, with_position
 
@@ -47,31 +48,28 @@ async def _act(site: Site, entity: Entity, form: Form) -> Flash:
     word, outcome = VERBS[verb]
     sub_queue = SUB_QUEUES[name]
     where = entity.path if sub_queue is SubQueue.ACTIVE else f"{entity.path}/{sub_queue.value}"
-    done, failures = 0, list[tuple[str, str]]()
     locked = {each.sequence_number: each.token for each in await site.broker.lock_by_number(where, numbers)}
+    failures: list[tuple[str, str]] = []
     for number in numbers:
         try:
             if number in locked:
-                await site.broker.settle(where, [locked[number]], outcome())
-            elif verb == "delete" and name == "active":
+                await _settle(site, where, locked[number], outcome())
+            elif verb == "delete" and sub_queue is SubQueue.ACTIVE:
                 await site.broker.cancel_scheduled(entity.path, [number])
             else:
-                raise FormError("it is locked, scheduled or gone")
-            done += 1
-        except FormError as error:
-            failures.append((f"{number}: {error.text}", ""))
+                failures.append((f"{number}: it is locked, scheduled or gone", ""))
         except BrokerError as error:
-            if number in locked:
-                await _give_back(site, where, locked[number])
-            gone = error.condition is Condition.MESSAGE_NOT_FOUND
-            failures.append((f"{number}: {'it is locked or gone' if gone else error.description}", ""))
-    text = f"{done} of {len(numbers)} message{'' if len(numbers) == 1 else 's'} {word}."
+            is_gone = error.condition is Condition.MESSAGE_NOT_FOUND
+            failures.append((f"{number}: {'it is locked or gone' if is_gone else error.description}", ""))
+    text = f"{len(numbers) - len(failures)} of {len(numbers)} message{'' if len(numbers) == 1 else 's'} {word}."
     return Flash(text, failures, is_warning=bool(failures))
 
 
-async def _give_back(site: Site, where: str, token: bytes) -> None:
-    """End the lock of a message that could not be settled; if that fails, too, the lock expires."""
+async def _settle(site: Site, where: str, token: bytes, outcome: Outcome) -> None:
+    """Settle a locked message, or else give it back; if that fails, too, its lock expires. BrokerError."""
     try:
-        await site.broker.settle(where, [token], Release())
+        await site.broker.settle(where, [token], outcome)
     except BrokerError:
-        pass
+        with suppress(BrokerError):
+            await site.broker.settle(where, [token], Release())
+        raise

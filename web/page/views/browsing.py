@@ -15,9 +15,10 @@ from ....broker.address import SubQueue
 from ....broker.api import Entity
 from ....broker.model.descriptions import TopicDescription
 from ...control.entities import SUB_QUEUES
+from ...control.message_json import STATES
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
-from ..messages.filter import LOCKED, STATES, read_filter
+from ..messages.filter import LOCKED, read_filter
 from ..messages.search import Found, MessageSearch, Query
 from ..messages.table import COLUMNS, chosen_columns
 from ..rendering import body_bytes, message_view

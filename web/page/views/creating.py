@@ -12,7 +12,7 @@ from aiohttp import web
 
 from ....broker.model.catalog import Description
 from ....broker.model.descriptions import EntityKind, QueueDescription, SubscriptionDescription, TopicDescription
-from ....broker.model.profiles import Partitioning
+from ....broker.model.profiles import Partitioning, defaults_of
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
 from ..site import Site, address
@@ -79,22 +79,11 @@ def _description(site: Site, form: Form, kind: str) -> Description:
 
 def _blank(site: Site, kind: str, name: str = "") -> Description:
     """An entity with the profile's defaults."""
-    defaults = site.broker.limits.defaults
-    ttl_ms, lock_ms, count = defaults.ttl_ms, defaults.lock_duration_ms, defaults.max_delivery_count
-    size_mb, window_ms = defaults.max_size_mb, defaults.duplicate_window_ms
+    limits = site.broker.limits
     match kind:
         case "subscription":
-            return SubscriptionDescription(
-                "", name, default_ttl_ms=ttl_ms, lock_duration_ms=lock_ms, max_delivery_count=count
-            )
+            return SubscriptionDescription("", name, **defaults_of(SubscriptionDescription, limits))
         case "topic":
-            return TopicDescription(name, default_ttl_ms=ttl_ms, max_size_mb=size_mb, duplicate_window_ms=window_ms)
+            return TopicDescription(name, **defaults_of(TopicDescription, limits))
         case _:
-            return QueueDescription(
-                name,
-                default_ttl_ms=ttl_ms,
-                lock_duration_ms=lock_ms,
-                max_delivery_count=count,
-                max_size_mb=size_mb,
-                duplicate_window_ms=window_ms,
-            )
+            return QueueDescription(name, **defaults_of(QueueDescription, limits))
