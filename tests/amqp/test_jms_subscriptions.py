@@ -89,6 +89,12 @@ async def test_a_second_consumer_of_an_unshared_subscription_is_refused(broker: 
         )
 
 
+async def test_names_that_differ_in_case_are_one_subscription(broker: Broker) -> None:
+    JmsClient(broker, "c1").subscribe("Orders")
+    assert refusal(JmsClient(broker, "c1").subscribe("orders"))[0] == "amqp:not-allowed"
+    assert set(subscriptions(broker)) == {PLAIN, "t/Subscriptions/Orders$c1$D"}
+
+
 @pytest.mark.parametrize(
     ("durable", "names", "full_name"),
     [(True, ("s|global", "s|global2"), "s$$D"), (False, ("s|global-volatile1", "s|global-volatile2"), "s$$ND")],

@@ -50,3 +50,18 @@ async def test_a_subscription_of_jms_shows_its_client_and_its_selector_and_an_up
             SelectorFilter("k = 1"),
         )
         assert (await http("DELETE", PATH)).status == 200
+
+
+async def test_a_subscription_that_is_created_as_one_of_a_client_is_a_plain_one(tmp_path: Path) -> None:
+    sent = (
+        "<SubscriptionDescription><IsClientAffine>true</IsClientAffine><ClientAffineProperties><ClientId>c</ClientId>"
+        "<IsDurable>true</IsDurable><IsShared>false</IsShared></ClientAffineProperties></SubscriptionDescription>"
+    )
+    async with running(tmp_path, profile="premium") as server, raw(server) as http:
+        server.broker.administration.create(TopicDescription("t"))
+        answer = await http.put(PATH, sent)
+        assert answer.status == 201, answer.text
+        entity = server.broker.entity("t/Subscriptions/s$c$D")
+        assert entity is not None
+        assert isinstance(entity.description, SubscriptionDescription)
+        assert entity.description.jms is None
