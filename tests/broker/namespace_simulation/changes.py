@@ -69,6 +69,7 @@ class Changes:
         self._let_go(command.of, paths={command.of})
         run.world.broker.administration.update(changed.description())
         run.model.shapes[command.of] = changed
+        run.model.tick(run.model.now)  # what expired while a receiver held it is free, and goes
 
     def _let_go(self, top: str, paths: set[str] | None = None) -> None:
         """The receivers that hold sessions of an entity, or of a topic's subscriptions, are detached: they are free."""

@@ -288,9 +288,14 @@ def see(item: Item, row: Row, model: Model, tally: Tally) -> None:
 
 
 def _came_with_key(item: Item, model: Model) -> bool:
-    """Whether a key chose the partition: a copy that an action leaves without one stays where its message came to."""
+    """Whether a key may have chosen the partition.
+
+    A copy that an action leaves without a key stays where its message came to. Of two copies of a message that look
+    alike, one of which came with a key, nobody knows which is which.
+    """
     top = model.shapes[model.shapes[item.path].topic]
-    keys = {key for path, key in item.trail if path in (item.path, top.path)}
+    alike = (each for each in model.items.get(item.label, ()) if each.is_like(item))
+    keys = {key for each in alike for path, key in each.trail if path in (item.path, top.path)}
     return bool(keys - {None}) or (item.id is not None and top.duplicates)
 
 

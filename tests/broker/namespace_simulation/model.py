@@ -13,7 +13,8 @@ keeps all that may have become of it (`Event`), and what is seen decides.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 
 from .arrivals import Arrivals, Time
@@ -111,6 +112,11 @@ class Model:
 
     def accept(self, path: str, specs: tuple[Spec, ...], *, sent_at: int) -> None:
         """A delivery was stored, at `sent_at` or later."""
+        ids = [spec.id for spec in specs if spec.id is not None]
+        with self._together(len(ids) > len(set(ids))):
+            self._accept(path, specs, sent_at)
+
+    def _accept(self, path: str, specs: tuple[Spec, ...], sent_at: int) -> None:
         for place, spec in enumerate(specs):
             self._rank += 1
             item = self._item(path, spec)
@@ -214,6 +220,16 @@ class Model:
         time = Time(since or (self.now if is_certain else self.rested_at), self.now, is_certain)
         is_single = not others and not any(item.label in self._events for item in items)
         return self._arrivals.possibilities(items, time, is_single=is_single)
+
+    @contextmanager
+    def _together(self, is_so: bool) -> Iterator[None]:
+        """Messages that may meet set out together: which of them comes first depends on their ways."""
+        before = self._many
+        self._many = before or is_so
+        try:
+            yield
+        finally:
+            self._many = before
 
     def _is_certain(self) -> bool:
         """Whether messages arrive in the order in which the model thinks of them."""

@@ -112,9 +112,11 @@ class Sending:
         if not self._is_alone:
             return
         size = sum(len(self._run.encoded(spec)) for spec in self._specs)
-        room = [0 if is_troubled else free for is_troubled, free in zip(self._troubled, self._room, strict=True)]
+        # Behind a slow store messages that came before may have moved to other partitions meanwhile.
+        free = list(map(min, self._room, self._free_bytes()))
+        room = [0 if is_troubled else left for is_troubled, left in zip(self._troubled, free, strict=True)]
         places = [self._place(key) for key in self._keys if key is not None]
-        if places and min(self._room[place] for place in places) < size:
+        if places and min(free[place] for place in places) < size:
             return
         if places and None not in self._keys:
             self._report("answer", f"{size} bytes: answered '{error}'; the partitions have room for {room}")
