@@ -80,6 +80,8 @@ class Connection(LinkContext, asyncio.Protocol):
         if self._unread:  # a turn will come
             self._unread += data
             return
+        if self._opened and self._layer is not None and self._layer.ignores(data):
+            return
         self._unread = data
         if self._server.turns.take(self):
             self.flow.update_reading(has_unread=bool(self._unread))

@@ -8,6 +8,7 @@ a connection, which calls `free`.
 from __future__ import annotations
 
 from ...broker.errors import BrokerError
+from ...codec.frames import EMPTY_FRAME
 from ..faults import Faults
 from ..link_context import LinkContext
 from ..wire import engine as proton
@@ -37,6 +38,10 @@ class AmqpLayer:
     def feed_header(self, header: bytes) -> None:
         """Take the AMQP header."""
         self.engine.push(header)
+
+    def ignores(self, data: bytes) -> bool:
+        """Whether input is a client's heartbeat and nothing else: we ask for none, and need nothing done."""
+        return data == EMPTY_FRAME and self._input.is_between_frames
 
     def feed(self, data: bytes) -> bytes:
         """Handle the frames that `data` completes; return the end of `data` if it is to be fed in another go.

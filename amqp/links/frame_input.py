@@ -55,6 +55,11 @@ class FrameInput:
         """Whether dispositions that are written must go through `ids`."""
         return self._reader.renumbers
 
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether what comes next is the beginning of a frame."""
+        return self._reader.is_between_frames
+
     def feed(self, data: bytes) -> bytes:
         """Handle the frames that `data` completes; return the end of `data` if it is to be fed in another go."""
         self._run_events()  # output may have left some, which must not see what `data` changes

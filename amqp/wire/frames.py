@@ -123,6 +123,11 @@ class FrameReader:
         pieces = self._cut(data)
         return pieces if self.ids is None else self._renumbered(self.ids, pieces)
 
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether what comes next is the beginning of a frame."""
+        return not (self._rest or self._broken)
+
     def take_left(self) -> bytes:
         """The end of the input of the last `feed`, to be fed again: there were too many frames that need attention."""
         left, self._left = self._left, b""

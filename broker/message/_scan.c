@@ -236,8 +236,8 @@ static bool read_properties(reader_t *in, size_t length_max, PyObject *new_id, P
     return items.pos == items.end;
 }
 
-/* The application properties, if any, and the body, up to the end of the message. */
-static bool read_rest(reader_t *in)
+/* The application properties, if any (`*properties` is where they begin), and the body, up to the end. */
+static bool read_rest(reader_t *in, const uint8_t **properties)
 {
     uint8_t last = PROPERTIES;
     while (in->pos < in->end) {
@@ -248,6 +248,7 @@ static bool read_rest(reader_t *in)
         if (code == APPLICATION_PROPERTIES && last == PROPERTIES) {
             reader_t items;
             uint32_t count;
+            *properties = in->pos - 3;
             if (!open_items(in, 0, 0xc1, &items, &count) || count & 1 || !skip_all(&items, count))
                 return false;
         } else if (code == DATA && last != VALUE) {
@@ -336,15 +337,20 @@ static PyObject *scan(PyObject *self, PyObject *const *args, Py_ssize_t count)
         usual = read_properties(&in, length_max, args[3], &group_id, &added, &rest);
     } else
         usual = usual && in.pos < in.end && add_id(&added, args[3], 1, 0);
-    usual = usual && read_rest(&in);
+    const uint8_t *properties = NULL;
+    usual = usual && read_rest(&in, &properties);
     PyObject *form = NULL, *whole = NULL;
     if (usual) {
         form = stored_form(header, header_bytes, &entries, entries_count, &added, rest, in.end);
         whole = with_id(data, bare, &added, rest, in.end);
     }
-    if (form && whole)
-        return Py_BuildValue("(NNNN)", form, group_id ? group_id : Py_NewRef(Py_None),
-                             partition_key ? partition_key : Py_NewRef(Py_None), whole);
+    if (form && whole) {
+        Py_ssize_t at = !properties ? -1 : properties - data;
+        if (properties && added.size) /* the new id moves what lies behind `rest` */
+            at = bare - data + (Py_ssize_t)added.size + (properties - rest);
+        return Py_BuildValue("(NNNNn)", form, group_id ? group_id : Py_NewRef(Py_None),
+                             partition_key ? partition_key : Py_NewRef(Py_None), whole, at);
+    }
     Py_XDECREF(form);
     Py_XDECREF(whole);
     Py_XDECREF(partition_key);

@@ -81,6 +81,7 @@ class Message:
     """The fields of an arriving message that the broker uses, and its bytes; `parse_message` makes it. Immutable."""
 
     __slots__ = (
+        "_application_at",
         "_at",
         "_bare",
         "_data",
@@ -115,7 +116,13 @@ class Message:
 
     @classmethod
     def scanned(
-        cls, data: bytes, form: bytes, session_id: str | None, partition_key: str | None, with_id: bytes | None
+        cls,
+        data: bytes,
+        form: bytes,
+        session_id: str | None,
+        partition_key: str | None,
+        with_id: bytes | None,
+        application_at: int,
     ) -> Message:
         """Return the message of which `scan` has read form and keys; the rest is read when it is needed."""
         message = cls.__new__(cls)
@@ -123,6 +130,7 @@ class Message:
         message._data = data if with_id is None else with_id
         message._form = form
         message._at = _NOT_LOCATED
+        message._application_at = application_at
         message._message_id = _UNREAD if with_id is None else None
         message._session_id = session_id
         message.partition_key = partition_key
@@ -141,6 +149,7 @@ class Message:
         """Read all fields; `at` has the positions of the sections."""
         data = self._data
         self._at = at
+        self._application_at = at[APPLICATION_PROPERTIES] if at[APPLICATION_PROPERTIES + 7] else -1
         stop = at[HEADER + 7]
         self._header = read_header(data[at[HEADER] : stop]) if stop else NO_HEADER
         self.ttl_ms = self._header.ttl_ms
@@ -220,8 +229,7 @@ class Message:
 
         Raises BrokerError(DECODE_ERROR) for a malformed value, because parsing does not decode values.
         """
-        at = self._located()
-        return named_values(self._data, at[APPLICATION_PROPERTIES]) if at[APPLICATION_PROPERTIES + 7] else {}
+        return named_values(self._data, self._application_at) if self._application_at >= 0 else {}
 
     def located(self) -> tuple[bytes, list[int]]:
         """Return the message with its sections in order, and their positions (as from `sections.locate`)."""

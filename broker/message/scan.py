@@ -11,13 +11,16 @@ from typing import Final
 
 from ...codec.native import native_module
 
-Scanned = tuple[bytes, str | None, str | None, bytes | None]
+Scanned = tuple[bytes, str | None, str | None, bytes | None, int]
 
 
 def scan(data: bytes, key_length_max: int, message_bytes_max: int, new_id: Callable[[], str]) -> Scanned | None:
-    """Return (stored form, session id, partition key, message with an added id), None for an unusual message.
+    """Return what the broker needs of a message in the form that SDKs write, None for an unusual message.
 
-    A message without an id gets `new_id()`, 32 ASCII characters; the last item is None for one that has an id.
+    (stored form, session id, partition key, message with an added id, position of its application properties)
+
+    A message without an id gets `new_id()`, 32 ASCII characters; the fourth item is None for one that has an id.
+    The position is that of the section in the message with its id, -1 without application properties.
     Unusual: another order or encoding of the sections, a time to live, a schedule, delivery annotations, an annotation
     of the broker, a message id that is no string, a key longer than `key_length_max` bytes, more than
     `message_bytes_max` bytes. The stored form is that of `Message.stored` without a time to live.

@@ -12,7 +12,7 @@ Owned by its topic; used on the event-loop thread only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -212,38 +212,36 @@ class RuleIndex:
         hits.sort(key=_rank)
         return _matches(hits, errors, context)
 
-    def _candidates(self, context: MessageContext) -> Iterator[tuple[_Rule, Test | None]]:
+    def _candidates(self, context: MessageContext) -> list[tuple[_Rule, Test | None]]:
         """Return the indexed rules that may match, each with its remaining test."""
         try:
-            found = list(self._found(context))
+            return [(rule, rule.rest) for rules in self._found(context) for rule in rules.values()]
         except FilterException:  # evaluate all: each rule fails only if it needs the unreadable part
-            for slots in self._slots.values():
-                for by_key in slots.values():
-                    for rules in by_key.values():
-                        yield from ((rule, rule.filter.test) for rule in rules.values())
-            return
-        for rules in found:
-            for rule in rules.values():
-                yield rule, rule.rest
+            return [
+                (rule, rule.filter.test)
+                for slots in self._slots.values()
+                for by_key in slots.values()
+                for rules in by_key.values()
+                for rule in rules.values()
+            ]
 
-    def _found(self, context: MessageContext) -> Iterator[dict[int, _Rule]]:
+    def _found(self, context: MessageContext) -> list[dict[int, _Rule]]:
+        found: list[dict[int, _Rule] | None] = []
         values = {name: context.system(name) for name in self._system_names}
         if self._user_readers:
             context.raw()
         for name, by_key in self._slots[Space.SYSTEM].items():
-            rules = by_key.get(equality_key(values[name]))
-            if rules:
-                yield rules
+            found.append(by_key.get(equality_key(values[name])))
         named, folded = self._slots[Space.NAMED], self._slots[Space.FOLDED]
-        for slots, properties in (
-            (named, context.named() if named else {}),
-            (folded, context.folded() if folded else {}),
-        ):
-            for name, value in properties.items():
-                if name in slots:
-                    rules = slots[name].get(equality_key(value))
-                    if rules:
-                        yield rules
+        if named:
+            for name, value in context.named().items():
+                if name in named:
+                    found.append(named[name].get(equality_key(value)))
+        if folded:
+            for name, value in context.folded().items():
+                if name in folded:
+                    found.append(folded[name].get(equality_key(value)))
+        return [rules for rules in found if rules is not None]
 
 
 def _matches(hits: list[_Rule], errors: list[tuple[_Rule, FilterException]], context: MessageContext) -> list[Match]:

@@ -10,6 +10,7 @@ from emubus.amqp.wire.engine import lib
 from emubus.amqp.wire.incoming_deliveries import KEEPING_BYTES
 from emubus.broker.errors import BrokerError, Condition
 from emubus.codec.encode import encode
+from emubus.codec.frames import EMPTY_FRAME
 from emubus.codec.types import Ubyte, Uint, Ulong
 
 from ..tracking import taken_apart, untracked
@@ -56,6 +57,16 @@ async def test_a_message_reaches_the_broker_as_it_came_and_is_accepted(wire: Wir
     assert disposition.fields[:2] == [True, 0]
     assert disposition.get(3) is True
     assert disposition.get(4) == accepted
+
+
+async def test_a_heartbeat_is_ignored_and_the_same_bytes_within_a_message_are_not(wire: Wire) -> None:
+    wire.attach_sender()
+    wire.write(EMPTY_FRAME)
+    transfer = wire.transfer(b"before" + EMPTY_FRAME + b"behind")
+    at = transfer.index(EMPTY_FRAME)
+    for part in (transfer[:at], EMPTY_FRAME, transfer[at + len(EMPTY_FRAME) :], EMPTY_FRAME):
+        wire.write(part)
+    assert wire.broker.q.sent == [(b"before" + EMPTY_FRAME + b"behind", False)]
 
 
 async def test_outcomes_of_one_turn_go_out_as_one_range_in_one_write(wire: Wire) -> None:

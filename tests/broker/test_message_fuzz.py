@@ -16,6 +16,7 @@ from emubus.broker.message.stored import (
     properties_fields,
     with_application_properties,
 )
+from emubus.broker.message.stored_form import decoded, named_values
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode
 from emubus.codec.errors import DecodeError
@@ -151,3 +152,24 @@ def test_a_batch_gives_back_the_messages_that_went_in(messages: list[bytes], env
     bodies = b"".join(encode(Described(Ulong(0x75), message)) for message in messages)
     found = split_batch(envelope + bodies)
     assert found[len(found) - len(messages) :] == messages
+
+
+@given(
+    st.dictionaries(st.text(max_size=20) | st.just("long" * 70), st.text(max_size=20) | SIMPLE, max_size=5),
+    st.integers(0, 200),
+    st.integers(0, 255) | st.none(),
+)
+def test_a_map_of_texts_is_read_as_the_decoder_reads_it(
+    properties: dict[str, object], at: int, byte: int | None
+) -> None:
+    data = encode(Described(Ulong(0x74), properties))
+    if byte is not None and 3 <= at < len(data):
+        data = data[:at] + bytes((byte,)) + data[at + 1 :]
+
+    def by_the_decoder() -> dict[str, object]:
+        entries = decoded(data, 3)
+        return (
+            {key: value for key, value in entries.items() if isinstance(key, str)} if isinstance(entries, dict) else {}
+        )
+
+    assert repr(unless_refused(lambda: named_values(data, 0))) == repr(unless_refused(by_the_decoder))

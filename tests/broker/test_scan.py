@@ -12,6 +12,7 @@ from emubus.broker.message.bounds import STANDARD_BOUNDS
 from emubus.broker.message.message import Message, parse_sent
 from emubus.broker.message.scan import IS_NATIVE, Scanned, scan
 from emubus.codec.encode import encode
+from emubus.codec.sections import APPLICATION_PROPERTIES
 from emubus.codec.types import Described, Symbol, Ubyte, Uint, Ulong
 
 from .test_message_fuzz import ENCODED, SIMPLE, damaged, unless_refused
@@ -68,11 +69,13 @@ def test_what_the_scan_takes_the_parser_reads_alike(data: bytes) -> None:
     if found is None:
         return
     message = parsed(data)
-    form, session_id, partition_key, with_id = found
+    form, session_id, partition_key, with_id, application_at = found
     assert form == message.stored(NOW, None)
     assert (session_id, partition_key) == (message.session_id, message.partition_key)
     assert (message.ttl_ms, message.scheduled_enqueue_at, message.via_partition_key) == (None, None, None)
-    assert message.located()[0] == (with_id or data)
+    whole, at = message.located()
+    assert whole == (with_id or data)
+    assert application_at == (at[APPLICATION_PROPERTIES] if at[APPLICATION_PROPERTIES + 7] else -1)
 
 
 @given(usual())
@@ -107,5 +110,5 @@ def test_messages_of_sdks_are_scanned(count: int) -> None:
     session_id = "session" if count > 10 else None
     found = scanned(data)
     assert (found is not None) is IS_NATIVE
-    assert found is None or found[1:] == (session_id, "k", None if count else found[3])
+    assert found is None or found[1:] == (session_id, "k", None if count else found[3], -1)
     assert parse_sent(data).session_id == session_id

@@ -205,14 +205,14 @@ class Compiler:
             ready = _constant_pattern(node, read_pattern(_NO_MESSAGE), read_escape(_NO_MESSAGE))
             if ready is None:
                 return _of(lambda context: _nothing(read(context)), [left])
-            return _of(lambda context: _matches(ready, read(context)), [left])
+            return _of(_constant_like(ready, read), [left])
 
         def evaluate(context: MessageContext) -> Truth:
             value, text, character = read(context), read_pattern(context), read_escape(context)
             if type(value) is not str or type(text) is not str or (has_escape and type(character) is not str):
                 return None
             try:
-                return _matches(like_pattern(text, character), value)
+                return like_pattern(text, character).matches(value)
             except ValueError as error:
                 raise FilterException(f"LIKE: {error}") from None
 
@@ -304,8 +304,14 @@ def _constant_pattern(node: syntax.Like, pattern: Value, escape: Value) -> Patte
     raise FilterError(problem, line=node.line, column=node.column, token="LIKE")
 
 
-def _matches(pattern: Pattern, value: Value) -> Truth:
-    return pattern.matches(value) if isinstance(value, str) else None
+def _constant_like(pattern: Pattern, read: Callable[[MessageContext], Value]) -> Callable[[MessageContext], Truth]:
+    matches = pattern.matches
+
+    def evaluate(context: MessageContext) -> Truth:
+        value = read(context)
+        return matches(value) if isinstance(value, str) else None
+
+    return evaluate
 
 
 def _nothing(_value: Value) -> Truth:

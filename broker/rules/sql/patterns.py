@@ -9,6 +9,7 @@ Patterns are immutable.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -18,27 +19,27 @@ _REGEX_STEPS_MAX: Final = 1_000_000
 
 
 class _Piece:
-    """Literal characters and `_` (None) in a row."""
+    """Literal characters and `_` (None) in a row; `literal` is None with a `_`."""
 
-    __slots__ = ("_characters", "_literal", "_regex", "length")
+    __slots__ = ("_characters", "_regex", "length", "literal")
 
     def __init__(self, characters: list[str | None]) -> None:
         self._characters = characters
         self.length = len(characters)
-        self._literal = None if None in characters else "".join(filter(None, characters))
+        self.literal = None if None in characters else "".join(filter(None, characters))
         source = "".join("." if each is None else re.escape(each) for each in characters)
         self._regex = re.compile(source, re.DOTALL)
 
     def is_at(self, text: str, position: int) -> bool:
         """Whether the piece is at `position`."""
-        if self._literal is not None:
-            return text.startswith(self._literal, position)
+        if self.literal is not None:
+            return text.startswith(self.literal, position)
         return self._regex.match(text, position) is not None
 
     def find(self, text: str, start: int, stop: int) -> int:
         """Return the first position of the piece between `start` and `stop`, or -1."""
-        if self._literal is not None:
-            return text.find(self._literal, start, stop)
+        if self.literal is not None:
+            return text.find(self.literal, start, stop)
         if (stop - start) * self.length <= _REGEX_STEPS_MAX:
             found = self._regex.search(text, start, stop)
             return -1 if found is None else found.start()
@@ -60,18 +61,18 @@ class _Piece:
 
 
 class Pattern:
-    """A compiled pattern; made by `like_pattern`."""
+    """A compiled pattern; made by `like_pattern`. `matches(text)` says whether it matches the whole text."""
 
-    __slots__ = ("_first", "_last", "_length_min", "_middle")
+    __slots__ = ("_first", "_last", "_length_min", "_middle", "matches")
 
     def __init__(self, pieces: list[_Piece]) -> None:
         self._first = pieces[0]
         self._last = pieces[-1] if len(pieces) > 1 else None
         self._middle = [piece for piece in pieces[1:-1] if piece.length]
         self._length_min = sum(piece.length for piece in pieces)
+        self.matches: Callable[[str], bool] = _test_of_text(pieces) or self._matches_pieces
 
-    def matches(self, text: str) -> bool:
-        """Whether the pattern matches the whole text."""
+    def _matches_pieces(self, text: str) -> bool:
         length, start = len(text), self._first.length
         if length < self._length_min or not self._first.is_at(text, 0):
             return False
@@ -86,6 +87,21 @@ class Pattern:
                 return False
             start = position + piece.length
         return True
+
+
+def _test_of_text(pieces: list[_Piece]) -> Callable[[str], bool] | None:
+    """The test of a pattern that is a text with a `%` before it, behind it, or both; None for all others."""
+    texts = [piece.literal for piece in pieces]
+    match texts:
+        case [str(whole)]:
+            return whole.__eq__
+        case [str(start), ""]:
+            return lambda text: text.startswith(start)
+        case ["", str(end)]:
+            return lambda text: text.endswith(end)
+        case ["", str(part), ""]:
+            return lambda text: part in text
+    return None
 
 
 @lru_cache(_PATTERNS_CACHED_MAX)
