@@ -9,13 +9,13 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 .PHONY: serve test test-clients test-parts test-long prepare check bench fast dist clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
-test: $(VENV)/collected
+test: $(VENV)/installed
 	$(MAKE) --jobs 3 --output-sync check test-clients test-parts
 	@$(BIN)/python -m tests.prepare --report
-test-clients: prepare # then Spark, which gives a worker ten seconds to start
-	$(BIN)/pytest -n 10 --dist worksteal $(CLIENTS) $(ARGS)
+test-clients: prepare $(VENV)/collected # then Spark, which gives a worker ten seconds to start
+	$(BIN)/pytest -n 10 --dist loadgroup $(CLIENTS) $(ARGS)
 	$(BIN)/pytest -n 3 --dist loadgroup $(HEAVY) $(ARGS)
-test-parts: $(VENV)/installed # takes what the clients leave of the machine
+test-parts: $(VENV)/collected # takes what the clients leave of the machine
 	nice -n 5 $(BIN)/pytest -n 4 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
 test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/http/control tests/spark/acceptance $(ARGS)

@@ -1,22 +1,14 @@
 """What holds for all tests: servers are checked when they close, which tests can run here, how they are spread.
 
 Tests whose toolchain or browser can't be had here are deselected, and a table at the end says so (see `toolchains`).
-
-`pytest --dist loadgroup` keeps all tests that need Spark in one process, and all that drive a browser in another:
-starting Spark takes seconds and a gigabyte, a browser nearly as much. The files are known by the parameter
-`spark: SparkSession` or `tab: Tab`. Every other test goes where there is room, as without `--dist`. (pytest-xdist's own
-marks for this reach its scheduler as part of test names, which newer versions of pytest don't let it change.)
 """
 
 from __future__ import annotations
 
-import functools
 import gc
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -25,6 +17,7 @@ from hypothesis import settings
 from emubus.testing import EmubusServer
 
 from .checking import check_partitions
+from .scheduling import scheduler
 from .sdk.prepare import ALL_CLIENTS, build_name
 from .toolchains import table, unavailable
 
@@ -32,26 +25,10 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
-ROOT = Path(__file__).resolve().parents[1]
 settings.register_profile("emubus", deadline=None)  # no verdict depends on the machine's speed
 settings.load_profile("emubus")
-TOGETHER: Final = {"spark": re.compile(r"\bspark: SparkSession\b"), "browser": re.compile(r"\btab: Tab\b")}
-"""What is started once for all tests that need it, and the parameter by which their files are known."""
 LOOP_CPU_S: Final = 0.08
 """What `loop_cpu_s` is on the machine on which the tests' limits of processor time were set."""
-
-
-@functools.cache
-def group_of(file: str) -> str | None:
-    """What the tests of this file (relative to the repository) share with those of others, if anything."""
-    path = ROOT / file
-    text = path.read_text() if path.is_file() else ""
-    return next((name for name, parameter in TOGETHER.items() if parameter.search(text)), None)
-
-
-def needs_spark(file: str) -> bool:
-    """Whether tests of this file (relative to the repository) use the shared Spark session."""
-    return group_of(file) == "spark"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -59,13 +36,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     """The scheduler for `--dist loadgroup`; None leaves the others to xdist."""
     if config.getvalue("dist") != "loadgroup":
         return None
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Together(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
-        def _split_scope(self, nodeid: str) -> str:
-            return group_of(nodeid.partition("::")[0]) or nodeid
-
-    return Together(config, log)
+    return scheduler(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,7 +19,7 @@ from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
 
 from ..building import PrepareError
-from ..conftest import needs_spark
+from ..scheduling import needs_spark
 from ..toolchains import BRIEF_JAVA
 from .prepare import prepare_spark40
 
