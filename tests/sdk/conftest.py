@@ -179,6 +179,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the drivers of the selected tests here, where no test's time limit runs."""
+    if session.config.option.collectonly:
+        return  # no test is run
     for name in sorted({client_of(item) for item in session.items} & ALL_CLIENTS.keys(), key=str):
         try:
             prepare(ALL_CLIENTS[str(name)])

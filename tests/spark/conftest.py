@@ -51,6 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the environment with Spark 4.0 here, where no test's time limit runs."""
+    if session.config.option.collectonly:
+        return  # no test is run
     if any("spark40" in getattr(item, "fixturenames", ()) for item in session.items):
         try:
             prepare_spark40()

@@ -25,6 +25,8 @@ _failures: list[PrepareError] = []
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Install the browser if a selected test needs it."""
+    if session.config.option.collectonly:
+        return  # no test is run
     if any("browser" in getattr(item, "fixturenames", ()) for item in session.items):
         try:
             prepare()
