@@ -18,7 +18,6 @@ from ..broker.errors import BrokerError
 from ..conditions.engine import Conditions
 from .connection import Connection
 from .faults import Faults
-from .jms.lifetimes import delete_left_over
 from .limits import Limits
 from .server_state import ServerState
 from .wire.engine import read_attach
@@ -85,10 +84,6 @@ class AmqpServer:
                 ]
                 found.append({"number": each.number, **each.client, "links": links})
         return found
-
-    def delete_left_over(self) -> None:
-        """Delete the entities that the connections of an earlier run would have taken with them."""
-        delete_left_over(self._state.broker)
 
     def protocol(self) -> Connection:
         """What a new connection is given to."""

@@ -13,6 +13,7 @@ from ..storage import Store, no_failpoint
 from . import service_errors
 from .address import Address, SubQueue
 from .admin.administration import Administration
+from .admin.jms import JmsEntities
 from .admin.maintenance import Maintenance
 from .admin.refusal_log import RefusalLog
 from .clock import Clock
@@ -46,6 +47,7 @@ class Broker(Namespace):
         super().__init__(catalog, stores, clock, limits, failpoint)
         self.administration = Administration(self)
         self.maintenance = Maintenance(self, self.administration)
+        self.jms = JmsEntities(self, self.administration)
         self.refusals = RefusalLog(lambda: (each.path for each in self.entities()))
 
     # ---- life
@@ -90,6 +92,7 @@ class Broker(Namespace):
     def _work(self) -> None:
         self._load()
         self.administration.start()
+        self.jms.delete_left_over()
 
     async def _close_stores(self) -> None:
         await self.administration.stop()

@@ -165,7 +165,6 @@ class Server:
             connections_max=limits.connections_max,
             jms_refusal=None if limits.jms else jms_not_supported(partitioned=partitioned),
         )
-        amqp.delete_left_over()
         ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
         self._snapshots = snapshots = Snapshots(self._broker, self._folder, self._open_stores)
         self._cleanup.push_async_callback(snapshots.stop)

@@ -1,25 +1,24 @@
 """Queues and topics that clients of JMS make: temporary ones, and those that the library for JMS 2.0 finds missing.
 
-Knows the capabilities by which a client says what it wants, and the properties of what is made [jms 4]. Does not know
-what flows over the links.
+Knows the capabilities by which a client says what it wants, the right that it needs, and the idle times in its `open`
+[jms 1.1, 4]. Does not know the properties and the life of what is made (`broker/admin/jms.py`), nor what flows over the
+links.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ...broker.address import SubQueue, parse_address
 from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
-from ...broker.ids import new_message_id
 from ...broker.keys import Right
 from ...broker.model.descriptions import QueueDescription, TopicDescription
-from ...broker.model.profiles import defaults_of
 from ..link_context import LinkContext
 from ..nodes.claims import Need
 from ..wire.engine import AttachRequest, Pointer
 from ..wire.link import Link, drop
-from .lifetimes import auto_delete_on_idle_ms, delete_with_link
 
 _QUEUE: Final = frozenset(("queue",))
 _TOPIC: Final = frozenset(("topic",))
@@ -44,21 +43,19 @@ class TemporaryDestinationLink(Link):
     def gone(self) -> None:
         """The client has deleted it, or has lost its connection."""
         super().gone()
-        delete_with_link(self._context.broker, self._context.clock, self._entity)
+        self._context.broker.jms.delete(self._entity)
 
 
 def make_temporary(context: LinkContext, request: AttachRequest) -> Entity:
     """Make the queue or topic of a dynamic node. Raises BrokerError: not-implemented, unauthorized-access, quotas."""
     if not context.broker.limits.jms or not request.sends:
         raise BrokerError(Condition.NOT_IMPLEMENTED, "Dynamic nodes (temporary queues and topics) are not supported.")
-    name = new_message_id()
-    if request.capabilities & _TEMPORARY_TOPIC:
-        return _make(context, TopicDescription, name, None, is_temporary=True)
-    if request.capabilities & _TEMPORARY_QUEUE:
-        return _make(context, QueueDescription, name, None, is_temporary=True)
-    raise BrokerError(
-        Condition.NOT_IMPLEMENTED, "A dynamic node must have the capability temporary-queue or temporary-topic."
-    )
+    if not request.capabilities & (_TEMPORARY_TOPIC | _TEMPORARY_QUEUE):
+        raise BrokerError(
+            Condition.NOT_IMPLEMENTED, "A dynamic node must have the capability temporary-queue or temporary-topic."
+        )
+    context.claims.require(Need("", (Right.MANAGE,)))
+    return context.broker.jms.make(TopicDescription if request.capabilities & _TEMPORARY_TOPIC else QueueDescription)
 
 
 def make_missing(context: LinkContext, request: AttachRequest) -> None:
@@ -75,22 +72,12 @@ def make_missing(context: LinkContext, request: AttachRequest) -> None:
         or context.broker.entity(address.entity) is not None
     ):
         return
-    properties = context.open_properties
-    if request.capabilities & _TOPIC:
-        _make(context, TopicDescription, address.entity, auto_delete_on_idle_ms(properties, "topic"))
-    else:
-        _make(context, QueueDescription, address.entity, auto_delete_on_idle_ms(properties, "queue"))
+    kind = TopicDescription if request.capabilities & _TOPIC else QueueDescription
+    context.claims.require(Need(address.entity, (Right.MANAGE,)))
+    context.broker.jms.make(kind, address.entity, auto_delete_on_idle_ms(context.open_properties, kind.kind))
 
 
-def _make(
-    context: LinkContext,
-    kind: type[QueueDescription | TopicDescription],
-    name: str,
-    idle_ms: int | None,
-    *,
-    is_temporary: bool = False,
-) -> Entity:
-    context.claims.require(Need(name, (Right.MANAGE,)))
-    values = defaults_of(kind, context.broker.limits)
-    description = kind(name, **values, auto_delete_on_idle_ms=idle_ms, is_temporary=is_temporary)
-    return context.broker.administration.create(description)
+def auto_delete_on_idle_ms(open_properties: Mapping[str, object], kind: str) -> int | None:
+    """The idle time of a client's entities of a kind (`queue`, `topic`, `subscriber`); None without one."""
+    seconds = open_properties.get(f"com.microsoft:{kind}-auto-delete-on-idle-duration-in-seconds")
+    return int(seconds) * 1000 if isinstance(seconds, int) and seconds > 0 else None

@@ -21,16 +21,7 @@ from ...codec.encode import encode_map
 from ...codec.types import Symbol
 from ..jms.destinations import TemporaryDestinationLink, make_missing, make_temporary
 from ..jms.selectors import Selector, not_supported, selector_filter, selector_of
-from ..jms.subscriptions import (
-    is_there,
-    is_unsubscription,
-    plain_subscription,
-    subscribe,
-    subscription_to_remove,
-    topic_of,
-    when_left,
-    wish_of,
-)
+from ..jms.subscriptions import is_unsubscription, plain_subscription, topic_consumer, topic_of, unsubscribed
 from ..link_context import LinkContext
 from ..nodes.cbs import CBS_ADDRESS, cbs_answer
 from ..nodes.claims import Need
@@ -297,11 +288,11 @@ def _make_subscriber_link(
 ) -> Link:
     """A JMS consumer on a topic; its selector is the filter of its subscription."""
     context = factory.context
-    wish = wish_of(context, topic, request, selector)
-    if not is_there(context, wish):
+    consumer = topic_consumer(context, topic, request, selector)
+    if context.broker.jms.needs_creation(consumer):
         context.claims.require(Need(topic.path, (Right.MANAGE,)))
-    subscription = subscribe(context, wish)
-    left = partial(when_left, context, subscription)
+    subscription = context.broker.jms.subscribe(consumer)
+    left = partial(context.broker.jms.left, subscription)
     try:
         return _received(factory, pointer, request, subscription.path, selector, left)
     except BrokerError:
@@ -339,7 +330,7 @@ def _make_unsubscribing_link(factory: LinkFactory, pointer: Pointer, request: At
     context = factory.context
     if not context.broker.limits.jms:
         raise service_errors.not_found(context.broker.namespace, request.address)
-    subscription = subscription_to_remove(context, request)
+    subscription = unsubscribed(context, request)
     topic_name = parse_address(subscription.path).entity.partition("/Subscriptions/")[0]
     context.claims.require(Need(topic_name, (Right.MANAGE,)))
     context.broker.administration.delete(subscription.path)

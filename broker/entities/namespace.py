@@ -66,6 +66,7 @@ class Namespace:
         ]
         self.forwarder = Forwarder(self.clock, self.find_target)
         self._entities: dict[str, Entity] = {}
+        self._of_jms: dict[str, list[Entity]] = {}  # subscriptions that JMS has made, by name
         self._handles: dict[tuple[int, int], PartitionHandle] = {}  # (queue id, store index)
 
     def on_entity_added(self, watcher: Callable[[Entity], None]) -> None:
@@ -94,6 +95,7 @@ class Namespace:
 
     def _forget_entities(self) -> None:
         self._entities.clear()
+        self._of_jms.clear()
         self._handles.clear()
 
     # ---- entities
@@ -105,6 +107,10 @@ class Namespace:
     def entity(self, path: str) -> Entity | None:
         """Return the entity of a path, in any case."""
         return self._entities.get(entity_key(path))
+
+    def jms_subscriptions(self, name: str) -> list[Entity]:
+        """Return the subscriptions of that name, in any case, that JMS has made, over all topics."""
+        return list(self._of_jms.get(entity_key(name), ()))
 
     def totals_of_topic(self, topic: Entity) -> Totals:
         """Return a topic's own messages, and its bytes with those of its subscriptions."""
@@ -146,6 +152,8 @@ class Namespace:
             entity.use_subscriptions(TopicSubscriptions(entity))
         elif isinstance(description, SubscriptionDescription):
             self.subscriptions_of(description.topic_name).add(entity)
+            if description.jms is not None:
+                self._of_jms.setdefault(entity_key(description.name), []).append(entity)
         self._entities[entity_key(entity.path)] = entity
         for handle in entity.partitions:
             self._handles[entry.queue_id, handle.worker.index] = handle
@@ -178,8 +186,11 @@ class Namespace:
 
         Its links and later requests get `detached`, by default not-found.
         """
-        if isinstance(entity.description, SubscriptionDescription):
-            self.subscriptions_of(entity.description.topic_name).remove(entity)
+        description = entity.description
+        if isinstance(description, SubscriptionDescription):
+            self.subscriptions_of(description.topic_name).remove(entity)
+            if description.jms is not None:
+                self._forget_jms_subscription(entity)
         self._entities.pop(entity_key(entity.path), None)
         gone = detached or service_errors.not_found(self.namespace, entity.path)
         entity.delete(gone)
@@ -256,6 +267,12 @@ class Namespace:
                         handle.announce_outbox(None)
 
     # ---- helpers
+
+    def _forget_jms_subscription(self, entity: Entity) -> None:
+        key = entity_key(entity.description.name)
+        self._of_jms[key].remove(entity)
+        if not self._of_jms[key]:
+            del self._of_jms[key]
 
     def _topic_of(self, description: SubscriptionDescription) -> TopicDescription:
         topic = self._entities[entity_key(description.topic_name)].description

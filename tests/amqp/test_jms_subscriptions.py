@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from emubus.amqp.jms.lifetimes import delete_left_over
 from emubus.broker.broker import Broker
 from emubus.broker.model.descriptions import JmsSubscription, SelectorFilter, SubscriptionDescription, TopicDescription
 from emubus.codec.types import Symbol
@@ -200,7 +199,7 @@ async def test_at_a_start_what_is_not_durable_is_removed(broker: Broker) -> None
     for name, jms in (("s$c$D", durable), ("s$c$ND", other)):
         broker.administration.create(SubscriptionDescription("t", name, jms=jms))
     broker.administration.create(TopicDescription("temporary", is_temporary=True))
-    delete_left_over(broker)
+    broker.jms.delete_left_over()
     assert subscriptions(broker) == [PLAIN, "t/Subscriptions/s$c$D"]
     assert broker.entity("temporary") is None
 

@@ -1,0 +1,192 @@
+"""What clients of JMS make: subscriptions for consumers on topics, temporary destinations, and what they find missing.
+
+Knows the subscriptions' names, who may share one, which are replaced, and when each of these entities goes [jms 4].
+Does not know links and capabilities (`amqp/jms`), nor messages: a subscription of JMS is one like others. Owned by the
+`Broker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from ..entities.entity import Entity
+from ..entities.namespace import Namespace
+from ..errors import BrokerError, Condition
+from ..ids import new_message_id
+from ..model.descriptions import (
+    DEFAULT_RULE_NAME,
+    EntityDescription,
+    JmsSubscription,
+    QueueDescription,
+    RuleDescription,
+    SelectorFilter,
+    SubscriptionDescription,
+    TopicDescription,
+    TrueFilter,
+    entity_key,
+)
+from ..model.profiles import defaults_of
+from .administration import Administration
+
+RETRY_AFTER_MS: Final = 1_000
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConsumer:
+    """What a consumer on a topic asks for; without a `name` it gets a subscription of its own, which ends with it."""
+
+    topic_name: str
+    name: str | None
+    jms: JmsSubscription
+    selector: str | None = None
+    auto_delete_on_idle_ms: int | None = None
+
+    @property
+    def rule(self) -> RuleDescription:
+        """The only rule of its subscription."""
+        return RuleDescription(
+            DEFAULT_RULE_NAME, TrueFilter() if self.selector is None else SelectorFilter(self.selector)
+        )
+
+
+class JmsEntities:
+    """The entities that JMS makes in `namespace`."""
+
+    def __init__(self, namespace: Namespace, administration: Administration) -> None:
+        self._namespace = namespace
+        self._administration = administration
+
+    def delete_left_over(self) -> None:
+        """At a start: delete the entities whose clients are gone since the last run."""
+        for entity in self._namespace.entities():
+            if is_passing(entity.description) and self._is_there(entity):  # else it has gone with its topic
+                try:
+                    self._administration.delete(entity.path)
+                except BrokerError as error:
+                    log.warning("entity of a JMS client not deleted", entity=entity.path, cause=str(error))
+
+    # ---- destinations
+
+    def make(
+        self,
+        kind: type[QueueDescription | TopicDescription],
+        name: str | None = None,
+        auto_delete_on_idle_ms: int | None = None,
+    ) -> Entity:
+        """Make a queue or topic that a client misses; without a `name` a temporary one. Raises like `create`."""
+        description = kind(
+            name or new_message_id(),
+            **defaults_of(kind, self._namespace.limits),
+            auto_delete_on_idle_ms=auto_delete_on_idle_ms,
+            is_temporary=name is None,
+        )
+        return self._administration.create(description)
+
+    def delete(self, entity: Entity) -> None:
+        """Delete a temporary destination, also if links are attached; while a messaging store is out, later."""
+        self._delete(entity, lambda: self.delete(entity))
+
+    # ---- subscriptions
+
+    def needs_creation(self, consumer: TopicConsumer) -> bool:
+        """Whether a subscription has to be made for a consumer. Raises BrokerError (not-allowed) like `subscribe`."""
+        return not any(_serves(known, consumer) for known in self._known(consumer))
+
+    def subscribe(self, consumer: TopicConsumer) -> Entity:
+        """Return the subscription of a consumer, made or made anew if need be.
+
+        Raises BrokerError: not-allowed while others use the subscription in another way, and the errors of a creation.
+        """
+        for known in self._known(consumer):
+            if _serves(known, consumer):
+                if known.attached and not consumer.jms.is_shared:
+                    raise _in_use(known.description.name)
+                return known
+            self._administration.delete(known.path)
+        return self._administration.create(
+            SubscriptionDescription(
+                consumer.topic_name,
+                f"{new_message_id() if consumer.name is None else consumer.name}{consumer.jms.suffix}",
+                **defaults_of(SubscriptionDescription, self._namespace.limits),
+                dead_letter_on_filter_exceptions=False,
+                auto_delete_on_idle_ms=consumer.auto_delete_on_idle_ms,
+                jms=consumer.jms,
+                rules=(consumer.rule,),
+            )
+        )
+
+    def left(self, subscription: Entity) -> None:
+        """A consumer has gone: a subscription that is not durable goes with the last."""
+        if is_passing(subscription.description) and not subscription.attached:
+            self._delete(subscription, lambda: self.left(subscription))
+
+    def durable_subscription(self, name: str, client_id: str) -> Entity:
+        """Return the subscription to unsubscribe, on whichever topic. Raises BrokerError: not-found, not-allowed."""
+        full_name = f"{name}{JmsSubscription(client_id, True, False).suffix}"
+        known = self._namespace.jms_subscriptions(full_name)
+        if not known:
+            raise BrokerError(Condition.NOT_FOUND, f"There is no durable subscriber {full_name}.")
+        if known[0].attached:
+            raise _in_use(full_name)
+        return known[0]
+
+    def _known(self, consumer: TopicConsumer) -> list[Entity]:
+        """The subscriptions that have the consumer's name, over all topics."""
+        if consumer.name is None:
+            return []
+        return self._namespace.jms_subscriptions(f"{consumer.name}{consumer.jms.suffix}")
+
+    # ---- the end
+
+    def _delete(self, entity: Entity, again: Callable[[], None]) -> None:
+        """Delete an entity; while a messaging store is out, call `again` later."""
+        if not self._is_there(entity):
+            return
+        try:
+            self._administration.delete(entity.path)
+        except BrokerError:
+            self._namespace.clock.call_after(RETRY_AFTER_MS, again)
+
+    def _is_there(self, entity: Entity) -> bool:
+        """Whether this very entity is there: another one may have its path, after a restore for instance."""
+        return self._namespace.entity(entity.path) is entity
+
+
+def is_passing(description: EntityDescription) -> bool:
+    """Whether an entity goes with the clients that use it."""
+    if isinstance(description, SubscriptionDescription):
+        return description.jms is not None and not description.jms.is_durable
+    return description.is_temporary
+
+
+def _serves(known: Entity, consumer: TopicConsumer) -> bool:
+    """Whether a subscription of that name serves a consumer; False if it is to be replaced. BrokerError if it can't."""
+    description = known.description
+    assert isinstance(description, SubscriptionDescription)
+    assert description.jms is not None
+    if description.jms.is_shared != consumer.jms.is_shared:
+        kind = "shared" if description.jms.is_shared else "not shared"
+        raise BrokerError(
+            Condition.NOT_ALLOWED,
+            f"The subscriber {description.name} is {kind}: unsubscribe it before it is used otherwise.",
+        )
+    is_same_topic = entity_key(description.topic_name) == entity_key(consumer.topic_name)
+    if is_same_topic and [rule.filter for rule in description.rules] == [consumer.rule.filter]:
+        return True
+    if known.attached:
+        raise _in_use(description.name)
+    return False
+
+
+def _in_use(full_name: str) -> BrokerError:
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        f"Cannot create a new consumer on subscriber {full_name} because there is already a subscriber using the same "
+        "name with an active consumer on the same or different topic.",
+    )
