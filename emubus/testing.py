@@ -110,8 +110,8 @@ class EmubusServer:
     """A running emubus with these entities, or those of `config_file`; use it with `with`, `async with`, or `close()`.
 
     Without `data_dir` it keeps everything in memory. `keys` are valid besides the root key. With `tls_dir` its ports
-    also accept TLS, with a certificate of the development CA in that folder (made the first time). The clock shows the
-    machine's time until `advance` moves it.
+    also accept TLS, with a certificate of the development CA in that folder (made the first time). A Premium namespace
+    is partitioned with `premium_partitions`. The clock shows the machine's time until `advance` moves it.
     """
 
     def __init__(
@@ -122,6 +122,7 @@ class EmubusServer:
         data_dir: Path | None = None,
         durability: Durability | None = None,
         profile: Profile = Profile.STANDARD,
+        premium_partitions: int | None = None,
         auth: Auth = Auth.NONE,
         keys: Sequence[SharedKey] = (),
         tls_dir: Path | None = None,
@@ -129,6 +130,8 @@ class EmubusServer:
         if entities and config_file is not None:
             raise ValueError(f"give either entities or a config_file, not both; config_file is {config_file}")
         asked = {"durability": "none", "amqp_port": "0", "http_port": "0", "auth": auth.value, "profile": profile.value}
+        if premium_partitions is not None:
+            asked["premium_partitions"] = str(premium_partitions)
         base = load_config(asked if config_file is None else {**asked, "config": str(config_file)}, {})
         config: Config = replace(
             base,

@@ -11,6 +11,7 @@ outcome and would wait for it for ever [wire 0, rule 3].
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Final
 
@@ -49,16 +50,17 @@ def _mechanisms_frame(names: Sequence[str]) -> bytes:
 
 
 class SaslServer:
-    """`check_plain(name, key)` raises BrokerError for a wrong key; `required` refuses clients that skip SASL.
+    """`show_key(name, key)` keeps what a key opens; `required` refuses clients that skip SASL.
 
-    Where keys are required EXTERNAL isn't offered: Proton's clients choose it before PLAIN, and it shows no key.
+    A wrong key opens nothing: the client's links are refused, not its connection [wire 1.2]. Where keys are required
+    EXTERNAL isn't offered: Proton's clients choose it before PLAIN, and it shows no key.
     """
 
-    def __init__(self, check_plain: Callable[[str, str], None], *, required: bool, frame_bytes_max: int) -> None:
+    def __init__(self, show_key: Callable[[str, str], None], *, required: bool, frame_bytes_max: int) -> None:
         self.stage = Stage.HEADER
         self.rest = b""
         self._mechanisms = tuple(name for name in MECHANISMS if name != "EXTERNAL" or not required)
-        self._check_plain = check_plain
+        self._show_key = show_key
         self._required = required
         self._frame_bytes_max = frame_bytes_max
 
@@ -122,8 +124,9 @@ class SaslServer:
             return False
         _, name, key = response.split(b"\x00")
         try:
-            self._check_plain(name.decode(), key.decode())
-        except (BrokerError, UnicodeDecodeError):
+            with suppress(BrokerError):
+                self._show_key(name.decode(), key.decode())
+        except UnicodeDecodeError:
             return False
         return True
 

@@ -142,6 +142,17 @@ async def test_a_key_that_was_shown_itself_never_expires() -> None:
     wire.lose()
 
 
+async def test_a_wrong_key_opens_the_connection_and_no_link() -> None:
+    wire = Wire(access=Access([SharedKey("name", "key")], verify=True))
+    wire.write(SASL_HEADER + sasl_init("PLAIN", b"\0name\0wrong") + AMQP_HEADER)
+    wire.write(frame(0, OPEN, ["ID:1", "host"]))
+    wire.begin(0)
+    _, detach = wire.attach_receiver("q", 0)
+    assert detach.get(2).value[0] == "amqp:unauthorized-access"
+    assert untracked(detach.get(2).value[1]).startswith("Unauthorized access. 'Listen' claim(s) are required")
+    wire.lose()
+
+
 async def test_a_valid_token_for_an_entity_that_is_not_there_is_answered_with_404() -> None:
     wire = strict()
     status, text = await put(wire, sas(NOW_S + 60, "missing"), "missing")

@@ -15,7 +15,7 @@ _MAVEN: Final = ("env", f"MAVEN_OPTS={' '.join(BRIEF_JAVA)}", "mvn", "-q", "-B")
 _SOURCES: Final = ("pom.xml", "src/**/*")
 _TO_JAVAX: Final = (
     "mkdir -p target/javax/src/emubus && cp -r src/main/java/emubus/jms target/javax/src/emubus && "
-    "sed -i 's/import jakarta\\./import javax./; s/import com\\.azure/import com.microsoft.azure/' "
+    "sed -i 's/import jakarta\\./import javax./; s/import com\\.\\(azure\\.servicebus\\)/import com.microsoft.\\1/' "
     "target/javax/src/emubus/jms/*.java"
 )
 _JAVAX: Final = (

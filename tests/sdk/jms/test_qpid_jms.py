@@ -1,4 +1,4 @@
-"""Scenarios of JMS 2.0 against a Premium namespace: both generations of Qpid JMS, and the library of Service Bus.
+"""Scenarios of JMS 2.0 against a Premium namespace: both generations of Qpid JMS, and of the library of Service Bus.
 
 One Java process for each client runs them all (`program/`), and tells how each has ended. The library finds no
 queue and no topic: it makes them.
@@ -7,12 +7,19 @@ queue and no topic: it makes them.
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from proton import Message as ProtonMessage
+from proton.utils import BlockingConnection
 
-from emubus.broker.model.descriptions import SubscriptionDescription
+from emubus.broker.admin.jms import is_passing
 from emubus.broker.model.profiles import Profile
+from emubus.config import Auth
 from emubus.testing import EmubusServer
 from emubus.tls import ca_file
 
@@ -22,62 +29,116 @@ from .prepare import BUILDS, jar
 
 pytestmark = [pytest.mark.sdk, pytest.mark.slow]
 
-SCENARIOS = (
+SCENARIOS: Final = (
     *("queue-selector", "two-selectors", "selector-and-redelivery", "bad-selector", "browser", "message-types"),
-    *("headers", "anonymous-producer", "delivery-delay", "unshared-non-durable", "durable-resumes"),
-    *("durable-is-exclusive", "durable-selector", "shared-durable", "shared-non-durable", "unsubscribe", "no-local"),
-    *("request-reply", "temporary-topic", "transaction", "dead-letter"),
+    *("foreign-messages", "headers", "anonymous-producer", "delivery-delay"),
+    *("unshared-non-durable", "durable-resumes", "durable-is-exclusive", "durable-selector", "durable-changes-topic"),
+    *("shared-against-unshared", "shared-durable", "shared-non-durable", "unsubscribe", "no-local"),
+    *("request-reply", "temporary-topic", "many-temporary-queues"),
+    *("transaction", "delay-in-transaction", "dead-letter", "acknowledgements", "recover", "nothing-there"),
+    *("wrong-key", "token", "expired-in-buffer", "standard", "partitioned"),
 )
-OPTIONS = "amqp.saslMechanisms=ANONYMOUS&jms.deserializationPolicy.allowList=*&jms.deserializationPolicy.whiteList=*"
-RUN_S_MAX = 240
-PASSWORD = "changeit"
+WITH_MESSAGES: Final = ("foreign-messages", "expired-in-buffer")
+RUN_S_MAX: Final = 240
+PASSWORD: Final = "changeit"
+
+
+@pytest.fixture(scope="module")
+def tls_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The CA of all servers."""
+    return tmp_path_factory.mktemp("tls")
+
+
+@pytest.fixture(scope="module")
+def others(tls_folder: Path) -> Iterator[list[EmubusServer]]:
+    """Premium that verifies nothing, Standard, and Premium with partitions."""
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(EmubusServer(profile=profile, premium_partitions=count, tls_dir=tls_folder))
+            for profile, count in ((Profile.PREMIUM, None), (Profile.STANDARD, None), (Profile.PREMIUM, 2))
+        ]
+        for server, name in zip(servers, ("token", "standard", "partitioned"), strict=True):
+            server.create_queue(name)
+        yield servers
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("jms_client", "of_library"),
-    [("qpid-jms-1", False), ("qpid-jms-2", False), ("qpid-jms-2", True)],
-    ids=["qpid-jms-1", "qpid-jms-2", "azure-servicebus-jms-2"],
+    ("jms_client", "kind"),
+    [("qpid-jms-1", "qpid"), ("qpid-jms-2", "qpid"), ("qpid-jms-1", "library"), ("qpid-jms-2", "library")],
+    ids=["qpid-jms-1", "qpid-jms-2", "azure-servicebus-jms-1", "azure-servicebus-jms-2"],
 )
 def test_the_scenarios_of_jms_pass_and_only_what_is_durable_is_left(
-    jms_client: str, of_library: bool, tmp_path: Path
+    jms_client: str, kind: str, tls_folder: Path, trust: list[str], others: list[EmubusServer]
 ) -> None:
     build(f"the program of {jms_client}", BUILDS[jms_client])
-    with EmubusServer(profile=Profile.PREMIUM, tls_dir=tmp_path) as server:
-        options = trust(tmp_path) if of_library else []
-        if not of_library:
-            for name in SCENARIOS:
-                server.create_queue(name)
-                server.create_topic(f"{name}-topic")
-        address = f"localhost:{server.amqp_port}"
-        uri = address if of_library else f"amqp://{address}?{OPTIONS}"
-        command = ("java", *BRIEF_JAVA, *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-jar")
-        done = subprocess.run(
-            (*command, str(jar(jms_client)), uri), capture_output=True, text=True, timeout=RUN_S_MAX, check=True
-        )
-        ends = dict(line.split(": ", 1) for line in done.stdout.splitlines())
-        assert {name: end.replace("\\n", "\n") for name, end in ends.items() if end != "passed"} == {}
-        assert tuple(ends) == SCENARIOS
+    with EmubusServer(profile=Profile.PREMIUM, auth=Auth.SAS, tls_dir=tls_folder) as server:
+        for name in SCENARIOS if kind == "qpid" else WITH_MESSAGES:
+            server.create_queue(name)
+            server.create_topic(f"{name}-topic")
+        if kind == "qpid":
+            server.create_topic("other-topic")
+        send_foreign_messages(server)
+        send_expired(server, "expired-in-buffer")
+        addresses = [f"localhost:{each.amqp_port}" for each in (server, *others)]
+        command = ("java", *BRIEF_JAVA, *trust, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-jar")
+        assert ends_of((*command, str(jar(jms_client)), kind, *addresses)) == dict.fromkeys(SCENARIOS, "passed")
+        assert answer_to_foreign_messages(server) == b"from JMS"
+        (expired,) = server.peek("expired-in-buffer")
+        assert expired.state == "deferred"
+        (deferred,) = server.peek("acknowledgements")
+        assert deferred.state == "deferred"
         assert server.call(lambda: passing_entities(server)) == []
 
 
-def trust(folder: Path) -> list[str]:
-    """The options with which Java trusts the server's CA."""
-    store = folder / "trust.p12"
-    command = ("keytool", "-importcert", "-noprompt", "-file", str(ca_file(folder)), "-keystore", str(store))
+def ends_of(command: Sequence[str]) -> dict[str, str]:
+    """Run a program; how its scenarios ended, by name in their order."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S_MAX, check=True)
+    ends = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    return {name: end.replace("\\n", "\n") for name, end in ends.items()}
+
+
+def send_foreign_messages(server: EmubusServer) -> None:
+    """Text without a content type, JSON, and bytes, as another SDK sends them."""
+    with (
+        ServiceBusClient.from_connection_string(server.connection_string) as client,
+        client.get_queue_sender("foreign-messages") as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("text"))
+        sender.send_messages(ServiceBusMessage("{}", content_type="application/json"))
+        sender.send_messages(ServiceBusMessage(b"\x00\x01\x02\xff"))
+
+
+def answer_to_foreign_messages(server: EmubusServer) -> object:
+    """What a JMS client has sent, as another SDK reads it."""
+    with (
+        ServiceBusClient.from_connection_string(server.connection_string) as client,
+        client.get_queue_receiver("foreign-messages") as receiver,
+    ):
+        (message,) = receiver.receive_messages(max_wait_time=60)
+        return message.raw_amqp_message.body
+
+
+def send_expired(server: EmubusServer, queue: str) -> None:
+    """A message that has expired for its receiver, but not for the broker; and one that stays."""
+    url = f"amqp://localhost:{server.amqp_port}"
+    connection = BlockingConnection(url, user="RootManageSharedAccessKey", password="SAS_KEY_VALUE", timeout=60)
+    sender = connection.create_sender(queue)
+    sender.send(ProtonMessage("expired", expiry_time=1.0))
+    sender.send(ProtonMessage("stays"))
+    connection.close()
+
+
+@pytest.fixture(scope="module")
+def trust(tls_folder: Path, others: list[EmubusServer]) -> list[str]:
+    """The options with which Java trusts the servers' CA."""
+    assert others  # which have made it
+    store = tls_folder / "trust.p12"
+    command = ("keytool", "-importcert", "-noprompt", "-file", str(ca_file(tls_folder)), "-keystore", str(store))
     subprocess.run((*command, "-storetype", "PKCS12", "-storepass", PASSWORD), check=True, capture_output=True)
     return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={PASSWORD}"]
 
 
 def passing_entities(server: EmubusServer) -> list[str]:
     """The temporary destinations, and the subscriptions that are not durable."""
-    descriptions = [entity.description for entity in server.server.broker.entities()]
-    return [
-        each.name
-        for each in descriptions
-        if (
-            each.jms is not None and not each.jms.is_durable
-            if isinstance(each, SubscriptionDescription)
-            else each.is_temporary
-        )
-    ]
+    return [entity.path for entity in server.server.broker.entities() if is_passing(entity.description)]

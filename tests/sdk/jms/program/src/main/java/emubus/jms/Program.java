@@ -1,43 +1,46 @@
 package emubus.jms;
 
-import com.azure.servicebus.jms.ServiceBusJmsConnectionFactory;
-import com.azure.servicebus.jms.ServiceBusJmsConnectionFactorySettings;
-import jakarta.jms.ConnectionFactory;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
-import org.apache.qpid.jms.JmsConnectionFactory;
 
 /**
  * Runs the scenarios; a line for each tells how it ended.
  *
- * <p>The argument is the URI of a broker for Qpid JMS, or `host:port` for the library of Service Bus.
+ * <p>Arguments: `qpid` or `library`, and `host:port` of four namespaces: Premium, Premium that verifies nothing,
+ * Standard, and Premium with partitions.
  */
 public final class Program {
     private Program() {}
 
     public static void main(String[] arguments) throws Exception {
-        String address = arguments[0];
-        Scenarios scenarios = address.contains("://")
-            ? new Scenarios(
-                new JmsConnectionFactory(address), new JmsConnectionFactory(address + "&jms.prefetchPolicy.all=0"))
-            : new Scenarios(library(address), library(address));
-        for (Map.Entry<String, Scenarios.Scenario> each : scenarios.all().entrySet()) {
-            String end = "passed";
-            try {
-                each.getValue().run(each.getKey());
-            } catch (Exception | AssertionError failure) {
-                StringWriter trace = new StringWriter();
-                failure.printStackTrace(new PrintWriter(trace));
-                end = trace.toString().replace("\n", "\\n");
+        List<String> addresses = Arrays.asList(arguments).subList(1, arguments.length);
+        Clients clients = new Clients(arguments[0].equals("library"), addresses);
+        List<Scenarios> all = List.of(
+            new Messages(clients),
+            new Subscriptions(clients),
+            new Destinations(clients),
+            new Settlements(clients),
+            new Access(clients));
+        for (Scenarios scenarios : all) {
+            for (Map.Entry<String, Scenarios.Scenario> each : scenarios.all().entrySet()) {
+                System.out.println(each.getKey() + ": " + end(scenarios, each.getKey(), each.getValue()));
             }
-            scenarios.closeAll();
-            System.out.println(each.getKey() + ": " + end);
         }
     }
 
-    private static ConnectionFactory library(String address) {
-        return new ServiceBusJmsConnectionFactory(
-            "RootManageSharedAccessKey", "SAS_KEY_VALUE", address, new ServiceBusJmsConnectionFactorySettings());
+    private static String end(Scenarios scenarios, String name, Scenarios.Scenario scenario) throws Exception {
+        try {
+            scenario.run(name);
+            return "passed";
+        } catch (Exception | AssertionError failure) {
+            StringWriter trace = new StringWriter();
+            failure.printStackTrace(new PrintWriter(trace));
+            return trace.toString().replace("\n", "\\n");
+        } finally {
+            scenarios.closeAll();
+        }
     }
 }
