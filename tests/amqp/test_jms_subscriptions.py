@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from emubus.broker.broker import Broker
-from emubus.broker.model.descriptions import JmsSubscription, SelectorFilter, SubscriptionDescription, TopicDescription
+from emubus.broker.model.descriptions import JmsSubscription, SelectorFilter, SubscriptionDescription
 from emubus.codec.types import Symbol
 
 from .jms_client import LIBRARY, JmsClient, premium_broker, refusal, subscriptions
@@ -192,16 +192,6 @@ async def test_unsubscribing_removes_the_subscription(broker: Broker, shared: st
 async def test_a_missing_topic_is_not_made(broker: Broker) -> None:
     assert refusal(JmsClient(broker, "c1").subscribe("s", "missing"))[0] == "amqp:not-found"
     assert broker.entity("missing") is None
-
-
-async def test_at_a_start_what_is_not_durable_is_removed(broker: Broker) -> None:
-    durable, other = (JmsSubscription("c", is_durable, True) for is_durable in (True, False))
-    for name, jms in (("s$c$D", durable), ("s$c$ND", other)):
-        broker.administration.create(SubscriptionDescription("t", name, jms=jms))
-    broker.administration.create(TopicDescription("temporary", is_temporary=True))
-    broker.jms.delete_left_over()
-    assert subscriptions(broker) == [PLAIN, "t/Subscriptions/s$c$D"]
-    assert broker.entity("temporary") is None
 
 
 async def test_idle_times_of_the_client_are_those_of_its_subscriptions(broker: Broker) -> None:

@@ -21,7 +21,6 @@ from emubus.broker.admin.jms import is_passing
 from emubus.broker.model.profiles import Profile
 from emubus.config import Auth
 from emubus.testing import EmubusServer
-from emubus.tls import ca_file
 
 from ...building import build
 from ...toolchains import BRIEF_JAVA
@@ -40,13 +39,6 @@ SCENARIOS: Final = (
 )
 WITH_MESSAGES: Final = ("foreign-messages", "expired-in-buffer")
 RUN_S_MAX: Final = 240
-PASSWORD: Final = "changeit"
-
-
-@pytest.fixture(scope="module")
-def tls_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The CA of all servers."""
-    return tmp_path_factory.mktemp("tls")
 
 
 @pytest.fixture(scope="module")
@@ -127,16 +119,6 @@ def send_expired(server: EmubusServer, queue: str) -> None:
     sender.send(ProtonMessage("expired", expiry_time=1.0))
     sender.send(ProtonMessage("stays"))
     connection.close()
-
-
-@pytest.fixture(scope="module")
-def trust(tls_folder: Path, others: list[EmubusServer]) -> list[str]:
-    """The options with which Java trusts the servers' CA."""
-    assert others  # which have made it
-    store = tls_folder / "trust.p12"
-    command = ("keytool", "-importcert", "-noprompt", "-file", str(ca_file(tls_folder)), "-keystore", str(store))
-    subprocess.run((*command, "-storetype", "PKCS12", "-storepass", PASSWORD), check=True, capture_output=True)
-    return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={PASSWORD}"]
 
 
 def passing_entities(server: EmubusServer) -> list[str]:
