@@ -17,6 +17,7 @@ from proton import Delivery, Message, symbol, timestamp
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, Container, Filter
 
+from emubus.broker.model.descriptions import DEFAULT_RULE_NAME, JmsSubscription, SelectorFilter
 from emubus.testing import (
     Description,
     QueueDescription,
@@ -42,6 +43,12 @@ def _subscription(topic: str, name: str, **settings: Any) -> SubscriptionDescrip
     return SubscriptionDescription(topic, name, lock_duration_ms=LOCK_MS, max_delivery_count=1000, **settings)
 
 
+def _jms_subscription(topic: str, name: str, selector: str) -> SubscriptionDescription:
+    jms = JmsSubscription("client", is_durable=True, is_shared=False)
+    rules = (RuleDescription(DEFAULT_RULE_NAME, SelectorFilter(selector)),)
+    return _subscription(topic, f"{name}{jms.suffix}", jms=jms, rules=rules)
+
+
 _REGROUPED = RuleDescription("regroup", action="SET sys.SessionId = user.team")
 
 ENTITIES: Final[tuple[Description, ...]] = (
@@ -59,6 +66,8 @@ ENTITIES: Final[tuple[Description, ...]] = (
     _subscription("news", "onward", forward_to="target"),
     TopicDescription("small-news"),
     _subscription("small-news", "all"),
+    _jms_subscription("small-news", "teams", "team LIKE 'team-%' AND JMSPriority = 4"),
+    _jms_subscription("small-news", "nobody", "team = 'nobody'"),
 )
 
 _NEWS: Final = frozenset({"news/Subscriptions/all", "news/Subscriptions/teams", "target"})
@@ -69,11 +78,11 @@ PLACES: Final[dict[str, frozenset[str]]] = {
     "forwarding": frozenset({"target"}),
     "chain": _NEWS,
     "news": _NEWS,
-    "small-news": frozenset({"small-news/Subscriptions/all"}),
+    "small-news": frozenset({"small-news/Subscriptions/all", "small-news/Subscriptions/teams$client$D"}),
 }
 """By the address that a message is sent to: the entities that hold one copy each in the end."""
 
-RECEIVED: Final = ("plain", "parts", "news/Subscriptions/all", "target")
+RECEIVED: Final = ("plain", "parts", "news/Subscriptions/all", "target", "small-news/Subscriptions/teams$client$D")
 """The peer settles what it receives from these, and from two sessions of `sessions`."""
 
 DEAD_LETTERS: Final[dict[str, tuple[str, str]]] = {"parts": ("graves", "active")}
