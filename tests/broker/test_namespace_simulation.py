@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ..rounds import rounds
 from .namespace_simulation.cases import CASES, MISJUDGED, Case
 from .namespace_simulation.commands import Command, Send, Spec
 from .namespace_simulation.generator import COMMANDS_PER_SEED
+from .namespace_simulation.jms import namespace_with_jms
 from .namespace_simulation.running import Failure, SeededRun, replay, run_seed, source, written
 from .namespace_simulation.shapes import Rule, Shape
 from .namespace_simulation.shrinking import Shrinking
@@ -25,6 +27,11 @@ def reported(failure: Failure | None) -> None:
 def test_the_broker_does_what_service_bus_does_whatever_is_asked_and_whatever_fails(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         reported(run_seed(seed, COMMANDS_PER_SEED))
+
+
+@pytest.mark.parametrize("seed", range(rounds(2, 200)))
+def test_subscriptions_of_jms_do_what_is_asked_whatever_fails(seed: int) -> None:
+    reported(run_seed(seed, COMMANDS_PER_SEED, shapes=namespace_with_jms))
 
 
 @pytest.mark.parametrize("case", [*CASES, *MISJUDGED], ids=lambda case: case.found)

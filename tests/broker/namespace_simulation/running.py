@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 
 from .commands import Command, Together
@@ -12,6 +12,8 @@ from .rules import BrokenRuleError
 from .shapes import Shape
 from .steps import Run
 from .world import Row
+
+Namespaces = Callable[[random.Random], tuple[Shape, ...]]
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,10 @@ def weight(command: Command) -> int:
 class SeededRun:
     """Random commands from one seed: a namespace, what was done to it, and what is in it at the end."""
 
-    def __init__(self, seed: int, muted: Collection[str] = ()) -> None:
+    def __init__(self, seed: int, muted: Collection[str] = (), shapes: Namespaces = namespace) -> None:
         chance = random.Random(seed)
         self.seed = seed
-        self.shapes = namespace(chance)
+        self.shapes = shapes(chance)
         self.done: list[Command] = []
         self._run = Run(self.shapes, muted)
         self._generator = Generator(chance, self._run)
@@ -67,9 +69,11 @@ class SeededRun:
         return self._run.world.rows()
 
 
-def run_seed(seed: int, command_count: int, muted: Collection[str] = ()) -> Failure | None:
+def run_seed(
+    seed: int, command_count: int, muted: Collection[str] = (), shapes: Namespaces = namespace
+) -> Failure | None:
     """So many random commands against a random namespace; what they found, if anything."""
-    return SeededRun(seed, muted).go(command_count)
+    return SeededRun(seed, muted, shapes).go(command_count)
 
 
 def replay(shapes: tuple[Shape, ...], commands: Sequence[Command], muted: Collection[str] = ()) -> Failure | None:
