@@ -25,11 +25,14 @@ DEFAULT_RULE_NAME: Final = "$Default"
 
 @dataclass(frozen=True, slots=True)
 class TypedText:
-    """A property value without a JSON type: its XML Schema type (`dateTime`, `duration`) and text."""
+    """A property value without a JSON type: its XML Schema type, one of `TEXT_TYPE_NAMES`, and text."""
 
     type: str
     text: str
 
+
+TEXT_TYPE_NAMES: Final = ("dateTime", "duration", "guid", "long")
+"""The types of `TypedText`; a `long` may be as small as an int."""
 
 PropertyValue = str | int | float | bool | None | TypedText
 """The value of a property in a filter."""

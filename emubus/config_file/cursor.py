@@ -11,7 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
-from ..broker.model.descriptions import EntityStatus, PropertyValue, TypedText, entity_key
+from ..broker.model.descriptions import (
+    TEXT_TYPE_NAMES,
+    EntityStatus,
+    JmsSubscription,
+    PropertyValue,
+    TypedText,
+    entity_key,
+)
 from ..broker.model.durations import parse_duration, parse_limit
 from ..broker.model.profiles import KIB
 from .json_text import JsonNode
@@ -184,12 +191,21 @@ class Cursor:
         """The status of an entity."""
         return EntityStatus(self.choice(*EntityStatus))
 
+    def jms_subscription(self) -> JmsSubscription:
+        """What marks a subscription that JMS has made; a start keeps only durable ones."""
+        parts = self.members(("ClientId", "IsDurable", "IsShared"))
+        if "IsDurable" in parts and not parts["IsDurable"].boolean():
+            parts["IsDurable"].fail("is false; allowed is true: other subscriptions end with their consumers")
+        client_id = parts["ClientId"].text() if "ClientId" in parts else ""
+        is_shared = parts["IsShared"].boolean() if "IsShared" in parts else True
+        return JmsSubscription(client_id, is_durable=True, is_shared=is_shared)
+
     def property_value(self) -> PropertyValue:
         """The value of an application property: string, number, true, false, null, or an object with Type and Value."""
         value = self.node.value
         if isinstance(value, dict) and {name.lower() for name in value} == {"type", "value"}:
             parts = self.members(("Type", "Value"), required=("Type", "Value"))
-            return TypedText(parts["Type"].choice("dateTime", "duration"), parts["Value"].text())
+            return TypedText(parts["Type"].choice(*TEXT_TYPE_NAMES), parts["Value"].text())
         if isinstance(value, dict | list):
             self.mistyped("a text, a number, true or false")
         return value

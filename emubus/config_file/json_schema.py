@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..broker.keys import Right
-from ..broker.model.descriptions import EntityStatus
+from ..broker.model.descriptions import TEXT_TYPE_NAMES, EntityStatus
 from .cursor import Cursor
 from .properties import (
     CORRELATION_PROPERTIES,
@@ -35,10 +35,15 @@ _TYPES: Final[Mapping[Callable[[Cursor], object], JsonSchema]] = {
     Cursor.limit: _DURATION,
     Cursor.optional_text: _TEXT,
     Cursor.status: {"enum": [each.value for each in EntityStatus]},
+    Cursor.jms_subscription: {
+        "type": "object",
+        "properties": {"ClientId": _TEXT, "IsDurable": {"const": True}, "IsShared": {"type": "boolean"}},
+        "additionalProperties": False,
+    },
 }
 _TYPED: Final[JsonSchema] = {
     "type": "object",
-    "properties": {"Type": {"enum": ["dateTime", "duration"]}, "Value": _TEXT},
+    "properties": {"Type": {"enum": [*TEXT_TYPE_NAMES]}, "Value": _TEXT},
     "required": ["Type", "Value"],
 }
 _VALUES: Final[JsonSchema] = {
@@ -86,6 +91,7 @@ def _rule() -> JsonSchema:
             "FilterType": {"enum": [*FILTER_TYPE_SPELLINGS]},
             "SqlFilter": sql,
             "CorrelationFilter": correlation,
+            "SelectorFilter": _object({"Selector": _TEXT}, "Selector"),
             "Action": sql,
         },
         "FilterType",

@@ -48,6 +48,7 @@ TOPIC_PROPERTIES: Final[Properties] = {
 SUBSCRIPTION_PROPERTIES: Final[Properties] = {
     **_COMMON,
     **_RECEIVED,
+    "ClientAffineProperties": ("jms", Cursor.jms_subscription),
     "DeadLetteringOnFilterEvaluationExceptions": ("dead_letter_on_filter_exceptions", Cursor.boolean),
 }
 CORRELATION_PROPERTIES: Final[Mapping[str, str]] = {
@@ -60,7 +61,7 @@ CORRELATION_PROPERTIES: Final[Mapping[str, str]] = {
     "SessionId": "session_id",
     "To": "to",
 }
-FILTER_TYPES: Final = ("Correlation", "Sql", "True", "False")
+FILTER_TYPES: Final = ("Correlation", "Sql", "Selector", "True", "False")
 FILTER_TYPE_SPELLINGS: Final = (*FILTER_TYPES, *(f"{kind}Filter" for kind in FILTER_TYPES))
 # Written by generators of the file; they have no effect even in the cloud.
 IDLE: Final = ("RequiresPreprocessing", "CompatibilityLevel")

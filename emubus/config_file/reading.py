@@ -28,6 +28,7 @@ from ..broker.model.descriptions import (
     PropertyValue,
     QueueDescription,
     RuleDescription,
+    SelectorFilter,
     SqlFilter,
     SubscriptionDescription,
     TopicDescription,
@@ -197,6 +198,8 @@ class _Reader:
         properties = self.properties(members, SUBSCRIPTION_PROPERTIES)
         given = self.values(properties, SUBSCRIPTION_PROPERTIES)
         values = {**defaults_of(SubscriptionDescription, self.limits), **given}
+        if "ClientAffineProperties" in properties:
+            self.needs_jms(properties["ClientAffineProperties"])
         cursors = items_of(members, "Rules")
         found = self.each(cursors, self.rule)
         rules = tuple(found.values())
@@ -212,7 +215,7 @@ class _Reader:
 
     def rule(self, cursor: Cursor) -> RuleDescription:
         members = cursor.members(("Name", "Properties"), required=["Name", "Properties"])
-        known = ("FilterType", "CorrelationFilter", "SqlFilter", "Action")
+        known = ("FilterType", "CorrelationFilter", "SqlFilter", "SelectorFilter", "Action")
         properties = members["Properties"].members(known, required=["FilterType"])
         places = {**members, **properties}
         action, parameters = None, dict[str, PropertyValue]()
@@ -245,6 +248,11 @@ class _Reader:
         if name not in places:
             cursor.warn(f"has no {name}, though FilterType is {kind}: the rule matches every message")
             return TrueFilter()
+        if kind == "Selector":
+            parts = places[name].members(("Selector",), required=["Selector"])
+            places["SqlExpression"] = parts["Selector"]
+            self.needs_jms(parts["Selector"])
+            return SelectorFilter(parts["Selector"].text())
         if kind == "Sql":
             parts = places[name].members(SQL_PROPERTIES, required=["SqlExpression"])
             places["SqlExpression"] = parts["SqlExpression"]
@@ -309,6 +317,10 @@ class _Reader:
         return tuple(found)
 
     # ------------------------------------------------------------ checks across entities
+
+    def needs_jms(self, cursor: Cursor) -> None:
+        if not self.limits.jms:
+            cursor.note(f"is for JMS, which a namespace of the profile {self.limits.profile} has not")
 
     def at_most(self, cursor: Cursor, count: int, count_max: int | None, what: str) -> None:
         if count_max is not None and count > count_max:

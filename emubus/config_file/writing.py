@@ -2,6 +2,7 @@
 
 Knows which properties are written: those that differ from Service Bus, and those whose default depends on the profile.
 A subscription without rules gets a rule that matches nothing, because no rules in the file means the default rule.
+What goes with its JMS client is left out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from ..broker.access import DEFAULT_SHARED_KEY
 from ..broker.address import strip_authority
+from ..broker.admin.jms import is_passing
 from ..broker.keys import Right, SharedKey
 from ..broker.model.catalog import Description
 from ..broker.model.descriptions import (
@@ -22,6 +24,7 @@ from ..broker.model.descriptions import (
     PropertyValue,
     QueueDescription,
     RuleDescription,
+    SelectorFilter,
     SqlFilter,
     SubscriptionDescription,
     TopicDescription,
@@ -49,7 +52,8 @@ NOTHING: Final = RuleDescription("$Nothing", FalseFilter())
 
 def config_json(namespace: str, entities: Iterable[Description], keys: Sequence[SharedKey] = ()) -> JsonObject:
     """The Config.json of a namespace; queues and topics by name. `keys` are those of the namespace."""
-    found = sorted(entities, key=lambda each: entity_key(each.name))
+    lasting = (each for each in entities if not is_passing(each))
+    found = sorted(lasting, key=lambda each: entity_key(each.name))
     subscriptions = [each for each in found if isinstance(each, SubscriptionDescription)]
     own: JsonObject = {"Name": namespace}
     rules = [_key_json(each) for each in keys if each != DEFAULT_SHARED_KEY and each.scope is None]
@@ -98,6 +102,8 @@ def _value(field: str, value: Any) -> Any:
         return strip_authority(value)
     if field == "max_message_bytes":
         return value // KIB
+    if field == "jms":
+        return {"ClientId": value.client_id, "IsDurable": True, "IsShared": value.is_shared}
     if field.endswith("_ms"):
         return format_duration(value)
     return value
@@ -112,6 +118,8 @@ def _rule(rule: RuleDescription) -> JsonObject:
 
 def _filter(rule: RuleDescription) -> JsonObject:
     match rule.filter:
+        case SelectorFilter(selector):
+            return {"FilterType": "Selector", "SelectorFilter": {"Selector": selector}}
         case SqlFilter(expression, parameters):
             return {"FilterType": "Sql", "SqlFilter": _sql(expression, parameters)}
         case CorrelationFilter() as own:

@@ -10,17 +10,23 @@ import pytest
 
 from emubus.broker.keys import Right
 from emubus.broker.model.descriptions import (
+    DEFAULT_RULE_NAME,
+    TEXT_TYPE_NAMES,
     AuthorizationRule,
     CorrelationFilter,
     EntityStatus,
     FalseFilter,
+    JmsSubscription,
     QueueDescription,
     RuleDescription,
+    SelectorFilter,
     SqlFilter,
     SubscriptionDescription,
     TopicDescription,
     TypedText,
 )
+from emubus.broker.model.profiles import Profile
+from emubus.broker.rules.values import TEXT_TYPES
 from emubus.testing import EmubusServer
 
 from .conftest import CommandLine
@@ -34,6 +40,7 @@ THREE_ERRORS = """{
   ]}]},
   "More": 1
 }"""
+GUID = TypedText("guid", "00000000-0000-0000-0000-000000000001")
 EVERYTHING = (
     QueueDescription("plain"),
     QueueDescription(
@@ -66,6 +73,7 @@ EVERYTHING = (
             RuleDescription(
                 "like", CorrelationFilter(label="l", properties={"n": 1, "at": TypedText("duration", "PT1S")})
             ),
+            RuleDescription("typed", CorrelationFilter(properties={"g": GUID, "l": TypedText("long", "1")})),
             RuleDescription("no", FalseFilter()),
         ),
     ),
@@ -118,6 +126,60 @@ def test_an_export_that_is_served_exports_the_same(
         assert {path: found[path] for path in ("plain", "full", "t")} == {each.name: each for each in EVERYTHING[:3]}
         assert found["t/Subscriptions/some"] == EVERYTHING[4]
     assert schema(offline).is_valid(exported)
+
+
+def test_subscriptions_of_jms_are_exported_with_their_selectors_and_what_goes_with_its_client_is_not(
+    offline: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "c.json"
+    durable = (JmsSubscription("c", True, False), JmsSubscription("", True, True))
+    selected = RuleDescription(DEFAULT_RULE_NAME, SelectorFilter("k = 'it''s' AND JMSPriority > 3"))
+    kept = [
+        SubscriptionDescription("t", f"s{each.suffix}", dead_letter_on_filter_exceptions=False, jms=each, rules=rules)
+        for each, rules in zip(durable, ((selected,), (RuleDescription(DEFAULT_RULE_NAME),)), strict=True)
+    ]
+    passing = JmsSubscription("", False, True)
+    others = (SubscriptionDescription("t", "s$$ND", jms=passing), QueueDescription("temporary", is_temporary=True))
+    with EmubusServer((TopicDescription("t"), *kept), profile=Profile.PREMIUM) as first:
+        for each in others:
+            first.create(each)
+        monkeypatch.setenv("EMUBUS_URL", f"http://127.0.0.1:{first.http_port}")
+        offline.done("config", "export", "--file", str(file))
+    with EmubusServer(config_file=file, profile=Profile.PREMIUM) as second:
+        assert [each.description for each in second.call(lambda: list(second.server.broker.entities()))][1:] == [
+            kept[1],
+            kept[0],
+        ]
+    assert schema(offline).is_valid(json.loads(file.read_text()))
+    refused = offline("config", "check", str(file))
+    assert [line.partition("Subscriptions")[2] for line in refused.err.splitlines()] == [
+        "[0].Properties.ClientAffineProperties is for JMS, which a namespace of the profile standard has not",
+        "[1].Properties.ClientAffineProperties is for JMS, which a namespace of the profile standard has not",
+        "[1].Rules[0].Properties.SelectorFilter.Selector is for JMS, which a namespace of the profile standard has not",
+    ]
+    file.write_text(file.read_text().replace('"IsDurable": true', '"IsDurable": false').replace("k = ", "k = = "))
+    wrong = offline("config", "check", str(file), "--profile", "premium").err
+    assert "IsDurable is false; allowed is true" in wrong
+    assert "Selector can't be used: " in wrong
+
+
+def test_every_type_of_a_value_is_one_of_the_files(offline: CommandLine, tmp_path: Path) -> None:
+    assert set(TEXT_TYPES) == set(TEXT_TYPE_NAMES)
+    file = tmp_path / "c.json"
+    rules = [
+        {
+            "Name": kind,
+            "Properties": {
+                "FilterType": "Correlation",
+                "CorrelationFilter": {"Properties": {"x": {"Type": kind, "Value": "?"}}},
+            },
+        }
+        for kind in TEXT_TYPE_NAMES
+    ]
+    topic = {"Name": "t", "Subscriptions": [{"Name": "s", "Rules": rules}]}
+    file.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "n", "Topics": [topic]}]}}))
+    errors = offline("config", "check", str(file)).err.splitlines()
+    assert [f"Rules[{index}]" in error for index, error in enumerate(errors)] == [True] * 4
 
 
 def schema(offline: CommandLine) -> jsonschema_rs.Validator:
