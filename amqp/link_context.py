@@ -66,6 +66,13 @@ class LinkContext(ConnectionState):
         self.open_properties = properties
 
     @property
+    def client_name(self) -> str:
+        """The client for people: product and version, or container, with its address."""
+        known = self.client
+        product = " ".join(filter(None, (known.get("product"), known.get("version")))) or known.get("container", "")
+        return f"{product} at {known.get('peer', '')}, connection {self.number}"
+
+    @property
     def is_jms_library(self) -> bool:
         """Whether the client says that it is the library for JMS 2.0."""
         return self.open_properties.get(JMS_PROPERTY) is True

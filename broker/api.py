@@ -14,7 +14,7 @@ from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, TABLES, Home
 from .partition.requests import RunDone
-from .partition.step import Delivery, Extent, ReceiveMode
+from .partition.step import Delivery, Event, EventKind, Extent, Observer, ReceiveMode
 from .stores.outage import Outage, OutageKind
 
 __all__ = [
@@ -27,9 +27,12 @@ __all__ = [
     "Defer",
     "Delivery",
     "Entity",
+    "Event",
+    "EventKind",
     "Extent",
     "Home",
     "Matches",
+    "Observer",
     "Outage",
     "OutageKind",
     "Outcome",

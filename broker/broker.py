@@ -30,7 +30,7 @@ from .model.descriptions import QueueDescription, SubscriptionDescription, Topic
 from .model.profiles import Limits, message_bytes_max
 from .outcomes import Outcome
 from .partition.requests import GetSessionState, RenewSession, SetSessionState
-from .partition.step import Delivery, Extent, ReceiveMode
+from .partition.step import Delivery, Extent, Observer, ReceiveMode
 
 
 class Broker(Namespace):
@@ -43,8 +43,9 @@ class Broker(Namespace):
         clock: Clock,
         limits: Limits,
         failpoint: Callable[[str], None] = no_failpoint,
+        observer: Observer | None = None,
     ) -> None:
-        super().__init__(catalog, stores, clock, limits, failpoint)
+        super().__init__(catalog, stores, clock, limits, failpoint, observer)
         self.administration = Administration(self)
         self.maintenance = Maintenance(self, self.administration)
         self.jms = JmsEntities(self, self.administration)
@@ -102,8 +103,10 @@ class Broker(Namespace):
 
     # ---- links
 
-    def open_sender(self, address: str, *, detached: Detached) -> Sender:
+    def open_sender(self, address: str, *, detached: Detached, client: str = "") -> Sender:
         """Open a sender to `address` (as the client wrote it). The entity calls `detached(error)` to close the link.
+
+        Here and below `client` says who it is, for an observer.
 
         Raises BrokerError: not-found, entity-disabled, not-allowed (a sub-queue or a subscription).
         """
@@ -116,7 +119,7 @@ class Broker(Namespace):
         if description.status in SEND_REFUSED:
             raise entity.disabled()
         size_bytes_max = message_bytes_max(description, self.limits)
-        return Sender(entity, size_bytes_max, max(size_bytes_max, self.limits.batch_bytes_max), detached)
+        return Sender(entity, size_bytes_max, max(size_bytes_max, self.limits.batch_bytes_max), detached, client)
 
     def open_receiver(
         self,
@@ -126,6 +129,7 @@ class Broker(Namespace):
         deliver: Deliver,
         detached: Detached,
         matches: Matches | None = None,
+        client: str = "",
     ) -> Receiver:
         """Open a receiver on `address`. `deliver(deliveries)` gets messages, `detached(error)` the reason for a detach.
 
@@ -140,7 +144,7 @@ class Broker(Namespace):
             raise service_errors.forwards()
         if entity.requires_session and parsed.sub_queue is SubQueue.ACTIVE:
             raise service_errors.session_receiver_required()
-        return Receiver(entity, parsed.sub_queue, mode, self.clock, deliver, detached, matches)
+        return Receiver(entity, parsed.sub_queue, mode, self.clock, deliver, detached, matches, client)
 
     def accept_session(
         self,
@@ -152,6 +156,7 @@ class Broker(Namespace):
         granted: Callable[[SessionReceiver], None],
         refused: Callable[[BrokerError], None],
         detached: Detached,
+        client: str = "",
     ) -> SessionAccept:
         """Accept a message session: the named one, or with None the next idle one, waiting up to `timeout_ms`.
 
@@ -161,7 +166,7 @@ class Broker(Namespace):
         entity, parsed = self._receivable(address)
         if not entity.requires_session or parsed.sub_queue is not SubQueue.ACTIVE:
             raise service_errors.session_not_supported()
-        return SessionAccept(entity, session_id, mode, timeout_ms, self.clock, granted, refused, detached)
+        return SessionAccept(entity, session_id, mode, timeout_ms, self.clock, granted, refused, detached, client)
 
     # ---- requests (`$management`)
 

@@ -101,6 +101,8 @@ class Config:
     conditions: tuple[str, ...] = ()
     """The conditions that are on from the start."""
     seed: int = 0
+    story: bool = False
+    """Whether events of messages are kept from the start."""
     notes: tuple[str, ...] = ()
     """Notes for the log at the start, one line each."""
 
@@ -281,8 +283,9 @@ OPTIONS: Final = (
         LogLevel.INFO,
         brief="debug, info (default), warning, error",
     ),
-    Option("conditions", names, "NAME,…", "begin with these conditions (docs/CONDITIONS.md)"),
-    Option("seed", whole, "N", "with --conditions: the seed of their chance (0)", "0"),
+    Option("conditions", names, "NAME,…", "conditions at the start (docs/CONDITIONS.md); --seed"),
+    Option("story", _switch, "yes|no", "keep the events of messages, for emubus trace", is_switch=True),
+    Option("seed", whole, "N", "with --conditions: the seed of their chance (0)", "0", is_hidden=True),
     Option(
         "failpoint",
         _failpoint,
@@ -341,6 +344,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         ready_file=values["ready_file"],
         conditions=values["conditions"] or (),
         seed=values["seed"],
+        story=bool(values["story"]),
         notes=(*_notes(variables), *map(str, found.warnings)),
     )
 

@@ -38,6 +38,7 @@ from .listener import Listener
 from .logging import announce_ready
 from .snapshots import Snapshots, finish_restore
 from .storage import Durability, FolderLock, Store, StoreError, no_failpoint, open_store, read_into_memory
+from .story.ring import Story
 from .tls import FOLDER, TlsError, ca_file, certify, context_from_files, development_context
 from .web.lazy_server import LazyHttpServer
 from .web.services import Services
@@ -79,6 +80,7 @@ class Server:
         self.http_port = config.http_port
         self.more_ports = config.more_ports
         self.ready = False
+        self.story = Story(is_on=config.story)
         self._cleanup = contextlib.AsyncExitStack()
         self._broker: Broker | None = None
         self._amqp: AmqpServer | None = None
@@ -202,6 +204,7 @@ class Server:
                 "Durability": config.durability.value,
                 "Data folder": str(config.data_dir) if config.data_dir else "none: in memory",
             },
+            self.story,
         )
 
     def _start_conditions(self, amqp: AmqpServer) -> None:
@@ -244,7 +247,7 @@ class Server:
             self._folder = folder = own_folder(config.data_dir, fresh=config.fresh, durability=config.durability)
             self._cleanup.callback(folder.release)
         self._failpoint = failpoint_hook(config.failpoint)
-        broker = Broker(*self._open_stores(), self.clock, config.limits, self._failpoint)
+        broker = Broker(*self._open_stores(), self.clock, config.limits, self._failpoint, self.story)
         if self._folder is not None:
             self._folder.warn_of_readers()
         return broker

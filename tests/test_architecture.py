@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("amqp", "broker", "codec", "conditions", "emubus", "spark_connector", "storage", "web")
+FOLDERS = ("amqp", "broker", "codec", "conditions", "emubus", "spark_connector", "storage", "story", "web")
 GROUND = "broker"  # the files of broker/ itself, but for the two of its facade
 FACADE = "broker/facade"
 FACADE_FILES = {"broker/broker.py", "broker/api.py"}
 ADAPTER_SEES = {
     *(GROUND, FACADE, "broker/admin", "broker/message", "broker/model", "broker/rules", "codec"),
-    *("conditions", "conditions/behaviours"),
+    *("conditions", "conditions/behaviours", "story"),
 }
 MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     "codec": set(),
@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     },
     "conditions": {GROUND, FACADE, "conditions/behaviours"},
     "conditions/behaviours": {GROUND, FACADE, "broker/model", "conditions"},
+    "story": {GROUND, FACADE, "broker/message", "broker/model", "broker/rules", "codec"},
     "amqp/wire": {"amqp", GROUND, FACADE, "codec"},
     "amqp/nodes": {"amqp", "amqp/links", "amqp/wire", *ADAPTER_SEES},
     "amqp/jms": {"amqp", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},

@@ -21,6 +21,7 @@ FOLDERS = (
     "emubus",
     "spark_connector",
     "storage",
+    "story",
     "tests",
     "web",
 )

@@ -16,6 +16,7 @@ from ..broker.clock import Clock
 from ..broker.errors import Condition
 from ..conditions.engine import Conditions
 from ..conditions.fault_table import FaultTable
+from ..story.ring import Story
 
 
 class FaultsPort(Protocol):
@@ -82,7 +83,7 @@ class Services:
     name; `connection_counts` returns the number of AMQP `connections` and `links`; `connections` describes
     each of them; `config_json` returns the running namespace as a Config.json; `started_us` is the start on the clock's
     stopwatch; `ca_file` is the development CA's certificate, if any; `about` has further facts for the page, by their
-    names."""
+    names; `story` has the last events of messages."""
 
     broker: Broker
     access: Access
@@ -99,6 +100,7 @@ class Services:
     started_us: int
     ca_file: str | None = None
     about: Mapping[str, str] = field(default_factory=dict[str, str])
+    story: Story = field(default_factory=Story)
 
     @property
     def uptime_s(self) -> int:

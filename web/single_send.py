@@ -26,6 +26,7 @@ async def send_one(broker: Broker, entity: Entity, data: bytes) -> int | None:
         batch=False,
         done=lambda result: None if answer.done() else answer.set_result(result),
         numbered=numbers.extend,
+        by="the control API or the web page",
     )
     failure = await answer
     if failure is not None:

@@ -231,7 +231,9 @@ def _make_sender_link(factory: LinkFactory, pointer: Pointer, request: AttachReq
     if destination is not None:
         context.broker.open_sender(destination, detached=lambda _: None).close()
         properties = {Symbol(DESTINATION_PROPERTY): request.properties[DESTINATION_PROPERTY]}
-    sender = context.broker.open_sender(request.address, detached=partial(context.detach, pointer))
+    sender = context.broker.open_sender(
+        request.address, detached=partial(context.detach, pointer), client=context.client_name
+    )
     factory.scope(pointer).enter(request.address)
     accept_link(pointer, max(1, sender.message_bytes_max), encode_map(properties))
     return IncomingLink(context, pointer, sender, context.limits.link_credit, destination)
@@ -318,6 +320,7 @@ def _received(
         deliver=link.deliver,
         detached=partial(context.detach, pointer),
         matches=None if selector is None or released is not None else selector.matches,
+        client=context.client_name,
     )
     scope.enter(address)
     accept_link(pointer, request.message_bytes_max, source_filter=_filter_in_force(selector))

@@ -75,6 +75,7 @@ class MessageSessionLink(OutgoingLink):
             granted=self._granted_session,
             refused=self._refused,
             detached=self.lose,
+            client=self._context.client_name,
         )
         if self._refusal is not None:
             raise self._refusal

@@ -55,7 +55,7 @@ class Entity(EntityBase):
 
     # ---- sending
 
-    def send(self, data: bytes, *, batch: bool, done: Done, numbered: Numbered | None = None) -> None:
+    def send(self, data: bytes, *, batch: bool, done: Done, numbered: Numbered | None = None, by: str = "") -> None:
         """Store one delivery; see `links.Sender.send`."""
         try:
             messages = self.parse(data, batch=batch)
@@ -63,12 +63,13 @@ class Entity(EntityBase):
         except BrokerError as error:
             done(error)
             return
-        part = SendRun(messages, range(len(messages)), lambda _, error: done(error), self._ended, True, numbered)
+        positions = range(len(messages))
+        part = SendRun(messages, positions, lambda _, error: done(error), self._ended, True, numbered, by=by)
         if not keyed and len(self.partitions) > 1:
             part = replace(part, tried=index, left=len(self.partitions) - 1)
         self._submit(part, index)
 
-    def send_run(self, run: Sequence[bytes], done: RunDone) -> None:
+    def send_run(self, run: Sequence[bytes], done: RunDone, by: str = "") -> None:
         """Store deliveries of one message each, each on its own; `done` gets their outcomes by position."""
         groups: dict[int | None, tuple[list[int], list[Message]]] = {}
         for position, message, index in self._parse_run(run, done):
@@ -80,9 +81,9 @@ class Entity(EntityBase):
         unkeyed = groups.pop(None, None)
         for index, (positions, messages) in groups.items():
             for part in self._parts(positions, messages):
-                self._submit(SendRun(*part, done, self._ended), index or 0)
+                self._submit(SendRun(*part, done, self._ended, by=by), index or 0)
         if unkeyed is not None:
-            self._deal(*unkeyed, done)
+            self._deal(*unkeyed, done, by)
 
     def _parse_run(self, run: Sequence[bytes], done: RunDone) -> Iterator[tuple[int, Message, int | None]]:
         """Yield position, message and partition (None without a key) of each delivery that the entity does not refuse.
@@ -112,13 +113,14 @@ class Entity(EntityBase):
         for start in range(0, len(messages), size):
             yield messages[start : start + size], positions[start : start + size]
 
-    def _deal(self, positions: list[int], messages: list[Message], done: RunDone) -> None:
+    def _deal(self, positions: list[int], messages: list[Message], done: RunDone, by: str) -> None:
         """Send messages without keys to the partitions in turn (P11)."""
         start = 0
         for index, count in self.dealt(len(messages)):
             stop = start + count
             for part in self._parts(positions[start:stop], messages[start:stop]):
-                self._submit(SendRun(*part, done, self._ended, tried=index, left=len(self.partitions) - 1), index)
+                run = SendRun(*part, done, self._ended, tried=index, left=len(self.partitions) - 1, by=by)
+                self._submit(run, index)
             start = stop
 
     def _submit(self, part: SendRun, index: int) -> None:

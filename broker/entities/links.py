@@ -45,8 +45,11 @@ def _row_matches(matches: Matches, row: bytes) -> bool:
 class Sender:
     """Sends to a queue or topic."""
 
-    def __init__(self, entity: Entity, message_bytes_max: int, batch_bytes_max: int, detached: Detached) -> None:
+    def __init__(
+        self, entity: Entity, message_bytes_max: int, batch_bytes_max: int, detached: Detached, client: str = ""
+    ) -> None:
         self.entity = entity
+        self._client = client
         self.entity_path = entity.path
         self.message_bytes_max = message_bytes_max
         self.batch_bytes_max = batch_bytes_max
@@ -62,13 +65,13 @@ class Sender:
         if error is not None:
             done(error)
         else:
-            self.entity.send(data, batch=batch, done=done)
+            self.entity.send(data, batch=batch, done=done, by=self._client)
 
     def send_run(self, run: Sequence[bytes], done: RunDone) -> None:
         """Store deliveries of one message each, each on its own; `done(positions, error or None)` as for `send`."""
         size_bytes_max = self.message_bytes_max
         if max(map(len, run)) <= size_bytes_max:
-            self.entity.send_run(run, done)
+            self.entity.send_run(run, done, self._client)
             return
         positions = [position for position, data in enumerate(run) if len(data) <= size_bytes_max]
         for position, data in enumerate(run):
@@ -77,7 +80,8 @@ class Sender:
                 done((position,), error)
         if positions:
             fitting = [run[position] for position in positions]
-            self.entity.send_run(fitting, lambda found, error: done([positions[each] for each in found], error))
+            ended: RunDone = lambda found, error: done([positions[each] for each in found], error)  # noqa: E731
+            self.entity.send_run(fitting, ended, self._client)
 
     def size_refusal(self, data: bytes, *, batch: bool) -> BrokerError | None:
         """Return the error for a delivery over the limit, or None."""
@@ -104,6 +108,7 @@ class Receiver:
         deliver: Deliver,
         detached: Detached,
         matches: Matches | None = None,
+        client: str = "",
     ) -> None:
         self.entity = entity
         self._clock = clock
@@ -116,7 +121,7 @@ class Receiver:
         self._detached = detached
 
         def take(count: int, reply: Callable[[Received[Delivery]], None]) -> Request:
-            return Receive(sub_queue, count, mode, reply, self._selection)
+            return Receive(sub_queue, count, mode, reply, self._selection, client)
 
         def give_back(_: int, deliveries: Sequence[Delivery]) -> None:
             # In receive-and-delete mode they are removed.
@@ -172,9 +177,10 @@ class SessionReceiver:
     """
 
     def __init__(
-        self, entity: Entity, grant: SessionGrant, mode: ReceiveMode, clock: Clock, detached: Detached
+        self, entity: Entity, grant: SessionGrant, mode: ReceiveMode, clock: Clock, detached: Detached, client: str
     ) -> None:
         self.entity = entity
+        self._client = client
         self._clock = clock
         self.address = entity.path
         self.session_id = grant.session_id
@@ -255,7 +261,7 @@ class SessionReceiver:
             self._asking = True
             self._more = False
             count = min(self._wanted, SESSION_TAKE_MAX)
-            self._handle.submit(ReceiveFromSession(self._grant.grant, count, self._mode, self._taken))
+            self._handle.submit(ReceiveFromSession(self._grant.grant, count, self._mode, self._taken, self._client))
         elif self._drained is not None:
             drained, self._drained = self._drained, None
             self._wanted = 0
@@ -286,8 +292,10 @@ class SessionAccept:
         granted: Callable[[SessionReceiver], None],
         refused: Callable[[BrokerError], None],
         detached: Detached,
+        client: str = "",
     ) -> None:
         self._entity = entity
+        self._client = client
         self._session_id = session_id
         self._mode = mode
         self._granted = granted
@@ -313,7 +321,7 @@ class SessionAccept:
 
     def _accept(self, count: int, reply: Callable[[Received[SessionGrant]], None]) -> Request:
         del count
-        return AcceptSession(self._session_id, self._announce, self._lost, reply)
+        return AcceptSession(self._session_id, self._announce, self._lost, reply, self._client)
 
     def _answered(self, taken: Received[SessionGrant]) -> None:
         if taken.error is not None:
@@ -325,7 +333,7 @@ class SessionAccept:
 
     def _deliver(self, grants: Sequence[SessionGrant]) -> None:
         self._end()
-        self._receiver = SessionReceiver(self._entity, grants[0], self._mode, self._clock, self._detached)
+        self._receiver = SessionReceiver(self._entity, grants[0], self._mode, self._clock, self._detached, self._client)
         self._granted(self._receiver)
 
     def _give_back(self, index: int, grants: Sequence[SessionGrant]) -> None:

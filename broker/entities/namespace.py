@@ -23,6 +23,7 @@ from ..message.bounds import MessageBounds
 from ..model.catalog import Catalog, Entry
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
 from ..model.profiles import Limits, limits_over
+from ..partition.step import NoObserver, Observer
 from ..stores.committer import Committer
 from ..stores.outage import Outage
 from ..stores.worker import Worker
@@ -46,6 +47,7 @@ class Namespace:
         clock: Clock,
         limits: Limits,
         failpoint: Callable[[str], None] = no_failpoint,
+        observer: Observer | None = None,
     ) -> None:
         self.limits = limits_over(limits, len(stores))
         self.clock = clock
@@ -54,14 +56,16 @@ class Namespace:
         self.pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
         self._committer = Committer(self.pool, COMMIT_THREADS, clock)
         self._failpoint = failpoint
+        self._observer = observer or NoObserver()
         self._watchers: list[Callable[[Entity], None]] = []
         self._use_stores(catalog, stores)
 
     def _use_stores(self, catalog: Catalog, stores: Sequence[Store]) -> None:
+        self._observer.forget()
         self.catalog = catalog
         self.transactions = Transactions(self.clock, self.limits.messages_per_transaction_max)
         self.workers = [
-            Worker(index, store, self.clock, self._committer, self._resolver(index), self._failpoint)
+            Worker(index, store, self.clock, self._committer, self._resolver(index), self._failpoint, self._observer)
             for index, store in enumerate(stores)
         ]
         self.forwarder = Forwarder(self.clock, self.find_target)

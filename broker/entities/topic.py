@@ -6,7 +6,7 @@ copies (`partition/enqueue.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..message.message import Message
 from ..model.descriptions import (
@@ -48,6 +48,7 @@ class TopicSubscriptions:
         self._index = RuleIndex()
         self._entities: dict[str, Entity] = {}
         self._copies_max: int | None = None  # None: not counted yet
+        self._rules: dict[str, Sequence[RuleDescription]] | None = None  # None: not gathered yet
 
     def add(self, subscription: Entity) -> None:
         """Add a subscription; it gets the messages sent from now on."""
@@ -57,14 +58,14 @@ class TopicSubscriptions:
         self._entities[key] = subscription
         subscription.use_totals(self._topic.totals)
         self._index.put_subscription(key, description.rules)
-        self._copies_max = None
+        self._copies_max = self._rules = None
 
     def change_rules(self, subscription: Entity, rules: Sequence[RuleDescription]) -> None:
         """Change the rules of a subscription."""
         description = subscription.description
         assert isinstance(description, SubscriptionDescription)
         self._index.change_subscription(description.name.lower(), rules)
-        self._copies_max = None
+        self._copies_max = self._rules = None
 
     def remove(self, subscription: Entity) -> None:
         """Remove a subscription."""
@@ -80,7 +81,7 @@ class TopicSubscriptions:
         for total in self._topic.totals:
             total.forget(subscription.queue_id)
         self._index.remove_subscription(key)
-        self._copies_max = None
+        self._copies_max = self._rules = None
 
     @property
     def copies_max(self) -> int:
@@ -89,6 +90,13 @@ class TopicSubscriptions:
             rules = (rule for entity in self._entities.values() for rule in rules_of(entity.description))
             self._copies_max = len(self._entities) + sum(rule.action is not None for rule in rules)
         return self._copies_max
+
+    @property
+    def rules(self) -> Mapping[str, Sequence[RuleDescription]]:
+        """The present rules of each subscription, by its path; the same object until they change."""
+        if self._rules is None:
+            self._rules = {each.path: rules_of(each.description) for each in self._entities.values()}
+        return self._rules
 
     def filter_count(self, kind: CountedFilter) -> int:
         """Count the rules of all subscriptions with a filter of that kind."""

@@ -173,6 +173,11 @@ class Message:
             check_items(data, at[APPLICATION_PROPERTIES], at[APPLICATION_PROPERTIES + 7])
 
     @property
+    def encoded(self) -> bytes:
+        """The message as it arrived, with the id that it got if it had none."""
+        return self._data
+
+    @property
     def durable(self) -> bool:
         """Whether the sender marked the message as durable; this has no effect."""
         self._located()

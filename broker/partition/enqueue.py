@@ -20,9 +20,7 @@ from .records import (
     INSTANT,
     MESSAGES,
     NO_ENQUEUED_NUMBER,
-    PARTITION_SHIFT,
     RECORD_VERSION,
-    SCHEDULED_ELSEWHERE,
     Due,
     Home,
     Record,
@@ -32,10 +30,10 @@ from .records import (
     pack_head,
     session_number_key,
 )
-from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, SendRun, Transfer
+from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, SendRun
 from .sessions import MessageSessions
 from .state import PartitionState
-from .step import PartitionRef, Step
+from .step import EventKind, PartitionRef, Step
 
 
 class EnqueueHandlers:
@@ -59,12 +57,14 @@ class EnqueueHandlers:
         error = self.refusal(messages, now, view)
         if error is None:
             if request.numbered is None and self._appends(messages):
-                self._append(messages, now, step)
+                self._append(request, now, step)
             else:
-                numbers = self.store_all(messages, now, view, step)
+                numbers = self.store_all(messages, now, view, step, origin=request)
                 if request.numbered is not None:
                     step.effects.append((request.numbered, numbers))
         if error is None or request.is_whole:
+            if error is not None:
+                self._note_refused(request, error, step)
             step.effects.append((request.finish, error))
             return
         seen_ids: set[int] = set()
@@ -72,7 +72,9 @@ class EnqueueHandlers:
             part = request.slice(start, start + 1)
             error = self.refusal(part.messages, now, view)
             if error is None:
-                self.store_all(part.messages, now, view, step, seen_ids)
+                self.store_all(part.messages, now, view, step, seen_ids, part)
+            else:
+                self._note_refused(part, error, step)
             step.effects.append((part.finish, error))
 
     def _appends(self, messages: Sequence[Message]) -> bool:
@@ -86,9 +88,19 @@ class EnqueueHandlers:
             and all(message.scheduled_enqueue_at is None for message in messages)
         )
 
-    def _append(self, messages: Sequence[Message], now: int, step: Step) -> None:
+    def _note_refused(self, run: SendRun, error: BrokerError, step: Step) -> None:
+        nowhere: list[int | None] = [None] * len(run.messages)
+        step.note(EventKind.REFUSED, self._state.ref, nowhere, run.messages, reason=error.description, by=run.by)
+
+    def _note_sent(
+        self, run: SendRun | None, numbers: Sequence[int | None], messages: Sequence[Message], step: Step
+    ) -> None:
+        by, left = ("", None) if run is None else (run.by, run.left)
+        step.note(EventKind.SENT, self._state.ref, numbers, messages, by=by, others_left=left)
+
+    def _append(self, request: SendRun, now: int, step: Step) -> None:
         """Store messages that `_appends` approved: `store_all` for a run, at a lower cost for each message."""
-        state = self._state
+        state, messages = self._state, request.messages
         state.mark_used(now)
         default_ttl_ms = state.receivable.default_ttl_ms
         queue_id, number = state.queue_id, state.rows.take_numbers(len(messages))
@@ -105,6 +117,8 @@ class EnqueueHandlers:
             size_bytes += len(row)
             rows.append((message_key(queue_id, 0, number), row))
             number += 1
+        if step.events is not None:
+            self._note_sent(request, range(number - len(rows), number), messages, step)
         state.rows.put_active_run(rows, size_bytes, step)
         state.active_queue.extend(number - len(rows), rows)
         state.announce_ready(state.active_queue, step)
@@ -125,15 +139,23 @@ class EnqueueHandlers:
         return service_errors.entity_full(kind, state.ref.name_in_errors, used, size_bytes_max)
 
     def store_all(
-        self, messages: Sequence[Message], now: int, view: Reader, step: Step, seen_ids: set[int] | None = None
+        self,
+        messages: Sequence[Message],
+        now: int,
+        view: Reader,
+        step: Step,
+        seen_ids: set[int] | None = None,
+        origin: SendRun | None = None,
     ) -> list[int | None]:
         """Store messages that passed `refusal`; return their numbers in order, None for duplicates.
 
-        `seen_ids` as for `store_scheduled`.
+        `seen_ids` as for `store_scheduled`; `origin` is the request.
         """
         self._state.mark_used(now)
         seen_ids = set() if seen_ids is None else seen_ids
         numbers: list[int | None] = []
+        if step.events is not None and messages:
+            self._note_sent(origin, numbers, messages, step)
         for message in messages:
             if self.is_duplicate(message, now, view, step, seen_ids):
                 numbers.append(None)
@@ -170,6 +192,7 @@ class EnqueueHandlers:
         seen_ids = set() if seen_ids is None else seen_ids
         assigned = list(numbers) or [self._state.rows.new_number() for _ in messages]
         step.touched[self._state.queue_id] = self._state.counters
+        step.note(EventKind.SENT, self._state.ref, assigned, messages)
         for message, number in zip(messages, assigned, strict=True):
             if not self.is_duplicate(message, now, view, step, seen_ids):
                 at = message.scheduled_enqueue_at
@@ -198,6 +221,7 @@ class EnqueueHandlers:
     def remove_scheduled(self, numbers: Sequence[int], view: Reader, step: Step) -> None:
         """Remove scheduled messages that passed `cancel_refusal`."""
         rows = self._state.rows
+        step.note(EventKind.CANCELED, self._state.ref, numbers)
         for number in dict.fromkeys(numbers):
             row = self._scheduled_row(number, view)
             assert row is not None
@@ -275,7 +299,7 @@ class EnqueueHandlers:
         elif description.requires_session:
             name = message.session_id
             if name is None or self._sessions is None:
-                self._dead_letter(record, service_errors.REASON_NO_SESSION, step)
+                self._dead_letter(record, service_errors.REASON_NO_SESSION, step, (state.queue_id, number))
             else:
                 self._sessions.add_message(name, number, view, step)
                 state.put_active(record, number, step)
@@ -285,32 +309,12 @@ class EnqueueHandlers:
             state.announce_ready(state.active_queue, step)
 
     def dead_letter_copy(
-        self, message: Message, enqueued_number: int, reason: tuple[str, str], now: int, step: Step
+        self, message: Message, source: tuple[int, int], reason: tuple[str, str], now: int, step: Step
     ) -> None:
-        """Dead-letter a copy after a failed rule; `reason` is (reason, description)."""
-        record = Record(message.stored(now, None), now, 0, enqueued_number)
-        self._dead_letter(record, reason, step)
-
-    def transfer(self, operation: Transfer, now: int, step: Step) -> None:
-        """Store a message of a transaction in the outbox for another entity."""
-        if operation.number is not None:
-            self._transfer_scheduled(operation.message, operation.number, now, step)
-            return
-        ttl_ms = operation.message.ttl_ms
-        stored = operation.message.stored(now, None if ttl_ms is None else now + ttl_ms)
-        number = self._state.rows.new_number()
-        record = Record(
-            stored, now, 0, number, 0, 0, operation.destination, self._state.target_index_of(operation.message)
-        )
-        self._state.rows.put(Home.TRANSFER_OUTBOX, number, record.pack(), step)
-        step.effects.append((self._state.ref.announce_outbox, None))
-
-    def _transfer_scheduled(self, message: Message, number: int, now: int, step: Step) -> None:
-        at = now if message.scheduled_enqueue_at is None else message.scheduled_enqueue_at
-        stored = message.stored(at, None if message.ttl_ms is None else at + message.ttl_ms)
-        record = Record(stored, now, 0, number, 0, 0, SCHEDULED_ELSEWHERE, number >> PARTITION_SHIFT)
-        self._state.rows.put(Home.TRANSFER_OUTBOX, self._state.rows.new_number(), record.pack(), step)
-        step.effects.append((self._state.ref.announce_outbox, None))
+        """Dead-letter a copy after a failed rule; `source` is the topic's (queue id, number), `reason` is
+        (reason, description)."""
+        record = Record(message.stored(now, None), now, 0, source[1])
+        self._dead_letter(record, reason, step, source)
 
     def _publish(
         self,
@@ -329,14 +333,20 @@ class EnqueueHandlers:
         assert routing is not None
         enqueued_number = enqueued_number if enqueued_number > 0 else state.rows.new_number()
         step.touched[state.queue_id] = state.counters
+        source = state.queue_id, enqueued_number
+        if step.events is not None:
+            step.note(EventKind.ROUTED, state.ref, [enqueued_number], [message], rules=routing.rules)
         for copy in routing.route(message, state.index, now):
             target = self._sibling(copy.ref, view)
             if copy.error is not None:
-                target.dead_letter_copy(copy.message, enqueued_number, copy.error, now, step)
+                target.dead_letter_copy(copy.message, source, copy.error, now, step)
                 continue
-            target.activate(
+            numbers: list[int | None] = []
+            step.note(EventKind.COPIED, copy.ref, numbers, [copy.message], source)
+            number = target.activate(
                 copy.message, enqueued_number, now, view, step, hops, other_path, copy.target_index, default_ttl_ms
             )
+            numbers.append(number)
         return enqueued_number
 
     def _schedule(self, message: Message, number: int, at: int, now: int, step: Step) -> None:
@@ -351,7 +361,10 @@ class EnqueueHandlers:
         if row is None:
             return
         self._state.rows.remove(Home.SCHEDULED, number, len(row), 0, step)
-        self.activate(parse_stored(Record.unpack(row).stored), 0, now, view, step)
+        message = parse_stored(Record.unpack(row).stored)
+        numbers: list[int | None] = []
+        step.note(EventKind.ACTIVATED, self._state.ref, numbers, [message], (self._state.queue_id, number))
+        numbers.append(self.activate(message, 0, now, view, step))
 
     def _expire(self, due_at: int, number: int, view: Reader, step: Step) -> None:
         state = self._state
@@ -416,15 +429,17 @@ class EnqueueHandlers:
         step.touched[state.queue_id] = state.counters
         return False
 
-    def _dead_letter(self, record: Record, reason: tuple[str, str], step: Step) -> None:
+    def _dead_letter(self, record: Record, reason: tuple[str, str], step: Step, source: tuple[int, int]) -> None:
         properties = {"DeadLetterReason": reason[0], "DeadLetterErrorDescription": reason[1]}
-        self._state.dead_letter_record(record, properties, step)
+        self._state.dead_letter_record(record, properties, step, source=source)
 
     def _to_outbox(self, record: Record, number: int, step: Step, *, forwards: bool) -> None:
         hops_max = self._state.ref.bounds.forward_hops_max
         if forwards and record.hops >= hops_max:
-            self._dead_letter(record, service_errors.too_many_hops(hops_max), step)
+            self._dead_letter(record, service_errors.too_many_hops(hops_max), step, (self._state.queue_id, number))
             return
+        if forwards:
+            step.note(EventKind.FORWARDING, self._state.ref, [number], to=self._state.receivable.forward_to)
         self._state.rows.put(Home.OUTBOX, number, record.pack(), step)
         step.effects.append((self._state.ref.announce_outbox, None))
 

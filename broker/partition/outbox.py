@@ -7,6 +7,7 @@ from each outbox, so it stores a repeated message once. Owned by a `Partition`; 
 from __future__ import annotations
 
 from ..address import SubQueue
+from ..message.message import Message
 from ..message.stored import parse_stored
 from .enqueue import EnqueueHandlers
 from .ready_queue import Reader
@@ -16,14 +17,15 @@ from .records import (
     MESSAGES,
     NUMBER,
     OUTBOXES,
+    PARTITION_SHIFT,
     SCHEDULED_ELSEWHERE,
     Home,
     Record,
     message_key,
 )
-from .requests import DeleteForwarded, ReadOutbox, Redirect, StoreForwarded, Undeliverable
+from .requests import DeleteForwarded, ReadOutbox, Redirect, StoreForwarded, Transfer, Undeliverable
 from .state import PartitionState
-from .step import Step
+from .step import EventKind, Step
 
 
 class OutboxHandlers:
@@ -32,6 +34,29 @@ class OutboxHandlers:
     def __init__(self, state: PartitionState, enqueue: EnqueueHandlers) -> None:
         self._state = state
         self._enqueue = enqueue
+
+    def transfer(self, operation: Transfer, now: int, step: Step) -> None:
+        """Store a message of a transaction for another entity."""
+        if operation.number is not None:
+            self._transfer_scheduled(operation.message, operation.number, now, step)
+            return
+        ttl_ms = operation.message.ttl_ms
+        stored = operation.message.stored(now, None if ttl_ms is None else now + ttl_ms)
+        number = self._state.rows.new_number()
+        record = Record(
+            stored, now, 0, number, 0, 0, operation.destination, self._state.target_index_of(operation.message)
+        )
+        self._state.rows.put(Home.TRANSFER_OUTBOX, number, record.pack(), step)
+        step.note(EventKind.SENT, self._state.ref, [number], [operation.message])
+        step.note(EventKind.FORWARDING, self._state.ref, [number], to=operation.destination)
+        step.effects.append((self._state.ref.announce_outbox, None))
+
+    def _transfer_scheduled(self, message: Message, number: int, now: int, step: Step) -> None:
+        at = now if message.scheduled_enqueue_at is None else message.scheduled_enqueue_at
+        stored = message.stored(at, None if message.ttl_ms is None else at + message.ttl_ms)
+        record = Record(stored, now, 0, number, 0, 0, SCHEDULED_ELSEWHERE, number >> PARTITION_SHIFT)
+        self._state.rows.put(Home.TRANSFER_OUTBOX, self._state.rows.new_number(), record.pack(), step)
+        step.effects.append((self._state.ref.announce_outbox, None))
 
     def forwarded(self, request: StoreForwarded, now: int, view: Reader, step: Step) -> None:
         """Store messages of another partition's outbox; drop those that an earlier request stored."""
@@ -47,15 +72,24 @@ class OutboxHandlers:
         seen_ids: set[int] = set()
         for (number, record), message in zip(new, messages, strict=True):
             highest = number
+            source = request.source_id, number
             if record.other_path == SCHEDULED_ELSEWHERE:
                 self._enqueue.store_scheduled([message], now, view, step, [record.enqueued_number], seen_ids)
             elif request.same_entity:
                 record.update(target_index=0)
-                self._enqueue.put(record, self._state.rows.new_number(), message, view, step)
-            elif not self._enqueue.is_duplicate(message, now, view, step, seen_ids):
-                self._enqueue.activate(
-                    message, record.enqueued_number, now, view, step, record.hops + 1, record.other_path
-                )
+                moved_to = self._state.rows.new_number()
+                step.note(EventKind.FORWARDED, self._state.ref, [moved_to], source=source)
+                self._enqueue.put(record, moved_to, message, view, step)
+            else:
+                is_duplicate = self._enqueue.is_duplicate(message, now, view, step, seen_ids)
+                numbers: list[int | None] = [None] if is_duplicate else []
+                step.note(EventKind.FORWARDED, self._state.ref, numbers, [message], source)
+                if not is_duplicate:
+                    hops = record.hops + 1
+                    arrived = self._enqueue.activate(
+                        message, record.enqueued_number, now, view, step, hops, record.other_path
+                    )
+                    numbers.append(arrived)
         step.changes.append((FORWARDED, key, NUMBER.pack(highest)))
         step.touched[self._state.queue_id] = self._state.counters
         self._state.mark_used(now)
@@ -93,7 +127,10 @@ class OutboxHandlers:
                 record = Record.unpack(row)
                 record.update(target_index=target_index)
                 rows.remove(Home(home), number, len(row), 0, step)
-                rows.put(Home(home), rows.new_number(), record.pack(), step)
+                renumbered = rows.new_number()
+                rows.put(Home(home), renumbered, record.pack(), step)
+                source = self._state.queue_id, number
+                step.note(EventKind.FORWARDING, self._state.ref, [renumbered], source=source)
         step.effects.append((request.reply, None))
 
     def undeliverable(self, request: Undeliverable, now: int, view: Reader, step: Step) -> None:
@@ -105,9 +142,12 @@ class OutboxHandlers:
             record = Record.unpack(row)
             state.rows.remove(home, request.number, len(row), 0, step)
             if request.reason is None:
-                self._enqueue.activate(
+                numbers: list[int | None] = []
+                step.note(EventKind.RELEASED, state.ref, numbers, source=(state.queue_id, request.number))
+                stays = self._enqueue.activate(
                     parse_stored(record.stored), record.enqueued_number, now, view, step, record.hops
                 )
+                numbers.append(stays)
             else:
                 transfer = home is Home.TRANSFER_OUTBOX
                 sub_queue = SubQueue.TRANSFER_DEAD_LETTER if transfer else SubQueue.DEAD_LETTER
@@ -116,5 +156,6 @@ class OutboxHandlers:
                 properties = {"DeadLetterReason": request.reason, "DeadLetterErrorDescription": request.description}
                 if home is Home.DEAD_LETTER_OUTBOX:
                     properties = {}  # it keeps the reason for which it was dead-lettered
-                state.dead_letter_record(record, properties, step, sub_queue, forward=False)
+                source = state.queue_id, request.number
+                state.dead_letter_record(record, properties, step, sub_queue, forward=False, source=source)
         step.effects.append((request.reply, None))

@@ -76,7 +76,7 @@ from .requests import (
 from .sessions import MessageSessions
 from .settle import SettleHandlers
 from .state import PartitionState
-from .step import PartitionRef, Step
+from .step import EventKind, PartitionRef, Step
 
 PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUPLICATES, FORWARDED)
 
@@ -105,7 +105,7 @@ class Partition:
         self._sessions = MessageSessions(self.state, self._settle) if with_sessions else None
         self._receive = ReceiveHandlers(self.state, self._sessions)
         self.enqueue = EnqueueHandlers(self.state, self._sessions, lambda other, at: sibling(other, at).enqueue)
-        outbox = OutboxHandlers(self.state, self.enqueue)
+        self._outbox = outbox = OutboxHandlers(self.state, self.enqueue)
         self._handlers: dict[type, Callable[..., None]] = {
             SendRun: self.enqueue.send_run,
             Schedule: self.enqueue.schedule,
@@ -238,6 +238,7 @@ class Partition:
         target = self if request.target.queue_id == self.state.queue_id else self._sibling(request.target, view)
         answer: dict[int, BrokerError | None] = {}
         accepted: list[Message] = []
+        moved: list[int] = []
         seen_ids: set[int] = set()
         for number in dict.fromkeys(request.numbers):
             found = self._receive.dead_lettered(number, view)
@@ -251,10 +252,14 @@ class Partition:
             answer[number] = target.enqueue.refusal([*accepted, message], now, view)
             if answer[number] is None:
                 accepted.append(message)
+                moved.append(number)
                 self._receive.remove_dead_letter(found, step)
         if accepted:
             self.state.mark_used(now)
-            target.enqueue.store_all(accepted, now, view, step)
+            numbers = target.enqueue.store_all(accepted, now, view, step)
+            for number, new in zip(moved, numbers, strict=True):
+                source = self.state.queue_id, number
+                step.note(EventKind.RESUBMITTED, target.state.ref, [new], source=source)
         step.effects.append((request.reply, answer))
 
     def _commit(self, request: Commit, now: int, view: Reader, step: Step) -> None:
@@ -285,7 +290,7 @@ class Partition:
                 case Schedule():
                     self.enqueue.store_scheduled(operation.messages, now, view, step, operation.numbers, seen_ids)
                 case Transfer():
-                    self.enqueue.transfer(operation, now, step)
+                    self._outbox.transfer(operation, now, step)
                 case Settle():
                     lock = self.state.locks.by_token[operation.token]
                     self._settle.end(lock, operation.outcome, now, view, step)

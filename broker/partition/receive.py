@@ -25,7 +25,7 @@ from .records import HEAD_BYTES, MESSAGES, Home, Record, message_key, unpack_hea
 from .requests import DeleteMessages, GetExtent, LockMessages, Peek, Receive, ReceiveDeferred, ReceiveFromSession
 from .sessions import MessageSessions
 from .state import PartitionState
-from .step import Delivery, Extent, Received, ReceiveMode, Step, new_delivery
+from .step import Delivery, EventKind, Extent, Received, ReceiveMode, Step, new_delivery
 
 RECEIVE_BYTES_MAX = 4 << 20  # per answer to a receiver, which then asks again
 SCAN_ROWS_MAX = 500
@@ -80,7 +80,8 @@ class ReceiveHandlers:
         if taken:
             state.mark_used(now)
         group = self._new_group(ready_queue, ready_queue.home, now)
-        step.effects.append((request.reply, Received(self._deliver(taken, group, request.mode, step), more)))
+        deliveries = self._deliver(taken, group, request.mode, step, request.by)
+        step.effects.append((request.reply, Received(deliveries, more)))
 
     def receive_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
         """Deliver the next messages of a held session."""
@@ -92,7 +93,7 @@ class ReceiveHandlers:
         taken = self._take(partial(held.ready_queue.take, view), request.count, now, step, held.number)
         self._state.mark_used(now)
         group = self._new_group(held.ready_queue, Home.ACTIVE, now, held)
-        deliveries = self._deliver(taken, group, request.mode, step)
+        deliveries = self._deliver(taken, group, request.mode, step, request.by)
         step.effects.append((request.reply, Received(deliveries, held.ready_queue.has_more())))
 
     def receive_deferred(self, request: ReceiveDeferred, now: int, view: Reader, step: Step) -> None:
@@ -185,6 +186,7 @@ class ReceiveHandlers:
                 continue
             session = self._leave_session(record, view) if ready_queue.home is Home.ACTIVE else 0
             ready_queue.remove(number)
+            step.note(EventKind.DELETED, state.ref, [number])
             state.remove(ready_queue.home, number, len(row), record.expires_at, session, step)
             deleted += 1
         if self._sessions is not None:
@@ -246,13 +248,20 @@ class ReceiveHandlers:
         until_at = now + self._state.receivable.lock_duration_ms if held is None else held.until_at
         return LockGroup(home, ready_queue, until_at, held)
 
-    def _deliver(self, taken: Sequence[Taken], group: LockGroup, mode: ReceiveMode, step: Step) -> list[Delivery]:
-        """Lock or remove the messages of one home and session, and build their deliveries."""
+    def _deliver(
+        self, taken: Sequence[Taken], group: LockGroup, mode: ReceiveMode, step: Step, by: str = ""
+    ) -> list[Delivery]:
+        """Lock or remove the messages of one home and session, and build their deliveries for the client `by`."""
         if not taken:
             return []
         state = self._state
         tokens = new_lock_tokens(state.index, len(taken))
         numbers = [number for number, _, _ in taken]
+        if step.events is not None:
+            if mode is ReceiveMode.PEEK_LOCK:
+                step.note(EventKind.LOCKED, state.ref, numbers, by=by, until_at=group.until_at)
+            else:
+                step.note(EventKind.RECEIVED, state.ref, numbers, by=by)
         sizes = [len(row) for _, row, _ in taken]
         expiries = [head[5] for _, _, head in taken]
         # Of a message that the receiver asked for by its number.

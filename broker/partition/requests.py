@@ -88,6 +88,7 @@ class SendRun:
     numbered: Numbered | None = None  # gets the sequence numbers before `ended`; None for dropped duplicates
     tried: int = 0  # index of this partition, for a part without keys
     left: int | None = None  # other partitions that may take it; None for a part with keys
+    by: str = ""  # the client
 
     def finish(self, error: BrokerError | None) -> None:
         """Report that the part is durable, or refused."""
@@ -150,6 +151,7 @@ class Receive(WithReceived):
     mode: ReceiveMode
     reply: Callable[[Received[Delivery]], None]
     selection: Selection | None = None
+    by: str = ""
 
 
 @dataclass(slots=True)
@@ -160,6 +162,7 @@ class ReceiveFromSession(WithReceived):
     count: int
     mode: ReceiveMode
     reply: Callable[[Received[Delivery]], None]
+    by: str = ""
 
 
 @dataclass(slots=True)
@@ -174,6 +177,7 @@ class AcceptSession(WithReceived):
     announce: Callable[[None], None]
     lost: Callable[[BrokerError], None]
     reply: Callable[[Received[SessionGrant]], None]
+    by: str = ""
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ from .records import (
 from .requests import AcceptSession, GetSessionState, ListSessions, ReleaseSession, RenewSession, SetSessionState
 from .settle import SettleHandlers
 from .state import PartitionState
-from .step import Received, SessionGrant, Step
+from .step import EventKind, Received, SessionGrant, Step
 
 IDLE_WINDOW_MAX = 1024  # idle sessions known in memory
 NAMES_CACHED_MAX = 10_000
@@ -298,11 +298,14 @@ class MessageSessions:
                 self._put_head(name, held.head, step)
         self._undo.append(partial(self._remove_held, held))
         self._add_held(held)
+        step.note(EventKind.SESSION_ACCEPTED, self._state.ref, (), session=name, by=request.by, until_at=until_at)
         self._state.mark_used(now)
         return SessionGrant(name, held.grant, self._state.index, until_at)
 
     def _end(self, held: HeldSession, now: int, view: Reader, step: Step, *, counted: bool) -> None:
         start = len(step.changes)
+        kind = EventKind.SESSION_LOCK_EXPIRED if counted else EventKind.SESSION_RELEASED
+        step.note(kind, self._state.ref, (), session=held.name)
         self._settle.release(list(held.locks.values()), now, view, step, counted=counted)
         self._undo.append(partial(self._add_held, held))
         self._remove_held(held)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from typing import Final
 
 from .. import service_errors
 from ..address import SubQueue
@@ -21,10 +22,17 @@ from .ready_queue import Reader
 from .records import MESSAGES, Home, Record, message_key
 from .requests import ExpireLocks, Renew, Settle, SettleRun
 from .state import PartitionState
-from .step import Step
+from .step import EventKind, Step
 
 MAIN_HOMES = (Home.ACTIVE, Home.DEFERRED)  # of the entity itself, not of a dead-letter queue
 REASON_DELIVERY_COUNT = "MaxDeliveryCountExceeded"
+EVENTS: Final[Mapping[type[Outcome], EventKind]] = {
+    Complete: EventKind.COMPLETED,
+    Abandon: EventKind.ABANDONED,
+    Defer: EventKind.DEFERRED,
+    Release: EventKind.RELEASED,
+}
+"""The events of outcomes; a dead-lettering is noted where the message moves."""
 
 
 class SettleHandlers:
@@ -73,6 +81,8 @@ class SettleHandlers:
                 size_bytes = sum([lock.size_bytes for lock in ended])
                 expiries = [lock.expires_at for lock in ended]
                 state.remove_run(group.home, numbers, size_bytes, expiries, group.session, step)
+                if step.events is not None:
+                    step.note(EventKind.COMPLETED, state.ref, numbers)
         if request.done is None:
             return
         settled: Sequence[int] = request.positions
@@ -102,6 +112,9 @@ class SettleHandlers:
         state.mark_used(now)
         state.locks.remove((lock,))
         home, session = lock.group.home, lock.group.session
+        if step.events is not None and type(outcome) in EVENTS:
+            changes = {name: str(value) for name, value in _changes(outcome).items()}
+            step.note(EVENTS[type(outcome)], state.ref, [lock.number], properties=changes)
         if isinstance(outcome, Complete):
             state.remove(home, lock.number, lock.size_bytes, lock.expires_at, session, step)
             return
@@ -145,6 +158,9 @@ class SettleHandlers:
             row = view.get(MESSAGES, message_key(self._state.queue_id, lock.group.home, lock.number))
             if row is None:
                 continue
+            if step.events is not None:
+                kind = EventKind.LOCK_EXPIRED if counted else EventKind.RELEASED
+                step.note(kind, self._state.ref, [lock.number])
             if counted:
                 self.attempt_failed(lock, row, len(row), now, step)
             else:
@@ -163,6 +179,7 @@ class SettleHandlers:
             step.effects.append((request.reply, service_errors.lock_lost()))
             return
         until_at = now + self._state.receivable.lock_duration_ms
+        step.note(EventKind.LOCK_RENEWED, self._state.ref, [lock.number for lock in valid], until_at=until_at)
         locks.renew({lock.token: lock for lock in valid}.values(), until_at)  # a repeated token once
         step.effects.append((request.reply, [until_at] * len(valid)))
 

@@ -32,7 +32,7 @@ from .records import (
     message_key,
     session_message_key,
 )
-from .step import PartitionRef, Receivable, Step
+from .step import EventKind, PartitionRef, Receivable, Step
 
 REASON_EXPIRED = "TTLExpiredException"
 TEXT_EXPIRED = "The message expired and was dead lettered."
@@ -156,7 +156,7 @@ class PartitionState:
         """
         record = Record.unpack(row)
         self.remove(home, number, len(row), record.expires_at, session, step)
-        self.dead_letter_record(record, properties, step)
+        self.dead_letter_record(record, properties, step, source=(self.queue_id, number))
 
     def dead_letter_record(
         self,
@@ -166,13 +166,22 @@ class PartitionState:
         sub_queue: SubQueue = SubQueue.DEAD_LETTER,
         *,
         forward: bool = True,
+        source: tuple[int, int],
     ) -> None:
-        """Store a message without a home in `sub_queue`, or in the outbox to ForwardDeadLetteredMessagesTo."""
+        """Store a message without a home in `sub_queue`, or in the outbox to ForwardDeadLetteredMessagesTo.
+
+        `source` is the (queue id, number) that it had before.
+        """
         record.update(expires_at=0, stored=with_application_properties(record.stored, properties))
         number = self.rows.new_number()
         description = self.ref.description
         target = None if isinstance(description, TopicDescription) else description.forward_dead_letters_to
-        if forward and target is not None and sub_queue is SubQueue.DEAD_LETTER:
+        if not forward or sub_queue is not SubQueue.DEAD_LETTER:
+            target = None
+        if step.events is not None:
+            reason, text = properties.get("DeadLetterReason"), properties.get("DeadLetterErrorDescription")
+            step.note(EventKind.DEAD_LETTERED, self.ref, [number], (), source, reason=reason, text=text, to=target)
+        if target is not None:
             record.update(other_path=self.ref.path, target_index=self.target_index_of(parse_stored(record.stored)))
             self.rows.put(Home.DEAD_LETTER_OUTBOX, number, record.pack(), step)
             step.effects.append((self.ref.announce_outbox, None))
@@ -189,6 +198,7 @@ class PartitionState:
             reason = {"DeadLetterReason": REASON_EXPIRED, "DeadLetterErrorDescription": TEXT_EXPIRED}
             self.dead_letter(Home.ACTIVE, number, row, reason, step, session)
         else:
+            step.note(EventKind.EXPIRED, self.ref, [number])
             self.remove(Home.ACTIVE, number, len(row), Record.unpack(row).expires_at, session, step)
 
     def put_active(self, record: Record, number: int, step: Step) -> bytes:

@@ -1,14 +1,14 @@
 """The output of a partition: the changes and effects of a batch, and the types of its answers.
 
-Also the interfaces that a partition needs of its entity (`PartitionRef`) and of its topic (`SubscriptionRouting`). Does
-not know requests, stores and clocks.
+Also the interfaces that a partition needs of its entity (`PartitionRef`) and of its topic (`SubscriptionRouting`), and
+the port through which an observer learns what happened to messages. Does not know requests, stores and clocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from functools import partial
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from ..address import SubQueue
 from ..errors import BrokerError
 from ..message.bounds import MessageBounds
 from ..message.message import Message
-from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from ..model.descriptions import QueueDescription, RuleDescription, SubscriptionDescription, TopicDescription
 from .records import MESSAGES, ByteTotal, Counters
 
 T = TypeVar("T")
@@ -94,6 +94,78 @@ class Writer(Protocol):
         ...
 
 
+class EventKind(StrEnum):
+    """What happened to messages, or to a message session."""
+
+    SENT = "sent"
+    REFUSED = "refused"
+    ACTIVATED = "activated"  # the scheduled time has come
+    ROUTED = "routed"  # the rules of a topic's subscriptions were tested
+    COPIED = "copied"  # from a topic to a subscription
+    FORWARDING = "forwarding"  # waits for its target
+    FORWARDED = "forwarded"  # arrived
+    LOCKED = "locked"
+    RECEIVED = "received"  # and deleted
+    LOCK_RENEWED = "lock-renewed"
+    LOCK_EXPIRED = "lock-expired"
+    COMPLETED = "completed"
+    ABANDONED = "abandoned"
+    DEFERRED = "deferred"
+    RELEASED = "released"  # available again, without a delivery attempt
+    EXPIRED = "expired"
+    DEAD_LETTERED = "dead-lettered"
+    RESUBMITTED = "resubmitted"
+    CANCELED = "canceled"
+    DELETED = "deleted"
+    SESSION_ACCEPTED = "session-accepted"
+    SESSION_RELEASED = "session-released"
+    SESSION_LOCK_EXPIRED = "session-lock-expired"
+
+
+class Event(NamedTuple):
+    """What happened to the messages `numbers` of the partition `ref`; None is a message that was not stored.
+
+    `messages` has those that arrived, in the order of `numbers`. `source` is the (queue id, number) that a message had
+    before. `facts` are values of JSON, but for `rules` of ROUTED: the rules of each subscription, by its path.
+    """
+
+    kind: EventKind
+    ref: PartitionRef
+    numbers: Sequence[int | None]
+    messages: Sequence[Message]
+    source: tuple[int, int] | None
+    facts: Mapping[str, object]
+
+
+class Observer(Protocol):
+    """Learns of the events of committed batches. Before each batch it is asked whether it `is_on`."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it wants the events of the next batch."""
+        ...
+
+    def observe(self, now: int, events: Sequence[Event]) -> None:
+        """Take the events of a batch that was executed at `now` (Unix ms); must not raise."""
+        ...
+
+    def forget(self) -> None:
+        """The stores are exchanged: the same numbers will be other messages."""
+        ...
+
+
+class NoObserver:
+    """The observer that wants nothing."""
+
+    is_on = False
+
+    def observe(self, now: int, events: Sequence[Event]) -> None:
+        """Do nothing."""
+
+    def forget(self) -> None:
+        """Do nothing."""
+
+
 class Step:
     """The result of one batch of requests: `changes` (table, key, value or None to delete), `effects` (call, argument).
 
@@ -101,12 +173,13 @@ class Step:
     `rows` are new rows of the `messages` table and `removed` keys of it to delete: the changes of runs. A request
     changes no key both there and in `changes`.
     `touched` has the changed counters by queue id. `next_due` is the earliest instant (Unix ms) that the changes added
-    to the `due` table, or None.
+    to the `due` table, or None. `events` are for an observer; None without one.
     """
 
-    __slots__ = ("changes", "effects", "next_due", "removed", "rows", "touched")
+    __slots__ = ("changes", "effects", "events", "next_due", "removed", "rows", "touched")
 
-    def __init__(self) -> None:
+    def __init__(self, events: list[Event] | None = None) -> None:
+        self.events = events
         self.rows: list[tuple[bytes, bytes]] = []
         self.removed: list[bytes] = []
         self.changes: list[tuple[str, bytes, bytes | None]] = []
@@ -136,6 +209,19 @@ class Step:
                     put(table, key, value)
             self.changes.clear()
         return written_bytes
+
+    def note(
+        self,
+        kind: EventKind,
+        ref: PartitionRef,
+        numbers: Sequence[int | None],
+        messages: Sequence[Message] = (),
+        source: tuple[int, int] | None = None,
+        **facts: object,
+    ) -> None:
+        """Note an event for the observer, if there is one; `numbers` may be a list that is filled afterwards."""
+        if self.events is not None:
+            self.events.append(Event(kind, ref, numbers, messages, source, facts))
 
     def due_at(self, at: int) -> None:
         """Note that a change adds a row to the `due` table for the instant `at` (Unix ms)."""
@@ -177,6 +263,11 @@ class SubscriptionRouting(Protocol):
     @property
     def copies_max(self) -> int:
         """The highest number of copies of one message."""
+        ...
+
+    @property
+    def rules(self) -> Mapping[str, Sequence[RuleDescription]]:
+        """The present rules of each subscription, by its path; the same object until they change."""
         ...
 
     def route(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:

@@ -24,7 +24,7 @@ from ..model.catalog import UnreadableRowError
 from ..partition.partition import Partition
 from ..partition.records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters, Home
 from ..partition.requests import ExpireLocks, Request, Reserve, must_be_retried
-from ..partition.step import PartitionRef, Step
+from ..partition.step import NoObserver, Observer, PartitionRef, Step
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
 from .commit_stats import CommitStats
 from .committer import Committer
@@ -44,7 +44,8 @@ class Worker:
     """Drives the partitions of `store`; `index` is the number of the messaging store.
 
     `resolve(queue_id)` returns a queue's partition in this store, None for a deleted queue. `committer` commits for
-    stores that block. `failpoint(name)` marks a step of the commit for tests.
+    stores that block. `failpoint(name)` marks a step of the commit for tests. `observer` learns what happens to
+    messages.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Worker:
         committer: Committer,
         resolve: Callable[[int], PartitionRef | None],
         failpoint: Callable[[str], None],
+        observer: Observer | None = None,
     ) -> None:
         self.index = index
         self._store = store
@@ -62,6 +64,7 @@ class Worker:
         self._committer = committer
         self._resolve = resolve
         self._failpoint = failpoint
+        self._observer = observer or NoObserver()
         self._open = OpenPartitions()
         self._inbox: list[Submitted] = []
         self._to_retry: list[Submitted] = []  # before the inbox, once the store works
@@ -272,7 +275,7 @@ class Worker:
 
     async def _run_batch(self, requests: Sequence[Submitted], expected_bytes: int) -> int:
         """Execute the first of `requests` in one batch; return their number."""
-        step = Step()
+        step = Step([] if self._observer.is_on else None)
         now = self._clock.now_ms()
         self._open.touched.clear()
         self._committing = False
@@ -295,6 +298,8 @@ class Worker:
         if step.next_due is not None:
             self._timers.row_added(step.next_due)
         self._timers.arm()
+        if step.events:
+            self._observer.observe(now, step.events)  # before the effects: what they cause comes later
         for effect, argument in step.effects:
             effect(argument)
         if changed:

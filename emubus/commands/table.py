@@ -92,6 +92,12 @@ def _messages(name: str) -> Callable[[], Add]:
     return load
 
 
+def _trace() -> Add:
+    from .client import trace
+
+    return trace.add_trace
+
+
 def _bulk(name: str) -> Callable[[], Add]:
     def load() -> Add:
         from .client import bulk
@@ -181,6 +187,12 @@ COMMANDS: Final[Mapping[str, Entry]] = {
         MESSAGES, "receive messages", _messages("receive"), "Receive messages. Exit code 1 if there are none."
     ),
     "settle": Entry(MESSAGES, "settle messages that were received with a lock", _messages("settle")),
+    "trace": Entry(
+        MESSAGES,
+        "show what happened to a message, and why no subscription took it",
+        _trace,
+        "Show what happened to a message. Exit code 1 if no event of it is kept.",
+    ),
     "purge": Entry(MESSAGES, "remove all messages of entities", _bulk("purge")),
     "resubmit": Entry(MESSAGES, "resubmit dead letters to the entity they came from", _bulk("resubmit")),
     "route": Entry(

@@ -184,6 +184,7 @@ class FakeVerbs:
         granted: Callable[[Any], None],
         refused: Callable[[BrokerError], None],
         detached: Callable[[BrokerError], None],
+        client: str = "",
     ) -> FakeWait:
         if self.accept_error is not None:
             raise self.accept_error

@@ -186,7 +186,7 @@ class FakeBroker(FakeVerbs):
             raise not_found(self.namespace, parsed.path)
         return queue
 
-    def open_sender(self, address: str, *, detached: Callable[[BrokerError], None]) -> FakeSender:
+    def open_sender(self, address: str, *, detached: Callable[[BrokerError], None], client: str = "") -> FakeSender:
         sender = FakeSender(self.queue_at(address), detached)
         self.senders.append(sender)
         return sender
@@ -199,6 +199,7 @@ class FakeBroker(FakeVerbs):
         deliver: Callable[[Sequence[Delivery]], None],
         detached: Callable[[BrokerError], None],
         matches: object = None,
+        client: str = "",
     ) -> FakeConsumer:
         assert matches is None
         return FakeConsumer(self.queue_at(address), mode, deliver, detached)

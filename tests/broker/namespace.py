@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from emubus.broker.api import TABLES, Delivery, Matches, Outcome, ReceiveMode
+from emubus.broker.api import TABLES, Delivery, Matches, Observer, Outcome, ReceiveMode
 from emubus.broker.api import Receiver as BrokerReceiver
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
@@ -34,6 +34,7 @@ def open_broker(
     wrap: Callable[[Store], Store] = lambda store: store,
     loses_writes: bool = False,
     profile: Profile = Profile.STANDARD,
+    observer: Observer | None = None,
 ) -> Broker:
     """A started broker of 16 stores, each as `wrap` returns it; in memory without a `folder`.
 
@@ -47,7 +48,7 @@ def open_broker(
 
     catalog = Catalog(store("namespace", CATALOG_TABLES))
     stores = [wrap(store(f"store-{index:02}", TABLES)) for index in range(16)]
-    broker = CheckedBroker(catalog, stores, clock or Clock(), limits_for(profile))
+    broker = CheckedBroker(catalog, stores, clock or Clock(), limits_for(profile), observer=observer)
     broker.loses_writes = loses_writes
     broker.start(Topology(queues=queues))
     return broker

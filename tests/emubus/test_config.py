@@ -76,6 +76,7 @@ SETTINGS = {
     "failpoint": "committed:3",
     "conditions": "throttled, idle-link",
     "seed": "7",
+    "story": "yes",
 }
 
 
@@ -106,6 +107,7 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         failpoint=Failpoint("committed", 3),
         conditions=("throttled", "idle-link"),
         seed=7,
+        story=True,
     )
 
 

@@ -1,7 +1,7 @@
 """The control API: inspects and controls a running emubus, over JSON.
 
 Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `administration`,
-`messages`, `entities`, `stores`, `failures`, `clock`, `namespace`; `openapi` describes them. It decides no
+`messages`, `entities`, `stores`, `failures`, `clock`, `namespace`, `story`; `openapi` describes them. It decides no
 rule of Service Bus.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 from aiohttp import web
 
 from ..services import Services
-from . import administration, clock, entities, messages, namespace, stores
+from . import administration, clock, entities, messages, namespace, stores, story
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .failures import conditions, faults
 from .openapi import document
@@ -29,6 +29,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *conditions.ENDPOINTS,
     *clock.ENDPOINTS,
     *namespace.ENDPOINTS,
+    *story.ENDPOINTS,
 )
 
 __all__ = ["ENDPOINTS", "ROOT", "add_control", "errors_as_json"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from ...broker.api import Delivery, Outcome, ReceiveMode, Receiver, Release, SessionReceiver
 from ...broker.errors import BrokerError, Condition
@@ -16,6 +17,8 @@ from ..limits import LOOK_MS_MAX
 from ..services import Services
 from ..transport.connection import HttpConnection
 from .endpoints import ControlRefusal
+
+CLIENT: Final = "the control API"
 
 
 class _Collector:
@@ -66,7 +69,7 @@ async def received(
     broker, collector = services.broker, _Collector()
     if not sessions:
         opened = broker.open_receiver(
-            address, mode=ReceiveMode.PEEK_LOCK, deliver=collector.deliver, detached=collector.detached
+            address, mode=ReceiveMode.PEEK_LOCK, deliver=collector.deliver, detached=collector.detached, client=CLIENT
         )
         return await _collected(services, connection, opened, collector, address, count, timeout_ms, outcome), None
     if outcome is None:
@@ -94,6 +97,7 @@ async def _accepted(
         granted=answer.set_result,
         refused=answer.set_result,
         detached=collector.detached,
+        client=CLIENT,
     )
     try:
         found = await answer

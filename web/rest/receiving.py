@@ -22,6 +22,7 @@ from ...broker.outcomes import Complete, Release
 from ..limits import LOOK_MS_MAX
 
 RELEASE: Final = Release()
+CLIENT: Final = "a client of HTTP"
 
 
 class WatchedConnection(Protocol):
@@ -45,7 +46,7 @@ class PendingReceive:
         self._answer: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
         self._delivery: Delivery | None = None
         self._receiver: Receiver = broker.open_receiver(
-            address, mode=ReceiveMode.PEEK_LOCK, deliver=self._deliver, detached=self._detached
+            address, mode=ReceiveMode.PEEK_LOCK, deliver=self._deliver, detached=self._detached, client=CLIENT
         )
         self._entity = self._receiver.entity
 

@@ -29,7 +29,7 @@ from ..services import Services
 from ..transport.connection import HttpConnection
 from .broker_properties import HEADER, as_header
 from .received import answer
-from .receiving import PendingReceive
+from .receiving import CLIENT, PendingReceive
 from .sending import encoded_in
 from .texts import http_date
 
@@ -74,7 +74,7 @@ class Rest:
         """Store a message or a batch; the answer follows the commit, whatever `timeout` the client sends."""
         address, _ = _path(request, 1)
         require(request, self._services, address, Right.SEND)
-        sender = self._broker.open_sender(address, detached=_ignore)
+        sender = self._broker.open_sender(address, detached=_ignore, client=CLIENT)
         stored: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
         try:
             data, is_batch = await encoded_in(request, sender)

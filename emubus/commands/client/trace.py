@@ -1,0 +1,64 @@
+"""`emubus trace`: what happened to a message, from its sending to its end, and why no subscription took it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from .. import EXIT_FAILED, EXIT_OK
+from .address import add_server_options
+from .api import connect
+from .output import add_json, instant, show
+
+
+def add_trace(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `trace`."""
+    parser.add_argument("message_id", metavar="MESSAGE-ID", nargs="?", help="the id of the message")
+    parser.add_argument("--entity", metavar="ENTITY", help="path of an entity that the message was in")
+    parser.add_argument("--number", metavar="N", type=int, help="its sequence number there")
+    parser.add_argument("--session", metavar="ID", help="its session: messages and locks of all messages in it")
+    parser.add_argument("--top", metavar="N", type=int, default=200, help="at most so many events (200)")
+    switch = parser.add_mutually_exclusive_group()
+    switch.add_argument("--on", action="store_true", help="keep events of messages from now on")
+    switch.add_argument("--off", action="store_true", help="keep no more events")
+    add_json(parser)
+    add_server_options(parser)
+    parser.set_defaults(run=_trace)
+
+
+def _trace(parsed: argparse.Namespace) -> int:
+    with connect(parsed) as api:
+        if parsed.on or parsed.off:
+            state = api.call("PUT", "/story", {"is_on": parsed.on})
+            show(parsed, state, [f"events of messages are {'kept from now on' if parsed.on else 'no more kept'}"])
+            return EXIT_OK
+        wanted = {
+            "entity": parsed.entity,
+            "sequence_number": parsed.number,
+            "message_id": parsed.message_id,
+            "session_id": parsed.session,
+            "top": parsed.top,
+        }
+        query = urlencode({name: value for name, value in wanted.items() if value is not None})
+        found = api.get(f"/story?{query}")
+    show(parsed, found, _lines(found))
+    return EXIT_OK if found["events"] else EXIT_FAILED
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    if not found["events"]:
+        yield "no event of such a message is kept"
+        if not found["is_on"]:
+            yield "events are not kept at present: `emubus trace --on`, or `emubus serve --story`"
+        elif found["forgotten_count"]:
+            yield f"{found['forgotten_count']} older events are forgotten"
+    for each in found["events"]:
+        number = "" if each["sequence_number"] is None else f" #{each['sequence_number']}"
+        yield f"{instant(each['at'])}  {each['entity']}{number}  {each['text']}"
+        for verdict in each["verdicts"]:
+            yield f"    {verdict['subscription']}: {'takes it' if verdict['takes'] else 'does not take it'}"
+            for rule in verdict["rules"]:
+                if not rule["matches"]:
+                    yield f"        {rule['name']}: {rule['reason']}"

@@ -1,0 +1,140 @@
+"""Why a subscription took a message or did not: its rules, each with the part of its filter that was not true.
+
+Tests a message again, with the rules of its time. Knows filters and the value of a property. Stores nothing. Pure.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..broker.message.message import Message
+from ..broker.model.descriptions import (
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    PropertyValue,
+    RuleDescription,
+    SelectorFilter,
+    SqlFilter,
+    TypedText,
+)
+from ..broker.rules.context import MessageContext
+from ..broker.rules.correlation import FIELDS
+from ..broker.rules.errors import FilterError, FilterException
+from ..broker.rules.filters import compile_filter
+from ..broker.rules.sql import syntax
+from ..broker.rules.sql.compiler import Compiler
+from ..broker.rules.sql.grammar import parse_filter
+from ..broker.rules.values import Value, compare, from_description
+from .sql_text import names_in, text_of
+
+REASONS_MAX: Final = 3
+"""Alternatives of an OR that are explained."""
+VALUE_CHARS_MAX: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVerdict:
+    """A rule and whether it matches, None if it failed; `reason` says why it does not match."""
+
+    name: str
+    matches: bool | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A subscription and its rules; it takes the message if one of them matches."""
+
+    path: str
+    rules: Sequence[RuleVerdict]
+
+    @property
+    def takes(self) -> bool:
+        """Whether a rule matches."""
+        return any(each.matches for each in self.rules)
+
+
+def verdicts_on(message: Message, rules: Mapping[str, Sequence[RuleDescription]], at: int) -> list[Verdict]:
+    """The verdict of each subscription on a message that was enqueued at `at` (Unix ms)."""
+    context = MessageContext(message, enqueued_at=at)
+    return [Verdict(path, [rule_verdict(each, context) for each in of_path]) for path, of_path in rules.items()]
+
+
+def rule_verdict(rule: RuleDescription, context: MessageContext) -> RuleVerdict:
+    """The verdict of one rule."""
+    try:
+        if compile_filter(rule.filter)(context) is True:
+            return RuleVerdict(rule.name, True)
+        return RuleVerdict(rule.name, False, why_not(rule.filter, context))
+    except (FilterException, FilterError) as error:
+        return RuleVerdict(rule.name, None, str(error))
+
+
+def why_not(filter_: Filter, context: MessageContext) -> str:
+    """The part of a filter that is not true for a message, with the values that it read. FilterException."""
+    match filter_:
+        case FalseFilter():
+            return "the filter matches nothing"
+        case CorrelationFilter():
+            return _of_correlation(filter_, context)
+        case SelectorFilter(expression):
+            return f"the selector is not true: {expression}"
+        case SqlFilter(expression, parameters):
+            return _of_predicate(parse_filter(expression), Compiler(parameters), context)
+        case _:
+            return ""
+
+
+def _of_correlation(filter_: CorrelationFilter, context: MessageContext) -> str:
+    wanted: dict[str, tuple[PropertyValue, Value]] = {}
+    for field, name in FIELDS.items():
+        text: str | None = getattr(filter_, field)
+        if text is not None:
+            wanted[f"sys.{name}"] = text, context.system(name)
+    for name, value in filter_.properties.items():
+        wanted[name] = value, context.named().get(name)
+    reasons: list[str] = []
+    for name, (value, found) in wanted.items():
+        if compare(operator.eq, found, from_description(value)) is not True:
+            reasons.append(f"{name} must be {_shown(value)}, and {_is(found)}")
+    return "; ".join(reasons)
+
+
+def _of_predicate(node: syntax.Predicate, compiler: Compiler, context: MessageContext) -> str:
+    """Why a predicate that is not true is not: the smallest parts that decide."""
+    match node:
+        case syntax.All(items):
+            for item in items:
+                if compiler.compile(item).evaluate(context) is not True:
+                    return _of_predicate(item, compiler, context)
+        case syntax.AnyOf(items):
+            reasons = [_of_predicate(item, compiler, context) for item in items[:REASONS_MAX]]
+            more = len(items) - len(reasons)
+            return "; ".join(reasons) + (f"; and {more} more" if more else "")
+    return f"{text_of(node)} is {_truth(compiler.compile(node).evaluate(context))}{_values(node, compiler, context)}"
+
+
+def _truth(truth: object) -> str:
+    return "unknown" if truth is None else str(truth).lower()
+
+
+def _values(node: syntax.Predicate, compiler: Compiler, context: MessageContext) -> str:
+    """The values of the properties of a predicate, as the end of a sentence."""
+    texts = {text_of(name): compiler.compile(name).evaluate(context) for name in names_in(node)}
+    shown = ", ".join(f"{name} {_is(value)}" for name, value in texts.items())
+    return f" ({shown})" if shown else ""
+
+
+def _is(value: object) -> str:
+    return "is not set" if value is None else f"is {_shown(value)}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, TypedText):
+        value = value.text
+    text = f"'{value}'" if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"

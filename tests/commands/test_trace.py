@@ -1,0 +1,31 @@
+"""`trace`: the events of a message, why nobody got it, and the switch."""
+
+from __future__ import annotations
+
+from emubus.broker.model.descriptions import RuleDescription, SqlFilter, SubscriptionDescription, TopicDescription
+from emubus.testing import EmubusServer
+
+from .conftest import CommandLine
+
+
+def test_a_message_that_no_subscription_took_shows_why(emubus: CommandLine, server: EmubusServer) -> None:
+    server.create(TopicDescription("routed"))
+    server.create(SubscriptionDescription("routed", "red", rules=(RuleDescription("r", SqlFilter("color = 'red'")),)))
+    assert emubus.done("trace", "--on") == "events of messages are kept from now on\n"
+    emubus.done("send", "routed", "x", "--message-id", "lost", "--property", "color=blue")
+    lines = emubus.done("trace", "lost").splitlines()
+    assert lines[0].endswith("routed #1  Sent by the control API or the web page")
+    assert lines[1].endswith("routed #1  No subscription takes the message: no rule matches")
+    assert lines[2] == "    routed/Subscriptions/red: does not take it"
+    assert lines[3] == "        r: color = 'red' is false (color is 'blue')"
+    assert (
+        emubus.json("trace", "--entity", "routed", "--number", "1")["events"] == emubus.json("trace", "lost")["events"]
+    )
+
+
+def test_what_is_not_kept_is_said_with_the_remedy(emubus: CommandLine) -> None:
+    assert emubus.json("trace", "--off")["is_on"] is False
+    ended = emubus("trace", "nothing like it")
+    assert ended.code == 1
+    assert ended.out.splitlines()[0] == "no event of such a message is kept"
+    assert "emubus trace --on" in ended.out
