@@ -34,16 +34,21 @@ class TraceEvent:
     is_bad: bool = False
     """Whether the message took a way that its sender may not expect."""
 
+    @property
+    def message_id(self) -> str | None:
+        """The id of the message, if the event has the message."""
+        return message_id_of(self.found.message)
+
     def to_json(self) -> dict[str, object]:
         """The event as JSON types."""
-        entry, message = self.found.entry, self.found.message
+        entry = self.found.entry
         return {
             "at": entry.at,
             "event": entry.kind.value,
             "entity": entry.path,
             "partition_id": entry.partition_id,
             "sequence_number": self.found.sequence_number,
-            "message_id": message_id_of(message),
+            "message_id": self.message_id,
             "by": str(entry.facts.get("by") or "") or None,
             "text": self.text,
             "is_bad": self.is_bad,

@@ -12,6 +12,7 @@ from aiohttp.typedefs import Handler
 from ..services import Services
 from .forms import quoted
 from .gate import HEADERS, BrowserRoot
+from .operations import forwarding, story
 from .site import ROOT, Site, View, handler
 from .views import acting, browsing, creating, editing, entity, namespace, overview, rules, sending
 
@@ -39,6 +40,9 @@ VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("GET", "namespace"): namespace.show,
     ("POST", "clock"): namespace.move_clock,
     ("POST", "reset"): namespace.reset,
+    ("GET", "story"): story.show,
+    ("POST", "story"): story.switch,
+    ("GET", "forwarding"): forwarding.show,
 }
 ASSETS: Final[Mapping[str, str]] = {
     "style.css": "text/css",

@@ -1,0 +1,87 @@
+"""The page's views of what runs, without a browser: what they say, their forms, and values that try to be markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+
+import aiohttp
+import pytest
+
+from emubus.broker.message.builder import NewMessage
+from emubus.broker.model.descriptions import (
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from emubus.testing import EmubusServer
+
+from .namespace import lock, send
+
+PAGE = "/emubus/page"
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmubusServer]:
+    with EmubusServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: EmubusServer) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(f"http://localhost:{server.http_port}") as session:
+        yield session
+
+
+async def shown(client: aiohttp.ClientSession, view: str, **query: str) -> str:
+    """The text of a page, without tags."""
+    async with client.get(f"{PAGE}/{view}", params=query, headers={"Accept": "text/html"}) as answer:
+        assert answer.status == 200
+        html = await answer.text()
+    assert EVIL not in html
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.split("<main", 1)[1]))
+
+
+async def posted(client: aiohttp.ClientSession, view: str, **fields: str) -> tuple[int, str]:
+    """Send a form as the page does; status and text of where it leads."""
+    own = {"Accept": "text/html", "Origin": str(client._base_url).rstrip("/")}
+    async with client.post(f"{PAGE}/{view}", data=fields, headers=own) as answer:
+        text = re.sub(r"<[^>]*>", " ", await answer.text())
+        return answer.status, re.sub(r"\s+", " ", text)
+
+
+async def test_the_story_shows_a_timeline_and_why_no_subscription_took_a_message(
+    client: aiohttp.ClientSession, server: EmubusServer
+) -> None:
+    assert "Events are not kept at present" in await shown(client, "story")
+    assert "kept from now on" in (await posted(client, "story", do="on"))[1]
+    server.create(TopicDescription("t"))
+    server.create(SubscriptionDescription("t", "red", rules=(RuleDescription("r", SqlFilter("color = 'red'")),)))
+    send(server, "t", NewMessage(b"x", {"message-id": EVIL}))
+    text = await shown(client, "story", id=EVIL)
+    assert "No subscription takes the message: no rule matches" in text
+    assert "red does not take it r : color = &#39;red&#39; is unknown (color is not set)" in text
+    server.create(QueueDescription("q"))
+    send(server, "q", NewMessage(b"x"))
+    (number,) = lock(server, "q", 1, reason="bad")
+    text = await shown(client, "story", path="q", number=str(number))
+    assert re.findall(r"UTC ([a-z-]+) q ", text) == ["sent", "locked", "dead-lettered"]
+    assert "Dead-lettered: bad: because of bad" in text
+    assert "No event of such a message" in await shown(client, "story", id="nothing like it")
+    assert (await posted(client, "story", do="forget"))[0] == 200
+    assert "No event yet" in await shown(client, "story")
+
+
+async def test_forwarding_is_drawn_with_its_loops_and_dead_ends(
+    client: aiohttp.ClientSession, server: EmubusServer
+) -> None:
+    server.create(QueueDescription("back"))
+    server.create(QueueDescription("there", forward_to="back"))
+    server.update(QueueDescription("back", forward_to="there"))
+    server.create(TopicDescription("unheard"))
+    text = await shown(client, "forwarding")
+    assert "Loop : back forwards to there" in text
+    assert "Dead end : unheard has no subscription: messages are lost" in text
