@@ -83,6 +83,13 @@ class Faults:
         """As `drop_connections`, of those with a link to an entity, or all."""
         return self.drop_connections(Target(entity))
 
+    def drop_connection(self, number: int) -> bool:
+        """Abort one connection; whether there is one of that number."""
+        doomed = [each for each in self._connections if each.number == number and each.client]
+        for connection in doomed:
+            connection.abort()
+        return bool(doomed)
+
     def drop_links_of(self, entity: str | None, condition: Condition) -> int:
         """As `drop_links`, of those to an entity, or all."""
         return self.drop_links(Target(entity), condition)

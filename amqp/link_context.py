@@ -51,6 +51,8 @@ class LinkContext(ConnectionState):
         self.tracker = Tracker(broker, clock, number, self.client)
         self.claims = Claims(access, clock, limits.claims_max, self.claims_expired)
         self.container_id = ""
+        self.opened_at = 0
+        """When the client's open came (Unix ms)."""
         self.open_properties: dict[str, object] = {}
         self.watch: Watch | None = None
         """What is noted while conditions are on."""
@@ -63,6 +65,7 @@ class LinkContext(ConnectionState):
     def opened_by(self, container_id: str, properties: dict[str, object]) -> None:
         """The client's open has come."""
         self.container_id = container_id
+        self.opened_at = self.clock.now_ms()
         self.open_properties = properties
 
     @property

@@ -20,7 +20,7 @@ from .connection import Connection
 from .faults import Faults
 from .limits import Limits
 from .server_state import ServerState
-from .wire.engine import read_attach
+from .wire.engine import Pointer, link_load, read_attach
 
 
 class AmqpServer:
@@ -77,12 +77,8 @@ class AmqpServer:
         found: list[dict[str, object]] = []
         for each in sorted(self._state.connections, key=lambda connection: connection.number):
             if each.client:
-                attached = [read_attach(pointer) for pointer in each.links]
-                links = [
-                    {"address": parse_address(link.address).path, "role": "sender" if link.sends else "receiver"}
-                    for link in attached
-                ]
-                found.append({"number": each.number, **each.client, "links": links})
+                links = [_link_report(pointer) for pointer in each.links]
+                found.append({"number": each.number, "since": each.opened_at, **each.client, "links": links})
         return found
 
     def protocol(self) -> Connection:
@@ -100,3 +96,16 @@ class AmqpServer:
         for connection in list(state.connections):
             connection.abort()
         await state.wait_until_empty()
+
+
+def _link_report(pointer: Pointer) -> dict[str, object]:
+    """A link: what the client does over it, and how much of it is under way."""
+    link = read_attach(pointer)
+    credit, in_flight = link_load(pointer)
+    return {
+        "address": parse_address(link.address).path,
+        "role": "sender" if link.sends else "receiver",
+        "name": link.name,
+        "credit": credit,
+        "in_flight": in_flight,
+    }

@@ -29,7 +29,7 @@ from .model.catalog import Catalog
 from .model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from .model.profiles import Limits, message_bytes_max
 from .outcomes import Outcome
-from .partition.requests import GetSessionState, RenewSession, SetSessionState
+from .partition.requests import GetSessionState, ReleaseSession, RenewSession, SetSessionState
 from .partition.step import Delivery, Extent, Observer, ReceiveMode
 
 
@@ -249,6 +249,10 @@ class Broker(Namespace):
     async def renew_session(self, address: str, session_id: str) -> int:
         """Renew the lock of a session; return its new end (Unix ms). Raises BrokerError (session-lock-lost)."""
         return int(await self._session_partition(address, session_id).request(partial(RenewSession, session_id)))
+
+    def release_session(self, address: str, session_id: str) -> None:
+        """End the lock of a session, if a receiver holds it; the receiver is detached with session-lock-lost."""
+        self._session_partition(address, session_id).submit(ReleaseSession(0, session_id))
 
     async def set_session_state(self, address: str, session_id: str, state: bytes | None) -> None:
         """Store the state of a held session, None clears it. BrokerError: session-lock-lost, message-size-exceeded."""

@@ -28,6 +28,10 @@ class FaultsPort(Protocol):
         """Cut connections."""
         ...
 
+    def drop_connection(self, number: int) -> bool:
+        """Cut one connection, if there is one of that number."""
+        ...
+
     def drop_links_of(self, entity: str | None, condition: Condition) -> int:
         """Detach links because of `condition`."""
         ...

@@ -358,6 +358,11 @@ def free_link(link: Pointer) -> None:
     lib.pn_link_free(link)
 
 
+def link_load(link: Pointer) -> tuple[int, int]:
+    """The credit of a link's receiver, and how many of its deliveries are unsettled."""
+    return int(lib.pn_link_credit(link)), int(lib.pn_link_unsettled(link))
+
+
 def link_name(link: Pointer) -> str:
     """The name of a link."""
     return _text(lib.pn_link_name(link)) or ""

@@ -113,13 +113,14 @@ class Page:
 @dataclass(frozen=True, slots=True)
 class SessionReport:
     """A message session: its active messages (counted up to `SESSION_MESSAGES_MAX`), the size of its state (None: it
-    has none), and the end of its lock (Unix ms; None: no receiver holds it)."""
+    has none), the end of its lock (Unix ms; None: no receiver holds it), and the client that holds it."""
 
     session_id: str
     partition_id: int
     message_count: int
     state_bytes: int | None
     locked_until_at: int | None
+    holder: str | None
 
 
 class Overview:
@@ -262,8 +263,9 @@ class Overview:
                 count = sum(1 for _ in view.scan(SESSION_MESSAGES, start, stop, SESSION_MESSAGES_MAX))
                 state = view.get(SESSION_STATE, session_number_key(queue_id, number))
             until_at = None if partition is None else partition.session_ends().get(name)
+            holder = None if partition is None else partition.session_holders().get(name)
             state_bytes = None if state is None else len(state)
-            found.append(SessionReport(name, handle.index, count, state_bytes, until_at))
+            found.append(SessionReport(name, handle.index, count, state_bytes, until_at, holder))
         return found
 
     def _seen(self, handle: PartitionHandle, number: int, encoded: bytes) -> Seen:

@@ -186,6 +186,10 @@ class Partition:
         """The ends of session locks (Unix ms), by session."""
         return {} if self._sessions is None else self._sessions.ends()
 
+    def session_holders(self) -> dict[str, str]:
+        """The clients that hold sessions, by session."""
+        return {} if self._sessions is None else self._sessions.holders()
+
     def close(self) -> None:
         """Release the memory of the partition; do not use the object afterwards."""
         for ready_queue in self.state.ready_queues.values():

@@ -185,6 +185,7 @@ class ReleaseSession(FireAndForget):
     """Unlock a session; its unsettled messages become available again, with the same delivery count."""
 
     grant: int
+    taken: str = ""  # with 0 as `grant`: this session, whose receiver loses its lock
 
 
 @dataclass(slots=True)

@@ -183,9 +183,11 @@ class MessageSessions:
 
     def release(self, request: ReleaseSession, now: int, view: Reader, step: Step) -> None:
         """Unlock a session; delivery counts do not change."""
-        held = self._by_grant.get(request.grant)
+        held = self._held.get(request.taken) if request.taken else self._by_grant.get(request.grant)
         if held is not None:
             self._end(held, now, view, step, counted=False)
+            if request.taken:
+                step.effects.append((held.lost, service_errors.session_lock_lost()))
 
     def renew(self, request: RenewSession, now: int, view: Reader, step: Step) -> None:
         """Renew the lock of a session."""
@@ -254,6 +256,10 @@ class MessageSessions:
     def ends(self) -> dict[str, int]:
         """The ends of all session locks (Unix ms), by session."""
         return {name: held.until_at for name, held in self._held.items()}
+
+    def holders(self) -> dict[str, str]:
+        """The clients that hold sessions, by session."""
+        return {name: held.by for name, held in self._held.items()}
 
     def next_end(self) -> int | None:
         """The earliest end of a session lock (Unix ms), None without locks."""

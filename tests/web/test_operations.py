@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from emubus.broker.api import ReceiveMode
+from emubus.broker.errors import Condition
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.model.descriptions import (
     QueueDescription,
@@ -85,3 +89,51 @@ async def test_forwarding_is_drawn_with_its_loops_and_dead_ends(
     text = await shown(client, "forwarding")
     assert "Loop : back forwards to there" in text
     assert "Dead end : unheard has no subscription: messages are lost" in text
+
+
+async def test_a_client_is_listed_with_its_links_and_can_be_dropped(
+    client: aiohttp.ClientSession, server: EmubusServer
+) -> None:
+    assert "No client is connected" in await shown(client, "clients")
+    server.create(QueueDescription("links"))
+    with (
+        ServiceBusClient.from_connection_string(server.connection_string) as sdk,
+        sdk.get_queue_sender("links") as sender,
+    ):
+        await asyncio.to_thread(sender.send_messages, ServiceBusMessage("x"))
+        text = await shown(client, "clients")
+        found = re.search(
+            r"Drop (\d+) azsdk-python-servicebus 7\.[\d.]+ 127\.0\.0\.1:\d+ .* sender links credit [\d,]+", text
+        )
+        assert found is not None, text
+        assert "was dropped" in (await posted(client, "drop-connection", number=found[1]))[1]
+        assert "No client is connected" in await shown(client, "clients")
+        assert (await posted(client, "drop-connection", number=found[1]))[0] == 404
+
+
+async def test_a_session_is_listed_with_its_holder_and_can_be_released(
+    client: aiohttp.ClientSession, server: EmubusServer
+) -> None:
+    server.create(QueueDescription("s", requires_session=True))
+    send(server, "s", NewMessage(b"x", {"group-id": EVIL}))
+    assert "no receiver" in await shown(client, "sessions", path="s")
+    lost: list[Condition] = []
+
+    def accept() -> None:
+        server.server.broker.accept_session(
+            "s",
+            EVIL,
+            mode=ReceiveMode.PEEK_LOCK,
+            timeout_ms=0,
+            granted=lambda _: None,
+            refused=lambda _: None,
+            detached=lambda error: lost.append(error.condition),
+            client="shop 1.2",
+        )
+
+    server.call(accept)
+    text = await shown(client, "sessions", path="s")
+    assert "shop 1.2 20" in text
+    assert "its receiver lost it" in (await posted(client, "release-session", path="s", session=EVIL))[1]
+    assert "no receiver" in await shown(client, "sessions", path="s")
+    assert lost == [Condition.SESSION_LOCK_LOST]

@@ -1,7 +1,7 @@
 """The control API: inspects and controls a running emubus, over JSON.
 
 Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `administration`,
-`messages`, `entities`, `stores`, `failures`, `clock`, `namespace`, `story`; `openapi` describes them. It decides no
+`messages`, `entities`, `stores`, `failures`, `clock`, `namespace`, `operations`; `openapi` describes them. It decides no
 rule of Service Bus.
 """
 
@@ -15,10 +15,11 @@ from typing import Final
 from aiohttp import web
 
 from ..services import Services
-from . import administration, clock, entities, messages, namespace, stores, story
+from . import administration, clock, entities, messages, namespace, stores
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .failures import conditions, faults
 from .openapi import document
+from .operations import clients, story
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *administration.ENDPOINTS,
@@ -30,6 +31,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *clock.ENDPOINTS,
     *namespace.ENDPOINTS,
     *story.ENDPOINTS,
+    *clients.ENDPOINTS,
 )
 
 __all__ = ["ENDPOINTS", "ROOT", "add_control", "errors_as_json"]

@@ -108,6 +108,7 @@ SESSIONS: Final = record(
                     "message_count": integer("Active messages, counted up to 10000.", 0, NUMBER_MAX),
                     "state_bytes": nullable(integer("Size of its state; null: it has none.", 0, NUMBER_MAX)),
                     "locked_until_at": nullable(integer("End of its lock, if a receiver holds it.", 0, NUMBER_MAX)),
+                    "holder": nullable(text("The client that holds it; empty: not known.", chars_max=10_000)),
                 },
             ),
         )

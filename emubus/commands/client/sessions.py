@@ -13,6 +13,7 @@ from .output import add_json, instant, show, table
 def add_sessions(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `sessions`."""
     parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
+    parser.add_argument("--release", metavar="ID", help="end the lock of this session; its receiver loses it")
     add_json(parser)
     add_server_options(parser)
     parser.set_defaults(run=_sessions)
@@ -20,7 +21,12 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
 
 def _sessions(parsed: argparse.Namespace) -> int:
     with connect(parsed) as api:
-        answer = api.get(f"{api.entity(parsed.entity)}/sessions")
+        at = f"{api.entity(parsed.entity)}/sessions"
+        if parsed.release is not None:
+            released = api.post(f"{at}/release", {"session_id": parsed.release})
+            show(parsed, released, [f"released session {parsed.release}"])
+            return EXIT_OK
+        answer = api.get(at)
     rows = [
         [
             each["session_id"],
@@ -28,10 +34,11 @@ def _sessions(parsed: argparse.Namespace) -> int:
             each["message_count"],
             each["state_bytes"],
             instant(each["locked_until_at"]),
+            each["holder"],
         ]
         for each in answer["sessions"]
     ]
-    show(parsed, answer, table(["SESSION", "PARTITION", "MESSAGES", "STATE BYTES", "LOCKED UNTIL"], rows))
+    show(parsed, answer, table(["SESSION", "PARTITION", "MESSAGES", "STATE BYTES", "LOCKED UNTIL", "HOLDER"], rows))
     return EXIT_OK
 
 
@@ -39,6 +46,7 @@ def add_connections(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `connections`."""
     parser.add_argument("--drop", action="store_true", help="drop all, or those with a link to ENTITY")
     parser.add_argument("--entity", metavar="ENTITY", help="only connections with a link to this entity")
+    parser.add_argument("--number", metavar="N", type=int, help="with --drop: only this connection")
     add_json(parser)
     add_server_options(parser)
     parser.set_defaults(run=_connections)
@@ -46,6 +54,10 @@ def add_connections(parser: argparse.ArgumentParser) -> None:
 
 def _connections(parsed: argparse.Namespace) -> int:
     with connect(parsed) as api:
+        if parsed.drop and parsed.number is not None:
+            dropped = api.call("DELETE", f"/connections/{parsed.number}")
+            show(parsed, dropped, [f"dropped connection {parsed.number}"])
+            return EXIT_OK
         if parsed.drop:
             dropped = api.post("/connections/drop", {"entity": parsed.entity})
             show(parsed, dropped, [f"dropped {dropped['dropped_count']} connections"])

@@ -52,6 +52,7 @@ CONNECTIONS: Final = record(
                 "A connection, as the client introduces itself.",
                 {
                     "number": integer("Its number, as in the log.", 1, NUMBER_MAX),
+                    "since": integer("When it was opened.", 0, NUMBER_MAX),
                     "peer": text("Address of the client; empty if it is not known."),
                     "container": text("Container id of the client.", chars_max=10_000),
                     "product": text("Product of the client.", chars_max=10_000),
@@ -63,6 +64,9 @@ CONNECTIONS: Final = record(
                             {
                                 "address": text("Address of the node.", chars_max=10_000),
                                 "role": choice("What the client does.", ["sender", "receiver"]),
+                                "name": text("Name of the link.", chars_max=10_000),
+                                "credit": integer("Deliveries that its receiver still takes.", 0, NUMBER_MAX),
+                                "in_flight": integer("Deliveries that are not settled.", 0, NUMBER_MAX),
                             },
                         ),
                     ),

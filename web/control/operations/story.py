@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...broker.api import EventKind
-from ...story.tracing import trace
-from .endpoints import ControlCall, Endpoint
-from .message_json import NUMBER_MAX
-from .schema import array, boolean, choice, default, integer, nullable, record, text
+from ....broker.api import EventKind
+from ....story.tracing import trace
+from ..endpoints import ControlCall, Endpoint
+from ..message_json import NUMBER_MAX
+from ..schema import array, boolean, choice, default, integer, nullable, record, text
 
 EVENTS_MAX: Final = 1_000
 _RULE: Final = record(
