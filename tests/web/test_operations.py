@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 from collections.abc import AsyncIterator, Iterator
 
@@ -91,6 +92,7 @@ async def test_forwarding_is_drawn_with_its_loops_and_dead_ends(
     assert "Dead end : unheard has no subscription: messages are lost" in text
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # the SDK leaves the socket that was cut
 async def test_a_client_is_listed_with_its_links_and_can_be_dropped(
     client: aiohttp.ClientSession, server: EmubusServer
 ) -> None:
@@ -109,6 +111,7 @@ async def test_a_client_is_listed_with_its_links_and_can_be_dropped(
         assert "was dropped" in (await posted(client, "drop-connection", number=found[1]))[1]
         assert "No client is connected" in await shown(client, "clients")
         assert (await posted(client, "drop-connection", number=found[1]))[0] == 404
+    gc.collect()
 
 
 async def test_a_session_is_listed_with_its_holder_and_can_be_released(

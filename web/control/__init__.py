@@ -1,8 +1,8 @@
 """The control API: inspects and controls a running emubus, over JSON.
 
 Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `administration`,
-`messages`, `entities`, `stores`, `failures`, `clock`, `namespace`, `operations`; `openapi` describes them. It decides no
-rule of Service Bus.
+`messages`, `entities`, `stores`, `failures`, `clock`, `namespace`, `operations`; `openapi` describes them. It
+decides no rule of Service Bus.
 """
 
 from __future__ import annotations
