@@ -31,7 +31,9 @@ class Connection(LinkContext, asyncio.Protocol):
     """See the module. `number` identifies it in the log."""
 
     def __init__(self, server: ServerState, number: int) -> None:
-        super().__init__(server.broker, server.access, server.clock, server.limits, server.memory, number)
+        super().__init__(
+            server.broker, server.access, server.clock, server.limits, server.memory, server.conditions, number
+        )
         self._server = server
         self._loop = asyncio.get_running_loop()
         # from the socket on

@@ -2,7 +2,7 @@
 
 Knows how to find the links that a fault is meant for, and how each fault is done. A `conditions.fault_table` decides
 which fault comes next, `conditions.engine` what conditions do. While both are empty nothing is put between a message's
-link and the broker: only then are the links wrapped (`fault_injection`), and unwrapped when the last one has gone.
+link and the broker: only then are the links wrapped (`injection`), and unwrapped when the last one has gone.
 Faults hit what is done outside transactions. Everything here runs on the event loop of the connections.
 """
 
@@ -18,9 +18,13 @@ from ..broker.errors import Condition
 from ..conditions.engine import Conditions
 from ..conditions.fault_table import FaultOperation, FaultTable
 from ..conditions.strikes import Effect
-from .fault_injection import FaultyAnswer, FaultyConsumer, FaultySend, InjectionPoint, loss_of
+from .injection.answering import FaultyAnswer
+from .injection.point import InjectionPoint, loss_of
+from .injection.receiving import FaultyConsumer
+from .injection.sending import FaultyDischarge, FaultySend
 from .link_context import LinkContext
 from .links.browsing import BrowsingLink
+from .links.coordinator import CoordinatorLink
 from .links.incoming import IncomingLink
 from .links.outgoing import OutgoingLink
 from .links.seen import SeenConnection
@@ -160,6 +164,8 @@ class Faults:
                 link.grant_anew()
         elif isinstance(link, BrowsingLink):
             link.gate(point.may_receive)
+        elif isinstance(link, CoordinatorLink):
+            link.wrap(partial(FaultyDischarge, point=point))
         elif isinstance(link, RequestLink) and not _is_exempt(address):
             node_point = InjectionPoint(self.table, self._conditions, connection, None, address)
             link.node.wrap(partial(FaultyAnswer, point=node_point))
@@ -188,7 +194,7 @@ class Faults:
 def _unwrap(connection: LinkContext, pointer: Pointer) -> None:
     """Put nothing between a link of a connection and the broker."""
     link = connection.links[pointer]
-    if isinstance(link, IncomingLink | OutgoingLink | BrowsingLink):
+    if isinstance(link, IncomingLink | OutgoingLink | BrowsingLink | CoordinatorLink):
         link.unwrap()
     elif isinstance(link, RequestLink):
         link.node.unwrap()

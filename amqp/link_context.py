@@ -17,6 +17,7 @@ from ..broker.access import Access
 from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError
+from ..conditions.engine import Conditions
 from .limits import Limits
 from .nodes.claims import Claims
 from .quotas import MemoryAccount, MemoryUse
@@ -39,6 +40,7 @@ class LinkContext(ConnectionState):
         clock: Clock,
         limits: Limits,
         memory_in_all: Counter[MemoryUse],
+        conditions: Conditions,
         number: int,
     ) -> None:
         super().__init__(limits.pending_bytes_max, structlog.get_logger().bind(connection=number))
@@ -47,6 +49,7 @@ class LinkContext(ConnectionState):
         """What the client says of itself: container, product, version; and its address."""
         self.broker = broker
         self.clock = clock
+        self.conditions = conditions
         self.limits = limits
         self.tracker = Tracker(broker, clock, number, self.client)
         self.claims = Claims(access, clock, limits.claims_max, self.claims_expired)

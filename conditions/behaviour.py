@@ -141,6 +141,11 @@ class Behaviour:
         """A client opens a connection; an error closes it."""
         return None
 
+    def putting_token(self, connection: int, audience: str) -> BrokerError | None:
+        """The refusal of a token that a client puts on its connection (by number) for an audience."""
+        del connection, audience
+        return None
+
     def links_per_session_max(self) -> int | None:
         """How many links an AMQP session may have, if that is lower than usual."""
         return None

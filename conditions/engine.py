@@ -197,6 +197,10 @@ class Conditions:
         """The error with which a new connection is closed."""
         return next(_found(each.opening() for each in self._behaviours), None)
 
+    def putting_token(self, connection: int, audience: str) -> BrokerError | None:
+        """The refusal of a token; None: it is read."""
+        return next(_found(each.putting_token(connection, audience) for each in self._behaviours), None)
+
     def links_per_session_max(self, usual: int) -> int:
         """How many links an AMQP session may have."""
         return min([usual, *_found(each.links_per_session_max() for each in self._behaviours)])

@@ -31,6 +31,11 @@ class Link(Protocol):
         ...
 
     @property
+    def is_coordinator(self) -> bool:
+        """Whether it is a link to the coordinator of transactions."""
+        ...
+
+    @property
     def holds_session(self) -> bool:
         """Whether the link has a message session."""
         ...
@@ -47,6 +52,14 @@ class Link(Protocol):
 
     def detach(self, error: BrokerError) -> None:
         """Close the link because of `error`."""
+        ...
+
+    def hold_credit(self, *, is_new: bool) -> None:
+        """Give a sender no more credit until `give_credit`; none at all if it was attached in this moment."""
+        ...
+
+    def give_credit(self) -> None:
+        """Give a sender the credit that was held."""
         ...
 
     def forget_locks(self) -> None:

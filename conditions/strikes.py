@@ -6,11 +6,12 @@ Does not know why it comes: behaviours do. Pure data.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..broker.errors import BrokerError, Condition
+from ..broker.message.message import Message
 from ..broker.tracking import Form
 from .fault_table import FaultOperation
 
@@ -18,7 +19,7 @@ from .fault_table import FaultOperation
 class Effect(StrEnum):
     """What happens to an operation."""
 
-    REFUSE = "refuse"  # nothing is done; the client gets the error
+    REFUSE = "refuse"  # nothing is done; the client gets the error, after `delay_ms`
     DETACH = "detach"  # nothing is done; the link is detached with the error
     CUT = "cut"  # nothing is done; the connection is cut
     LOSE_LOCK = "lose-lock"  # the lock ends, and the client learns of it
@@ -31,19 +32,31 @@ class Effect(StrEnum):
     LIMIT = "limit"  # at most `count` messages; for credit, what is left comes after `delay_ms`
 
 
+class Discharge(StrEnum):
+    """The ways to end a transaction."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """An operation that a client is about to have done. `count` gives its number of messages, where it has one.
 
-    `request` is the name of a management operation without its prefix, such as `peek-message`. `has_key`: whether what
-    is sent belongs to one partition.
+    `request` is the name of a management operation without its prefix, such as `peek-message`, and `body` what it asks
+    for. What is sent has `size_bytes` and `first`, its first message, None if it can't be read; `is_batch`: whether it
+    is an envelope of messages. `link` gives the link as the service's texts name it.
     """
 
-    operation: FaultOperation
+    operation: FaultOperation | Discharge
     address: str
     count: Callable[[], int]
     request: str = ""
-    has_key: Callable[[], bool] = lambda: False
+    body: Mapping[str, object] = field(default_factory=dict[str, object])
+    first: Callable[[], Message | None] = lambda: None
+    size_bytes: int = 0
+    is_batch: bool = False
+    link: Callable[[], str] = str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,18 @@ from typing import Final
 from ..broker.api import OutageKind
 from ..broker.errors import BrokerError, Condition
 from .behaviour import Parameter, Row, Value, Way
-from .behaviours import administration, idling, moves, operations, quotas, stores, throttling
+from .behaviours import (
+    administration,
+    idling,
+    moves,
+    network,
+    operations,
+    quotas,
+    stores,
+    throttling,
+    tokens,
+    transactions,
+)
 from .fault_table import STRIKES, FaultKind
 
 _FAULTS: Final[Mapping[FaultKind, tuple[str, str]]] = {
@@ -93,7 +104,8 @@ def _rows() -> tuple[Row, ...]:
         )
         for kind, about in _OUTAGES.items()
     )
-    behaviours = (module.ROWS for module in (throttling, idling, moves, operations, stores, administration, quotas))
+    topics = (throttling, idling, tokens, moves, operations, stores, transactions, administration, quotas, network)
+    behaviours = (module.ROWS for module in topics)
     return (*(row for rows in behaviours for row in rows), *faults, *outages, *_DROPS, *_ALWAYS)
 
 

@@ -7,6 +7,7 @@ names the sources.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 from ..broker.errors import BrokerError, Condition
@@ -102,6 +103,42 @@ def connection_inactive(container: str, ms: int) -> BrokerError:
 def address_refused() -> BrokerError:
     """A firewall rule forbids the client's address."""
     return BrokerError(Condition.UNAUTHORIZED_ACCESS, "Ip has been prevented to connect to the endpoint.")
+
+
+def token_expired(now_ms: int) -> BrokerError:
+    """A token is over, as the service sees it: since a second ago."""
+    ended = datetime.fromtimestamp(now_ms / 1000 - 1, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    text = f"ExpiredToken: The token is expired. Expiration time: '{ended}'."
+    return BrokerError(Condition.UNAUTHORIZED_ACCESS, text)
+
+
+def token_not_signed() -> BrokerError:
+    """A token is signed with another key."""
+    return BrokerError(Condition.UNAUTHORIZED_ACCESS, "InvalidSignature: The token has an invalid signature.")
+
+
+def admin_token_refused() -> str:
+    """A token of an administration client is signed with another key."""
+    return "SubCode=40103: Invalid authorization token signature"
+
+
+def rolled_back() -> BrokerError:
+    """A transaction could not be committed."""
+    return BrokerError(Condition.TRANSACTION_ROLLBACK, "The transaction was rolled back: it could not be committed.")
+
+
+def transaction_unknown() -> BrokerError:
+    """The coordinator has forgotten a transaction."""
+    return BrokerError(Condition.TRANSACTION_UNKNOWN_ID, "The transaction is not known to the coordinator.")
+
+
+def batch_empty(link: str) -> BrokerError:
+    """A batch is larger than a batch may be: the broker takes it for an empty one."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        f"The link '{link}' is force detached by the broker because publisher(link1) received a batch message with no "
+        "data in it. Detach origin: Publisher.",
+    )
 
 
 def conflict_running() -> str:

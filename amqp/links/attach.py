@@ -157,6 +157,10 @@ def _put_token(context: LinkContext, token: str, audience: str) -> None:
     A client without a valid token gets the token's error, whether or not the entity exists. While the broker can't
     find out, the token is taken: the attach is refused for a while then.
     """
+    if context.conditions.are_on:
+        refusal = context.conditions.putting_token(context.number, audience)
+        if refusal is not None:
+            raise refusal
     claim = context.claims.claim_of(token, audience)
     path = parse_address(audience).entity
     if path and not path.startswith("$"):  # not the namespace, nor a node of it

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from ...broker.address import parse_address
 from ...broker.api import Entity, TransactionRef
@@ -52,20 +52,39 @@ def _top_level(address: str) -> str:
     return parse_address(address).key.partition(_SUBSCRIPTIONS)[0]
 
 
+class Discharge(Protocol):
+    """Ends a transaction: the broker's own method, or one that may fail on purpose (`faults`)."""
+
+    def __call__(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
+        """Commit, or with `fail` roll back; `done` gets the outcome."""
+        ...
+
+
 class CoordinatorLink(IncomingDeliveries):
     """A client's link to the coordinator: each delivery declares a transaction or discharges one."""
 
-    __slots__ = ("_context", "_scope")
+    __slots__ = ("_context", "_end", "_scope")
 
     def __init__(self, context: LinkContext, pointer: Pointer, scope: Scope) -> None:
         self._context = context
         self._scope = scope
+        self._end: Discharge = context.broker.transactions.discharge
         limits = context.limits
         super().__init__(context, pointer, bytes_max=limits.request_bytes_max, credit=limits.request_credit)
+
+    def wrap(self, around: Callable[[Discharge], Discharge]) -> None:
+        """Put something between the link and the broker (`faults`)."""
+        self._end = around(self._context.broker.transactions.discharge)
+
+    def unwrap(self) -> None:
+        """Put nothing between them."""
+        self._end = self._context.broker.transactions.discharge
 
     def receive(self, data: bytes, batch: bool, done: Done) -> None:
         """Declare a transaction, or discharge one."""
         del batch
+        if self._context.watch is not None:
+            self._context.watch.used(self.pointer)
         serial = self.state.outcomes.last_serial  # of this delivery, as long as `receive` runs
         try:
             body = read_request(data).body
@@ -126,7 +145,7 @@ class CoordinatorLink(IncomingDeliveries):
                 self._refused(done, error)
 
         ref = TransactionRef(self._context, transaction)
-        self._context.broker.transactions.discharge(ref, fail=fail is True, done=discharged)
+        self._end(ref, fail=fail is True, done=discharged)
 
     def gone(self) -> None:
         """Whatever is open is rolled back."""

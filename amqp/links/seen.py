@@ -13,6 +13,8 @@ from ..link_context import LinkContext
 from ..nodes.cbs import CBS_ADDRESS
 from ..watch import Watch
 from ..wire.engine import AttachRequest, Pointer, read_attach
+from .coordinator import CoordinatorLink
+from .incoming import IncomingLink
 from .message_sessions import MessageSessionLink
 from .outgoing import OutgoingLink
 
@@ -42,6 +44,11 @@ class SeenLink:
         return self.request.sends
 
     @property
+    def is_coordinator(self) -> bool:
+        """Whether it is a link to the coordinator of transactions."""
+        return isinstance(self.connection.links.get(self.pointer), CoordinatorLink)
+
+    @property
     def holds_session(self) -> bool:
         """Whether the link has a message session."""
         return isinstance(self.connection.links.get(self.pointer), MessageSessionLink)
@@ -60,6 +67,19 @@ class SeenLink:
     def detach(self, error: BrokerError) -> None:
         """Close the link because of `error`."""
         self.connection.detach(self.pointer, error)
+
+    def hold_credit(self, *, is_new: bool) -> None:
+        """Give a sender no more credit until `give_credit`; none at all if it was attached in this moment."""
+        link = self.connection.links.get(self.pointer)
+        if isinstance(link, IncomingLink):
+            link.hold_credit(is_new=is_new)
+
+    def give_credit(self) -> None:
+        """Give a sender the credit that was held."""
+        link = self.connection.links.get(self.pointer)
+        if isinstance(link, IncomingLink):
+            link.give_credit()
+            self.connection.schedule_flush()
 
     def forget_locks(self) -> None:
         """Let every message that the link has locked be available again; its delivery count stays."""

@@ -21,6 +21,7 @@ _STATUS: Final = {
     Condition.UNAUTHORIZED_ACCESS: 401,
     Condition.RESOURCE_LIMIT_EXCEEDED: 403,
     Condition.NOT_FOUND: 404,
+    Condition.INTERNAL_ERROR: 500,
 }
 
 PutToken = Callable[[str, str], None]

@@ -40,6 +40,7 @@ class IncomingDeliveries(Link):
         "_credit_half",
         "_flow",
         "_given",
+        "_holds_credit",
         "_initial_count",
         "_is_batch",
         "_outcomes",
@@ -65,6 +66,7 @@ class IncomingDeliveries(Link):
         self._credit_half = credit // 2
         self._owed = 0  # credit that goes back to the client
         self._given = credit
+        self._holds_credit = False
         self._partial_bytes = 0
         self._initial_count = 0
         _flow(pointer, credit)
@@ -246,7 +248,22 @@ class IncomingDeliveries(Link):
     def _owe_credit(self, count: int = 1) -> None:
         """The credit of deliveries goes back, together with that of others."""
         self._owed += count
-        if self._owed > self._credit_half:
+        if self._owed > self._credit_half and not self._holds_credit:
+            self._give_credit()
+
+    def hold_credit(self, *, is_new: bool) -> None:
+        """Give no credit until `give_credit`; a link that `is_new`, of which the client knows nothing yet, has none."""
+        self._holds_credit = True
+        if is_new:
+            left = link_credit(self.pointer)
+            _flow(self.pointer, -left)
+            self._given -= left
+            self._owed += left
+
+    def give_credit(self) -> None:
+        """Give the credit that was held."""
+        if self._holds_credit:
+            self._holds_credit = False
             self._give_credit()
 
     def _give_credit(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from ...broker.api import Home, Totals
+from ...broker.errors import BrokerError
 from ...broker.service_errors import not_found
 from .. import texts
 from ..behaviour import Behaviour, Circumstances, Parameter, Row, key_of, share
@@ -149,6 +150,58 @@ class Admin500Done(Behaviour):
         return AdminRefusal(500, texts.admin_failed(), is_done=self.word("done") == "yes")
 
 
+class AdminLimited(Behaviour):
+    """A partition is unhealthy: the entity is `Limited`, and writes fail."""
+
+    def __init__(self, on: Circumstances) -> None:
+        super().__init__(on)
+        self._until: dict[str, int] = {}
+
+    def totals_shown(self, path: str, totals: Totals) -> Totals:
+        """Say that not all counts are known."""
+        if not self.covers(path) or not self.on.record(key_of(path), "limited"):
+            return totals
+        return replace(totals, is_limited=True)
+
+    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+        """Refuse a write; the next one meets what the first has left behind."""
+        key, now = key_of(request.path), self.on.clock.now_ms()
+        if request.method not in _WRITES or not self.covers(request.path):
+            return None
+        if now < self._until.get(key, 0):
+            return AdminRefusal(409, texts.conflict_cleanup()) if self.on.record(key, "clean-up pending") else None
+        if not self.on.record(key, f"{request.method} failed"):
+            return None
+        self._until[key] = now + self.number("cleanup_ms")
+        return AdminRefusal(500, texts.admin_failed())
+
+
+class Rule500(Behaviour):
+    """After a rule that is not there was removed, no rule can be added for a while."""
+
+    def __init__(self, on: Circumstances) -> None:
+        super().__init__(on)
+        self._until: dict[str, int] = {}
+
+    def strike(self, attempt: Attempt) -> Strike | None:
+        """Note a removal of nothing; refuse to add a rule."""
+        if attempt.operation is not FaultOperation.REQUEST or not self.covers(attempt.address):
+            return None
+        key, now = key_of(attempt.address), self.on.clock.now_ms()
+        if attempt.request == "remove-rule" and not self._is_there(key, attempt.body.get("rule-name")):
+            self._until[key] = now + self.number("ms")
+        if attempt.request != "add-rule" or now >= self._until.get(key, 0):
+            return None
+        return Strike(Effect.REFUSE, texts.internal()) if self.on.record(key, "add-rule") else None
+
+    def _is_there(self, path: str, name: object) -> bool:
+        try:
+            rules = self.on.broker.administration.rules(path)
+        except BrokerError:  # no subscription has that path
+            return True
+        return not isinstance(name, str) or any(each.name.lower() == name.lower() for each in rules)
+
+
 ROWS: Final = (
     Row(
         "counts-stale",
@@ -209,5 +262,26 @@ ROWS: Final = (
         "azure-service-bus 178",
         (share(), Parameter("done", "Whether it is done.", "yes", choices=("yes", "no"))),
         Admin500Done,
+    ),
+    Row(
+        "admin-limited",
+        TOPIC,
+        "A partition of an entity is unhealthy: its counts are incomplete, and writes fail. After a failed write the "
+        "next one conflicts with it.",
+        "entity",
+        "HTTP 200, `EntityAvailabilityStatus` `Limited`; writes: 500, then 409, `background clean up is still pending`",
+        "azure-service-bus-dotnet 371; the status of a write is inferred",
+        (Parameter("cleanup_ms", "How long a write that failed is in the way.", 10_000, "ms"),),
+        AdminLimited,
+    ),
+    Row(
+        "rule-500",
+        TOPIC,
+        "A client removes a rule that is not there: for a while no rule can be added.",
+        "subscription",
+        "request `add-rule`: 500, `amqp:internal-error`",
+        "azure-service-bus 36",
+        (Parameter("ms", "How long.", 10_000, "ms", 1),),
+        Rule500,
     ),
 )

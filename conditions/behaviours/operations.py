@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
+from ...broker.errors import BrokerError
 from .. import texts
 from ..behaviour import Behaviour, Parameter, Row, key_of, share
 from ..fault_table import FaultOperation
@@ -107,8 +109,12 @@ class RerouteSlow(ByChance):
 
     def applies(self, attempt: Attempt) -> bool:
         """While a store of the entity is out, messages without a key."""
-        entity = self.on.broker.entity(key_of(attempt.address))
-        return entity is not None and entity.is_limited and not attempt.has_key()
+        entity, message = self.on.broker.entity(key_of(attempt.address)), attempt.first()
+        if entity is None or message is None or not entity.is_limited:
+            return False
+        with suppress(BrokerError):  # its keys contradict each other: the broker says so
+            return entity.keyed_index(message) is None
+        return False
 
     def effect(self, attempt: Attempt) -> Strike:
         """Store it after a while."""

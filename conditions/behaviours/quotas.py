@@ -1,16 +1,21 @@
-"""Quotas and the network: limits that are lower than usual, and connections that are refused or reset.
+"""Quotas: limits that are lower than usual, and what a sender meets at them.
 
-Knows what is refused when. Does not know how a connection or an AMQP session ends.
+Knows what is refused when. Does not know how a connection, an AMQP session or a link ends.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from ...broker import service_errors
 from ...broker.errors import BrokerError
+from ...broker.model.descriptions import TopicDescription
 from .. import texts
-from ..behaviour import Behaviour, Parameter, Row, share
+from ..behaviour import Behaviour, Circumstances, Parameter, Row, key_of, share
+from ..fault_table import FaultOperation
+from ..network import Link
+from ..strikes import Attempt, Effect, Strike
 
 
 class LinksPerSession(Behaviour):
@@ -32,38 +37,81 @@ class Connections(Behaviour):
         return service_errors.connections_quota_exceeded(self.on.broker.namespace)
 
 
-class Firewall(Behaviour):
-    """A firewall rule forbids clients."""
+class EntityFull(Behaviour):
+    """An entity may hold few bytes."""
 
-    def opening(self) -> BrokerError | None:
-        """Refuse a share of the connections."""
-        if not self.chosen("namespace") or not self.on.record("namespace", "connection refused"):
+    def strike(self, attempt: Attempt) -> Strike | None:
+        """Refuse a send to an entity that is full."""
+        broker, scope = self.on.broker, key_of(attempt.address)
+        if attempt.operation is not FaultOperation.SEND or not self.covers(attempt.address):
             return None
-        return texts.address_refused()
+        entity = broker.entity(scope)
+        if entity is None:
+            return None
+        is_topic = isinstance(entity.description, TopicDescription)
+        totals = broker.totals_of_topic(entity) if is_topic else entity.totals_now()
+        used, most = totals.bytes_used, self.number("max")
+        if used + attempt.size_bytes <= most or not self.on.record(scope, f"send refused at {used} bytes"):
+            return None
+        kind = "Topic" if is_topic else "Queue"
+        return Strike(Effect.REFUSE, service_errors.entity_full(kind, entity.name_in_errors, used, most))
 
 
-class Reset(Behaviour):
-    """Connections are reset, again and again."""
+class BatchTooLarge(Behaviour):
+    """A batch is larger than a batch may be, although the link takes messages of that size."""
+
+    def strike(self, attempt: Attempt) -> Strike | None:
+        """Detach the link of a batch."""
+        if attempt.operation is not FaultOperation.SEND or not attempt.is_batch or not self.covers(attempt.address):
+            return None
+        scope, size = key_of(attempt.address), attempt.size_bytes
+        if size <= self.number("max") or not self.on.record(scope, f"batch of {size} bytes"):
+            return None
+        return Strike(Effect.DETACH, texts.batch_empty(attempt.link()))
+
+
+class NoCredit(Behaviour):
+    """Senders get no credit for a while after they attach; those that are attached get no more."""
+
+    def __init__(self, on: Circumstances) -> None:
+        super().__init__(on)
+        self._held: dict[tuple[int, str], Link] = {}
+        self._begun: set[tuple[int, str]] = set()
 
     def begin(self) -> None:
-        """Plan the first time."""
-        self._next(self.on.started_at)
+        """Hold the credit of the links that are there."""
+        self._hold(is_new=False)
 
-    def _next(self, since: int) -> None:
-        least, most = sorted((self.number("ms_min"), self.number("ms_max")))
-        at_ms = since + self.on.chance.between("when", least, most)
-        if self.on.ends_at is None or at_ms < self.on.ends_at:
-            self.at(at_ms, lambda: self._reset(at_ms))
+    def changed(self) -> None:
+        """Hold the credit of links that are new."""
+        self._hold(is_new=True)
 
-    def _reset(self, at_ms: int) -> None:
-        for connection in list(self.on.network.connections()):
-            links = list(connection.links)
-            if self.on.entity is not None and not any(self.covers(link.address) for link in links):
-                continue
-            scope = f"connection {connection.number}"
-            if self.chosen(scope) and self.on.record(scope, "connection reset"):
-                connection.cut()
-        self._next(at_ms)
+    def end(self) -> None:
+        """Give it to all."""
+        super().end()
+        for name in list(self._held):
+            self._give(name)
+
+    def _hold(self, *, is_new: bool) -> None:
+        there: set[tuple[int, str]] = set()
+        for connection in self.on.network.connections():
+            for link in connection.links:
+                name = (connection.number, link.name)
+                there.add(name)
+                if name in self._begun or not link.sends or link.is_coordinator or not self.covers(link.address):
+                    continue
+                self._begun.add(name)
+                scope = key_of(link.address)
+                if self.chosen(scope) and self.on.record(scope, "no credit"):
+                    link.hold_credit(is_new=is_new)
+                    self._held[name] = link
+                    self.at(self.on.clock.now_ms() + self.number("ms"), partial(self._give, name))
+        self._begun &= there  # a link of that name may come again
+
+    def _give(self, name: tuple[int, str]) -> None:
+        link = self._held.pop(name, None)
+        if link is not None:
+            link.give_credit()
 
 
 ROWS: Final = (
@@ -88,27 +136,34 @@ ROWS: Final = (
         Connections,
     ),
     Row(
-        "firewall",
-        "Network",
-        "A firewall rule forbids the client's address: TCP and TLS work, AMQP does not.",
-        "namespace",
-        "close, `amqp:unauthorized-access`",
-        "azure-docs 91061; wording inferred",
-        (share(),),
-        Firewall,
+        "entity-full",
+        "Quotas",
+        "An entity may hold few bytes; dead letters and scheduled messages count, and for a topic its subscriptions.",
+        "entity",
+        "rejected, `amqp:resource-limit-exceeded`, `QuotaType: EntitySize`",
+        "azure-service-bus 683; documentation (quotas)",
+        (Parameter("max", "Bytes of an entity.", 1_000_000, "bytes", 0, 1 << 40),),
+        EntityFull,
     ),
     Row(
-        "reset",
-        "Network",
-        "Connections are reset, each time after a while.",
-        "connection",
-        "TCP reset",
-        "documentation (troubleshooting)",
-        (
-            share(),
-            Parameter("ms_min", "Shortest time between two resets.", 180_000, "ms", 1),
-            Parameter("ms_max", "Longest time between two resets.", 600_000, "ms", 1),
-        ),
-        Reset,
+        "batch-too-large",
+        "Sending",
+        "A batch is larger than 1 MiB although the link takes messages of that size: the broker takes it for an empty "
+        "one.",
+        "entity",
+        "detach, `amqp:not-allowed`, `received a batch message with no data in it`",
+        "azure-sdk-for-python 38260, azure-sdk-for-js 33278; the condition is inferred",
+        (Parameter("max", "Bytes of a batch.", 1 << 20, "bytes", 0, 100 << 20),),
+        BatchTooLarge,
+    ),
+    Row(
+        "no-credit",
+        "Sending",
+        "A sender that attaches gets no credit for a while, and one that is attached gets no more than it has.",
+        "entity",
+        "no flow",
+        "inferred",
+        (share(), Parameter("ms", "How long.", 10_000, "ms", 1)),
+        NoCredit,
     ),
 )

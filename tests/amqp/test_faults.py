@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from emubus.amqp.fault_injection import FaultyConsumer, FaultySend
 from emubus.amqp.faults import Faults, Target
+from emubus.amqp.injection.receiving import FaultyConsumer
+from emubus.amqp.injection.sending import FaultySend
 from emubus.amqp.links.incoming import IncomingLink
 from emubus.amqp.links.outgoing import OutgoingLink
 from emubus.broker.api import Abandon

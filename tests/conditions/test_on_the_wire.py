@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,8 @@ from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.conditions.engine import Conditions
 
 from ..amqp.conftest import _brokers_stop, bare, wire
-from ..amqp.wire import ATTACH, CLOSE, DETACH, DISPOSITION, END, OPEN, TRANSFER, Frame, Wire, accepted, sasl_init
+from ..amqp.wire import ATTACH, DETACH, DISPOSITION, OPEN, TRANSFER, Frame, Wire, accepted, sasl_init
+from .wires import error_of
 
 __all__ = ["_brokers_stop", "bare", "wire"]
 
@@ -32,15 +32,6 @@ MINUTE_MS = 60_000
 def on(wire: Wire) -> Conditions:
     """The conditions of a server whose one connection is the wire."""
     return wire.state.conditions
-
-
-def error_of(frame: Frame) -> tuple[str, str]:
-    """The condition and the text of the error in a frame."""
-    found: Any = {DETACH: 2, END: 0, CLOSE: 0, DISPOSITION: 4}[frame.code]
-    error = frame.get(found)
-    if frame.code == DISPOSITION:
-        error = error.value[0]
-    return str(error.value[0]), error.value[1]
 
 
 def assert_error(frame: Frame, condition: str, text: str, tail: str) -> None:

@@ -1,0 +1,1 @@
+"""What is put between a link or node and the broker while faults or conditions are on."""

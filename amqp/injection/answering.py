@@ -1,0 +1,102 @@
+"""An answer of a management node that may fail on purpose, put in front of the node's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from ...broker import service_errors
+from ...broker.api import Abandon
+from ...broker.errors import BrokerError
+from ...conditions.fault_table import FaultOperation
+from ...conditions.strikes import Effect, Strike
+from ..nodes.management import refusal
+from ..nodes.operations import Body
+from ..nodes.requests import Answer, Request, Response
+from .point import InjectionPoint
+
+_OPERATIONS: Final[Mapping[str | None, FaultOperation]] = {
+    "com.microsoft:renew-lock": FaultOperation.RENEW,
+    "com.microsoft:renew-session-lock": FaultOperation.RENEW,
+    "com.microsoft:update-disposition": FaultOperation.SETTLE,
+}
+ASSOCIATED_LINK: Final = "associated-link-name"
+
+
+class FaultyAnswer:
+    """Answers requests to a management node, or fails."""
+
+    def __init__(self, inner: Answer, point: InjectionPoint) -> None:
+        self._inner = inner
+        self._point = point
+
+    async def __call__(self, request: Request, bytes_max: int) -> Response | None:
+        """The response; None is none at all."""
+        name = request.text("operation") or ""
+        point = self._point
+        point.used(request.text(ASSOCIATED_LINK))
+        strike = point.next_strike(
+            _OPERATIONS.get(name, FaultOperation.REQUEST),
+            lambda: _messages_asked(request),
+            request=request,
+        )
+        if strike is None:
+            return await self._inner(request, bytes_max)
+        match strike.effect:
+            case Effect.REFUSE:
+                if strike.delay_ms:
+                    await point.wait(strike.delay_ms)
+                return refusal(request, self._tracked(strike.error or service_errors.lock_lost()))
+            case Effect.LOSE_LOCK:
+                return refusal(request, self._tracked(await self._lose(request)))
+            case Effect.DETACH | Effect.CUT:
+                point.end(strike)
+                return None
+            case Effect.IGNORE:
+                return None
+            case Effect.HOLD:
+                await point.wait(strike.delay_ms)
+            case Effect.LIMIT:
+                body = request.body if isinstance(request.body, dict) else {}
+                request = replace(request, body={**body, "message-count": strike.count})
+            case _:
+                pass
+        response = await self._inner(request, bytes_max)
+        return await self._after(strike, response)
+
+    async def _after(self, strike: Strike, response: Response | None) -> Response | None:
+        """What becomes of the response of a request that is done."""
+        match strike.effect:
+            case Effect.DELAY:
+                await self._point.wait(strike.delay_ms)
+            case Effect.FORGET:
+                return None
+            case Effect.FORGET_AND_CUT:
+                self._point.cut()
+                return None
+            case Effect.FORGET_AND_DETACH:
+                self._point.detach(strike.error)
+                return None
+            case _:
+                pass
+        return response
+
+    def _tracked(self, error: BrokerError) -> BrokerError:
+        return self._point.connection.tracker.answered(error, self._point.address)
+
+    async def _lose(self, request: Request) -> BrokerError:
+        """End the locks that a request names; returns the error of the response."""
+        if isinstance(request.body, dict) and "session-id" in request.body and "lock-tokens" not in request.body:
+            return service_errors.session_lock_lost()
+        with suppress(BrokerError):  # they are lost already, or there are none
+            await self._point.connection.broker.settle(
+                self._point.address, Body(request.body).lock_tokens(), Abandon({})
+            )
+        return service_errors.lock_lost()
+
+
+def _messages_asked(request: Request) -> int:
+    count = request.body.get("message-count") if isinstance(request.body, dict) else None
+    return count if isinstance(count, int) else 1

@@ -1,0 +1,100 @@
+"""A way out of an entity on which receiving and settling may fail on purpose, put between a link and the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ...broker import service_errors
+from ...broker.api import Abandon, Outcome, RunDone
+from ...broker.clock import Timer
+from ...conditions.fault_table import FaultOperation
+from ...conditions.strikes import Effect
+from ..links.message_sessions import MessageSessionLink
+from ..links.outgoing import OutgoingLink, ReceiverHandle
+from ..wire.link import Done
+from .point import EFFECTS, InjectionPoint, ignore_outcome
+
+
+class FaultyConsumer:
+    """A way out of an entity on which receiving and settling may fail, and messages may come late."""
+
+    def __init__(self, inner: ReceiverHandle, point: InjectionPoint, link: OutgoingLink) -> None:
+        self._inner = inner
+        self.address = inner.address
+        self._point = point
+        self._link = link
+        self._wanted = 0
+        self._allowed = 0
+        self._timer: Timer | None = None
+        """Set while some of the credit is kept back."""
+        link.observe(self.delivered)
+
+    def set_credit(self, count: int) -> None:
+        """Pass credit on, some of it later, or fail."""
+        self._wanted = count
+        if self._timer is not None or not count:
+            self._allow(min(self._allowed, count) if self._timer is not None else count)
+            return
+        strike = self._point.next_strike(FaultOperation.RECEIVE, lambda: count)
+        if strike is None:
+            self._allow(count)
+        elif strike.effect is Effect.LIMIT:
+            self._timer = self._point.later(strike.delay_ms, self._go_on)
+            self._allow(min(count, strike.count))
+        else:
+            self._point.end(strike)
+
+    def _allow(self, count: int) -> None:
+        self._allowed = count
+        self._inner.set_credit(count)
+
+    def _go_on(self) -> None:
+        self._timer = None
+        self.set_credit(self._wanted)
+
+    def delivered(self, count: int) -> None:
+        """The client got messages."""
+        point = self._point
+        self._wanted = max(0, self._wanted - count)
+        self._allowed = max(0, self._allowed - count)
+        if point.connection.watch is not None and point.pointer is not None:
+            point.connection.watch.used(point.pointer)
+        point.conditions.delivered(point.address, count)
+
+    def drain(self, drained: Callable[[], None]) -> None:
+        """Pass a drain on."""
+        self._inner.drain(drained)
+
+    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
+        """Settle one delivery, or fail."""
+        strike = self._point.next_strike(FaultOperation.SETTLE)
+        if strike is None:
+            self._inner.settle(token, outcome, done)
+        elif strike.effect is Effect.LOSE_LOCK:
+            self._lose(token, done or ignore_outcome)
+        else:
+            work = partial(self._inner.settle, token, outcome)
+            EFFECTS[strike.effect](self._point, strike, work, done or ignore_outcome)
+
+    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+        """Settle deliveries, each of which may fail."""
+        for position, token in enumerate(run):
+            self.settle(token, outcome, None if done is None else partial(done, (position,)))
+
+    def close(self) -> None:
+        """The link is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._inner.close()
+
+    def _lose(self, token: bytes, done: Done) -> None:
+        """End the lock as its time would: the attempt counts. In a message session it is the session's lock."""
+        link = self._link
+        if isinstance(link, MessageSessionLink):
+            error = service_errors.session_lock_lost()
+            self._inner.close()
+            done(error)
+            link.lose(error)
+        else:
+            self._inner.settle(token, Abandon({}), lambda _: done(service_errors.lock_lost()))
