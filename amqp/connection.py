@@ -19,10 +19,12 @@ from ..codec.errors import DecodeError
 from ..codec.frames import EMPTY_FRAME
 from .clients import wants_padding, wants_pause
 from .heartbeat import Heartbeat
+from .injection.path import Path
 from .link_context import LinkContext
 from .links.amqp_layer import AmqpLayer
 from .quotas import MemoryUse
 from .server_state import ServerState
+from .watch import Watch
 from .wire.engine import AttachRequest, Pointer, lib
 from .wire.sasl import SaslServer, Stage
 
@@ -38,6 +40,7 @@ class Connection(LinkContext, asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         # from the socket on
         self._transport: asyncio.Transport | None = None
+        self._path: Path | None = None  # while conditions are on
         self._sasl: SaslServer | None = SaslServer(
             self.claims.show_key,
             required=server.access.verify,
@@ -64,6 +67,8 @@ class Connection(LinkContext, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is here; it has a limited time to open."""
         self._transport = cast("asyncio.Transport", transport)
+        if self.conditions.are_on and not self.conditions.accepts(self.number):
+            self._transport.abort()
         self._transport.set_write_buffer_limits(high=self.limits.write_buffer_bytes_max)
         sock = self._transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -76,6 +81,12 @@ class Connection(LinkContext, asyncio.Protocol):
         """Handle input in this connection's turns, and write the answers."""
         if self.watch is not None:
             self.watch.heard()
+        if self._path is None:
+            self._take(data)
+        else:
+            self._path.carry(data, inward=True)
+
+    def _take(self, data: bytes) -> None:
         if self._failed or self._closing:
             self._ignore(len(data))
             return
@@ -142,6 +153,8 @@ class Connection(LinkContext, asyncio.Protocol):
             return
         self._unread = b""
         self.claims.close()
+        if self._path is not None:
+            self._path.close()
         for timer in (self._open_timer, self._last_timer):
             if timer is not None:
                 timer.cancel()
@@ -166,10 +179,45 @@ class Connection(LinkContext, asyncio.Protocol):
         self.schedule_flush()
 
     def _write(self, data: bytes) -> None:
+        if self._path is None:
+            self._put(data)
+        elif data:
+            self._path.carry(data, inward=False)
+
+    def _put(self, data: bytes) -> None:
         if self._transport is not None and data:
             if self._heartbeat is not None:
                 self._heartbeat.wrote()
             self._transport.write(data)
+
+    # ---- conditions
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether the connection goes over a WebSocket."""
+        return self._transport is not None and bool(self._transport.get_extra_info("websocket"))
+
+    def observe(self, watch: Watch | None) -> None:
+        """While uses are noted, conditions see the bytes, too."""
+        super().observe(watch)
+        if self._path is not None:
+            self._path.release()
+            self._path = None
+        if watch is not None:
+            self._path = Path(self.conditions, self.clock, self.number, self._take, self._put, self._held, self.abort)
+
+    def release_bytes(self) -> None:
+        """Let bytes that are held on purpose pass at once."""
+        if self._path is not None:
+            self._path.release()
+
+    def _held(self, is_full: bool, inward: bool) -> None:
+        if inward:
+            self.flow.update_reading(has_unread=is_full or bool(self._unread))
+        elif is_full:
+            self.pause_writing()
+        else:
+            self.resume_writing()
 
     # ---- input
 
@@ -351,6 +399,8 @@ class Connection(LinkContext, asyncio.Protocol):
     def _close_socket(self) -> None:
         """Close once what was written is gone, or in a while if the client doesn't read."""
         if not self._closing and self._transport is not None:
+            if self._path is not None:
+                self._path.release_output()
             self._closing = True
             self._stop_heartbeat()
             self.flow.disconnect()

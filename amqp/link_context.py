@@ -116,6 +116,15 @@ class LinkContext(ConnectionState):
     def close(self, error: BrokerError) -> None:
         """Close in good order: `close` with `error`, then the socket."""
 
+    @property
+    @abstractmethod
+    def is_websocket(self) -> bool:
+        """Whether the connection goes over a WebSocket."""
+
+    @abstractmethod
+    def release_bytes(self) -> None:
+        """Let bytes that are held on purpose pass at once."""
+
     @abstractmethod
     def abort(self) -> None:
         """Cut the socket."""

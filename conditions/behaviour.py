@@ -18,7 +18,7 @@ from ..broker.errors import BrokerError, Condition
 from .bucket import Bucket
 from .chance import Stream
 from .network import Network
-from .strikes import AdminRefusal, AdminRequest, Attempt, Strike
+from .strikes import AdminRefusal, AdminRequest, Attempt, Passing, Strike
 
 Value = int | float | str
 
@@ -139,6 +139,21 @@ class Behaviour:
 
     def opening(self) -> BrokerError | None:
         """A client opens a connection; an error closes it."""
+        return None
+
+    def accepts(self, connection: int) -> bool:
+        """Whether a new connection (by number) is accepted; otherwise it is reset."""
+        del connection
+        return True
+
+    def delay_ms(self, passing: Passing) -> int:
+        """How much later bytes arrive."""
+        del passing
+        return 0
+
+    def cut_at(self, passing: Passing) -> int | None:
+        """After how many of the bytes the connection is reset; None: it is not."""
+        del passing
         return None
 
     def putting_token(self, connection: int, audience: str) -> BrokerError | None:

@@ -24,7 +24,7 @@ from .chance import Stream
 from .condition import Condition, Planned
 from .network import Network
 from .presets import PRESETS
-from .strikes import AdminRefusal, AdminRequest, Attempt, Strike
+from .strikes import AdminRefusal, AdminRequest, Attempt, Passing, Strike
 from .table import BEHAVIOURS, read_values
 
 CONDITIONS_MAX: Final = 100
@@ -196,6 +196,15 @@ class Conditions:
     def opening(self) -> BrokerError | None:
         """The error with which a new connection is closed."""
         return next(_found(each.opening() for each in self._behaviours), None)
+
+    def accepts(self, connection: int) -> bool:
+        """Whether a new connection is accepted."""
+        return all(each.accepts(connection) for each in self._behaviours)
+
+    def carry(self, passing: Passing) -> tuple[int, int | None]:
+        """How much later bytes arrive (ms), and after how many of them the connection is reset; None: it is not."""
+        delay_ms = sum(each.delay_ms(passing) for each in self._behaviours)
+        return delay_ms, next(_found(each.cut_at(passing) for each in self._behaviours), None)
 
     def putting_token(self, connection: int, audience: str) -> BrokerError | None:
         """The refusal of a token; None: it is read."""

@@ -91,6 +91,11 @@ class Connection(Protocol):
         ...
 
     @property
+    def is_websocket(self) -> bool:
+        """Whether it goes over a WebSocket."""
+        ...
+
+    @property
     def links(self) -> Iterable[Link]:
         """Its links."""
         ...
@@ -101,6 +106,10 @@ class Connection(Protocol):
 
     def cut(self) -> None:
         """Reset it."""
+        ...
+
+    def release_bytes(self) -> None:
+        """Let bytes that are held pass at once."""
         ...
 
 

@@ -54,9 +54,11 @@ PRESETS: Final[Mapping[str, Preset]] = {
             "A node dies: a messaging store is out, and what is bridged meanwhile is late.",
             {
                 "store-out": {"ms": 20_000},
+                "keyed-refused": {"error": "timeout"},
                 "reroute-slow": {"ms_min": 5_000, "ms": 15_000},
                 "container-close": {"share": 0.01},
                 "phantom-not-found": {"ms": 12_000, "entities": "one"},
+                "admin-limited": {"cleanup_ms": 10_000},
                 "conflict-cleanup": {"ms": 10_000},
             },
             lasts_ms=90_000,
@@ -69,7 +71,13 @@ PRESETS: Final[Mapping[str, Preset]] = {
         Preset(
             "far-away",
             "Clients on another continent, behind a proxy.",
-            {"trickle": {"gap_ms": 40}, "reset": {"ms_min": 180_000, "ms_max": 600_000}},
+            {
+                "latency": {"median_ms": 140, "p99_ms": 900},
+                "trickle": {"gap_ms": 40},
+                "reset": {"ms_min": 180_000, "ms_max": 600_000},
+                "websocket-cut": {"ms": 100_000, "idle_only": "yes"},
+                "half-open": {"ms": 90_000, "connections": "one"},
+            },
         ),
         Preset(
             "unsure",
@@ -79,6 +87,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
                 "settle-lost": {"share": 0.03},
                 "settle-unconfirmed": {"share": 0.02},
                 "lock-lost": {"share": 0.02},
+                "discharge-lost": {"share": 0.03},
             },
         ),
         Preset(

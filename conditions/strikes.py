@@ -69,6 +69,19 @@ class Strike:
     count: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Bytes that pass over a connection (by number), `inward` to the broker or out of it.
+
+    `transfers` has where transfer frames begin in them (below 0: before them), and how many bytes each has.
+    """
+
+    connection: int
+    inward: bool
+    size_bytes: int
+    transfers: tuple[tuple[int, int], ...] = ()
+
+
 class FormedError(BrokerError):
     """An error whose tail is not the one that its place usually has; without a `form` it has none."""
 

@@ -116,6 +116,11 @@ class SeenConnection:
         return self.watch.heard_at
 
     @property
+    def is_websocket(self) -> bool:
+        """Whether it goes over a WebSocket."""
+        return self.connection.is_websocket
+
+    @property
     def links(self) -> Iterator[SeenLink]:
         """Its links to entities; those for tokens belong to none."""
         for pointer in list(self.connection.links):
@@ -130,3 +135,7 @@ class SeenConnection:
     def cut(self) -> None:
         """Reset it."""
         self.connection.abort()
+
+    def release_bytes(self) -> None:
+        """Let bytes that are held pass at once."""
+        self.connection.release_bytes()

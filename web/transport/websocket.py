@@ -167,5 +167,7 @@ class WebSocketTransport(asyncio.Transport):
         return self._waiting_bytes
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Information about the socket below."""
+        """Information about the socket below; `websocket` is true."""
+        if name == "websocket":
+            return True
         return default if self._under is None else self._under.get_extra_info(name, default)
