@@ -24,6 +24,7 @@ on by default.
 | HTTP | `POST /emubus/v1/conditions`: `{"name": "throttled", "seed": 7, "set": {"throttle-admin.credits_per_s": 50}}` |
 | HTTP, later | `GET /emubus/v1/conditions/1` (its plan and what struck), `DELETE /emubus/v1/conditions/1` |
 | Start | `emubus serve --conditions rolling-upgrade --seed 7` |
+| A soak | `emubus exercise --minutes 10 --seed 7` |
 
 * **Name**: a preset, or a single behaviour. Several conditions may be on; the first behaviour that strikes wins.
 * **Scope**: all entities, or one (`entity`) with its sub-queues and its management node.
@@ -55,6 +56,17 @@ def test_orders_are_sent_although_the_namespace_is_throttled(emubus):
 ```
 
 With `retry_total=0` the same code gets a `ServiceBusServerBusyError`, and the order is lost.
+
+## A soak for an application
+
+`emubus exercise --minutes 10 --seed 7` starts all presets one after the other on a running server while your own tests
+run against it. The seed gives their order and all chances. A preset has its share of the time, a fifth of which is a
+rest in which clients recover; times that are longer, such as the ten minutes of `idle-link`, are shortened to fit.
+`--presets throttled,unsure` takes these only, `--entity orders` strikes one entity.
+
+`exercise.json` and `exercise.md` (`--report FILE`) have what was on when, with which values, what was planned, and what
+struck. Both are written also when the exercise ends early: then a step that was on is ended. Exit code 0: all steps
+were on for their time; 1: the server refuses, or its clock is frozen; 3: no server answers.
 
 ## Presets
 """

@@ -134,6 +134,12 @@ def _simulation(name: str) -> Callable[[], Add]:
     return load
 
 
+def _exercise() -> Add:
+    from .client import exercise
+
+    return exercise.add_exercise
+
+
 def _snapshot() -> Add:
     from .client import snapshots
 
@@ -205,5 +211,11 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "clock": Entry(TESTS, "show, advance, freeze or thaw the broker's clock", _simulation("clock")),
     "outage": Entry(TESTS, "begin and end outages of messaging stores", _simulation("outage")),
     "fault": Entry(TESTS, "inject faults into operations of clients", _simulation("fault")),
+    "exercise": Entry(
+        TESTS,
+        "start all presets of conditions in turn and report what struck",
+        _exercise,
+        "Start all presets of conditions in turn, for your own tests; report what struck.",
+    ),
     "snapshot": Entry(TESTS, "take and restore snapshots of the namespace", _snapshot),
 }

@@ -1,0 +1,185 @@
+"""`emubus exercise`: start all presets of conditions one after the other on a running server, and report what struck.
+
+Knows the order of the steps (`conditions/exercise.py` plans them), how to wait for each by the broker's clock, and
+where the report goes. Does not know what a condition does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import select
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from ...conditions.chance import SEED_MAX
+from ...conditions.exercise import Step, steps
+from ...conditions.presets import PRESETS
+from .. import EXIT_FAILED, EXIT_OK, CommandError
+from ..options import ConfigError, names
+from .address import add_server_options
+from .api import Api, connect
+from .output import Progress, add_json, instant, show, table
+
+MINUTE_MS: Final = 60_000
+POLL_MS: Final = 1_000
+STRIKES_SHOWN: Final = 100
+"""Strikes of a step in the Markdown report; the JSON report has all that the server lists."""
+
+
+def add_exercise(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `exercise`."""
+    parser.add_argument("--minutes", type=_minutes, default=10.0, metavar="N", help="how long it lasts in all (10)")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the order, and of all conditions (0)")
+    parser.add_argument("--presets", type=names, default=tuple(PRESETS), metavar="NAME,…", help="these only (all)")
+    parser.add_argument("--entity", metavar="ENTITY", help="strike this entity only")
+    parser.add_argument(
+        "--report", type=Path, default=Path("exercise"), metavar="FILE", help="writes FILE.json and FILE.md (exercise)"
+    )
+    add_json(parser)
+    add_server_options(parser)
+    parser.set_defaults(run=_exercise)
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0.001 <= minutes <= 10_000:
+        raise argparse.ArgumentTypeError(f"is {text!r}; allowed is 0.001 to 10000")
+    return minutes
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= SEED_MAX):
+        raise argparse.ArgumentTypeError(f"is {text!r}; allowed is 0 to {SEED_MAX}")
+    return int(text)
+
+
+def _exercise(parsed: argparse.Namespace) -> int:
+    """Run all steps; the report is written whatever happens. ConfigError, CommandError."""
+    unknown = [each for each in parsed.presets if each not in PRESETS]
+    if unknown:
+        raise ConfigError(f"--presets has {unknown[0]!r}; allowed is {', '.join(PRESETS)}")
+    with connect(parsed) as api:
+        entities = 1 if parsed.entity is not None else len(api.get("/entities")["entities"])
+        planned = steps(int(parsed.minutes * MINUTE_MS), parsed.seed, parsed.presets, entities)
+        exercise = Exercise(api, planned, parsed.seed, parsed.entity)
+        try:
+            exercise.run()
+        finally:
+            report = exercise.report()
+            _write(parsed.report, report)
+    show(parsed, report, [*_table(report), f"report: {parsed.report}.json, {parsed.report}.md"])
+    return EXIT_OK if report["is_complete"] else EXIT_FAILED
+
+
+def wait(ms: int) -> None:
+    """Let time pass."""
+    select.select([], [], [], ms / 1000)
+
+
+class Exercise:
+    """One run over a server; `report` has what was done so far."""
+
+    def __init__(self, api: Api, planned: list[Step], seed: int, entity: str | None) -> None:
+        self._api = api
+        self._planned = planned
+        self._seed = seed
+        self._entity = entity
+        self._started_at = self._now()
+        self._done: list[dict[str, Any]] = []
+        self._is_complete = False
+
+    def run(self) -> None:
+        """Run the steps; a condition that is on is ended if that fails. CommandError: the clock stands still."""
+        progress = Progress("exercise, step", len(self._planned))
+        try:
+            for number, step in enumerate(self._planned):
+                progress.step(number)
+                self._step(step)
+            self._is_complete = True
+        finally:
+            progress.end()
+
+    def _step(self, step: Step) -> None:
+        asked = {"name": step.name, "seed": self._seed, "entity": self._entity, "set": dict(step.values)}
+        begun = self._api.post("/conditions", {**asked, "duration_ms": step.on_ms})
+        at = f"/conditions/{begun['id']}"
+        try:
+            self._wait_until(begun["started_at"] + step.on_ms)
+        finally:
+            found = self._api.get(at)
+            if found["is_on"]:
+                self._api.call("DELETE", at)
+            self._done.append({**found, "is_on": False, "ended_at": self._now()})
+        self._wait_until(begun["started_at"] + step.on_ms + step.rest_ms)
+
+    def _wait_until(self, at_ms: int) -> None:
+        while True:
+            clock = self._api.get("/clock")
+            left_ms = at_ms - clock["now_ms"]
+            if left_ms <= 0:
+                return
+            if clock["is_frozen"]:
+                raise CommandError("the broker's clock is frozen, so no condition would end; see `emubus clock thaw`")
+            wait(min(left_ms, POLL_MS))
+
+    def _now(self) -> int:
+        return int(self._api.get("/clock")["now_ms"])
+
+    def report(self) -> dict[str, Any]:
+        """What was done, when (Unix ms), and what struck."""
+        return {
+            "seed": self._seed,
+            "entity": self._entity,
+            "is_complete": self._is_complete,
+            "started_at": self._started_at,
+            "ended_at": self._done[-1]["ended_at"] if self._done else self._started_at,
+            "order": [each.name for each in self._planned],
+            "steps": self._done,
+        }
+
+
+def _write(path: Path, report: dict[str, Any]) -> None:
+    try:
+        path.with_name(f"{path.name}.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        path.with_name(f"{path.name}.md").write_text("\n".join(markdown(report)) + "\n")
+    except OSError as error:
+        raise CommandError(f"can't write {path}.json and {path}.md: {error.strerror}") from error
+
+
+def _table(report: dict[str, Any]) -> list[str]:
+    rows = [
+        [each["name"], instant(each["started_at"]), instant(each["ended_at"]), each["struck_count"]]
+        for each in report["steps"]
+    ]
+    return table(["PRESET", "FROM", "UNTIL", "STRUCK"], rows)
+
+
+def markdown(report: dict[str, Any]) -> Iterator[str]:
+    """The report for people."""
+    entity = f"the entity `{report['entity']}`" if report["entity"] is not None else "all entities"
+    how = "Complete" if report["is_complete"] else "Not complete"
+    yield from ("# Exercise", "")
+    begun, ended = instant(report["started_at"]), instant(report["ended_at"])
+    yield f"{how}: seed {report['seed']}, {entity}, from {begun} to {ended}."
+    yield from ("", "| Preset | From | Until | Struck | Behaviours |", "|---|---|---|---|---|")
+    for each in report["steps"]:
+        counts = Counter(struck["behaviour"] for struck in each["struck"])
+        behaviours = ", ".join(f"{name} {count}" for name, count in counts.most_common()) or "nothing"
+        yield (
+            f"| {each['name']} | {instant(each['started_at'])} | {instant(each['ended_at'])} | "
+            f"{each['struck_count']} | {behaviours} |"
+        )
+    for each in report["steps"]:
+        yield from ("", f"## {each['name']}", "")
+        yield from (f"* {instant(plan['at'])}: planned, {plan['behaviour']}: {plan['what']}" for plan in each["plan"])
+        struck = each["struck"][-STRIKES_SHOWN:]
+        left = each["struck_count"] - len(struck)
+        yield from ([f"* {left} earlier strikes"] if left else [])
+        yield from (f"* {instant(one['at'])}: {one['behaviour']}, {one['scope']}: {one['what']}" for one in struck)
+        yield from ([] if each["plan"] or each["struck_count"] else ["* Nothing struck."])
