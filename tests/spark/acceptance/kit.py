@@ -123,7 +123,7 @@ class Killing:
         """Let the query work for up to two batches and a moment."""
         for _ in range(self.chance.randrange(3)):
             assert self.driver.wait_for("batch", query, self.note), self.driver.errors()
-        self._listen(self.chance.uniform(0, 0.5))
+        self.listen(self.chance.uniform(0, 0.5))
 
     def kill_workers(self, query: str) -> None:
         """Kill one Python worker of running tasks, or all, again and again until the query has failed of it."""
@@ -134,7 +134,7 @@ class Killing:
             workers = self.driver.workers()
             for pid in self.chance.sample(workers, self.chance.choice([1, len(workers)])) if workers else []:
                 kill(pid)
-            self._listen(look_s, until=query)
+            self.listen(look_s, until=query)
             look_s = min(2 * look_s, LOOK_S_MAX)  # a busy machine needs longer to begin a task that can be killed
 
     def crash_driver(self, *queries: str) -> None:
@@ -148,7 +148,7 @@ class Killing:
         self.driver.finish()
         assert self.driver.wait_for("ended", "", self.note), self.driver.errors()
 
-    def _listen(self, seconds: float, until: str | None = None) -> None:
+    def listen(self, seconds: float, until: str | None = None) -> None:
         """Hear what happens for so long, or until a query fails."""
         deadline_s = monotonic_s() + seconds
         while (event := self.driver.next_event(deadline_s - monotonic_s())) is not None:

@@ -33,6 +33,8 @@ END_S_MAX = 120.0
 PORTS = range(20_000, 30_000)
 """Below those that systems give to outgoing connections, so that a port stays free while a broker is dead."""
 
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
 Event = dict[str, Any]
 
 
@@ -143,13 +145,21 @@ class Child:
 
 
 class Broker:
-    """`emubus serve` on a data folder, always on the same port."""
+    """`emubus serve` on a data folder, always on the same port.
 
-    def __init__(self, children: Children, queues: Mapping[str, Mapping[str, object]]) -> None:
+    Queues by name with their properties; topics as the configuration file has them.
+    """
+
+    def __init__(
+        self,
+        children: Children,
+        queues: Mapping[str, Mapping[str, object]],
+        topics: Sequence[Mapping[str, object]] = (),
+    ) -> None:
         self._children = children
         self._port = free_port()
         entities = [{"Name": name, "Properties": properties} for name, properties in queues.items()]
-        namespaces = [{"Name": "sbemulatorns", "Queues": entities, "Topics": []}]
+        namespaces = [{"Name": "sbemulatorns", "Queues": entities, "Topics": list(topics)}]
         config = {"UserConfig": {"Namespaces": namespaces, "Logging": {"Type": "Console"}}}
         (children.folder / "Config.json").write_text(json.dumps(config))
         self._child = self._start()
@@ -179,25 +189,36 @@ class Broker:
 class Driver:
     """`program.py` with a plan, started anew as often as it is killed."""
 
-    def __init__(self, children: Children, plan: Mapping[str, Any]) -> None:
+    def __init__(
+        self, children: Children, plan: Mapping[str, Any], environment: Mapping[str, str] | None = None
+    ) -> None:
         self._children = children
         self._plan = json.dumps(plan)
+        self._environment = {"PYSPARK_PYTHON": sys.executable, **(environment or {})}
         self._child = self._start()
 
     def _start(self) -> Child:
         command = [sys.executable, "-P", str(HERE / "program.py"), self._plan]
-        return self._children.start(command, {"PYSPARK_PYTHON": sys.executable})
+        return self._children.start(command, self._environment)
 
     def crash(self) -> None:
         """`kill -9` of the driver, and start another one; its Python workers find out by themselves."""
         for pid in self._child.pids():
             if "-m" not in command_of(pid)[1:2]:  # Spark starts its Python workers as modules
                 kill(pid)
+        self.restart()
+
+    def restart(self) -> None:
+        """Start another one; the last one has ended."""
         self._child = self._start()
 
     def workers(self) -> list[int]:
         """The Python processes in which tasks run."""
         return [pid for pid in self._child.pids() if is_task_worker(pid)]
+
+    def executors(self) -> list[int]:
+        """The Java processes of executors, which only a master like `local-cluster[…]` has."""
+        return [pid for pid in self._child.pids() if EXECUTOR in command_of(pid)]
 
     def finish(self) -> None:
         """Have it come to an end."""

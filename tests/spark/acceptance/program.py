@@ -69,17 +69,24 @@ class Runner:
             reader = reader.schema(read["schema"])
         frame = reader.load().selectExpr(*self._plan["select"])
         writer = frame.writeStream.queryName(self._name).format(write["format"]).options(**write["options"])
-        return (writer.trigger(availableNow=True) if self._is_last else writer).start()
+        if self._is_last:
+            writer = writer.trigger(availableNow=True)
+        elif "every" in self._plan:
+            writer = writer.trigger(processingTime=self._plan["every"])
+        return writer.start()
 
 
 def main() -> None:
-    """Run the plan: {"conf": {…}, "queries": {name: {"read": …, "select": […], "write": …}}}."""
+    """Run the plan: {"conf": {…}, "queries": {name: {"read": …, "select": […], "write": …}}}.
+
+    A plan may have a "master", and a query may have "every": the time between its batches.
+    """
     from pyspark.sql import SparkSession
 
     from emubus.spark_connector import register
 
     plan = json.loads(sys.argv[1])
-    builder = SparkSession.builder.master("local[2]").appName("emubus acceptance")
+    builder = SparkSession.builder.master(plan.get("master", "local[2]")).appName("emubus acceptance")
     for key, value in plan["conf"].items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

@@ -1,0 +1,215 @@
+"""Queries of all modes under `kill -9` of drivers, executors, Python workers and the broker, round after round.
+
+    python -m tests.spark.acceptance.kill_rounds --kills 200 --seed 1
+
+A round: a sender fills a topic whose subscriptions are browsed, claimed and drained into Parquet files; two queries
+write what they browse to queues, one with duplicate detection and one without. Kills come at random moments. Then
+everything comes to its end, and each number must be in the files and in the first queue once, in the second at least
+once, and gone from what was claimed and drained. Odd rounds have two executors as processes of their own; in even
+rounds the driver is the executor, so that a killed worker ends its query.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyspark
+
+from .kit import Killing, driver_conf, parquet_rows, queue_rows
+from .processes import HERE, READY_S_MAX, Broker, Child, Children, Driver, kill
+
+KILLS_PER_ROUND: Final = 25
+KINDS: Final = ("worker", "worker", "executor", "executor", "broker", "broker", "driver")
+TOPIC: Final = "numbers"
+READ: Final = ("browse", "claim", "drain")
+ONCE, AT_LEAST_ONCE = "once", "at-least-once"
+QUEUES: Final = {
+    ONCE: {"EnablePartitioning": True, "RequiresDuplicateDetection": True},
+    AT_LEAST_ONCE: {"EnablePartitioning": True},
+}
+LOCK: Final = "PT5S"
+EVERY: Final = "500 milliseconds"
+LIMIT: Final = 1_000  # messages of a batch
+PAUSE_S_MAX: Final = 2.0  # between a batch and a kill, so that kills hit all parts of a batch
+FINISHES_MAX: Final = 4
+SCHEMA: Final = "sequenceNumber BIGINT, body STRING"
+MASTERS: Final = ("local[2]", "local-cluster[2,1,512]")
+
+
+def topic() -> dict[str, object]:
+    """The topic, as the broker's configuration file has it."""
+    properties = {"LockDuration": LOCK, "MaxDeliveryCount": 1_000}
+    return {
+        "Name": TOPIC,
+        "Properties": {"EnablePartitioning": True, "RequiresDuplicateDetection": True},
+        "Subscriptions": [{"Name": mode, "Properties": properties} for mode in READ],
+    }
+
+
+def path_of(mode: str) -> str:
+    """The subscription that is read in a mode."""
+    return f"{TOPIC}/Subscriptions/{mode}"
+
+
+def plan_of(connection_string: str, folder: Path, master: str) -> dict[str, Any]:
+    """A query for each mode of reading, and for each queue."""
+    queries = {}
+    for name in (*READ, *QUEUES):
+        mode = name if name in READ else "browse"
+        options = {"connectionString": connection_string}
+        read = {**options, "entityPath": path_of(mode), "mode": mode, "maxMessagesPerTrigger": str(LIMIT)}
+        if mode == "claim":
+            read["claimId"] = "rounds"
+        write = {"checkpointLocation": str(folder / f"{name}-checkpoint")}
+        write |= (
+            {**options, "queue": name, "batchSizeBytes": "4096"} if name in QUEUES else {"path": str(folder / name)}
+        )
+        queries[name] = {
+            "read": {"format": "servicebus", "options": read, "schema": SCHEMA},
+            "select": ["sequenceNumber", "body"],
+            "write": {"format": "servicebus" if name in QUEUES else "parquet", "options": write},
+            "every": EVERY,
+        }
+    return {"conf": {**driver_conf(folder), "spark.executor.memory": "512m"}, "master": master, "queries": queries}
+
+
+def spark_home(folder: Path) -> Path:
+    """Spark's own folder by links: executors of a `local-cluster` leave their files in it."""
+    home = folder / "spark"
+    home.mkdir()
+    for path in Path(pyspark.__file__).parent.iterdir():
+        if path.name != "work":
+            (home / path.name).symlink_to(path)
+    return home
+
+
+@dataclass
+class Tally:
+    """Kills by kind, numbers sent, and what is wrong, by query."""
+
+    kills: Counter[str] = field(default_factory=Counter[str])
+    sent: int = 0
+    lost: Counter[str] = field(default_factory=Counter[str])
+    doubled: Counter[str] = field(default_factory=Counter[str])
+    left: Counter[str] = field(default_factory=Counter[str])
+    errors: Counter[str] = field(default_factory=Counter[str])
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kills.total()} kills {dict(self.kills)}, {self.sent} numbers through {len(READ) + len(QUEUES)} "
+            f"queries: lost {self.lost.total()} {dict(self.lost)}, doubled {self.doubled.total()} {dict(self.doubled)} "
+            f"({AT_LEAST_ONCE} not counted), left behind {dict(self.left)}, failures of the connector "
+            f"{dict(self.errors)}"
+        )
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing is lost, doubled, left or failed by itself."""
+        return not (self.lost + self.doubled + self.left + self.errors)
+
+    def judge(self, name: str, numbers: Counter[int], sent: int) -> None:
+        """Compare what a query has written with what was sent."""
+        self.lost[name] += sum(number not in numbers for number in range(sent))
+        if name != AT_LEAST_ONCE:
+            self.doubled[name] += numbers.total() - len(numbers)
+
+
+class Round:
+    """One round in a folder of its own."""
+
+    def __init__(self, children: Children, chance: random.Random, master: str, tally: Tally) -> None:
+        self._chance = chance
+        self._tally = tally
+        self._folder = children.folder
+        self._broker = Broker(children, QUEUES, [topic()])
+        self._sender: Child = children.start(
+            [sys.executable, "-P", str(HERE / "sender.py"), self._broker.connection_string, TOPIC]
+        )
+        plan = plan_of(self._broker.connection_string, children.folder, master)
+        home = {"SPARK_HOME": str(spark_home(children.folder))}
+        self._driver = Driver(children, plan, home)
+        self._killing = Killing(self._driver, chance)
+
+    def play(self, kills: int) -> None:
+        """Kill so often, come to the end, and judge."""
+        for _ in range(kills):
+            self._await_batch()
+            self._killing.listen(self._chance.uniform(0, PAUSE_S_MAX))
+            self._tally.kills[self._kill(self._chance.choice(KINDS))] += 1
+        self._sender.tell("finish")
+        sent = int(self._sender.line_with(r"^(\d+)$"))
+        self._finish()
+        self._judge(sent)
+
+    def _await_batch(self) -> None:
+        """Wait until any query has done a batch."""
+        while (event := self._driver.next_event(READY_S_MAX)) is not None:
+            self._killing.note(event)
+            if event["event"] == "batch":
+                return
+        raise AssertionError(f"there are no more batches\n{self._driver.errors()}")
+
+    def _kill(self, kind: str) -> str:
+        """Kill something; what it was. Without executors of its own, the driver's workers are killed instead."""
+        pids = {"executor": self._driver.executors(), "worker": self._driver.workers()}
+        if kind == "executor" and not pids[kind]:
+            kind = "worker"
+        if kind == "broker":
+            self._broker.crash()
+        elif pids.get(kind):
+            kill(self._chance.choice(pids[kind]))
+        else:
+            self._killing.crash_driver(*READ, *QUEUES)
+            return "driver"
+        return kind
+
+    def _finish(self) -> None:
+        """Let all queries come to their end; again while messages are left that were locked when a claim broke off."""
+        for _ in range(FINISHES_MAX):
+            self._killing.finish()
+            if not self._left():
+                return
+            self._driver.restart()
+
+    def _left(self) -> Counter[str]:
+        rows = {mode: queue_rows(self._broker.connection_string, path_of(mode)) for mode in READ if mode != "browse"}
+        return Counter({mode: len(found) for mode, found in rows.items() if found})
+
+    def _judge(self, sent: int) -> None:
+        self._tally.sent += sent
+        for mode in READ:
+            self._tally.judge(mode, Counter(number for _, number in parquet_rows(self._folder / mode)), sent)
+        for queue in QUEUES:
+            found = queue_rows(self._broker.connection_string, queue)
+            self._tally.judge(queue, Counter(number for _, number in found), sent)
+        self._tally.left += self._left()
+        own = [error for error in self._killing.errors if "SERVICEBUS_" in error]
+        self._tally.errors += Counter(error[error.index("SERVICEBUS_") :][:200] for error in own)
+
+
+def main(arguments: list[str]) -> int:
+    """The command line; 1 if anything is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.spark.acceptance.kill_rounds")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    options = parser.parse_args(arguments)
+    tally = Tally()
+    for number, first in enumerate(range(0, options.kills, KILLS_PER_ROUND)):
+        seed = options.seed + number
+        with tempfile.TemporaryDirectory(prefix=f"emubus-spark-{seed}-") as folder, Children(Path(folder)) as children:
+            game = Round(children, random.Random(seed), MASTERS[seed % 2], tally)
+            game.play(min(KILLS_PER_ROUND, options.kills - first))
+        sys.stdout.write(f"up to seed {seed}: {tally}\n")
+        sys.stdout.flush()
+    return 0 if tally.is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
