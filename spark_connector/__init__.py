@@ -15,8 +15,9 @@ How it works:
 * `wire` is a Service Bus AMQP client written for this purpose: a blocking client spends more time on one message than
   Spark spends on a thousand. `codec` converts encoded messages to Arrow columns and back, without objects in between.
 
-Folders: `dialing` (streams and credentials), `wire` (connections), `codec` (bytes and columns), `source`, `sink`,
-`monitoring` (progress reports), `pipelines` (programs), `autoregister` (installed as `pyspark_servicebus`). Files:
+Folders: `dialing` (streams and credentials), `wire` (connections), `codec` (bytes and columns), `entities` (several in
+one query), `source`, `sink`, `monitoring` (progress reports), `pipelines` (programs), `autoregister` (installed as
+`pyspark_servicebus`). Files:
 `datasource` (Spark's entry point), `option_table` and `options`, `schema`, `position`, `lag`, `durations`, `errors`,
 `conditions`, `timing`, `worker`, `registration`.
 

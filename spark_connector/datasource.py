@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from .errors import Code, ConnectorError
-from .option_table import Context
-from .options import check_option_names, sink_options, source_options
+from .option_table import ENTITIES, ENTITY_PATTERN, Context
+from .options import Values, sink_options, source_options
 from .schema import sink_fields, source_columns, source_schema
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class ServiceBusDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """All columns; Spark asks only if the user gives no schema.
+        """All columns, with `entity` if several are read; Spark asks only if the user gives no schema.
 
         Options are checked here, too, so a wrong one is reported at `load()` and not later. Spark does not say whether
         a batch or a stream follows.
         """
-        check_option_names(self._raw, Context.READ)
-        return source_schema()
+        given = Values(self._raw, Context.READ)
+        return source_schema(of_several=ENTITIES in given or ENTITY_PATTERN in given)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for `spark.read`; ConnectorError for a wrong option or schema."""

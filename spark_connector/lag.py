@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from .entities.offsets import KEY
+
 FIRST: Final = 1  # the first message of a partition has this number
 
 log = logging.getLogger("emubus.spark")
@@ -28,15 +30,16 @@ def servicebus_lag(progress: Any) -> dict[str, dict[int, int]]:
     """
     found: dict[str, dict[int, int]] = {}
     for source in _sources(progress):
-        end, latest = _offset(source, "endOffset"), _offset(source, "latestOffset")
-        if latest is None:
-            continue
-        read = {} if end is None else end["p"]
-        lags = {int(each): max(0, number - max(read.get(each, 0), FIRST)) for each, number in latest["p"].items()}
-        lags |= {each: max(1, lags.get(each, 0)) for each in latest.get("out", ())}
-        sums = found.setdefault(latest["e"], {})
-        for partition, count in lags.items():
-            sums[partition] = max(count, sums.get(partition, 0))
+        ends = offsets_of(_get(source, "endOffset"))
+        for entity, latest in offsets_of(_get(source, "latestOffset")).items():
+            if "p" not in latest:
+                continue  # a claim
+            read = ends.get(entity, {}).get("p", {})
+            lags = {int(each): max(0, number - max(read.get(each, 0), FIRST)) for each, number in latest["p"].items()}
+            lags |= {each: max(1, lags.get(each, 0)) for each in latest.get("out", ())}
+            sums = found.setdefault(entity, {})
+            for partition, count in lags.items():
+                sums[partition] = max(count, sums.get(partition, 0))
     return found
 
 
@@ -44,10 +47,24 @@ def servicebus_unavailable(progress: Any) -> dict[str, set[int]]:
     """Ids of the partitions that could not be reached, by entity; `progress` as in `servicebus_lag`."""
     found: dict[str, set[int]] = {}
     for source in _sources(progress):
-        latest = _offset(source, "latestOffset")
-        if latest is not None and latest.get("out"):
-            found.setdefault(latest["e"], set()).update(latest["out"])
+        for entity, latest in offsets_of(_get(source, "latestOffset")).items():
+            if latest.get("out"):
+                found.setdefault(entity, set()).update(latest["out"])
     return found
+
+
+def offsets_of(raw: Any) -> dict[str, Mapping[str, Any]]:
+    """The offsets of one source's report, by entity; nothing for other formats and missing offsets."""
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw)
+        except ValueError:
+            return {}
+    if not isinstance(raw, Mapping) or "v" not in raw:
+        return {}
+    several = raw.get(KEY)
+    offsets = several.values() if isinstance(several, Mapping) else [raw]
+    return {str(each["e"]): each for each in offsets if isinstance(each, Mapping) and "e" in each}
 
 
 class LagListener(StreamingQueryListener):
@@ -81,14 +98,5 @@ def _sources(progress: Any) -> list[Any]:
     return list(progress.sources)
 
 
-def _offset(source: Any, name: str) -> dict[str, Any] | None:
-    """An offset of this connector in the report of one source; None for other formats and missing offsets."""
-    raw = source.get(name) if isinstance(source, Mapping) else getattr(source, name)
-    if isinstance(raw, str):
-        try:
-            raw = json.loads(raw)
-        except ValueError:
-            return None
-    if not isinstance(raw, Mapping) or not {"v", "e", "p"} <= raw.keys():
-        return None
-    return dict(raw)
+def _get(source: Any, name: str) -> Any:
+    return source.get(name) if isinstance(source, Mapping) else getattr(source, name)

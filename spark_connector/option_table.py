@@ -13,6 +13,7 @@ from enum import Flag, auto
 from typing import Any, Generic, Literal, TypeVar
 
 from .durations import parse_duration, show_duration
+from .entities.choice import EntityPattern, parse_pattern
 from .position import PARTITION_ID_MAX, Earliest, Latest, Position, parse_position
 
 T = TypeVar("T")
@@ -138,6 +139,13 @@ def _partition_ids(value: str) -> tuple[int, ...]:
     return tuple(ids)
 
 
+def _paths(value: str) -> tuple[str, ...]:
+    paths = [ENTITY.parse(each) for each in value.split(",")]
+    if len({path.lower() for path in paths}) < len(paths):
+        raise ValueError("one is named twice")
+    return tuple(paths)
+
+
 TEXT = Kind("a text", _text)
 BOOLEAN = Kind("true or false", _boolean)
 # Looser than Service Bus's rule on names, which the service itself holds; refuses what can only be something else, such
@@ -225,6 +233,29 @@ SUB_QUEUE: Option[SubQueue] = Option(
     Context.READ,
     "the sub-queue of the entity",
 )
+ENTITIES: Option[tuple[str, ...]] = Option(
+    "entities",
+    Kind("paths like orders, topic/Subscriptions/name and orders/$DeadLetterQueue, separated by commas", _paths),
+    (),
+    Context.READ,
+    "several queues, subscriptions (topic/Subscriptions/name) and dead-letter queues, separated by commas",
+)
+ENTITY_PATTERN: Option[EntityPattern | None] = Option(
+    "entityPattern",
+    Kind("a glob like orders-*, or a regular expression from ^ to $", parse_pattern),
+    None,
+    Context.READ,
+    "all queues and subscriptions whose paths match: a glob (* and ? stand for no /), or a regular expression from ^ "
+    "to $",
+)
+ADMINISTRATION_PORT: Option[int | None] = Option(
+    "administrationPort",
+    _whole(1, 65_535),
+    None,
+    Context.READ,
+    "where the service lists its entities over HTTP, for entityPattern; default: 443 for AMQP with TLS on 5671, else "
+    "the port of AMQP",
+)
 
 # ---- the table: reading
 
@@ -308,7 +339,7 @@ PARTITION_DISCOVERY_INTERVAL = Option(
     _duration("0ms", "1d"),
     60.0,
     Context.STREAM_READ,
-    "how often to look for new partitions",
+    "how often to look for new partitions, and for entities that match entityPattern",
 )
 SETTLE_FAILURE: Option[Literal["log", "fail"]] = Option(
     "settleFailure", _choice("log", "fail"), "log", Context.STREAM_READ, "what to do if deletion in mode=drain fails"

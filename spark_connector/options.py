@@ -17,7 +17,8 @@ from typing import Any, Literal, TypeVar
 from . import option_table as table
 from .dialing.connection_string import ConnectionString, parse_connection_string
 from .dialing.credentials import ClientSecret, Credential, SasKey, SasToken, TokenProvider
-from .dialing.endpoint import Endpoint, default_port
+from .dialing.endpoint import AMQPS_PORT, HTTPS_PORT, Endpoint, default_port
+from .entities.choice import EntityChoice
 from .errors import Code, ConnectorError
 from .option_table import CONTEXT_NAMES, OPTIONS, Context, MessageIdPolicy, Mode, Option, PropertiesFormat
 from .position import AtNumber, AtNumbers, AtTime, Earliest, Latest, Position
@@ -55,10 +56,14 @@ class ConnectionOptions:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a reader needs; times in seconds. `entity` is the whole path, with the sub-queue."""
+    """What a reader needs; times in seconds. `entity` is the whole path, with the sub-queue.
+
+    With `several`, which chooses the entities, it only names them in texts.
+    """
 
     connection: ConnectionOptions
     entity: str
+    several: EntityChoice | None
     mode: Mode
     claim_id: str | None
     starting: Position
@@ -143,16 +148,12 @@ class Values:
         self._names[option.name] = _spelt(name)
 
 
-def check_option_names(raw: Mapping[str, str], context: Context) -> None:
-    """ConnectorError for the first option that no context of `context` has, or whose value can't be read."""
-    Values(raw, context)
-
-
 def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """The options of a reader, of `spark.readStream` or else `spark.read`; ConnectorError for the first mistake."""
     values = Values(raw, Context.STREAM_READ if streaming else Context.BATCH_READ)
     connection, entity_path = _connection(values)
     _check_mode(values, streaming)
+    several = _several(values, entity_path, connection.endpoint)
     least, most = values[table.MIN_MESSAGES_PER_TRIGGER], values[table.MAX_MESSAGES_PER_TRIGGER]
     if least is not None and most is not None and least > most:
         raise _invalid(
@@ -161,7 +162,8 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         )
     return SourceOptions(
         connection=connection,
-        entity=_source_entity(values, entity_path),
+        entity=_source_entity(values, entity_path) if several is None else str(several),
+        several=several,
         mode=values[table.MODE],
         claim_id=values[table.CLAIM_ID],
         starting=values[table.STARTING_POSITION],
@@ -285,6 +287,31 @@ def _check_mode(values: Values, streaming: bool) -> None:
 
 
 # ---- the target
+
+
+def _several(values: Values, entity_path: str | None, endpoint: Endpoint) -> EntityChoice | None:
+    """The choice of several entities; None if one is named."""
+    given = [option for option in (table.ENTITIES, table.ENTITY_PATTERN) if option in values]
+    if not given:
+        return None
+    name = values.name(given[0])
+    others = [each for each in (table.ENTITY_PATH, table.QUEUE, table.TOPIC, table.SUBSCRIPTION) if each in values]
+    if others or entity_path is not None:
+        other = values.name(others[0]) if others else "EntityPath in the connection string"
+        raise _invalid(f"{name} and {other} are given: name all entities by {name}, and remove {other}")
+    for option in (table.STARTING_POSITION, table.ENDING_POSITION):
+        if isinstance(values[option], AtNumber | AtNumbers):
+            raise _invalid(
+                f"option {values.name(option)} is a sequence number, which means another message in each entity of "
+                f"{name}: use a time, or read each entity by itself"
+            )
+    sub_queue, paths = _SUB_QUEUES[values[table.SUB_QUEUE]], values[table.ENTITIES]
+    if sub_queue and (own := [path for path in paths if "/$" in path]):
+        raise _invalid(f"{name} names {own[0]!r}, which is a sub-queue already: remove option subQueue")
+    port = values[table.ADMINISTRATION_PORT]
+    if port is None:
+        port = HTTPS_PORT if endpoint.tls and endpoint.port == AMQPS_PORT else endpoint.port
+    return EntityChoice(tuple(f"{path}{sub_queue}" for path in paths), values[table.ENTITY_PATTERN], sub_queue, port)
 
 
 def _source_entity(values: Values, entity_path: str | None) -> str:

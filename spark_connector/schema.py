@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql.types import (
     BinaryType,
@@ -100,6 +101,9 @@ SOURCE_COLUMNS: tuple[SourceColumn, ...] = (
     SourceColumn("applicationProperties", "the sender's own properties"),
 )
 
+ENTITY_COLUMN: Final = "entity"
+"""The column that says which entity a row was read from. No part of a message, so not among those."""
+
 # What a map's values may be; AMQP has a type for each.
 MAP_VALUES: tuple[type[DataType], ...] = (
     StringType,
@@ -149,7 +153,10 @@ READ_ONLY_COLUMNS: frozenset[str] = frozenset(column.name for column in SOURCE_C
 )
 
 # Which message a row was read from: what never changes of a message, however often it is read.
-ORIGIN_COLUMNS: tuple[str, ...] = ("sequenceNumber", "enqueuedTime", "enqueuedSequenceNumber", "deadLetterSource")
+ORIGIN_COLUMNS: tuple[str, ...] = (
+    *("sequenceNumber", "enqueuedTime", "enqueuedSequenceNumber", "deadLetterSource"),
+    ENTITY_COLUMN,
+)
 _ORIGIN_TYPES = (StringType, IntegerType, LongType, DecimalType, TimestampType)
 
 _SOURCE_BY_NAME = {column.name.lower(): column for column in SOURCE_COLUMNS}
@@ -160,9 +167,10 @@ _READ_ONLY_BY_LOWER = {name.lower(): name for name in READ_ONLY_COLUMNS}
 # ---- the source
 
 
-def source_schema() -> StructType:
-    """The schema of a read without `.schema(…)`: all columns."""
-    return StructType([StructField(column.name, column.types[0], nullable=True) for column in SOURCE_COLUMNS])
+def source_schema(*, of_several: bool = False) -> StructType:
+    """The schema of a read without `.schema(…)`: all columns of a message; `of_several` entities, the entity first."""
+    columns = [StructField(column.name, column.types[0], nullable=True) for column in SOURCE_COLUMNS]
+    return StructType([StructField(ENTITY_COLUMN, StringType()), *columns] if of_several else columns)
 
 
 def source_columns(schema: StructType) -> tuple[Column, ...]:
@@ -179,6 +187,10 @@ def source_columns(schema: StructType) -> tuple[Column, ...]:
 
 
 def _check_source_field(field: StructField) -> None:
+    if field.name.lower() == ENTITY_COLUMN:
+        if not isinstance(field.dataType, StringType):
+            raise _unsupported(f"column {field.name!r} can't be {_sql_type_name(field.dataType)}: declare it STRING")
+        return
     column = _SOURCE_BY_NAME.get(field.name.lower())
     if column is None:
         raise _unsupported(
@@ -231,9 +243,12 @@ def sink_fields(schema: StructType, *, entity: str | None, ignore_read_only: boo
     return tuple(found.values())
 
 
-def origin_fields(schema: StructType) -> tuple[SinkField, ...]:
-    """The frame's columns that say which message a row was read from; none if it has no sequence number."""
-    by_lower = {name.lower(): name for name in ORIGIN_COLUMNS}
+def origin_fields(schema: StructType, *, entity: str | None) -> tuple[SinkField, ...]:
+    """The frame's columns that say which message a row was read from; none if it has no sequence number.
+
+    Without `entity`, the target of all rows, the column of that name is the target of each, and is sent.
+    """
+    by_lower = {name.lower(): name for name in ORIGIN_COLUMNS if entity is not None or name != ENTITY_COLUMN}
     found = tuple(
         SinkField(by_lower[field.name.lower()], index, field.name)
         for index, field in enumerate(schema.fields)
@@ -277,7 +292,7 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def _source_column_names() -> list[str]:
-    return [column.name for column in SOURCE_COLUMNS]
+    return [*(column.name for column in SOURCE_COLUMNS), ENTITY_COLUMN]
 
 
 def _sink_column_names() -> list[str]:

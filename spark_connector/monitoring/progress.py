@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from ..lag import servicebus_lag
+from ..lag import offsets_of, servicebus_lag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,7 +71,7 @@ def servicebus_progress(progress: Any) -> QueryProgress | None:
         return None
     if isinstance(progress, str):
         progress = json.loads(progress)
-    latest = [offset for each in _get(progress, "sources") or () if (offset := _last_offset(each)) is not None]
+    latest = [pair for each in _get(progress, "sources") or () for pair in _last_offsets(each).items()]
     if not latest:
         return None
     lags = servicebus_lag(progress)
@@ -80,13 +80,13 @@ def servicebus_progress(progress: Any) -> QueryProgress | None:
     return QueryProgress(
         query=str(_get(progress, "name") or _get(progress, "id")),
         batch=int(_get(progress, "batchId")),
-        sources=tuple(str(offset["e"]) for offset in latest),
+        sources=tuple(entity for entity, _ in latest),
         rows=int(_get(progress, "numInputRows") or 0),
         rows_per_s=float(_get(progress, "processedRowsPerSecond") or 0.0),
         rows_written=None if written is None or written < 0 else int(written),
         body_bytes=None if seen is None else int(seen["bytes"] or 0),
         lag=sum(sum(each.values()) for each in lags.values()) if lags else None,
-        unavailable={str(offset["e"]): tuple(sorted(offset["out"])) for offset in latest if offset.get("out")},
+        unavailable={entity: tuple(sorted(offset["out"])) for entity, offset in latest if offset.get("out")},
     )
 
 
@@ -123,15 +123,7 @@ def _get(of: Any, name: str) -> Any:
     return of.get(name) if isinstance(of, Mapping) else getattr(of, name, None)
 
 
-def _last_offset(source: Any) -> Mapping[str, Any] | None:
-    """The newest offset of one source that its report has; None for other formats."""
-    for name in ("latestOffset", "endOffset", "startOffset"):
-        raw = _get(source, name)
-        if isinstance(raw, str):
-            try:
-                raw = json.loads(raw)
-            except ValueError:
-                return None
-        if isinstance(raw, Mapping) and {"v", "e"} <= raw.keys():
-            return raw
-    return None
+def _last_offsets(source: Any) -> dict[str, Mapping[str, Any]]:
+    """The newest offset of each entity that one source's report has; none for other formats."""
+    newest = {**offsets_of(_get(source, "endOffset")), **offsets_of(_get(source, "latestOffset"))}
+    return newest or offsets_of(_get(source, "startOffset"))

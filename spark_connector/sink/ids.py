@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..schema import ENTITY_COLUMN
 from .task import Task
 
 DIGEST_BYTES: Final = 12
@@ -73,10 +74,11 @@ class RowIds:
         return found
 
     def _have_origin(self, batch: pa.RecordBatch) -> list[bool]:
-        """For each row, whether one of the origin's columns has a value."""
-        if not self._origins:
+        """For each row, whether one of the origin's columns names a message; an entity alone names none."""
+        names = [name for name in self._origins if name != ENTITY_COLUMN]
+        if not names:
             return [False] * batch.num_rows
-        valid = [batch.column(name).is_valid().to_pylist() for name in self._origins]
+        valid = [batch.column(name).is_valid().to_pylist() for name in names]
         return [any(row) for row in zip(*valid, strict=True)]
 
 

@@ -91,7 +91,7 @@ def match_columns(schema: StructType, options: SinkOptions) -> RowPlan:
     if left_out and left_out not in _logged:
         _logged.add(left_out)
         _log.info("Columns that are not written to Service Bus: %s", left_out)
-    origins = origin_fields(schema) if options.message_id_policy == "deterministic" else ()
+    origins = origin_fields(schema, entity=options.entity) if options.message_id_policy == "deterministic" else ()
 
     def types_of(fields: tuple[SinkField, ...]) -> tuple[DataType, ...]:
         return tuple(schema.fields[field.index].dataType for field in fields)

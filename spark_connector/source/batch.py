@@ -9,12 +9,16 @@ would narrow its other uses, too, as the other side of a join with itself.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ..entities.members import is_named, options_of, paths_of
+from ..errors import Code, ConnectorError
 from ..options import SourceOptions
 from .offsets import base_of, partition_of
 from .plan import RangeTask, Span, split
@@ -23,9 +27,11 @@ from .retries import with_retries
 from .rows import read_range
 from .watching.outage import OutageWatch
 
+log = logging.getLogger("emubus.spark")
+
 
 class BatchReader(DataSourceReader):
-    """Reads the messages that an entity has when the query is planned; removes and locks none."""
+    """Reads the messages that the entities have when the query is planned; removes and locks none."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -35,28 +41,21 @@ class BatchReader(DataSourceReader):
         """The tasks; the ends are fixed here, once per query. ConnectorError if a partition can't be reached."""
         options = self._options
         patience_s = options.outage_timeout_s if options.on_outage == "wait" else 0.0
-        return with_retries(options.connection, f"planning to read {options.entity}", self._plan, patience_s)
+        tasks: list[InputPartition] = []
+        for path in paths_of(options):
+            plan = partial(_plan, options_of(options, path))
+            try:
+                tasks += with_retries(options.connection, f"planning to read {path}", plan, patience_s)
+            except ConnectorError as error:
+                if error.code is not Code.ENTITY_NOT_FOUND or is_named(options, path):
+                    raise
+                log.info("%s: the entity was deleted before it was read", path)
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task as Arrow batches; without tasks Spark calls this with an empty partition."""
         if isinstance(partition, RangeTask):
             yield from read_range(self._options, self._schema, partition)
-
-    def _plan(self, connection: Any) -> list[InputPartition]:
-        options = self._options
-        extents = ExtentTracker(options).look(connection, {})
-        if options.on_outage == "wait":
-            extents.demand_all(options.entity, "spark.read with onOutage=wait")
-        OutageWatch(options.entity, options.on_outage, options.outage_timeout_s).note(extents.unavailable)
-        management = connection.management(options.entity)
-        starts = starts_at(options.starting, extents, management, options.entity)
-        ends = ends_at(options.ending, extents, management, options.entity)
-        spans = []
-        for partition, end in sorted(ends.items()):
-            low = starts.get(partition, base_of(partition))
-            low = max(low, extents.first.get(partition, low))
-            spans.append(Span(low, max(low, end)))
-        return [*range_tasks(spans, options, exact=extents.exact, generation=extents.generation)]
 
 
 def range_tasks(
@@ -64,6 +63,23 @@ def range_tasks(
 ) -> list[RangeTask]:
     """Tasks for spans; a broker that reports exact ends can also peek at a single partition."""
     return [
-        RangeTask(span.low, span.high, partition_of(span.low) if exact else None, generation)
+        RangeTask(options.entity, span.low, span.high, partition_of(span.low) if exact else None, generation)
         for span in split(spans, options.min_partitions, options.max_messages_per_task)
     ]
+
+
+def _plan(options: SourceOptions, connection: Any) -> list[InputPartition]:
+    """The tasks for one entity."""
+    extents = ExtentTracker(options).look(connection, {})
+    if options.on_outage == "wait":
+        extents.demand_all(options.entity, "spark.read with onOutage=wait")
+    OutageWatch(options.entity, options.on_outage, options.outage_timeout_s).note(extents.unavailable)
+    management = connection.management(options.entity)
+    starts = starts_at(options.starting, extents, management, options.entity)
+    ends = ends_at(options.ending, extents, management, options.entity)
+    spans = []
+    for partition, end in sorted(ends.items()):
+        low = starts.get(partition, base_of(partition))
+        low = max(low, extents.first.get(partition, low))
+        spans.append(Span(low, max(low, end)))
+    return [*range_tasks(spans, options, exact=extents.exact, generation=extents.generation)]

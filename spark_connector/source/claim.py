@@ -63,6 +63,8 @@ class Claimer:
         self._delete_not_before_s = 0.0
         self._exact: bool | None = None
         self._generation: str | None = None
+        self._start: ClaimOffset | None = None
+        self._left: list[int] = []  # finished messages that could not be deleted
 
     # ---- Spark's calls, in their order
 
@@ -83,30 +85,66 @@ class Claimer:
                 f"{self._options.entity}: mode=claim needs Spark 4.2 or later, which passes the source its start: use "
                 "mode=browse or mode=drain",
             )
-        start = parse_claim_offset(start_json, self._options.entity, self._claim_id)
+        self.look(start_json)
+        if self._frozen is None:
+            sleep(self._pace.wait_s(monotonic_s()))
+        wanted = None if all_available else (count_max or COUNT_MAX_DEFAULT)
+        taken = self.take(wanted)
+        while taken is None and self._frozen is not None and self._outage.waits:
+            sleep(LOOK_S)
+            self._look()
+            taken = self.take(wanted)
+        if taken is None:
+            self._pace.nothing(ROUND_REQUESTS, monotonic_s())
+            self.rest()
+            return start_json
+        self._pace.found()
+        return taken[0]
+
+    # ---- the parts of `latest`, for a planner of several entities
+
+    def look(self, start_json: Json) -> None:
+        """Delete what is finished; what other consumers leave is not known."""
+        self._start = start = parse_claim_offset(start_json, self._options.entity, self._claim_id)
         self._generation = self._generation or start.generation
         if start.generation is not None:
             self._extents.insist()
-        left = self._delete_finished(start)
-        wanted = None if all_available else (count_max or COUNT_MAX_DEFAULT)
-        if self._frozen is None:
-            sleep(self._pace.wait_s(monotonic_s()))
-        claimed = self._gather(start, wanted)
+        self._left = self._delete_finished(start)
+
+    def take(self, count_max: int | None) -> tuple[Json, int] | None:
+        """Claim up to so many messages: the next offset, and how many there are; None if there are none."""
+        start = self._start
+        assert start is not None
+        claimed = self._gather(start, count_max)
         if not claimed and self._must_scan:  # a claim that broke off may have deferred some
-            claimed = self._gather(start, wanted)
-        while not claimed and self._frozen is not None and self._outage.waits:
-            sleep(LOOK_S)
-            self._look()
-            claimed = self._gather(start, wanted)
-        if not claimed:
-            self._pace.nothing(ROUND_REQUESTS, monotonic_s())
-            if self._frozen is not None:
-                self._outage.tell_left()
-            return start_json
-        self._pace.found()
-        if is_other(start.generation, self._generation):
-            left = []  # gone with their entity
+            claimed = self._gather(start, count_max)
+        return (self._offset(start, claimed), len(claimed)) if claimed else None
+
+    def unmoved(self) -> Json:
+        """The offset without new claims: the batch of the last one is committed."""
+        assert self._start is not None
+        return self._offset(self._start, [])
+
+    def rest(self) -> None:
+        """There is nothing to claim now."""
+        if self._frozen is not None:
+            self._outage.tell_left()
+
+    @property
+    def waits(self) -> bool:
+        """Whether a query that is to end waits for partitions that are out."""
+        return self._outage.waits
+
+    @property
+    def request_count(self) -> int:
+        """Requests of a round that finds nothing."""
+        return ROUND_REQUESTS
+
+    def _offset(self, start: ClaimOffset, claimed: list[int]) -> Json:
+        left = [] if is_other(start.generation, self._generation) else self._left  # else gone with their entity
         return ClaimOffset(start.entity, self._claim_id, runs_of(claimed), runs_of(left), self._generation).to_json()
+
+    # ---- the rest of Spark's calls
 
     def report(self) -> Json | None:
         """The partitions that can't be reached; None without any: what other consumers leave is not known."""
@@ -122,7 +160,7 @@ class Claimer:
             self._look()
         self._outage.wait_for({partition_of(first) for first, _ in end.claimed}, self._look)
         groups = split_runs(end.claimed, options.min_partitions, options.max_messages_per_task)
-        return [ClaimTask(group, self._exact is True, end.generation) for group in groups]
+        return [ClaimTask(options.entity, group, self._exact is True, end.generation) for group in groups]
 
     def committed(self, end_json: Json) -> None:
         """Nothing: the next `latest` gets it as its start."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
@@ -45,6 +46,17 @@ def check_start(options: SourceOptions) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Backlog:
+    """What a look has found: where reading goes on (`begin`) and how far it may go (`ends`), by partition."""
+
+    start: Offset
+    extents: Extents
+    lost: frozenset[int]
+    begin: dict[int, int]
+    ends: dict[int, int]
+
+
 class Follower:
     """Answers Spark's questions about one entity. Errors are ConnectorError."""
 
@@ -65,6 +77,7 @@ class Follower:
         self._generation: str | None = None
         self._has_starts = False  # Spark 4.2 and later passes the start
         self._lost_now: set[int] = set()
+        self._backlog: Backlog | None = None
 
     # ---- Spark's calls, in their order
 
@@ -88,9 +101,7 @@ class Follower:
         deadline_s = monotonic_s() + self._options.poll_interval_s
         while True:
             sleep(self._pace.wait_s(monotonic_s()))
-            end = self._end(start, count_max, all_available)
-            if self._has_starts:
-                self._settle(start)
+            end = self._end_of(self._backlog_after(start), count_max, all_available=all_available)
             if end is not None:
                 self._given = end
                 self._gate.went(monotonic_s())
@@ -105,12 +116,51 @@ class Follower:
             sleep(min(left_s, self._pace.wait_s(monotonic_s())))
             if deadline_s <= monotonic_s():
                 break
+        self._given = start
+        self.rest()
+        return start.to_json() if start_json is None else start_json
+
+    # ---- calls of a planner of several entities, in the place of `latest`
+
+    def look(self, start_json: Json) -> int:
+        """Look at the entity from this offset on; how many sequence numbers wait."""
+        self._has_starts = True
+        self._backlog = backlog = self._backlog_after(self._parsed(start_json))
+        return sum(backlogs(self._effective(backlog.begin, backlog.extents), backlog.ends).values())
+
+    def take(self, count_max: int | None) -> tuple[Json, int] | None:
+        """The end of the next batch after `look`, and how many numbers it has; None if there is nothing."""
+        backlog = self._backlog
+        assert backlog is not None
+        end = self._end_of(backlog, count_max, all_available=count_max is None)
+        if end is None:
+            return None
+        starts = self._effective(backlog.begin, backlog.extents)
+        return end.to_json(), sum(backlogs(starts, end.following).values())
+
+    def unmoved(self) -> Json:
+        """The offset of the last `look`."""
+        assert self._backlog is not None
+        return self._backlog.start.to_json()
+
+    def rest(self) -> None:
+        """There is nothing to read now: wait until what is finished is deleted."""
         if self._frozen is not None:
             self._outage.tell_left()
-        self._given = start
         if self._settler is not None:
             self._settler.wait(insist=self._frozen is not None)
-        return start.to_json() if start_json is None else start_json
+
+    @property
+    def waits(self) -> bool:
+        """Whether a query that is to end waits for partitions that are out."""
+        return self._outage.waits
+
+    @property
+    def request_count(self) -> int:
+        """Requests of the last look."""
+        return self._extents.request_count
+
+    # ---- the rest of Spark's calls
 
     def report(self) -> Json | None:
         """The ends at the last look; `out` names partitions whose ends are not known now."""
@@ -216,8 +266,8 @@ class Follower:
 
     # ---- the end of the next batch
 
-    def _end(self, start: Offset, count_max: int | None, all_available: bool) -> Offset | None:
-        """Where the next batch ends; None if there is no batch yet."""
+    def _backlog_after(self, start: Offset) -> Backlog:
+        """Look at the entity; what is below `start` is committed, so its deletion begins."""
         extents = self._look(start)
         lost = self._lost(start, extents)
         if lost and not extents.exact:
@@ -231,7 +281,14 @@ class Follower:
             self._frozen_out |= start.following.keys() & extents.unavailable
             self._knows_start = True
         begin = {each: number for each, number in start.following.items() if each not in lost}
-        following = begin | self._next_ends(begin, extents, count_max, all_available)
+        if self._has_starts:
+            self._settle(start)
+        return Backlog(start, extents, frozenset(lost), begin, self._ends(begin, extents))
+
+    def _end_of(self, backlog: Backlog, count_max: int | None, *, all_available: bool) -> Offset | None:
+        """Where the next batch ends; None if there is no batch yet."""
+        start, extents, lost, begin = backlog.start, backlog.extents, backlog.lost, backlog.begin
+        following = begin | self._next_ends(backlog, count_max, all_available)
         query_start = self._query_start(start)
         # A start that can't be found again ("latest", a time) is stored by a batch of its own, possibly an empty one.
         stores_start = start.is_initial and query_start is not None
@@ -241,7 +298,7 @@ class Follower:
             self._options.entity,
             following,
             query_start,
-            lost=frozenset(lost & following.keys()),
+            lost=lost & following.keys(),
             generation=extents.generation or start.generation,
             times=self._times(start, extents, is_new=bool(lost)),
         )
@@ -264,14 +321,12 @@ class Follower:
             for each, end in ends.items()
         }
 
-    def _next_ends(
-        self, begin: Mapping[int, int], extents: Extents, count_max: int | None, all_available: bool
-    ) -> dict[int, int]:
+    def _next_ends(self, backlog: Backlog, count_max: int | None, all_available: bool) -> dict[int, int]:
         """Where the next batch ends in each partition.
 
         That is at `begin` if `minMessagesPerTrigger` holds the batch back, and within `count_max` numbers in all.
         """
-        ends = self._ends(begin, extents)
+        begin, ends, extents = backlog.begin, backlog.ends, backlog.extents
         waiting = sum(backlogs(self._effective(begin, extents), ends).values())
         if not (all_available or self._frozen is not None or self._gate.may_go(waiting, monotonic_s())):
             return {each: begin.get(each, base_of(each)) for each in ends}

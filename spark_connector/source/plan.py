@@ -32,11 +32,12 @@ class Span:
 
 @dataclass(frozen=True)
 class RangeTask(InputPartition):
-    """One task: read a span. `partition_id` is set if the broker can peek at a single partition.
+    """One task: read a span of an entity. `partition_id` is set if the broker can peek at a single partition.
 
     `generation` is that of the entity that the numbers belong to, None if it is not known.
     """
 
+    entity: str
     low: int
     high: int
     partition_id: int | None = None
@@ -50,7 +51,7 @@ class RangeTask(InputPartition):
 
 @dataclass(frozen=True)
 class RangeGroup(InputPartition):
-    """One task: read several spans, one after the other."""
+    """One task: read several spans, one after the other, possibly of several entities."""
 
     parts: tuple[RangeTask, ...]
 
@@ -59,6 +60,7 @@ class RangeGroup(InputPartition):
 class ClaimTask(InputPartition):
     """One task: read the claimed messages of some runs; `alone` and `generation` as in `RangeTask`."""
 
+    entity: str
     runs: tuple[Run, ...]
     alone: bool = False
     generation: str | None = None

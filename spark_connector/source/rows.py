@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql.types import StructType
 from ..codec import ArrowRows, columns_of, head
 from ..errors import Code, ConnectorError
 from ..options import SourceOptions
+from ..schema import ENTITY_COLUMN
 from ..worker import freeze_gc
 from .browse import Page, pages
 from .offsets import numbers_in, partition_of
@@ -41,14 +43,15 @@ def read_range(options: SourceOptions, schema: StructType, task: RangeTask | Ran
     """
     freeze_gc()
     states = [0, *[DEFERRED] * options.include_deferred, *[SCHEDULED] * options.include_scheduled]
-    rows = ArrowRows(columns_of(schema), properties_format=options.properties_format)
-    for part in task.parts:
-        for page in _kept(options, _pages(options, Span(part.low, part.high), part.partition_id, part.generation)):
-            rows.extend(page.messages, before=part.high, states=states)
-            if rows.rows >= BATCH_ROWS_MIN or rows.size_bytes >= BATCH_BYTES_MIN:
-                yield rows.take()
-    if rows.rows:
-        yield rows.take()
+    for entity, parts in groupby(task.parts, lambda part: part.entity):
+        rows = TaskRows(entity, options, schema)
+        for part in parts:
+            for page in _kept(options, _pages(options, part, Span(part.low, part.high), part.partition_id)):
+                rows.messages.extend(page.messages, before=part.high, states=states)
+                if rows.are_enough:
+                    yield rows.take()
+        if rows.messages.rows:
+            yield rows.take()
 
 
 def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) -> Iterator[Any]:
@@ -58,53 +61,81 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
     """
     freeze_gc()
     missing = set(numbers_in(task.runs))
-    rows = ArrowRows(columns_of(schema), properties_format=options.properties_format)
+    rows = TaskRows(task.entity, options, schema)
     for span in stretches(task.runs):
         partition_id = partition_of(span.low) if task.alone else None
-        for page in _kept(options, _pages(options, span, partition_id, task.generation)):
+        for page in _kept(options, _pages(options, task, span, partition_id)):
             for message in page.messages:
                 number, state, _ = head(message)
                 if number in missing and state == DEFERRED:
                     missing.remove(number)
-                    rows.append(message)
-            if rows.rows >= BATCH_ROWS_MIN or rows.size_bytes >= BATCH_BYTES_MIN:
+                    rows.messages.append(message)
+            if rows.are_enough:
                 yield _unmarked(rows.take())
-    if rows.rows:
+    if rows.messages.rows:
         yield _unmarked(rows.take())
     if missing and options.fail_on_data_loss:
         raise ConnectorError(
             Code.DATA_LOSS,
-            f"{options.entity}: {len(missing)} claimed messages are gone, the first with sequence number "
+            f"{task.entity}: {len(missing)} claimed messages are gone, the first with sequence number "
             f"{min(missing)}: another consumer has settled them; set failOnDataLoss=false to continue without them",
         )
 
 
+class TaskRows:
+    """Rows of one entity: the columns of its messages, and its path as the column `entity`."""
+
+    def __init__(self, entity: str, options: SourceOptions, schema: StructType) -> None:
+        self._entity = entity
+        self._at = {index: each for index, each in enumerate(schema.fields) if each.name.lower() == ENTITY_COLUMN}
+        columns = [each for index, each in enumerate(columns_of(schema)) if index not in self._at]
+        self.messages = ArrowRows(columns, properties_format=options.properties_format)
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether they make a batch."""
+        return self.messages.rows >= BATCH_ROWS_MIN or self.messages.size_bytes >= BATCH_BYTES_MIN
+
+    def take(self) -> Any:
+        """The rows as a `pyarrow.RecordBatch`, whose schema is Spark's; begins anew."""
+        count = self.messages.rows
+        batch = self.messages.take()
+        if not self._at:
+            return batch
+        arrays, fields = batch.columns, [*batch.schema]
+        for index, field in self._at.items():
+            arrays.insert(index, pa.repeat(pa.scalar(self._entity, pa.string()), count))
+            fields.insert(index, pa.field(field.name, pa.string(), field.nullable))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
 def _kept(options: SourceOptions, found: Iterator[Page]) -> Iterator[Page]:
-    """The pages, up to a loss of data that the options allow."""
+    """The pages, up to a loss of data that the options allow; the end of one of several entities is such a loss."""
+    losses = {Code.DATA_LOSS} if options.several is None else {Code.DATA_LOSS, Code.ENTITY_NOT_FOUND}
     try:
         yield from found
     except ConnectorError as error:
-        if error.code is not Code.DATA_LOSS or options.fail_on_data_loss:
+        if error.code not in losses or options.fail_on_data_loss:
             raise
         log.warning("%s; it is left out because of failOnDataLoss=false", error.text)
 
 
-def _pages(options: SourceOptions, span: Span, partition_id: int | None, generation: str | None) -> Iterator[Page]:
-    """The pages of a span; after a transient failure on another connection."""
+def _pages(options: SourceOptions, task: RangeTask | ClaimTask, span: Span, partition_id: int | None) -> Iterator[Page]:
+    """The pages of a span of the task's entity; after a transient failure on another connection."""
     at = span.low
     patience_s = 0.0 if options.on_outage == "fail" else options.outage_timeout_s
     retries = RetryPolicy(options.connection.endpoint.retry_timeout_s, patience_s)
     while True:
         try:
             with connected(options.connection) as connection:
-                management = node_of(connection, options.entity, generation)
+                management = node_of(connection, task.entity, task.generation)
                 for page in pages(management, at, span.high, options.peek_batch_size, partition_id):
                     at = page.following
                     yield page
                     retries.progressed()  # after the yield: Spark's own time for the page does not count
             return
         except ConnectorError as error:
-            retries.wait(error, f"reading {options.entity} from sequence number {at}")
+            retries.wait(error, f"reading {task.entity} from sequence number {at}")
 
 
 def _unmarked(batch: Any) -> Any:

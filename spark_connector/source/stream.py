@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ..entities.joint import JointPlanner
 from ..monitoring.drains import announce_drain
 from ..options import SourceOptions
 from .claim import COUNT_MAX_DEFAULT, Claimer
@@ -37,7 +38,7 @@ log = logging.getLogger("emubus.spark")
 
 
 class Planner(Protocol):
-    """Plans the batches of a query on the driver: `follow.Follower` or `claim.Claimer`."""
+    """Plans the batches of a query on the driver: `follow.Follower`, `claim.Claimer`, or a `JointPlanner` of many."""
 
     def freeze(self) -> None:
         """Read no further than the present ends."""
@@ -143,8 +144,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planner(self) -> Planner:
         if self._planned_by is None:
-            if self._options.mode == "drain":
-                announce_drain(self._options)
             if ignored := ignored_limits(self._options, has_limits=ReadLimit is not None):
                 log.warning(
                     "%s: this version of Spark ignores %s: each trigger reads all messages that are there. Remove the "
@@ -152,8 +151,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     self._options.entity,
                     " and ".join(ignored),
                 )
-            self._planned_by = Claimer(self._options) if self._options.mode == "claim" else Follower(self._options)
+            several = self._options.several is not None
+            self._planned_by = JointPlanner(self._options, _planner_of) if several else _planner_of(self._options)
         return self._planned_by
+
+
+def _planner_of(options: SourceOptions) -> Follower | Claimer:
+    """The planner of one entity."""
+    if options.mode == "drain":
+        announce_drain(options)
+    return Claimer(options) if options.mode == "claim" else Follower(options)
 
 
 def ignored_limits(options: SourceOptions, *, has_limits: bool) -> list[str]:

@@ -83,6 +83,7 @@ def test_a_reader_without_further_options_browses_everything_from_the_earliest_m
             credential=SasKey("Root", SECRET),
         ),
         entity="orders",
+        several=None,
         mode="browse",
         claim_id=None,
         starting=Earliest(),
@@ -154,6 +155,7 @@ def test_every_option_of_a_stream_is_read() -> None:
     assert options == SourceOptions(
         connection=read(BASE).connection,
         entity="orders",
+        several=None,
         mode="claim",
         claim_id="job-1",
         starting=Latest(),

@@ -26,6 +26,7 @@ from emubus.spark_connector.schema import (
     SINK_COLUMNS,
     SOURCE_COLUMNS,
     SinkField,
+    origin_fields,
     sink_fields,
     source_columns,
     source_schema,
@@ -83,9 +84,10 @@ def test_a_read_takes_some_columns_in_any_order_and_case_and_the_body_as_text() 
         (frame(bodi=StringType()), "a Service Bus source has no column 'bodi': did you mean 'body'?"),
         (
             frame(zzzz=LongType()),
-            f"a Service Bus source has no column 'zzzz'; there are: {', '.join(SOURCE_TYPES)}",
+            f"a Service Bus source has no column 'zzzz'; there are: {', '.join(SOURCE_TYPES)}, entity",
         ),
         (frame(body=IntegerType()), "column 'body' can't be INT: declare it BINARY or STRING"),
+        (frame(entity=LongType()), "column 'entity' can't be BIGINT: declare it STRING"),
         (frame(enqueuedTime=TimestampNTZType()), "column 'enqueuedTime' can't be TIMESTAMP_NTZ: declare it TIMESTAMP"),
         (
             frame(applicationProperties=MapType(StringType(), LongType())),
@@ -195,6 +197,14 @@ def test_a_write_without_any_target_is_refused() -> None:
         "[SERVICEBUS_OPTION_INVALID] nothing to write to: name a queue or topic by the option queue or topic, or in a "
         "column 'entity'"
     )
+
+
+def test_the_entity_of_a_row_is_its_target_or_part_of_its_origin() -> None:
+    schema = source_schema(of_several=True)
+    assert schema.fieldNames() == ["entity", *SOURCE_TYPES]
+    assert sink_fields(schema, entity=None, ignore_read_only=True)[0] == SinkField("entity", 0, "entity")
+    assert "entity" not in [field.column for field in origin_fields(schema, entity=None)]
+    assert origin_fields(schema, entity="q")[0] == SinkField("entity", 0, "entity")
 
 
 # ---- the tables

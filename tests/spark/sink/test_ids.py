@@ -110,6 +110,14 @@ def test_equal_rows_are_all_sent_and_again_no_more_of_them(rig: Rig) -> None:
     assert in_queue(rig, queue) == Counter(rows + rows)
 
 
+def test_equal_rows_of_two_entities_are_different_ones(rig: Rig) -> None:
+    queue = queue_with_detection(rig, "entities")
+    batches = [frame([{"body": "7", "sequenceNumber": 1, "entity": entity}]) for entity in ("a", "b", "b")]
+    for _ in range(2):
+        attempt(rig, queue, f"{NUMBERED}, entity string", batches)
+    assert in_queue(rig, queue) == Counter({7: 2})
+
+
 def test_rows_made_of_one_message_are_different_ones(rig: Rig) -> None:
     queue = queue_with_detection(rig, "exploded")
     batch = frame([{"body": str(number % 3), "sequenceNumber": number // 5} for number in range(25)])

@@ -17,7 +17,7 @@ from .kit import BODIES, options_of, rows_of, send_texts
 
 
 def task(partition: int, count: int) -> RangeTask:
-    return RangeTask(base_of(partition) + 1, base_of(partition) + 1 + count, partition)
+    return RangeTask("q", base_of(partition) + 1, base_of(partition) + 1 + count, partition)
 
 
 @given(st.lists(st.integers(1, 1_500), max_size=40), st.one_of(st.none(), st.integers(1, 3_000)))

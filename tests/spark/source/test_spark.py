@@ -88,6 +88,35 @@ def test_available_now_reads_in_limited_batches_and_goes_on_after_a_restart(
     assert stored(server, queue) == 120
 
 
+def test_several_entities_are_one_frame_that_says_where_each_row_is_from(
+    spark: SparkSession, options: dict[str, str], server: EmubusServer, tmp_path: Path
+) -> None:
+    def send_to(name: str, count: int) -> None:
+        server.create(QueueDescription(name))
+        send_texts(server, name, count)
+
+    send_to("spark-several-a", 20)
+    send_to("spark-several-b", 10)
+    both = spark.read.format("servicebus").options(**options, entities="spark-several-a,spark-several-b").load()
+    assert both.columns[0] == "entity"
+    assert {row.entity: row["count"] for row in both.groupBy("entity").count().collect()} == {
+        "spark-several-a": 20,
+        "spark-several-b": 10,
+    }
+    reader = spark.readStream.format("servicebus").schema("entity STRING, body STRING")
+    frame = reader.options(**options, entityPattern="spark-several-*", mode="drain", maxMessagesPerTrigger="12").load()
+    first = run_to_parquet(frame, tmp_path)
+    assert [progress.numInputRows for progress in first.recentProgress if progress.numInputRows] == [12, 12, 6]
+    send_to("spark-several-c", 5)
+    run_to_parquet(frame, tmp_path)
+    written = spark.read.parquet(str(tmp_path / "rows"))
+    expected = {("a", number) for number in range(20)} | {("b", number) for number in range(10)}
+    expected |= {("c", number) for number in range(5)}
+    found = [(row.entity.removeprefix("spark-several-"), int(row.body)) for row in written.collect()]
+    assert sorted(found) == sorted(expected)
+    assert [stored(server, f"spark-several-{each}") for each in "abc"] == [0, 0, 0]
+
+
 def test_drain_leaves_nothing_behind(
     spark: SparkSession, options: dict[str, str], server: EmubusServer, make_queue: MakeQueue, tmp_path: Path
 ) -> None:
