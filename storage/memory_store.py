@@ -20,7 +20,9 @@ from sortedcontainers import SortedDict
 from .contract import KEY_BYTES_MAX, BatchState, Durability, StoreError, StoreFailed, checked_names, no_failpoint
 from .lmdb_store import LmdbStore
 
-_Rows = Any  # SortedDict[bytes, bytes | None]; sortedcontainers comes without types
+_Rows = (
+    Any  # SortedDict[bytes, bytes | None]; sortedcontainers comes without types. In a layer a dict until it is scanned
+)
 _Layer = dict[str, _Rows]
 
 _COPY_ROWS = 10_000  # written in one batch of a copy
@@ -163,7 +165,7 @@ class MemoryBatch:
     def __init__(self, store: MemoryStore, base: _Layer) -> None:
         self._store = store
         self._base = base
-        self._layer: _Layer = {}  # only the tables written to: making a SortedDict takes microseconds
+        self._layer: _Layer = {}  # only the tables written to
         self.state = BatchState.OPEN
 
     def get(self, table: str, key: bytes) -> bytes | None:
@@ -243,7 +245,7 @@ class MemoryBatch:
         changes = self._layer.get(table)
         if changes is None:
             self._base[table]  # KeyError for an unknown table
-            changes = self._layer[table] = SortedDict()
+            changes = self._layer[table] = {}
         return changes
 
     def _refuse_over(self) -> None:
@@ -276,6 +278,10 @@ def _scan(
         return []
     keys: Iterator[bytes] = rows.irange(start, stop, inclusive=(True, False))
     changes = layer.get(table) if layer else None
+    if layer and changes and type(changes) is dict:
+        changes = layer[table] = SortedDict(
+            changes
+        )  # only now: most changes are not scanned, and it takes microseconds
     if not changes:
         return [(key, rows[key]) for key in islice(keys, limit)]
     return list(islice(_merged(rows, keys, changes, start, stop), limit))

@@ -83,6 +83,9 @@ def compare(model: Model, world: World, tally: Tally, report: Report) -> None:
 def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Report) -> None:
     _choose_possibilities(label, rows, model)
     items = list(model.items.get(label, ()))
+    if len(items) == len(rows) == 1 and fits(items[0], rows[0]):
+        see(items[0], rows[0], model, tally)  # nearly always, and much quicker than what follows
+        return
     pairs = _pairs(items, rows)
     left = [row for place, row in enumerate(rows) if place not in pairs.values()]
     for index, place in pairs.items():

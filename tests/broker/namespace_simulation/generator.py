@@ -331,7 +331,7 @@ class Generator:
         return c.Tear(store, self._chance.choice(("REFUSED", "UNCONFIRMED")))
 
     def _mend(self) -> c.Command | None:
-        troubled = [store for store in range(STORES) if self._run.world.is_troubled(store)]
+        troubled = sorted(self._run.world.troubled())
         return c.Mend(self._chance.choice(troubled)) if troubled else None
 
     def _restart(self) -> c.Command:

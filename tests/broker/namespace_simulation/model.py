@@ -71,7 +71,7 @@ class Model:
         return [item for items in self.items.values() for item in items]
 
     def at(self, path: str, home: str) -> list[Item]:
-        return [item for item in self.all() if item.path == path and item.home == home]
+        return [item for items in self.items.values() for item in items if item.path == path and item.home == home]
 
     def available(self, path: str, home: str) -> list[Item]:
         """The messages that a receiver can get in a place, whichever copies came first."""
@@ -409,6 +409,8 @@ class Model:
 
     def possible(self) -> list[Item]:
         """All messages, and those that are there if copies met in another order."""
+        if not self._events:
+            return self.all()
         possibilities = (each for event in chain(*self._events.values()) for each in event.possibilities)
         return list(dict.fromkeys(chain(self.all(), *(each.items for each in possibilities))))
 
@@ -555,19 +557,17 @@ class Model:
         for key in [key for key, holding in self.holdings.items() if holding.until <= now]:
             del self.holdings[key]
         for item in self.all():
-            if item.home == SCHEDULED:
-                continue
-            if item.lock_until and item.lock_until <= now:
+            if item.lock_until and item.lock_until <= now and item.home != SCHEDULED:
                 self.attempt_failed(item, sure=item.lock_sure and self.calm)
         for item in self.possible():
             earliest, latest = item.expires
-            if item.home != ACTIVE or earliest > now or (item.lock_until and item.lock_sure):
+            if earliest > now or item.home != ACTIVE or (item.lock_until and item.lock_sure):
                 continue
             if latest <= now and not item.lock_until and not item.doubts and item.event is None:
                 self.happen(item, "expired")
             else:
                 item.doubts.add("expired")
-        for item in sorted(self.all(), key=lambda each: each.due_at):
-            if item.home == SCHEDULED and item.due_at <= now:
-                self.happen(item, "activated")
+        due = [item for item in self.all() if item.home == SCHEDULED and item.due_at <= now]
+        for item in sorted(due, key=lambda each: each.due_at):
+            self.happen(item, "activated")
         self._many = False

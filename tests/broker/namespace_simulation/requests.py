@@ -15,7 +15,7 @@ from . import commands as c
 from .comparing import fits, is_row
 from .items import ACTIVE, DEFERRED, Item
 from .shapes import LOCK_MS, TOPIC
-from .world import STORES, Answer, Row
+from .world import Answer, Row
 
 if TYPE_CHECKING:
     from .steps import Run
@@ -139,7 +139,7 @@ class Requests:
                 run.report("peek", f"{command} from {first:#x} is not answered")
                 return
             if answer.error is not None:
-                troubled = [store for store in range(STORES) if run.world.is_troubled(store)]
+                troubled = sorted(run.world.troubled())
                 if answer.error.condition is not Condition.SERVER_BUSY or not troubled:
                     run.report("peek", f"{command} from {first:#x} is answered '{answer.error}'")
                     return

@@ -32,7 +32,7 @@ class Sending:
         shape = run.model.shapes.get(to)
         entity = run.world.broker.entity(to)
         self._stores: list[int] = []  # of the partitions
-        self._troubles_before = {store for store in range(STORES) if run.world.is_troubled(store)}
+        self._troubles_before = run.world.troubled()
         self._troubles_from = len(run.world.troubles)
         self._keys: set[str | None] = set()
         if shape is None or entity is None:

@@ -48,6 +48,7 @@ class Disk(TearingStore):
         self.dead = False
         self.failures = 0  # batches that were not confirmed
         self.rows: list[Row] | None = None  # what was found in it since something was written last
+        self.known: dict[bytes, tuple[bytes, Row]] = {}  # by key: what was found the last time, and its bytes
         if before is not None:
             before._fold()
             self._base = before._base
@@ -259,6 +260,15 @@ class World:
         """Whether a store may fail what it is asked for now."""
         return self.broker.workers[store].outage is not None or self.disks[store].fate is not Fate.STORED
 
+    def troubled(self) -> set[int]:
+        """The stores that may fail what they are asked for now."""
+        states = zip(self.broker.workers, self.disks, strict=True)
+        return {
+            store
+            for store, (worker, disk) in enumerate(states)
+            if worker.outage is not None or disk.fate is not Fate.STORED
+        }
+
     def is_slow(self) -> bool:
         """Whether a store keeps what it is asked for waiting."""
         return bool(self._slow)
@@ -281,6 +291,7 @@ class World:
             self._paths = paths
             for disk in self.disks:
                 disk.rows = None
+                disk.known = {}
         found: list[Row] = []
         for index, disk in enumerate(self.disks):
             if disk.rows is None:
@@ -289,14 +300,19 @@ class World:
         return found
 
     def _rows_of(self, index: int, disk: Disk) -> list[Row]:
-        found: list[Row] = []
+        known: dict[bytes, tuple[bytes, Row]] = {}
         with disk.view() as view:
             for key, value in view.scan(MESSAGES, b"\0", LAST_KEY, ROWS_MAX):
+                before = disk.known.get(key)
+                if before is not None and before[0] is value:
+                    known[key] = before
+                    continue
                 queue_id = int.from_bytes(key[:4], "big")
                 path = self._paths.get(queue_id, f"(deleted {queue_id})")
                 number = int.from_bytes(key[5:], "big")
-                found.append(Row(path, HOMES[key[4]], index, number, *_decoded(value)))
-        return found
+                known[key] = value, Row(path, HOMES[key[4]], index, number, *_decoded(value))
+        disk.known = known
+        return [row for _, row in known.values()]
 
     def marks_in(self, path: str, home: str) -> dict[int, Mark]:
         """How often each message in a place was forwarded, and when it expires, by sequence number."""
@@ -308,17 +324,13 @@ class World:
         for disk in self.disks:
             with disk.view() as view:
                 for key, row in view.scan(MESSAGES, place, place + LAST_KEY, ROWS_MAX):
-                    record = Record.unpack(row)
-                    found[int.from_bytes(key[5:], "big")] = record.hops, record.expires_at
+                    *_, expires_at, hops, _ = _decoded(row)
+                    found[int.from_bytes(key[5:], "big")] = hops, expires_at
         return found
 
     def labels_stored(self) -> set[int]:
         """The labels of all messages in all stores."""
-        found: set[int] = set()
-        for disk in self.disks:
-            with disk.view() as view:
-                found.update(label_of(row) for _, row in view.scan(MESSAGES, b"\0", LAST_KEY, ROWS_MAX))
-        return found
+        return {row.label for row in self.rows()}
 
     def states(self) -> dict[tuple[str, int], str]:
         """The states of message sessions, by path and number of the session."""
