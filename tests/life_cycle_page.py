@@ -18,6 +18,7 @@ from emubus.broker.address import SubQueue
 from emubus.broker.api import PARTITION_SHIFT, Abandon, Complete, DeadLetter, Defer, Home, Outcome, ReceiveMode, Release
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.partition import HANDLERS, SESSION_HANDLERS
 from emubus.broker.partition.records import HOMES, MESSAGES, SCHEDULED_ELSEWHERE, Due, Record, message_key
 from emubus.broker.partition.requests import (
     AcceptSession,
@@ -312,14 +313,8 @@ def moves() -> list[Move]:
 
 
 def requests() -> set[type]:
-    """Every request that a partition handles: its handler table."""
-    found: set[type] = set()
-    for description in (QUEUE, replace(QUEUE, requires_session=True)):
-        driver = Driver(description)
-        driver.send(encoded(group_id="s"))
-        assert driver.partition is not None
-        found |= set(driver.partition._handlers)
-    return found
+    """Every request that a partition handles."""
+    return {*HANDLERS, *SESSION_HANDLERS}
 
 
 # ---- the page

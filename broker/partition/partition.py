@@ -9,6 +9,7 @@ stores, and how a batch is committed. Owned by the `Worker` of its messaging sto
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from .. import service_errors
 from ..errors import BrokerError
@@ -80,6 +81,9 @@ from .step import EventKind, PartitionRef, Step
 
 PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUPLICATES, FORWARDED)
 
+Handler = Callable[..., None]
+"""Takes a request, the instant (Unix ms), a view of the stored rows and the step that it adds to."""
+
 
 class Partition:
     """The partition `ref`, loaded from `view` (the committed rows); `budget` limits its read-ahead.
@@ -105,44 +109,8 @@ class Partition:
         self._sessions = MessageSessions(self.state, self._settle) if with_sessions else None
         self._receive = ReceiveHandlers(self.state, self._sessions)
         self.enqueue = EnqueueHandlers(self.state, self._sessions, lambda other, at: sibling(other, at).enqueue)
-        self._outbox = outbox = OutboxHandlers(self.state, self.enqueue)
-        self._handlers: dict[type, Callable[..., None]] = {
-            SendRun: self.enqueue.send_run,
-            Schedule: self.enqueue.schedule,
-            Reserve: self.enqueue.reserve,
-            CancelScheduled: self.enqueue.cancel,
-            StoreForwarded: outbox.forwarded,
-            ProcessDue: self.enqueue.process_due,
-            ReadOutbox: outbox.read,
-            DeleteForwarded: outbox.delivered,
-            Redirect: outbox.redirect,
-            Undeliverable: outbox.undeliverable,
-            Receive: self._receive.receive,
-            ReceiveFromSession: self._receive.receive_from_session,
-            ReceiveDeferred: self._receive.receive_deferred,
-            LockMessages: self._receive.lock,
-            Peek: self._receive.peek,
-            GetExtent: self._receive.get_extent,
-            DeleteMessages: self._receive.delete,
-            Settle: self._settle.settle,
-            SettleRun: self._settle.settle_run,
-            Renew: self._settle.renew,
-            ExpireLocks: self._expire_locks,
-            Resubmit: self._resubmit,
-            Commit: self._commit,
-            CheckOperation: self._check_operation,
-            AdoptSequence: self._adopt_sequence,
-            DeleteRows: self._delete_rows,
-        }
-        if self._sessions is not None:
-            self._handlers |= {
-                AcceptSession: self._sessions.accept,
-                ReleaseSession: self._sessions.release,
-                RenewSession: self._sessions.renew,
-                SetSessionState: self._sessions.set_state,
-                GetSessionState: self._sessions.get_state,
-                ListSessions: self._sessions.list,
-            }
+        self._outbox = OutboxHandlers(self.state, self.enqueue)
+        self._handlers: dict[type, Handler] = {}  # those that were needed: there are thousands of partitions
 
     # ---- the worker's interface
 
@@ -151,7 +119,10 @@ class Partition:
 
         At the end of the batch the worker calls `keep` or `roll_back`.
         """
-        self._handlers[type(request)](request, now, view, step)
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            handler = self._handlers[type(request)] = self._handler(type(request))
+        handler(request, now, view, step)
 
     def keep(self) -> None:
         """Keep the changes of the batch: it is committed, or had nothing to store."""
@@ -230,6 +201,11 @@ class Partition:
             known = total.bytes_used
             total.set_bytes(None)
             assert known == state.bytes_used(view)
+
+    def _handler(self, kind: type) -> Handler:
+        if kind in SESSION_HANDLERS and self._sessions is not None:
+            return SESSION_HANDLERS[kind](self._sessions)
+        return HANDLERS[kind](self)
 
     # ---- requests that need several handlers
 
@@ -359,3 +335,43 @@ class Partition:
             step.changes.append((STATE, STATE_KEY.pack(queue_id), None))
             step.touched.pop(queue_id, None)
         step.effects.append((request.reply, remaining <= 0))
+
+
+HANDLERS: Final[dict[type, Callable[[Partition], Handler]]] = {
+    SendRun: lambda partition: partition.enqueue.send_run,
+    Schedule: lambda partition: partition.enqueue.schedule,
+    Reserve: lambda partition: partition.enqueue.reserve,
+    CancelScheduled: lambda partition: partition.enqueue.cancel,
+    StoreForwarded: lambda partition: partition._outbox.forwarded,
+    ProcessDue: lambda partition: partition.enqueue.process_due,
+    ReadOutbox: lambda partition: partition._outbox.read,
+    DeleteForwarded: lambda partition: partition._outbox.delivered,
+    Redirect: lambda partition: partition._outbox.redirect,
+    Undeliverable: lambda partition: partition._outbox.undeliverable,
+    Receive: lambda partition: partition._receive.receive,
+    ReceiveFromSession: lambda partition: partition._receive.receive_from_session,
+    ReceiveDeferred: lambda partition: partition._receive.receive_deferred,
+    LockMessages: lambda partition: partition._receive.lock,
+    Peek: lambda partition: partition._receive.peek,
+    GetExtent: lambda partition: partition._receive.get_extent,
+    DeleteMessages: lambda partition: partition._receive.delete,
+    Settle: lambda partition: partition._settle.settle,
+    SettleRun: lambda partition: partition._settle.settle_run,
+    Renew: lambda partition: partition._settle.renew,
+    ExpireLocks: lambda partition: partition._expire_locks,
+    Resubmit: lambda partition: partition._resubmit,
+    Commit: lambda partition: partition._commit,
+    CheckOperation: lambda partition: partition._check_operation,
+    AdoptSequence: lambda partition: partition._adopt_sequence,
+    DeleteRows: lambda partition: partition._delete_rows,
+}
+"""What a request is handled by, in every partition."""
+SESSION_HANDLERS: Final[dict[type, Callable[[MessageSessions], Handler]]] = {
+    AcceptSession: lambda sessions: sessions.accept,
+    ReleaseSession: lambda sessions: sessions.release,
+    RenewSession: lambda sessions: sessions.renew,
+    SetSessionState: lambda sessions: sessions.set_state,
+    GetSessionState: lambda sessions: sessions.get_state,
+    ListSessions: lambda sessions: sessions.list,
+}
+"""What a request is handled by where messages have sessions."""
