@@ -23,7 +23,7 @@ from emubus.broker.model.descriptions import (
 )
 
 from .driving import decoded, encoded, read
-from .namespace import Receiver, loop_turns, open_broker, per_partition, send
+from .namespace import WAIT_S, Receiver, loop_turns, open_broker, per_partition, send
 
 ABC = partition_for_key("abc", 16)
 NAMES = [f"m{number:02}" for number in range(12)]
@@ -62,7 +62,7 @@ async def receive_session(broker: Broker, session_id: str, count: int) -> list[s
         refused=granted.set_exception,
         detached=lambda _: None,
     )
-    consumer = await asyncio.wait_for(granted, 5)
+    consumer = await asyncio.wait_for(granted, WAIT_S)
     got: list[Any] = []
     consumer.deliver_to(got.extend)
     consumer.set_credit(count)

@@ -21,7 +21,7 @@ from emubus.storage import Durability, MemoryStore
 from emubus.storage.lmdb_store import LmdbStore
 
 from .driving import decoded, encoded, send_whole
-from .namespace import CheckedBroker, Receiver, loop_turns, open_broker, send
+from .namespace import WAIT_S, CheckedBroker, Receiver, loop_turns, open_broker, send
 
 LOCK_MS = 60_000
 REFUSING = [OutageKind.FAILING, OutageKind.FULL]
@@ -65,7 +65,7 @@ class Holder:
         answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
         assert self.consumer is not None
         self.consumer.settle(delivery.token, Complete(), answer.set_result)
-        return await asyncio.wait_for(answer, 10)
+        return await asyncio.wait_for(answer, WAIT_S)
 
 
 def one_store_broker(folder: Path, clock: Clock) -> Broker:

@@ -213,15 +213,16 @@ def test_a_delayed_confirmation_comes_when_the_clock_has_moved(
 
 
 @pytest.mark.parametrize(
-    ("kind", "error"), [("server-busy", ServiceBusServerBusyError), ("missing-confirmation", ServiceBusError)]
+    ("kind", "error", "timeout_s"),
+    [("server-busy", ServiceBusServerBusyError, WAIT_S), ("missing-confirmation", ServiceBusError, 2)],
 )
 def test_requests_to_the_management_node_fail(
-    control: Http, server: EmubusServer, kind: str, error: type[Exception]
+    control: Http, server: EmubusServer, kind: str, error: type[Exception], timeout_s: int
 ) -> None:
     with sdk_of(server, retry_total=0) as sdk, sdk.get_queue_receiver(PLAIN) as receiver:
         control.post("/faults", {"kind": kind, "entity": PLAIN, "operations": ["request"], "count": 1})
         with pytest.raises(error):
-            receiver.peek_messages(timeout=2)
+            receiver.peek_messages(timeout=timeout_s)
         assert receiver.peek_messages() == []
 
 

@@ -62,13 +62,13 @@ def peeked(data: bytes | None) -> list[bytes]:
 
 
 def endpoint_of(port: int, **changes: Any) -> Endpoint:
-    """An endpoint on this machine with short waits."""
+    """An endpoint on this machine; its waits are long, as nothing may depend on how busy it is."""
     options: dict[str, Any] = {
         "host": "localhost",
         "port": port,
         "tls": False,
-        "connect_timeout_s": 5.0,
-        "operation_timeout_s": 5.0,
+        "connect_timeout_s": 60.0,
+        "operation_timeout_s": 60.0,
         **changes,
     }
     return Endpoint(**options)

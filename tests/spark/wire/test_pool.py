@@ -19,7 +19,7 @@ FORKED = """
 import os, sys
 from emubus.spark_connector.wire import Endpoint, SasKey, pooled
 from emubus.spark_connector.wire.pool import close_idle
-endpoint = Endpoint("localhost", int(sys.argv[1]), tls=False, operation_timeout_s=5)
+endpoint = Endpoint("localhost", int(sys.argv[1]), tls=False, operation_timeout_s=60)
 key = SasKey("RootManageSharedAccessKey", "SAS_KEY_VALUE")
 with pooled(endpoint, key) as parents:
     parents.management(sys.argv[2]).peek(1, 1)
@@ -57,7 +57,7 @@ def test_connections_of_other_credentials_and_endpoints_are_others(endpoint: End
         pass
     with pooled(endpoint, SasKey("other", "key")) as second:
         assert second is not first
-    with pooled(endpoint_of(server.amqp_port, operation_timeout_s=4.0), KEY) as third:
+    with pooled(endpoint_of(server.amqp_port, operation_timeout_s=50.0), KEY) as third:
         assert third is not first
 
 
