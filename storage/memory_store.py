@@ -20,12 +20,11 @@ from sortedcontainers import SortedDict
 from .contract import KEY_BYTES_MAX, BatchState, Durability, StoreError, StoreFailed, checked_names, no_failpoint
 from .lmdb_store import LmdbStore
 
-_Rows = (
-    Any  # SortedDict[bytes, bytes | None]; sortedcontainers comes without types. In a layer a dict until it is scanned
-)
+_Rows = Any  # SortedDict[bytes, bytes | None]; sortedcontainers comes without types
 _Layer = dict[str, _Rows]
 
 _COPY_ROWS = 10_000  # written in one batch of a copy
+_FEW_CHANGES = 16  # are sorted at each scan: most batches are small, and making a SortedDict takes microseconds
 
 
 class MemoryStore:
@@ -165,7 +164,7 @@ class MemoryBatch:
     def __init__(self, store: MemoryStore, base: _Layer) -> None:
         self._store = store
         self._base = base
-        self._layer: _Layer = {}  # only the tables written to
+        self._layer: _Layer = {}  # only the tables written to; a dict is sorted when it is scanned (`_scan`)
         self.state = BatchState.OPEN
 
     def get(self, table: str, key: bytes) -> bytes | None:
@@ -278,21 +277,23 @@ def _scan(
         return []
     keys: Iterator[bytes] = rows.irange(start, stop, inclusive=(True, False))
     changes = layer.get(table) if layer else None
-    if layer and changes and type(changes) is dict:
-        changes = layer[table] = SortedDict(
-            changes
-        )  # only now: most changes are not scanned, and it takes microseconds
-    if not changes:
+    if layer is None or not changes:
         return [(key, rows[key]) for key in islice(keys, limit)]
-    return list(islice(_merged(rows, keys, changes, start, stop), limit))
+    if type(changes) is dict and len(changes) > _FEW_CHANGES:
+        changes = layer[table] = SortedDict(changes)
+    if type(changes) is dict:
+        changed = iter(sorted(key for key in changes if start <= key < stop))
+    else:
+        changed = changes.irange(start, stop, inclusive=(True, False))
+    return list(islice(_merged(rows, keys, changes, changed), limit))
 
 
 def _merged(
-    rows: _Rows, keys: Iterator[bytes], changes: _Rows, start: bytes, stop: bytes
+    rows: _Rows, keys: Iterator[bytes], changes: _Rows, changed_keys: Iterator[bytes]
 ) -> Iterator[tuple[bytes, bytes]]:
     """Merge two ascending key sequences; a change hides the row at its key, None deletes it."""
     base_key = next(keys, None)
-    for changed_key in changes.irange(start, stop, inclusive=(True, False)):
+    for changed_key in changed_keys:
         while base_key is not None and base_key < changed_key:
             yield base_key, rows[base_key]
             base_key = next(keys, None)

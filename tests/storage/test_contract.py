@@ -65,6 +65,23 @@ def test_a_batch_reads_its_own_changes(store: Store) -> None:
         assert batch.scan("rows", b"", LAST, 10) == [(b"a", b"1"), (b"b", b"changed"), (b"bb", b"new")]
 
 
+@pytest.mark.parametrize("count", [3, 40])
+def test_a_scan_in_a_batch_is_in_order_however_much_was_changed_and_in_whatever_order(store: Store, count: int) -> None:
+    keys = [b"%02d" % number for number in range(count)]
+    write(store, {key: b"old" for key in keys[::2]})
+    with store.begin(1) as batch:
+        for key in reversed(keys):
+            batch.put("rows", key, b"new")
+        assert batch.scan("rows", keys[1], keys[-1], count) == [(key, b"new") for key in keys[1:-1]]
+        batch.delete("rows", keys[1])
+        batch.put("rows", b"zz", b"last")
+        batch.commit()
+    expected = [(key, b"new") for key in keys if key != keys[1]]
+    with store.view() as view:
+        assert view.scan("rows", b"\0", b"\xff", 100) == [*expected, (b"zz", b"last")]
+        assert view.scan("rows", b"a", b"b", 100) == []
+
+
 def test_nobody_sees_a_batch_before_its_commit(store: Store) -> None:
     write(store, {b"a": b"1"})
     with store.begin(10) as batch:
