@@ -16,7 +16,8 @@ HEAD: Final = """# The command line
 `emubus serve` runs a server; most other commands are clients of a running one, over its control API. They ask
 `http://localhost:5300`, or the server of `--url` or `--connection-string`, or of the variables `EMUBUS_URL` and
 `EMUBUS_CONNECTION_STRING`. A server with `--auth sas` needs a key with the Manage right: that of the connection string,
-or `EMUBUS_SAS_KEY` for `RootManageSharedAccessKey`.
+or `EMUBUS_SAS_KEY` for `RootManageSharedAccessKey`. To a server with `--tls dev` they speak HTTPS with
+`--url https://localhost:5300 --ca FILE` (or `EMUBUS_CA`); `emubus ca` prints the file.
 
 A subscription is named `topic/name`. A span is `500ms`, `30s`, `5m`, `1h`, `2d` or an ISO 8601 duration. `--json`
 prints what the control API answers. Colours and progress are for terminals, unless `NO_COLOR` or `FORCE_COLOR` is set.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, ParseError
@@ -22,8 +23,9 @@ from ..broker.clock import Clock
 from ..broker.model.catalog import Description
 from ..broker.model.descriptions import QueueDescription, RuleDescription, TopicDescription
 from ..broker.model.profiles import LIMITS, Limits
-from ..commands import EXIT_FAILED, EXIT_NO_SERVER, CommandError
+from ..commands import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from ..commands.client.address import ConnectionString
+from ..http_connection import DEFAULT_PORTS, CaError, connector
 from ..web.atom.descriptions import ReadContext, subscription_in, top_level_in
 from ..web.atom.parsing import child, children, local_name, text_of
 from ..web.atom.rules import rule_in
@@ -41,10 +43,12 @@ EMULATOR_PORT: Final = 5300
 class LiveNamespace:
     """A namespace that a connection string names; the key needs Manage. CommandError if it refuses or is silent."""
 
-    def __init__(self, source: ConnectionString, *, tls: bool, limits: Limits) -> None:
-        port = source.port or (443 if tls else EMULATOR_PORT)
-        kind = http.client.HTTPSConnection if tls else http.client.HTTPConnection
-        self._connection = kind(source.host, port, timeout=TIMEOUT_S)
+    def __init__(self, source: ConnectionString, *, tls: bool, ca_file: Path | None, limits: Limits) -> None:
+        scheme, port = ("https", DEFAULT_PORTS["https"]) if tls else ("http", EMULATOR_PORT)
+        try:
+            self._connection = connector(scheme, source.host, source.port or port, TIMEOUT_S, ca_file)()
+        except CaError as error:
+            raise CommandError(str(error), EXIT_USAGE) from error
         self._source = source
         self._context = ReadContext(limits, VERSION)
 
@@ -110,9 +114,9 @@ class LiveNamespace:
         return f"SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={name}"
 
 
-def read_namespace(source: ConnectionString, *, tls: bool, limits: Limits) -> list[Description]:
+def read_namespace(source: ConnectionString, *, tls: bool, ca_file: Path | None, limits: Limits) -> list[Description]:
     """All entities of a live namespace. CommandError."""
-    namespace = LiveNamespace(source, tls=tls, limits=limits)
+    namespace = LiveNamespace(source, tls=tls, ca_file=ca_file, limits=limits)
     try:
         return list(namespace.entities())
     except HttpRefusal as error:

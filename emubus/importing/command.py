@@ -14,7 +14,7 @@ from ..broker.errors import BrokerError
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.profiles import LIMITS, Profile
 from ..commands import EXIT_OK, EXIT_USAGE, CommandError
-from ..commands.client.address import add_server_options, address_of, parse_connection_string
+from ..commands.client.address import add_server_options, address_of, ca_file_of, parse_connection_string
 from ..commands.client.output import Progress, add_json, show
 from ..commands.options import ConfigError
 
@@ -39,7 +39,7 @@ def run(parsed: argparse.Namespace) -> int:
         raise ConfigError("give either --namespace or --arm")
     if parsed.parameters is not None and parsed.arm is None:
         raise ConfigError("--parameters needs --arm")
-    entities, passed_over = _of_namespace(parsed.namespace) if parsed.arm is None else _of_template(parsed)
+    entities, passed_over = _of_namespace(parsed) if parsed.arm is None else _of_template(parsed)
     if parsed.file is None:
         _create(parsed, entities)
         done = [f"created {each.kind} {path_of(each)}" for each in entities]
@@ -53,15 +53,16 @@ def run(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _of_namespace(text: str) -> tuple[list[Description], Sequence[str]]:
+def _of_namespace(parsed: argparse.Namespace) -> tuple[list[Description], Sequence[str]]:
     from .atom import read_namespace  # parses XML with the tables of the management API
 
     try:
-        source = parse_connection_string(text)
+        source = parse_connection_string(parsed.namespace)
     except ValueError as error:
         raise ConfigError(f"--namespace is (not shown); allowed is {error}") from error
-    is_local = _EMULATOR in text.lower().replace(" ", "")
-    return read_namespace(source, tls=not is_local, limits=LIMITS[Profile.STANDARD]), ()
+    is_local = _EMULATOR in parsed.namespace.lower().replace(" ", "")
+    limits = LIMITS[Profile.STANDARD]
+    return read_namespace(source, tls=not is_local, ca_file=ca_file_of(parsed), limits=limits), ()
 
 
 def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequence[str]]:
@@ -102,12 +103,15 @@ def _write(path: Path, entities: Sequence[Description]) -> None:
 def _create(parsed: argparse.Namespace, entities: Sequence[Description]) -> None:
     """Create entities over the administration protocol; their targets once all of them exist. CommandError."""
     from ..broker.access import DEFAULT_KEY
+    from ..http_connection import CaError
     from ..kit.remote import RemoteEmubus
 
     address = address_of(parsed)
     try:
-        server = RemoteEmubus(address.url, key_name=address.key_name, key=address.key or DEFAULT_KEY)
-    except ValueError as error:
+        server = RemoteEmubus(
+            address.url, key_name=address.key_name, key=address.key or DEFAULT_KEY, ca_file=address.ca_file
+        )
+    except (ValueError, CaError) as error:
         raise ConfigError(str(error)) from error
     progress, path = Progress("created", len(entities)), ""
     try:

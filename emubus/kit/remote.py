@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -25,6 +26,7 @@ from ..broker.model.descriptions import QueueDescription, SubscriptionDescriptio
 from ..conditions.behaviour import Value
 from ..conditions.condition import Planned, Struck
 from ..conditions.fault_table import Fault, FaultKind, FaultOperation
+from ..http_connection import DEFAULT_PORTS, connector
 from ..web.atom.entries import entity_entry, named_entry, rule_entry
 from ..web.atom.feeds import ENTRY_TYPE
 from ..web.atom.markup import ATOM
@@ -34,7 +36,6 @@ from .verbs import ConditionReport, PeekedMessage, RunningCondition, in_ms, para
 
 CALL_TIMEOUT_S: Final = 30.0
 PAGE_MESSAGES: Final = 250
-DEFAULT_PORT: Final = 80
 # The server's clock may be moved, but not beyond the year 3000: until then the token is good.
 TOKEN_EXPIRY: Final = "32503680000"
 ANY_VERSION: Final = {"If-Match": "*"}
@@ -56,17 +57,21 @@ _SUPPORT: Final = re.compile(r"^SubCode=\d+\. | TrackingId:.*", re.DOTALL)
 class RemoteEmubus:
     """The emubus at `url`, such as `http://localhost:5300`; any of its ports will do.
 
-    `key` is for a server with `--auth sas`, and needs the Manage right. BrokerError: the server refuses.
-    ConnectionError: no answer. ValueError: not a URL.
+    `key` is for a server with `--auth sas`, and needs the Manage right. With https, `ca_file` is a CA to trust besides
+    those of the system. BrokerError: the server refuses. ConnectionError: no answer. ValueError: not a URL. CaError.
     """
 
-    def __init__(self, url: str, *, key_name: str = DEFAULT_KEY_NAME, key: str = DEFAULT_KEY) -> None:
+    def __init__(
+        self, url: str, *, key_name: str = DEFAULT_KEY_NAME, key: str = DEFAULT_KEY, ca_file: Path | None = None
+    ) -> None:
         parts = urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname:
+        if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
             raise ValueError(f"the URL of an emubus is {url!r}; it must look like http://localhost:5300")
         self.url = url.rstrip("/")
         self._host = parts.hostname
-        self._port = parts.port or DEFAULT_PORT
+        self._port = parts.port or DEFAULT_PORTS[parts.scheme]
+        self._is_tls = parts.scheme == "https"
+        self._connect = connector(parts.scheme, self._host, self._port, CALL_TIMEOUT_S, ca_file)
         self._key_name = key_name
         self._key = key
 
@@ -78,7 +83,7 @@ class RemoteEmubus:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return (
             f"Endpoint=sb://{host}:{self._port};SharedAccessKeyName={self._key_name};SharedAccessKey={self._key};"
-            "UseDevelopmentEmulator=true;"
+            f"{'' if self._is_tls else 'UseDevelopmentEmulator=true;'}"
         )
 
     @property
@@ -313,7 +318,7 @@ class RemoteEmubus:
         resource = quote(f"{self.url}/", safe="")
         signature = quote(sign(resource, TOKEN_EXPIRY, self._key), safe="")
         token = f"SharedAccessSignature sr={resource}&sig={signature}&se={TOKEN_EXPIRY}&skn={quote(self._key_name)}"
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=CALL_TIMEOUT_S)
+        connection = self._connect()
         try:
             connection.request(method, path, content, {"Authorization": token, **(headers or {})})
             answer = connection.getresponse()

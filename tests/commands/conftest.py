@@ -87,7 +87,14 @@ def server(module_server: EmubusServer) -> EmubusServer:
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
     """The command line without a server in the environment."""
-    for name in ("EMUBUS_URL", "EMUBUS_CONNECTION_STRING", "EMUBUS_SAS_KEY", "EMUBUS_HTTP_PORT", "NO_COLOR"):
+    for name in (
+        "EMUBUS_URL",
+        "EMUBUS_CONNECTION_STRING",
+        "EMUBUS_SAS_KEY",
+        "EMUBUS_HTTP_PORT",
+        "EMUBUS_CA",
+        "NO_COLOR",
+    ):
         monkeypatch.delenv(name, raising=False)
     return CommandLine(capsys)
 

@@ -280,7 +280,7 @@ def test_where_nobody_answers_is_reported(tmp_path: Path) -> None:
         remote.reset()
 
 
-@pytest.mark.parametrize("url", ["localhost:5300", "https://localhost:5300", "sb://localhost", "http://", ""])
+@pytest.mark.parametrize("url", ["localhost:5300", "ftp://localhost:5300", "sb://localhost", "http://", "https://", ""])
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="it must look like http://localhost:5300"):
         RemoteEmubus(url)

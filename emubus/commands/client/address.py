@@ -6,9 +6,11 @@ Knows connection strings [http 1]. Does not send requests.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from ...http_connection import DEFAULT_PORTS
 from ..options import HTTP_PORT, ConfigError, Option, add_option, non_empty, read_option, variables_of_process
 
 DEFAULT_HOST: Final = "localhost"
@@ -26,13 +28,17 @@ class ConnectionString(NamedTuple):
 
 
 class Address(NamedTuple):
-    """A server and the key for it; a `key` of None sends no credentials."""
+    """A server and the key for it; a `key` of None sends no credentials.
+
+    `ca_file` is trusted besides the system's CAs.
+    """
 
     scheme: str
     host: str
     port: int
     key_name: str
     key: str | None
+    ca_file: Path | None
 
     @property
     def url(self) -> str:
@@ -81,10 +87,20 @@ CONNECTION_STRING: Final = Option(
 )
 
 
+CA: Final = Option(
+    "ca",
+    Path,
+    "FILE",
+    "with https: the certificate of a CA to trust besides those of the system, such as that of `emubus ca`",
+    brief="with https: trust this CA, too (EMUBUS_CA)",
+)
+
+
 def add_server_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name the server."""
     add_option(parser, URL)
     add_option(parser, CONNECTION_STRING)
+    add_option(parser, CA)
 
 
 def address_of(parsed: argparse.Namespace) -> Address:
@@ -94,6 +110,7 @@ def address_of(parsed: argparse.Namespace) -> Address:
     key_name = KEY_NAME
     if given is not None:
         key_name, key = given.key_name, given.key or key
+    ca_file = ca_file_of(parsed)
     url = parsed.url or variables_of_process().get("EMUBUS_URL")
     if url:
         parts = urlsplit(str(read_option(URL, {"url": url})))
@@ -101,12 +118,18 @@ def address_of(parsed: argparse.Namespace) -> Address:
             port = parts.port
         except ValueError as error:
             raise ConfigError(f"--url is {url!r}; allowed is a port from 0 to 65535") from error
-        default = 443 if parts.scheme == "https" else 80
-        return Address(parts.scheme, parts.hostname or DEFAULT_HOST, port or default, key_name, key)
+        port = port or DEFAULT_PORTS[parts.scheme]
+        return Address(parts.scheme, parts.hostname or DEFAULT_HOST, port, key_name, key, ca_file)
     port = int(read_option(HTTP_PORT, {}))
     if given is not None:
-        return Address("http", given.host, given.port or port, key_name, key)
-    return Address("http", DEFAULT_HOST, port, key_name, key)
+        return Address("http", given.host, given.port or port, key_name, key, ca_file)
+    return Address("http", DEFAULT_HOST, port, key_name, key, ca_file)
+
+
+def ca_file_of(parsed: argparse.Namespace) -> Path | None:
+    """The CA that the options or the environment name."""
+    found: Path | None = read_option(CA, {"ca": parsed.ca})
+    return found
 
 
 def text_of(text: str) -> str:

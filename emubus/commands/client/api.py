@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from .. import EXIT_FAILED, EXIT_NO_SERVER, CommandError
+from ...http_connection import CaError, connector
+from .. import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from .address import Address, address_of
 
 ROOT: Final = "/emubus/v1"
@@ -37,8 +38,10 @@ class Api:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(address.host, address.port, timeout=TIMEOUT_S)
+        try:
+            self._connection = connector(*address[:3], TIMEOUT_S, address.ca_file)()
+        except CaError as error:
+            raise CommandError(str(error), EXIT_USAGE) from error
         self._headers: dict[str, str] = {}
         if address.key is not None:
             credentials = base64.b64encode(f"{address.key_name}:{address.key}".encode()).decode()
