@@ -25,7 +25,7 @@ from ..broker.model.descriptions import QueueDescription, RuleDescription, Topic
 from ..broker.model.profiles import LIMITS, Limits
 from ..commands import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from ..commands.client.address import ConnectionString
-from ..http_connection import DEFAULT_PORTS, CaError, connector
+from ..kit.http_connection import DEFAULT_PORTS, CaError, connector
 from ..web.atom.descriptions import ReadContext, subscription_in, top_level_in
 from ..web.atom.parsing import child, children, local_name, text_of
 from ..web.atom.rules import rule_in

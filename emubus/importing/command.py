@@ -8,15 +8,25 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..broker.errors import BrokerError
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.profiles import LIMITS, Profile
 from ..commands import EXIT_OK, EXIT_USAGE, CommandError
-from ..commands.client.address import add_server_options, address_of, ca_file_of, parse_connection_string
+from ..commands.client.address import (
+    Address,
+    ConnectionString,
+    add_server_options,
+    address_of,
+    ca_file_of,
+    parse_connection_string,
+)
 from ..commands.client.output import Progress, add_json, show
 from ..commands.options import ConfigError
+
+if TYPE_CHECKING:
+    from .messages import Copied
 
 _EMULATOR: Final = "usedevelopmentemulator=true"
 _TARGETS: Final = ("forward_to", "forward_dead_letters_to")
@@ -27,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--namespace", metavar="CS", help="connection string (Manage) of the namespace to read")
     parser.add_argument("--arm", type=Path, metavar="FILE", help="read an ARM template (`bicep build` makes one)")
     parser.add_argument("--parameters", type=Path, metavar="FILE", help="with --arm: the values of its parameters")
+    parser.add_argument("--messages", action="store_true", help="with --namespace: also copy the messages of queues")
     parser.add_argument("--file", type=Path, metavar="FILE", help="write a Config.json instead of creating entities")
     add_json(parser)
     add_server_options(parser)
@@ -39,16 +50,23 @@ def run(parsed: argparse.Namespace) -> int:
         raise ConfigError("give either --namespace or --arm")
     if parsed.parameters is not None and parsed.arm is None:
         raise ConfigError("--parameters needs --arm")
-    entities, passed_over = _of_namespace(parsed) if parsed.arm is None else _of_template(parsed)
+    if parsed.messages and (parsed.arm is not None or parsed.file is not None):
+        raise ConfigError("--messages needs --namespace, and goes with no --file")
+    entities, found = _of_namespace(parsed) if parsed.arm is None else _of_template(parsed)
+    passed_over, counts = [*found], dict[str, int]()
     if parsed.file is None:
-        _create(parsed, entities)
+        copied = _create(parsed, entities)
         done = [f"created {each.kind} {path_of(each)}" for each in entities]
+        if copied is not None:
+            passed_over += copied.passed_over
+            counts = {path: count for path, count in copied.counts.items() if count}
+            done += [f"copied {count} messages of {path}" for path, count in counts.items()]
     else:
         _write(parsed.file, entities)
         done = [f"wrote {len(entities)} entities to {parsed.file}"]
     for each in passed_over:
         sys.stderr.write(f"emubus: passed over: {each}\n")
-    answer = {"entities": [path_of(each) for each in entities], "passed_over": list(passed_over)}
+    answer = {"entities": [path_of(each) for each in entities], "messages": counts, "passed_over": passed_over}
     show(parsed, answer, done or ["there are no entities"])
     return EXIT_OK
 
@@ -56,13 +74,17 @@ def run(parsed: argparse.Namespace) -> int:
 def _of_namespace(parsed: argparse.Namespace) -> tuple[list[Description], Sequence[str]]:
     from .atom import read_namespace  # parses XML with the tables of the management API
 
+    source, is_local, ca_file = _source_of(parsed)
+    return read_namespace(source, tls=not is_local, ca_file=ca_file, limits=LIMITS[Profile.STANDARD]), ()
+
+
+def _source_of(parsed: argparse.Namespace) -> tuple[ConnectionString, bool, Path | None]:
+    """The namespace to read, whether it is an emulator without TLS, and the CA to trust."""
     try:
         source = parse_connection_string(parsed.namespace)
     except ValueError as error:
         raise ConfigError(f"--namespace is (not shown); allowed is {error}") from error
-    is_local = _EMULATOR in parsed.namespace.lower().replace(" ", "")
-    limits = LIMITS[Profile.STANDARD]
-    return read_namespace(source, tls=not is_local, ca_file=ca_file_of(parsed), limits=limits), ()
+    return source, _EMULATOR in parsed.namespace.lower().replace(" ", ""), ca_file_of(parsed)
 
 
 def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequence[str]]:
@@ -100,10 +122,13 @@ def _write(path: Path, entities: Sequence[Description]) -> None:
         raise ConfigError(f"{path} can't be written: {error.strerror}") from error
 
 
-def _create(parsed: argparse.Namespace, entities: Sequence[Description]) -> None:
-    """Create entities over the administration protocol; their targets once all of them exist. CommandError."""
+def _create(parsed: argparse.Namespace, entities: Sequence[Description]) -> Copied | None:
+    """Create entities over the administration protocol; their targets once all of them exist. CommandError.
+
+    Messages are copied before, so that none is forwarded.
+    """
     from ..broker.access import DEFAULT_KEY
-    from ..http_connection import CaError
+    from ..kit.http_connection import CaError
     from ..kit.remote import RemoteEmubus
 
     address = address_of(parsed)
@@ -120,6 +145,8 @@ def _create(parsed: argparse.Namespace, entities: Sequence[Description]) -> None
             path = path_of(each)
             server.create(replace(each, **without))
             progress.step(number)
+        progress.end()
+        copied = _copy_messages(parsed, address, entities) if parsed.messages else None
         for each in entities:
             if getattr(each, "forward_to", None) or getattr(each, "forward_dead_letters_to", None):
                 path = path_of(each)
@@ -130,3 +157,22 @@ def _create(parsed: argparse.Namespace, entities: Sequence[Description]) -> None
         raise CommandError(str(error), 3) from error
     finally:
         progress.end()
+    return copied
+
+
+def _copy_messages(parsed: argparse.Namespace, address: Address, entities: Sequence[Description]) -> Copied:
+    from ..broker.access import DEFAULT_KEY
+    from ..spark_connector.wire import Endpoint, SasKey, default_port
+    from .messages import Peer, copy_messages  # loads an AMQP client
+
+    source, is_local, ca_file = _source_of(parsed)
+    own = None if ca_file is None else str(ca_file)
+    # An endpoint of the service has no port, and a certificate of a CA that everybody knows.
+    port = source.port or default_port(tls=not is_local, transport="amqp")
+    given = Endpoint(source.host, port, tls=not is_local, ca_file=None if source.port is None else own)
+    target = Endpoint(address.host, address.port, tls=address.scheme == "https", ca_file=own)
+    return copy_messages(
+        Peer(given, SasKey(source.key_name, source.key)),
+        Peer(target, SasKey(address.key_name, address.key or DEFAULT_KEY)),
+        entities,
+    )

@@ -26,12 +26,12 @@ from ..broker.model.descriptions import QueueDescription, SubscriptionDescriptio
 from ..conditions.behaviour import Value
 from ..conditions.condition import Planned, Struck
 from ..conditions.fault_table import Fault, FaultKind, FaultOperation
-from ..http_connection import DEFAULT_PORTS, connector
 from ..web.atom.entries import entity_entry, named_entry, rule_entry
 from ..web.atom.feeds import ENTRY_TYPE
 from ..web.atom.markup import ATOM
 from ..web.control import ROOT
 from ..web.services import Snapshot
+from .http_connection import DEFAULT_PORTS, connector
 from .verbs import ConditionReport, PeekedMessage, RunningCondition, in_ms, parameters_of
 
 CALL_TIMEOUT_S: Final = 30.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from ...http_connection import DEFAULT_PORTS
+from ...kit.http_connection import DEFAULT_PORTS
 from ..options import HTTP_PORT, ConfigError, Option, add_option, non_empty, read_option, variables_of_process
 
 DEFAULT_HOST: Final = "localhost"

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from ...http_connection import CaError, connector
+from ...kit.http_connection import CaError, connector
 from .. import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from .address import Address, address_of
 
