@@ -14,7 +14,7 @@ from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, TABLES, Home
 from .partition.requests import RunDone
-from .partition.step import Delivery, Event, EventKind, Extent, Observer, ReceiveMode
+from .partition.step import Delivery, Event, EventKind, Extent, Observer, PartitionRef, ReceiveMode
 from .stores.outage import Outage, OutageKind
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Outage",
     "OutageKind",
     "Outcome",
+    "PartitionRef",
     "ReceiveMode",
     "Receiver",
     "Release",

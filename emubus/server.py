@@ -41,6 +41,7 @@ from .storage import Durability, FolderLock, Store, StoreError, no_failpoint, op
 from .story.ring import Story
 from .tls import FOLDER, TlsError, ca_file, certify, context_from_files, development_context
 from .web.lazy_server import LazyHttpServer
+from .web.sampling.sampler import Sampler
 from .web.services import Services
 
 STOP_TIMEOUT_S = 4.0
@@ -85,6 +86,7 @@ class Server:
         self._broker: Broker | None = None
         self._amqp: AmqpServer | None = None
         self._snapshots: Snapshots | None = None
+        self._sampler: Sampler | None = None
         self._folder: DataFolder | None = None
         self._failpoint: Callable[[str], None] = no_failpoint
         self._http: LazyHttpServer | None = None
@@ -116,6 +118,13 @@ class Server:
         if self._amqp is None:
             raise RuntimeError("the server has not been started")
         return self._amqp
+
+    @property
+    def sampler(self) -> Sampler:
+        """The figures over time; RuntimeError before the start."""
+        if self._sampler is None:
+            raise RuntimeError("the server has not been started")
+        return self._sampler
 
     @property
     def snapshots(self) -> Snapshots:
@@ -185,6 +194,9 @@ class Server:
     ) -> Services:
         """What the HTTP adapter works with."""
         config = self.config
+        self._sampler = sampler = Sampler(broker, self.clock)
+        sampler.start()
+        self._cleanup.callback(sampler.stop)
         return Services(
             broker,
             access,
@@ -205,6 +217,7 @@ class Server:
                 "Data folder": str(config.data_dir) if config.data_dir else "none: in memory",
             },
             self.story,
+            sampler,
         )
 
     def _start_conditions(self, amqp: AmqpServer) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from ..broker.api import Event, EventKind
+from ..broker.api import Event, EventKind, PartitionRef
 from ..broker.errors import BrokerError
-from ..broker.message.message import Message
+from ..broker.message.message import Message, parse_message
 from ..broker.model.descriptions import SubscriptionDescription
 from ..codec.sections import BODY
 
@@ -26,25 +25,71 @@ WHOLE_BYTES_MAX: Final = 2_048
 NO_BODY: Final = b"\x00\x53\x75\xa0\x00"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An event that is kept: at `at` (Unix ms), in the queue `queue_id` at `path`; `number` orders the entries.
+Kept = tuple[
+    int,
+    EventKind,
+    PartitionRef,
+    Sequence[int | None],
+    tuple[int, int] | None,
+    Mapping[str, object],
+    Sequence[bytes],
+    Sequence[int],
+]
+"""An instant (Unix ms), the fields of an event, its messages as bytes, and the sizes that they had: () for these."""
 
-    `arrived` has the encoded messages that arrived, and `sizes_bytes` how large they were.
+
+class Entry:
+    """An event that is kept, of a batch executed at `at` (Unix ms); `number` orders the entries.
+
+    `numbers` are the sequence numbers of its messages, None for one that was not stored; `arrived` are the messages
+    that came by it, large ones without their bodies; `source` is the queue id and number that a message had before.
     """
 
-    number: int
-    at: int
-    kind: EventKind
-    path: str
-    queue_id: int
-    partition_id: int | None
-    by_message_id: bool
-    numbers: Sequence[int | None]
-    arrived: Sequence[bytes]
-    sizes_bytes: Sequence[int]
-    source: tuple[int, int] | None
-    facts: Mapping[str, object]
+    __slots__ = ("_ref", "_sizes_bytes", "arrived", "at", "facts", "kind", "number", "numbers", "source")
+
+    def __init__(self, number: int, kept: Kept) -> None:
+        self.number = number
+        (
+            self.at,
+            self.kind,
+            self._ref,
+            self.numbers,
+            self.source,
+            self.facts,
+            self.arrived,
+            self._sizes_bytes,
+        ) = kept
+
+    def message(self, position: int) -> Message | None:
+        """The message at a position, None if it did not arrive by this event; a large one has no body."""
+        if position >= len(self.arrived):
+            return None
+        try:
+            located = parse_message(self.arrived[position]).located()
+            return Message(*located, self._sizes_bytes[position] if self._sizes_bytes else len(self.arrived[position]))
+        except BrokerError:
+            return None
+
+    @property
+    def path(self) -> str:
+        """The path of the entity."""
+        return self._ref.path
+
+    @property
+    def queue_id(self) -> int:
+        """What tells the entity from another one that had its path before."""
+        return self._ref.queue_id
+
+    @property
+    def partition_id(self) -> int | None:
+        """The partition, None for an entity without partitions."""
+        return self._ref.index if self._ref.partitioned else None
+
+    @property
+    def detects_duplicates(self) -> bool:
+        """Whether the entity detects duplicates."""
+        description = self._ref.description
+        return not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
 
 
 class Story:
@@ -54,10 +99,10 @@ class Story:
         self._is_on = is_on
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-        self._entries: deque[Entry] = deque()
+        self._events: deque[Kept] = deque()
+        self._first_number = 1  # of the oldest event
         self._message_count = 0
         self._bytes = 0
-        self._last_number = 0
         self._forgotten_count = 0
 
     @property
@@ -82,52 +127,42 @@ class Story:
     def forget(self) -> None:
         """Forget all events."""
         self._forgotten_count += self._message_count
-        self._entries.clear()
+        self._first_number += len(self._events)
+        self._events.clear()
         self._message_count = self._bytes = 0
 
     def entries(self) -> list[Entry]:
         """All events, the oldest first."""
-        return list(self._entries)
+        return [Entry(number, kept) for number, kept in enumerate(self._events, self._first_number)]
 
     def observe(self, now: int, events: Sequence[Event]) -> None:
         """Keep the events of a batch, and forget the oldest ones beyond the limits."""
         for event in events:
-            self._keep(now, event)
+            kind, ref, numbers, messages, source, facts = event
+            arrived: Sequence[bytes] = ()
+            sizes: Sequence[int] = ()
+            if messages:
+                sizes = [each.size_bytes for each in messages]
+                if max(sizes) <= WHOLE_BYTES_MAX:
+                    arrived = [each.encoded for each in messages]
+                else:
+                    arrived = [_without_body(each) for each in messages]
+                kept_bytes = sum(map(len, arrived))
+                self._bytes += kept_bytes
+                if sum(sizes) == kept_bytes:
+                    sizes = ()  # each is as large as it was
+            self._events.append((now, kind, ref, numbers, source, facts, arrived, sizes))
+            self._message_count += len(numbers) or 1
         while self._message_count > self._messages_max or self._bytes > self._bytes_max:
-            self._forget()
+            self._forget_oldest()
 
-    def _keep(self, now: int, event: Event) -> None:
-        ref, messages = event.ref, event.messages
-        self._last_number += 1
-        sizes = [each.size_bytes for each in messages]
-        arrived = [each.encoded for each in messages]
-        if sizes and max(sizes) > WHOLE_BYTES_MAX:
-            arrived = [_without_body(each) for each in messages]
-        description = ref.description
-        entry = Entry(
-            self._last_number,
-            now,
-            event.kind,
-            ref.path,
-            ref.queue_id,
-            ref.index if ref.partitioned else None,
-            not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection,
-            event.numbers,
-            arrived,
-            sizes,
-            event.source,
-            event.facts,
-        )
-        self._entries.append(entry)
-        self._message_count += max(1, len(entry.numbers))
-        self._bytes += sum(map(len, arrived))
-
-    def _forget(self) -> None:
-        entry = self._entries.popleft()
-        count = max(1, len(entry.numbers))
+    def _forget_oldest(self) -> None:
+        _, _, _, numbers, _, _, arrived, _ = self._events.popleft()
+        count = len(numbers) or 1
+        self._first_number += 1
         self._message_count -= count
         self._forgotten_count += count
-        self._bytes -= sum(map(len, entry.arrived))
+        self._bytes -= sum(map(len, arrived))
 
 
 def _without_body(message: Message) -> bytes:

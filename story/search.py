@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..broker.api import EventKind
 from ..broker.errors import BrokerError
-from ..broker.message.message import Message, parse_message
+from ..broker.message.message import Message
 from .ring import Entry
 
 Key = tuple[int, int]
@@ -50,18 +50,7 @@ class Found:
     @property
     def message(self) -> Message | None:
         """The message, if the event has it."""
-        return None if self.position is None else message_at(self.entry, self.position)
-
-
-def message_at(entry: Entry, position: int) -> Message | None:
-    """The message at a position of an entry, None if the entry does not have it."""
-    if position >= len(entry.arrived):
-        return None
-    try:
-        located = parse_message(entry.arrived[position]).located()
-    except BrokerError:
-        return None
-    return Message(*located, entry.sizes_bytes[position])
+        return None if self.position is None else self.entry.message(self.position)
 
 
 def search(entries: Sequence[Entry], sought: Sought, count_max: int | None = None) -> list[Found]:
@@ -105,30 +94,30 @@ def _begin(
     if sought.message_id is None and sought.session_id is None:
         return
     for position in range(len(entry.arrived)):
-        if not _is_sought(entry, position, sought):
-            continue
-        number = entry.numbers[position]
-        if number is None:
-            lost.add((entry.number, position))
-        else:
-            keys.add((entry.queue_id, number))
+        message = entry.message(position)
+        if message is not None and _is_sought(message, sought):
+            number = entry.numbers[position]
+            if number is None:
+                lost.add((entry.number, position))
+            else:
+                keys.add((entry.queue_id, number))
 
 
-def _is_sought(entry: Entry, position: int, sought: Sought) -> bool:
-    wanted = [text.encode() for text in (sought.message_id, sought.session_id) if text is not None]
-    data = entry.arrived[position]
-    # Most ids are text and stand in the message as they are: the others take the way of decoding.
-    if wanted and sought.message_id is None and not all(each in data for each in wanted):
-        return False
-    message = message_at(entry, position)
-    if message is None:
-        return False
+def _is_sought(message: Message, sought: Sought) -> bool:
     try:
-        if sought.message_id is not None and message.message_id != sought.message_id:
+        if sought.message_id is not None and id_of(message) != sought.message_id:
             return False
         return sought.session_id is None or message.session_id == sought.session_id
     except BrokerError:
         return False
+
+
+def id_of(message: Message) -> str | None:
+    """The id of a message, also one that the broker gave it. BrokerError for one that can't be read."""
+    if message.message_id is not None:
+        return message.message_id
+    given = message.field(0)
+    return given if isinstance(given, str) else None
 
 
 def _follow(entries: Sequence[Entry], keys: set[Key]) -> None:

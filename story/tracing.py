@@ -16,7 +16,7 @@ from ..broker.errors import BrokerError
 from ..broker.message.message import Message
 from ..broker.model.descriptions import RuleDescription
 from .ring import Entry, Story
-from .search import Found, Sought, search
+from .search import Found, Sought, id_of, search
 from .verdicts import Verdict, verdicts_on
 
 VERDICTS_MAX: Final = 200
@@ -64,7 +64,7 @@ def _verdict_json(verdict: Verdict) -> dict[str, object]:
 def message_id_of(message: Message | None) -> str | None:
     """The id of a message, None if it has none that can be read."""
     try:
-        return None if message is None else message.message_id
+        return None if message is None else id_of(message)
     except BrokerError:
         return None
 
@@ -139,7 +139,7 @@ def _key(entry: Entry, message: Message | None) -> str:
         return ""
     try:
         keys = {"session id": message.session_id, "partition key": message.partition_key}
-        if entry.by_message_id:
+        if entry.detects_duplicates:
             keys["message id (duplicate detection)"] = message.message_id
     except BrokerError:
         return ""

@@ -17,6 +17,7 @@ from ..broker.errors import Condition
 from ..conditions.engine import Conditions
 from ..conditions.fault_table import FaultTable
 from ..story.ring import Story
+from .sampling.sampler import Sampler
 
 
 class FaultsPort(Protocol):
@@ -87,7 +88,7 @@ class Services:
     name; `connection_counts` returns the number of AMQP `connections` and `links`; `connections` describes
     each of them; `config_json` returns the running namespace as a Config.json; `started_us` is the start on the clock's
     stopwatch; `ca_file` is the development CA's certificate, if any; `about` has further facts for the page, by their
-    names; `story` has the last events of messages."""
+    names; `story` has the last events of messages, `sampler` the figures over time."""
 
     broker: Broker
     access: Access
@@ -105,6 +106,7 @@ class Services:
     ca_file: str | None = None
     about: Mapping[str, str] = field(default_factory=dict[str, str])
     story: Story = field(default_factory=Story)
+    sampler: Sampler | None = None
 
     @property
     def uptime_s(self) -> int:

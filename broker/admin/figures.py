@@ -80,6 +80,19 @@ class ArrivalFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class Activity:
+    """What went on in an entity since its partitions are in memory: sequence numbers assigned, dead letters and all
+    messages more than then, expired locks; and the present active messages and dead letters."""
+
+    numbers_given: int
+    dead_letters_more: int
+    messages_more: int
+    lock_losses: int
+    active_count: int
+    dead_letter_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """The partition and store of a sequence number. `first_number` is the lowest number of the partition, `next_number`
     the next one it assigns, None while its store is unreachable."""
@@ -137,6 +150,33 @@ def arrivals(entity: Entity) -> ArrivalFigures:
             dead += counters.messages[Home.DEAD_LETTER] + counters.messages[Home.TRANSFER_DEAD_LETTER]
             there += sum(counters.messages)
     return ArrivalFigures(given, dead, there)
+
+
+def activity(namespace: Namespace) -> dict[str, Activity]:
+    """Return the counters of all entities with partitions in memory, by path; it takes no look into the stores."""
+    sums: dict[str, list[int]] = {}
+    for worker in namespace.workers:
+        for partition in worker.open_partitions():
+            state = partition.state
+            messages, (first_number, loaded) = state.counters.messages, state.loaded
+            dead = messages[Home.DEAD_LETTER] + messages[Home.TRANSFER_DEAD_LETTER]
+            own = (
+                state.counters.next_counter - first_number,
+                dead - loaded[Home.DEAD_LETTER] - loaded[Home.TRANSFER_DEAD_LETTER],
+                sum(messages) - sum(loaded),
+                state.lock_losses,
+                messages[Home.ACTIVE],
+                dead,
+            )
+            known = sums.get(state.ref.path)
+            sums[state.ref.path] = list(own) if known is None else [a + b for a, b in zip(known, own, strict=True)]
+    return {path: Activity(*each) for path, each in sums.items()}
+
+
+def commits(namespace: Namespace) -> tuple[int, int]:
+    """Return how many commits all stores made, and how long they took together (microseconds)."""
+    stats = [worker.commit_stats.latency_us for worker in namespace.workers]
+    return sum(sum(each.counts) for each in stats), sum(each.total for each in stats)
 
 
 def placement(entity: Entity, number: int) -> Placement:

@@ -6,7 +6,7 @@ adapters call `refused`. A time-out is no refusal: the client asked for the wait
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final
@@ -49,6 +49,8 @@ class RefusalLog:
         self._hidden: dict[tuple[str, str, str], int] = {}
         self._second = 0
         self._lines = 0  # in this second
+        self.counts: Counter[str] = Counter()
+        """Refusals by entity path; those of names beyond `KNOWN_MAX` under ""."""
 
     def refused(self, client: str, address: str, error: BrokerError) -> None:
         """A client was refused with `error` at an address."""
@@ -60,6 +62,7 @@ class RefusalLog:
     ) -> None:
         """As `refused`, for a refusal with a code of another protocol."""
         path = parse_address(address).path
+        self.counts[path if path in self.counts or len(self.counts) < KNOWN_MAX else ""] += 1
         if not self.is_due(client, path, code):
             return
         remedy = self._remedy(path, condition)

@@ -154,6 +154,8 @@ class SettleHandlers:
     def release(self, locks: Sequence[Lock], now: int, view: Reader, step: Step, *, counted: bool) -> None:
         """End locks without a settlement: they expired (`counted`), or their session is released."""
         self._state.locks.remove(locks)
+        if counted:
+            self._state.count_lock_losses(len(locks))
         for lock in locks:
             row = view.get(MESSAGES, message_key(self._state.queue_id, lock.group.home, lock.number))
             if row is None:

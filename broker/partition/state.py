@@ -51,6 +51,10 @@ class PartitionState:
         self.rows = Rows(ref.queue_id, number_base, counters, ref.total)
         self.locks = Locks()
         self.last_activity_at = 0
+        self.loaded = counters.next_counter, tuple(counters.messages)
+        """The number counter and the message counts when the partition came into memory."""
+        self.lock_losses = 0
+        """Locks of messages that expired since the partition is in memory."""
         self._next_target = ref.index  # each source partition starts with another target
         self.ready_queues = {
             sub_queue: ReadyQueue(
@@ -121,6 +125,10 @@ class PartitionState:
     def mark_used(self, now: int) -> None:
         """Note that a client used the partition at `now` (Unix ms)."""
         self.last_activity_at = now
+
+    def count_lock_losses(self, count: int) -> None:
+        """Count locks that expired."""
+        self.lock_losses += count
 
     # ---- moves
 

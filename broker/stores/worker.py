@@ -170,6 +170,10 @@ class Worker:
         """The open partition of a queue, for reading only; None if it is not open."""
         return self._open.by_queue_id.get(queue_id)
 
+    def open_partitions(self) -> Sequence[Partition]:
+        """The partitions in memory, for reading only."""
+        return list(self._open.by_queue_id.values())
+
     def counters(self, queue_id: int) -> Counters:
         """The counters of a queue's partition, from memory or from the store. Raises StoreError."""
         partition = self._open.by_queue_id.get(queue_id)

@@ -88,6 +88,10 @@ def everything(server: EmubusServer) -> list[str]:
     send(server, name, *(NewMessage(body, {"message-id": "i" * 128}, {"p" * 80: "v" * 400}) for _ in range(4)))
     lock(server, name, 2, reason="R" * 80)
     subscription = "wide/Subscriptions/" + "s" * 50
+    server.create(QueueDescription("sessions", requires_session=True))
+    send(server, "sessions", NewMessage(b"x", {"group-id": "g" * 120}))
+    server.call(lambda: server.server.story.switch(is_on=True))
+    send(server, "wide", NewMessage(b"x", {"message-id": "i" * 128}))
     return [
         "/",
         at("entity", name),
@@ -102,6 +106,12 @@ def everything(server: EmubusServer) -> list[str]:
         f"{PAGE}/create",
         f"{PAGE}/create?kind=subscription",
         f"{PAGE}/namespace",
+        f"{PAGE}/story",
+        at("charts", name),
+        f"{PAGE}/forwarding",
+        f"{PAGE}/clients",
+        at("sessions", "sessions"),
+        f"{PAGE}/failures",
     ]
 
 

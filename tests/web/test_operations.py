@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import html
 import re
 from collections.abc import AsyncIterator, Iterator
 
@@ -23,7 +24,7 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.testing import EmubusServer
 
-from .namespace import lock, send
+from .namespace import counts, lock, send
 
 PAGE = "/emubus/page"
 EVIL = "<script>alert(1)</script>"
@@ -45,9 +46,9 @@ async def shown(client: aiohttp.ClientSession, view: str, **query: str) -> str:
     """The text of a page, without tags."""
     async with client.get(f"{PAGE}/{view}", params=query, headers={"Accept": "text/html"}) as answer:
         assert answer.status == 200
-        html = await answer.text()
-    assert EVIL not in html
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.split("<main", 1)[1]))
+        text = await answer.text()
+    assert EVIL not in text
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text.split("<main", 1)[1]))
 
 
 async def posted(client: aiohttp.ClientSession, view: str, **fields: str) -> tuple[int, str]:
@@ -140,3 +141,58 @@ async def test_a_session_is_listed_with_its_holder_and_can_be_released(
     assert "its receiver lost it" in (await posted(client, "release-session", path="s", session=EVIL))[1]
     assert "no receiver" in await shown(client, "sessions", path="s")
     assert lost == [Condition.SESSION_LOCK_LOST]
+
+
+async def test_charts_have_axes_and_units_and_an_entity_has_its_own(
+    client: aiohttp.ClientSession, server: EmubusServer
+) -> None:
+    sampler = server.server.sampler
+    server.create(QueueDescription("charted"))
+    server.call(sampler.sample)
+    send(server, "charted", NewMessage(b"x"), NewMessage(b"x"))
+    server.call(sampler.sample)
+    text = await shown(client, "charts", path="charted", span="1h")
+    assert "Messages there messages 0 1 2 -60 min" in text
+    assert "active: 2" in text
+    assert "mean duration" in await shown(client, "charts")
+    server.create(QueueDescription("unused"))
+    assert "Nothing was sampled yet" in await shown(client, "charts", path="unused")
+    async with client.get("/emubus/v1/samples?entity=charted") as answer:
+        samples = await answer.json()
+    assert (samples["slot_s"], samples["figures"]["depth"][-1]) == (1, 2.0)
+
+
+async def test_conditions_faults_and_outages_begin_and_end_in_one_table(
+    client: aiohttp.ClientSession, server: EmubusServer
+) -> None:
+    assert "No condition, fault or outage is on" in await shown(client, "failures")
+    server.create(QueueDescription("faulty"))
+    condition = {"what": "condition", "name": "throttled", "entity": "faulty", "for": "90s", "count": "5"}
+    assert "(throttled) is on" in (await posted(client, "begin-failure", **condition))[1]
+    fault = {"what": "fault", "kind": "server-busy", "operation": "send", "count": "2", "percent": "50"}
+    assert "(server-busy) is set" in (await posted(client, "begin-failure", **fault))[1]
+    await posted(client, "begin-failure", what="outage", store="3", kind="down")
+    text = await shown(client, "failures")
+    assert re.search(r"throttled condition faulty 5 more times, \d+ s more 0 End", text), text
+    assert "server-busy of send fault all 2 more times, with probability 0.5 0 End" in text
+    assert "down store 3 outage" in text
+    (on,) = server.server.amqp.conditions.list()
+    for kind, number in (("condition", on.number), ("fault", 1), ("store", 3)):
+        assert (await posted(client, "end-failure", kind=kind, number=str(number)))[0] == 200
+    assert "No condition, fault or outage is on" in await shown(client, "failures")
+    status, text = await posted(client, "begin-failure", **{**fault, "percent": "101"})
+    assert (status, "is not a whole number from 1 to 100" in text) == (400, True)
+    status, text = await posted(client, "begin-failure", **{**condition, "entity": "none"})
+    assert status == 404
+    assert (await posted(client, "end-failure", kind="fault", number="9"))[0] == 404
+
+
+async def test_a_snapshot_is_taken_restored_and_deleted(client: aiohttp.ClientSession, server: EmubusServer) -> None:
+    server.create(QueueDescription("kept"))
+    assert "Snapshot 'one' was taken" in html.unescape((await posted(client, "snapshot", do="take", name="one"))[1])
+    send(server, "kept", NewMessage(b"x"))
+    assert (await posted(client, "snapshot", do="take", name="one"))[0] == 409
+    assert "was restored" in (await posted(client, "snapshot", do="restore", name="one"))[1]
+    assert counts(server, "kept") == {}
+    assert "was deleted" in (await posted(client, "snapshot", do="delete", name="one"))[1]
+    assert "A snapshot has every entity" in await shown(client, "failures")

@@ -19,7 +19,7 @@ from . import administration, clock, entities, messages, namespace, stores
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .failures import conditions, faults
 from .openapi import document
-from .operations import clients, story
+from .operations import clients, samples, story
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *administration.ENDPOINTS,
@@ -32,6 +32,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *namespace.ENDPOINTS,
     *story.ENDPOINTS,
     *clients.ENDPOINTS,
+    *samples.ENDPOINTS,
 )
 
 __all__ = ["ENDPOINTS", "ROOT", "add_control", "errors_as_json"]

@@ -12,7 +12,7 @@ from aiohttp.typedefs import Handler
 from ..services import Services
 from .forms import quoted
 from .gate import HEADERS, BrowserRoot
-from .operations import clients, forwarding, story
+from .operations import charts, clients, failures, forwarding, story
 from .site import ROOT, Site, View, handler
 from .views import acting, browsing, creating, editing, entity, namespace, overview, rules, sending
 
@@ -43,6 +43,11 @@ VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("GET", "story"): story.show,
     ("POST", "story"): story.switch,
     ("GET", "forwarding"): forwarding.show,
+    ("GET", "charts"): charts.show,
+    ("GET", "failures"): failures.show,
+    ("POST", "begin-failure"): failures.begin,
+    ("POST", "end-failure"): failures.end,
+    ("POST", "snapshot"): failures.snapshot,
     ("GET", "clients"): clients.show,
     ("POST", "drop-connection"): clients.drop,
     ("GET", "sessions"): clients.show_sessions,

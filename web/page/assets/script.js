@@ -46,6 +46,7 @@ function sayings(root) {
 const live = {
   isOn: sessionStorage.getItem("live") !== "off",
   timer: 0,
+  answeredAt: new Date(),
 
   schedule() {
     clearTimeout(live.timer);
@@ -87,6 +88,10 @@ const live = {
   },
 
   reached(isReached) {
+    const away = document.getElementById("away");
+    if (isReached) live.answeredAt = new Date();
+    else if (away.hidden) away.querySelector("time").textContent = live.answeredAt.toLocaleTimeString();
+    away.hidden = isReached;
     document.body.classList.toggle("unreachable", !isReached);
     live.label(isReached);
   },

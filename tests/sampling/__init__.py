@@ -1,0 +1,1 @@
+"""Figures over time: how they are sampled, kept and drawn."""
