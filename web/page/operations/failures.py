@@ -175,4 +175,4 @@ async def snapshot(site: Site, request: web.Request) -> web.Response:
                 text = f"Snapshot '{name}' was deleted."
     except BrokerError as error:
         return await show(site, request, form.failed("snapshot", error))
-    return site.redirect(address("failures") + "#snapshots", Flash(text))
+    return site.redirect(address("failures"), Flash(text))
