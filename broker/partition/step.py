@@ -137,6 +137,10 @@ class Event(NamedTuple):
     facts: Mapping[str, object]
 
 
+new_event: Final[Callable[[tuple[object, ...]], Event]] = partial(tuple.__new__, Event)
+"""`Event(*fields)` for many: it takes a third of the time."""
+
+
 class Observer(Protocol):
     """Learns of the events of committed batches. Before each batch it is asked whether it `is_on`."""
 
@@ -221,7 +225,7 @@ class Step:
     ) -> None:
         """Note an event for the observer, if there is one; `numbers` may be a list that is filled afterwards."""
         if self.events is not None:
-            self.events.append(Event(kind, ref, numbers, messages, source, facts))
+            self.events.append(new_event((kind, ref, numbers, messages, source, facts)))
 
     def due_at(self, at: int) -> None:
         """Note that a change adds a row to the `due` table for the instant `at` (Unix ms)."""

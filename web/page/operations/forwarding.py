@@ -28,6 +28,7 @@ ROW_PX: Final = 58
 BOX_WIDTH_PX: Final = 180
 BOX_HEIGHT_PX: Final = 38
 MARGIN_PX: Final = 12
+BACK_PX: Final = 48
 NAME_CHARS_MAX: Final = 24
 
 Described = QueueDescription | TopicDescription | SubscriptionDescription
@@ -90,10 +91,9 @@ class Graph:
             x1, x2 = source.x + BOX_WIDTH_PX, target.x
             middle = (x1 + x2) // 2
             return f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2 - 4} {y2}"
-        x1, x2 = source.x + BOX_WIDTH_PX // 2, target.x + BOX_WIDTH_PX // 2  # back: below the boxes
-        bottom = max(source.y, target.y) + BOX_HEIGHT_PX + 16
-        y1, y2 = source.y + BOX_HEIGHT_PX, target.y + BOX_HEIGHT_PX
-        return f"M{x1} {y1}C{x1} {bottom} {x2} {bottom} {x2 + 3} {y2 + 4}"
+        x1, x2 = source.x + BOX_WIDTH_PX, target.x + BOX_WIDTH_PX  # back: around the right ends of the boxes
+        outside = max(x1, x2) + BACK_PX
+        return f"M{x1} {y1 - 7}C{outside} {y1 - 7} {outside} {y2 + 7} {x2 + 4} {y2 + 7}"
 
 
 async def show(site: Site, request: web.Request) -> web.Response:
@@ -132,7 +132,7 @@ def graph_of(descriptions: Iterable[Described]) -> Graph:
     ]
     columns = _columns([path for path in paths if path in kept], [each for each in edges if each.problem != "loop"])
     nodes = _placed(columns, known, edges)
-    width = max((each.x for each in nodes), default=0) + BOX_WIDTH_PX + MARGIN_PX
+    width = max((each.x for each in nodes), default=0) + BOX_WIDTH_PX + BACK_PX
     height = max((each.y for each in nodes), default=0) + BOX_HEIGHT_PX + 2 * MARGIN_PX
     return Graph(nodes, edges, width, height, left_out)
 
