@@ -14,10 +14,11 @@ from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, TABLES, Home
 from .partition.requests import RunDone
-from .partition.step import Delivery, Event, EventKind, Extent, Observer, PartitionRef, ReceiveMode
+from .partition.step import NO_CUT, Delivery, Event, EventKind, Extent, LockCut, Observer, PartitionRef, ReceiveMode
 from .stores.outage import Outage, OutageKind
 
 __all__ = [
+    "NO_CUT",
     "PARTITION_SHIFT",
     "SEQUENCE_NUMBER_MAX",
     "TABLES",
@@ -31,6 +32,7 @@ __all__ = [
     "EventKind",
     "Extent",
     "Home",
+    "LockCut",
     "Matches",
     "Observer",
     "Outage",

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..broker.address import parse_address
-from ..broker.api import Totals
+from ..broker.address import SubQueue, parse_address
+from ..broker.api import LockCut, Totals
 from ..broker.broker import Broker
 from ..broker.clock import Clock, Timer
 from ..broker.errors import BrokerError, Condition
@@ -109,6 +109,7 @@ class Circumstances:
     entity: str | None
     started_at: int
     ends_at: int | None
+    seed: int
     chance: Stream
     clock: Clock
     broker: Broker
@@ -141,6 +142,28 @@ class Behaviour:
         """A client opens a connection; an error closes it."""
         return None
 
+    # ---- what the broker asks while a behaviour `delays`
+
+    delays = False
+    """Whether the broker asks it when messages are late."""
+
+    def due_late_ms(self, path: str, *, is_activation: bool) -> int:
+        """How much later a scheduled message becomes active, or a message is removed whose time to live is over."""
+        del path, is_activation
+        return 0
+
+    def hidden_until(self, path: str, sub_queue: SubQueue, number: int, enqueued_at: int) -> int:
+        """Until when receivers do not get a message, nor later ones of its partition (Unix ms); 0: it is there."""
+        del path, sub_queue, number, enqueued_at
+        return 0
+
+    def lock_cut(self, path: str) -> LockCut | None:
+        """How much earlier the locks of the next answer to a receiver end."""
+        del path
+        return None
+
+    # ---- what adapters ask
+
     def accepts(self, connection: int) -> bool:
         """Whether a new connection (by number) is accepted; otherwise it is reset."""
         del connection
@@ -169,6 +192,11 @@ class Behaviour:
         """What happens to an operation; None if it is none of this behaviour's business."""
         del attempt
         return None
+
+    def cache_max(self, address: str) -> int:
+        """How many messages more than asked for a front end takes, and keeps locked."""
+        del address
+        return 0
 
     def delivered(self, address: str, count: int) -> None:
         """A client got messages of an entity."""

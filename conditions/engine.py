@@ -22,6 +22,7 @@ from .behaviour import Behaviour, Circumstances, Row, Shared, Value
 from .bucket import Bucket
 from .chance import Stream
 from .condition import Condition, Planned
+from .delaying import Delaying
 from .network import Network
 from .presets import PRESETS
 from .strikes import AdminRefusal, AdminRequest, Attempt, Passing, Strike
@@ -47,6 +48,7 @@ class Conditions:
         self._behaviours: list[Behaviour] = []
         self._last_number = 0
         self._watchers: list[Callable[[], None]] = []
+        self._delaying = Delaying(clock, broker)
         self.counts: Counter[str] = Counter()
         """Strikes by behaviour since the start of the server."""
 
@@ -104,7 +106,7 @@ class Conditions:
         self._conditions[condition.number] = condition
         log.info("condition begins", condition=condition.number, name=name, seed=seed, entity=entity, ends_at=ends_at)
         was_on = self.are_on
-        self._behaviours = [each for other in self._conditions.values() for each in other.behaviours]
+        self._use_behaviours()
         if not was_on:
             self._announce()
         if ends_at is not None:
@@ -118,7 +120,7 @@ class Conditions:
         condition = self._conditions.pop(number, None)
         if condition is None:
             return False
-        self._behaviours = [each for other in self._conditions.values() for each in other.behaviours]
+        self._use_behaviours()
         for each in condition.behaviours:
             each.end()
         self._ended[number] = condition
@@ -128,6 +130,11 @@ class Conditions:
         if not self.are_on:
             self._announce()
         return True
+
+    def _use_behaviours(self) -> None:
+        """Ask the behaviours of the conditions that are on."""
+        self._behaviours = [each for other in self._conditions.values() for each in other.behaviours]
+        self._delaying.use([each for each in self._behaviours if each.delays])
 
     def _expire(self, number: int) -> None:
         self.end(number)
@@ -153,6 +160,7 @@ class Conditions:
                 entity=condition.entity,
                 started_at=condition.started_at,
                 ends_at=condition.ends_at,
+                seed=condition.seed,
                 chance=chance,
                 clock=self._clock,
                 broker=self._broker,
@@ -217,6 +225,10 @@ class Conditions:
     def strike(self, attempt: Attempt) -> Strike | None:
         """What happens to an operation in place of what the client wants; None: nothing unusual."""
         return next(_found(each.strike(attempt) for each in self._behaviours), None)
+
+    def cache_max(self, address: str) -> int:
+        """How many messages more than asked for a front end takes, and keeps locked."""
+        return max((each.cache_max(address) for each in self._behaviours), default=0)
 
     def delivered(self, address: str, count: int) -> None:
         """A client got messages of an entity."""

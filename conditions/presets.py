@@ -56,6 +56,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
                 "store-out": {"ms": 20_000},
                 "keyed-refused": {"error": "timeout"},
                 "reroute-slow": {"ms_min": 5_000, "ms": 15_000},
+                "accepted-not-visible": {"share": 0.1, "ms": 30_000},
                 "container-close": {"share": 0.01},
                 "phantom-not-found": {"ms": 12_000, "entities": "one"},
                 "admin-limited": {"cleanup_ms": 10_000},
@@ -66,7 +67,13 @@ PRESETS: Final[Mapping[str, Preset]] = {
         Preset(
             "partition-quirks",
             "A partitioned entity on an ordinary day.",
-            {"peek-partition-end": {}, "peek-short": {"share": 0.05}, "trickle": {"gap_ms": 25}},
+            {
+                "foreign-cache": {"cache_max": 16},
+                "aged-lock": {"share": 0.05},
+                "peek-partition-end": {},
+                "peek-short": {"share": 0.05},
+                "trickle": {"gap_ms": 25},
+            },
         ),
         Preset(
             "far-away",
@@ -87,6 +94,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
                 "settle-lost": {"share": 0.03},
                 "settle-unconfirmed": {"share": 0.02},
                 "lock-lost": {"share": 0.02},
+                "short-lock": {"share": 0.1, "cut_ms": 12_000},
                 "discharge-lost": {"share": 0.03},
             },
         ),
@@ -100,6 +108,8 @@ PRESETS: Final[Mapping[str, Preset]] = {
                 "conflict-running": {"share": 0.05},
                 "conflict-cleanup": {"ms": 10_000},
                 "admin-500-done": {"share": 0.02},
+                "scheduled-late": {"ms": 15_000},
+                "expiry-late": {"ms": 60_000},
             },
         ),
         Preset(

@@ -15,6 +15,7 @@ from .behaviour import Parameter, Row, Value, Way
 from .behaviours import (
     administration,
     idling,
+    lateness,
     moves,
     network,
     operations,
@@ -66,6 +67,15 @@ _ALWAYS: Final = (
         way=Way.ALWAYS,
     ),
     Row(
+        "order-mixed",
+        "Always",
+        "Messages of a partitioned entity come from whichever partition answers first; within one the order stays.",
+        "entity",
+        "transfers in another order than that of sending",
+        "documentation (partitioned entities); azure-service-bus 56",
+        way=Way.ALWAYS,
+    ),
+    Row(
         "transaction-timeout",
         "Always",
         "A transaction has been open for two minutes.",
@@ -104,7 +114,10 @@ def _rows() -> tuple[Row, ...]:
         )
         for kind, about in _OUTAGES.items()
     )
-    topics = (throttling, idling, tokens, moves, operations, stores, transactions, administration, quotas, network)
+    topics = (
+        *(throttling, idling, tokens, moves, operations, stores),
+        *(lateness, transactions, administration, quotas, network),
+    )
     behaviours = (module.ROWS for module in topics)
     return (*(row for rows in behaviours for row in rows), *faults, *outages, *_DROPS, *_ALWAYS)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from ...broker import service_errors
-from ...broker.api import Abandon, Outcome, RunDone
+from ...broker.api import Abandon, Delivery, Outcome, Release, RunDone
 from ...broker.clock import Timer
 from ...conditions.fault_table import FaultOperation
 from ...conditions.strikes import Effect
@@ -28,11 +30,16 @@ class FaultyConsumer:
         self._allowed = 0
         self._timer: Timer | None = None
         """Set while some of the credit is kept back."""
-        link.observe(self.delivered)
+        self._cache: deque[tuple[int, Delivery]] = deque()
+        """What a front end keeps locked, with the ends of the locks (Unix ms)."""
+        self._has_cache = False
+        link.observe(self.delivered, self.sieved, self.let_go)
 
     def set_credit(self, count: int) -> None:
         """Pass credit on, some of it later, or fail."""
         self._wanted = count
+        if self._cache and count:
+            asyncio.get_running_loop().call_soon(self._serve)
         if self._timer is not None or not count:
             self._allow(min(self._allowed, count) if self._timer is not None else count)
             return
@@ -47,7 +54,40 @@ class FaultyConsumer:
 
     def _allow(self, count: int) -> None:
         self._allowed = count
-        self._inner.set_credit(count)
+        self._has_cache = count > 0 and self._may_cache()
+        room = max(0, self._point.conditions.cache_max(self.address) - len(self._cache)) if self._has_cache else 0
+        self._inner.set_credit(count + room)
+
+    # ---- what a front end keeps
+
+    def _may_cache(self) -> bool:
+        """Whether the messages of the link can wait in a front end: locked, and of no message session."""
+        return not self._link.presettled and not isinstance(self._link, MessageSessionLink)
+
+    def sieved(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        """The deliveries that the client gets now; the others are kept."""
+        if not self._has_cache or len(deliveries) <= self._wanted:
+            return deliveries
+        clock, broker = self._point.connection.clock, self._point.connection.broker
+        entity = broker.find(self.address)[0]
+        until_at = clock.now_ms() + getattr(entity.description, "lock_duration_ms", 0)
+        self._cache.extend((until_at, each) for each in deliveries[self._wanted :])
+        return deliveries[: self._wanted]
+
+    def _serve(self) -> None:
+        """Give the client what was kept, as long as it is locked."""
+        now = self._point.connection.clock.now_ms()
+        while self._cache and self._cache[0][0] <= now:
+            self._cache.popleft()
+        found = [self._cache.popleft()[1] for _ in range(min(len(self._cache), self._wanted))]
+        if found:
+            self._link.deliver(found)
+
+    def let_go(self) -> None:
+        """Give back what is kept: the last condition has ended."""
+        for _, delivery in self._cache:
+            self._inner.settle(delivery.token, Release(), None)
+        self._cache.clear()
 
     def _go_on(self) -> None:
         self._timer = None

@@ -24,6 +24,10 @@ _FIRST_GUESS_BYTES = 16 * 1024  # size of a message before any was seen
 _MESSAGE_BYTES_MIN = 256  # counted for a small message
 
 
+Sieve = Callable[[Sequence[Delivery]], Sequence[Delivery]]
+"""The deliveries, of those that the broker hands over, that the client gets now."""
+
+
 class ReceiverHandle(Protocol):
     """A way out of an entity: the broker's `Receiver` or `SessionReceiver`, or one that may fail on purpose."""
 
@@ -64,6 +68,8 @@ class OutgoingLink(OutgoingDeliveries):
         "_receiver",
         "_released",
         "_session",
+        "_sieve",
+        "_unwrapped",
     )
 
     TAKES_RUNS = True
@@ -87,6 +93,8 @@ class OutgoingLink(OutgoingDeliveries):
         self._message_bytes = _FIRST_GUESS_BYTES
         self._draining = False
         self._observer: Callable[[int], None] | None = None
+        self._sieve: Sieve | None = None
+        self._unwrapped: Callable[[], None] | None = None
 
     def start(self, receiver: ReceiverHandle) -> None:
         """From now on messages may come."""
@@ -103,12 +111,18 @@ class OutgoingLink(OutgoingDeliveries):
 
     def unwrap(self) -> None:
         """Put nothing between them."""
-        self._observer = None
+        self._observer = self._sieve = None
         self._receiver = self._own_receiver
+        unwrapped, self._unwrapped = self._unwrapped, None
+        if unwrapped is not None:
+            unwrapped()
 
-    def observe(self, delivered: Callable[[int], None]) -> None:
-        """Call `delivered(count)` for messages that the client gets (`faults`)."""
+    def observe(self, delivered: Callable[[int], None], sieve: Sieve, unwrapped: Callable[[], None]) -> None:
+        """Call `delivered(count)` for messages that the client gets, `sieve` before they are transferred, and
+        `unwrapped()` at the end (`faults`)."""
         self._observer = delivered
+        self._sieve = sieve
+        self._unwrapped = unwrapped
 
     def grant_anew(self) -> None:
         """Pass the credit on once more: what stands between the link and the broker is not what it was."""
@@ -209,6 +223,8 @@ class OutgoingLink(OutgoingDeliveries):
         try:
             if self._receiver is None:
                 return  # the broker knows that we closed; what it had under way is its to return
+            if self._sieve is not None:
+                deliveries = self._sieve(deliveries)
             over = len(deliveries) - self.credit
             if over > 0 and not self.presettled:
                 deliveries = self._without_last(deliveries, over)

@@ -23,7 +23,7 @@ from ..partition.requests import (
     DeleteRows,
     Request,
 )
-from ..partition.step import Delivery, SessionGrant, SubscriptionRouting
+from ..partition.step import Delays, Delivery, SessionGrant, SubscriptionRouting
 from ..stores.worker import Worker
 from .dispatcher import Dispatcher, ReceiveQuota
 from .router import Router, kept_key_of, key_of, partition_for_key
@@ -81,6 +81,11 @@ class PartitionHandle:
     def name_in_errors(self) -> str:
         """The service's internal name of the entity."""
         return self.entity.name_in_errors
+
+    @property
+    def delays(self) -> Delays | None:
+        """What is late on purpose; None as a rule."""
+        return self.worker.delays
 
     @property
     def routing(self) -> SubscriptionRouting | None:

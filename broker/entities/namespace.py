@@ -23,7 +23,7 @@ from ..message.bounds import MessageBounds
 from ..model.catalog import Catalog, Entry
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
 from ..model.profiles import Limits, limits_over
-from ..partition.step import NoObserver, Observer
+from ..partition.step import Delays, NoObserver, Observer
 from ..stores.committer import Committer
 from ..stores.outage import Outage
 from ..stores.worker import Worker
@@ -58,6 +58,7 @@ class Namespace:
         self._failpoint = failpoint
         self._observer = observer or NoObserver()
         self._watchers: list[Callable[[Entity], None]] = []
+        self._delays: Delays | None = None
         self._use_stores(catalog, stores)
 
     def _use_stores(self, catalog: Catalog, stores: Sequence[Store]) -> None:
@@ -68,6 +69,8 @@ class Namespace:
             Worker(index, store, self.clock, self._committer, self._resolver(index), self._failpoint, self._observer)
             for index, store in enumerate(stores)
         ]
+        for worker in self.workers if self._delays is not None else ():
+            worker.use_delays(self._delays)
         self.forwarder = Forwarder(self.clock, self.find_target)
         self._entities: dict[str, Entity] = {}
         self._of_jms: dict[str, list[Entity]] = {}  # subscriptions that JMS has made, by name
@@ -269,6 +272,20 @@ class Namespace:
                     handle.announce_session(None)
                     if worker.has_outgoing(handle.queue_id):
                         handle.announce_outbox(None)
+
+    # ---- what is late on purpose
+
+    def use_delays(self, delays: Delays | None) -> None:
+        """From now on these delays hold, None for none: what is no longer late comes at once."""
+        self._delays = delays
+        for worker in self.workers:
+            worker.use_delays(delays)
+
+    def announce(self, path: str) -> None:
+        """Have receivers of an entity ask for messages again; nothing if there is none."""
+        entity = self.entity(path)
+        for handle in () if entity is None else entity.partitions:
+            handle.worker.announce([handle])
 
     # ---- helpers
 

@@ -25,7 +25,7 @@ from .records import HEAD_BYTES, MESSAGES, Home, Record, message_key, unpack_hea
 from .requests import DeleteMessages, GetExtent, LockMessages, Peek, Receive, ReceiveDeferred, ReceiveFromSession
 from .sessions import MessageSessions
 from .state import PartitionState
-from .step import Delivery, EventKind, Extent, Received, ReceiveMode, Step, new_delivery
+from .step import NO_CUT, Delivery, EventKind, Extent, Received, ReceiveMode, Step, new_delivery
 
 RECEIVE_BYTES_MAX = 4 << 20  # per answer to a receiver, which then asks again
 SCAN_ROWS_MAX = 500
@@ -69,18 +69,22 @@ class ReceiveHandlers:
         ready_queue, selection = state.ready_queues[request.sub_queue], request.selection
         if selection is None:
             take = partial(ready_queue.take, view, average_bytes=state.average_bytes())
-            taken = self._take(take, request.count, now, step)
-            more = ready_queue.has_more()
+            taken, is_hidden = self._take(take, request.count, now, step, ready_queue)
+            more = ready_queue.has_more() and not is_hidden
         else:
             take = partial(ready_queue.take_selected, view, selection, average_bytes=state.average_bytes())
-            taken = self._take(take, request.count, now, step)
-            more = ready_queue.has_more_for(selection)
+            taken, is_hidden = self._take(take, request.count, now, step, ready_queue)
+            more = ready_queue.has_more_for(selection) and not is_hidden
         if not more:
             ready_queue.announce_again()
         if taken:
             state.mark_used(now)
-        group = self._new_group(ready_queue, ready_queue.home, now)
-        deliveries = self._deliver(taken, group, request.mode, step, request.by)
+        delays = state.ref.delays
+        cut = NO_CUT if delays is None or not taken else delays.lock_cut(state.ref.path)
+        group = self._new_group(ready_queue, ready_queue.home, now, earlier_ms=cut.earlier_ms)
+        deliveries = self._deliver(taken, group, request.mode, step, request.by, cut.believed_ms)
+        if cut.earlier_ms:
+            state.locks.sort()
         step.effects.append((request.reply, Received(deliveries, more)))
 
     def receive_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
@@ -90,11 +94,13 @@ class ReceiveHandlers:
         if held is None or held.until_at <= now:
             step.effects.append((request.reply, Received([], False, service_errors.session_lock_lost())))
             return
-        taken = self._take(partial(held.ready_queue.take, view), request.count, now, step, held.number)
+        take = partial(held.ready_queue.take, view)
+        taken, is_hidden = self._take(take, request.count, now, step, held.ready_queue, held.number)
         self._state.mark_used(now)
         group = self._new_group(held.ready_queue, Home.ACTIVE, now, held)
         deliveries = self._deliver(taken, group, request.mode, step, request.by)
-        step.effects.append((request.reply, Received(deliveries, held.ready_queue.has_more())))
+        more = held.ready_queue.has_more() and not is_hidden
+        step.effects.append((request.reply, Received(deliveries, more)))
 
     def receive_deferred(self, request: ReceiveDeferred, now: int, view: Reader, step: Step) -> None:
         """Deliver deferred messages by number, all or none."""
@@ -222,36 +228,59 @@ class ReceiveHandlers:
         return None
 
     def _take(
-        self, take: Callable[[int, int], list[tuple[int, bytes]]], count: int, now: int, step: Step, session: int = 0
-    ) -> list[Taken]:
+        self,
+        take: Callable[[int, int], list[tuple[int, bytes]]],
+        count: int,
+        now: int,
+        step: Step,
+        source: LockSource,
+        session: int = 0,
+    ) -> tuple[list[Taken], bool]:
         """Take up to `count` messages, and end those whose time to live is over; `session` is their session's number.
 
-        `take(count, bytes_max)` removes messages from their queue and returns them, none if the queue is empty.
+        `take(count, bytes_max)` removes messages from their queue `source` and returns them, none if it is empty.
+        Returns the messages, and whether the next one is hidden on purpose: it stays in the queue with those behind it.
         """
+        ref, delays = self._state.ref, self._state.ref.delays
         taken: list[Taken] = []
         bytes_left = RECEIVE_BYTES_MAX
         while len(taken) < count and bytes_left > 0:
             rows = take(count - len(taken), bytes_left)
             if not rows:
                 break
-            for number, row in rows:
+            for at, (number, row) in enumerate(rows):
                 head = unpack_head(row)
                 if 0 < head[5] <= now:
                     self._state.expire(number, row, session, step)
+                elif delays is not None and delays.hidden_until(ref.path, source.sub_queue, number, head[4]) > now:
+                    for again, _ in rows[at:]:
+                        source.put_back(again)
+                    return taken, True
                 else:
                     taken.append((number, row, head))
                     bytes_left -= len(row)
-        return taken
+        return taken, False
 
-    def _new_group(self, ready_queue: LockSource, home: Home, now: int, held: HeldSession | None = None) -> LockGroup:
+    def _new_group(
+        self, ready_queue: LockSource, home: Home, now: int, held: HeldSession | None = None, earlier_ms: int = 0
+    ) -> LockGroup:
         """The locks, still none, of messages that are delivered now; `held` is their session."""
-        until_at = now + self._state.receivable.lock_duration_ms if held is None else held.until_at
+        until_at = now + self._state.receivable.lock_duration_ms - earlier_ms if held is None else held.until_at
         return LockGroup(home, ready_queue, until_at, held)
 
     def _deliver(
-        self, taken: Sequence[Taken], group: LockGroup, mode: ReceiveMode, step: Step, by: str = ""
+        self,
+        taken: Sequence[Taken],
+        group: LockGroup,
+        mode: ReceiveMode,
+        step: Step,
+        by: str = "",
+        believed_ms: int = 0,
     ) -> list[Delivery]:
-        """Lock or remove the messages of one home and session, and build their deliveries for the client `by`."""
+        """Lock or remove the messages of one home and session, and build their deliveries for the client `by`.
+
+        The receiver believes that the locks end `believed_ms` later than they do.
+        """
         if not taken:
             return []
         state = self._state
@@ -268,7 +297,7 @@ class ReceiveHandlers:
         message_state = None if group.home is group.ready_queue.home else STATES[group.home]
         if mode is ReceiveMode.PEEK_LOCK:
             state.locks.add(group, tokens, numbers, sizes, expiries)
-            encoder = self._encoder(message_state, locked_until_at=group.until_at)
+            encoder = self._encoder(message_state, locked_until_at=group.until_at + believed_ms)
             payloads = self._payloads(encoder, taken, token_uuids(tokens))
         else:
             state.remove_run(group.home, numbers, sum(sizes), expiries, group.session, step)

@@ -283,6 +283,32 @@ class SubscriptionRouting(Protocol):
         ...
 
 
+class LockCut(NamedTuple):
+    """How much earlier a lock ends, and how much later than its end the client believes (ms)."""
+
+    earlier_ms: int
+    believed_ms: int
+
+
+NO_CUT: Final = LockCut(0, 0)
+
+
+class Delays(Protocol):
+    """What is late, or early, on purpose (`conditions`)."""
+
+    def due_late_ms(self, path: str, *, is_activation: bool) -> int:
+        """How much later a scheduled message becomes active, or a message is removed whose time to live is over."""
+        ...
+
+    def hidden_until(self, path: str, sub_queue: SubQueue, number: int, enqueued_at: int) -> int:
+        """Until when receivers get neither this message nor later ones of its partition (Unix ms); 0: it is there."""
+        ...
+
+    def lock_cut(self, path: str) -> LockCut:
+        """How much earlier the locks of the next answer to a receiver end."""
+        ...
+
+
 class PartitionRef(Protocol):
     """One partition of an entity, as its entity describes it; the partition itself may not be open."""
 
@@ -309,6 +335,11 @@ class PartitionRef(Protocol):
     @property
     def name_in_errors(self) -> str:
         """The entity's name in the service's error texts."""
+        ...
+
+    @property
+    def delays(self) -> Delays | None:
+        """What is late on purpose; None as a rule."""
         ...
 
     @property

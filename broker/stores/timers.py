@@ -13,9 +13,9 @@ from typing import Final
 from ...storage import Store
 from ..clock import Clock, Timer
 from ..partition.partition import Partition
-from ..partition.records import DUE, DUE_KEY
+from ..partition.records import DUE, DUE_KEY, Due
 from ..partition.requests import ProcessDue, Request
-from ..partition.step import PartitionRef
+from ..partition.step import Delays, PartitionRef
 
 DUE_ROWS_MAX: Final = 500  # per batch
 DUE_ROWS_AT_ONCE: Final = 16  # per request; 1 for a topic, which copies each activated message
@@ -37,6 +37,7 @@ class StoreTimers:
         self._lock_end_of: dict[int, int] = {}  # the valid entry of a queue in that heap
         self._next_due: int | None = None
         self._due_from = FIRST_DUE  # earlier rows were read; the remaining ones are of locked messages
+        self._delays: Delays | None = None
         self._timer: Timer | None = None
         self._timer_at: int | None = None
         self.is_due = False  # rows are due now
@@ -51,6 +52,10 @@ class StoreTimers:
         """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
+
+    def use_delays(self, delays: Delays | None) -> None:
+        """Process rows as late as these delays say."""
+        self._delays = delays
 
     def read_again(self) -> None:
         """Have the next batch read `due` from its first row."""
@@ -102,7 +107,8 @@ class StoreTimers:
         self, store: Store, resolve: Callable[[int], PartitionRef | None]
     ) -> list[tuple[PartitionRef, Request]]:
         """Return requests for the due rows; add rows of deleted queues to `orphans`. Raises StoreError."""
-        end = DUE_KEY.pack(self._clock.now_ms() + 1, 0, 0, 0)
+        end_ms = self._clock.now_ms() + 1
+        end = DUE_KEY.pack(end_ms, 0, 0, 0)
         with store.view() as view:
             rows = view.scan(DUE, self._due_from, end, DUE_ROWS_MAX)
             due_from = rows[-1][0] + b"\0" if len(rows) == DUE_ROWS_MAX else max(end, self._due_from)
@@ -113,7 +119,8 @@ class StoreTimers:
         by_queue: dict[int, list[tuple[int, int, int]]] = {}
         for key, _ in rows:
             at, queue_id, what, number = DUE_KEY.unpack(key)
-            by_queue.setdefault(queue_id, []).append((at, what, number))
+            if self._delays is None or not self._is_late(self._delays, key, resolve(queue_id), end_ms):
+                by_queue.setdefault(queue_id, []).append((at, what, number))
         requests: list[tuple[PartitionRef, Request]] = []
         for queue_id, due in by_queue.items():
             ref = resolve(queue_id)
@@ -123,3 +130,17 @@ class StoreTimers:
             at_once = DUE_ROWS_AT_ONCE if ref.routing is None else 1
             requests += ((ref, ProcessDue(due[start : start + at_once])) for start in range(0, len(due), at_once))
         return requests
+
+    def _is_late(self, delays: Delays, key: bytes, ref: PartitionRef | None, end_ms: int) -> bool:
+        """Whether a row is processed later on purpose: then it is read again, and those behind it."""
+        at, _, what, _ = DUE_KEY.unpack(key)
+        if ref is None or what not in (Due.ACTIVATE, Due.EXPIRE):
+            return False
+        late_at = at + delays.due_late_ms(ref.path, is_activation=what == Due.ACTIVATE)
+        if late_at < end_ms:
+            return False
+        self._due_from = min(self._due_from, key)
+        # A row behind it that is due by now was read with it, or is read with it again.
+        is_first = self._next_due is None or self._next_due < end_ms
+        self._next_due = late_at if is_first else min(self._next_due or late_at, late_at)
+        return True

@@ -24,7 +24,7 @@ from ..model.catalog import UnreadableRowError
 from ..partition.partition import Partition
 from ..partition.records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters, Home
 from ..partition.requests import ExpireLocks, Request, Reserve, must_be_retried
-from ..partition.step import NoObserver, Observer, PartitionRef, Step
+from ..partition.step import Delays, NoObserver, Observer, PartitionRef, Step
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
 from .commit_stats import CommitStats
 from .committer import Committer
@@ -78,6 +78,8 @@ class Worker:
         self._committing = False  # if a commit fails now, its outcome is unknown
         self.outage: Outage | None = None
         self.fault: str | None = None  # the error of the last commit, None if it succeeded
+        self.delays: Delays | None = None
+        """What is late on purpose."""
 
     # ---- the interface for the broker
 
@@ -134,6 +136,16 @@ class Worker:
             return
         self._inbox.append((ref, request))
         self._wake.set()
+
+    def use_delays(self, delays: Delays | None) -> None:
+        """From now on these delays hold: what is no longer late comes at once."""
+        self.delays = delays
+        self._timers.use_delays(delays)
+        self._resume(list(self._open.refs.values()))
+
+    def announce(self, refs: Iterable[PartitionRef]) -> None:
+        """Announce possible messages of partitions, to receivers of message sessions, too."""
+        self._announce(refs)
 
     def probe(self) -> None:
         """Submit a request that only commits; afterwards `fault` shows whether the store works."""

@@ -20,7 +20,7 @@ from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import WindowBudget
 from emubus.broker.partition.records import DUE, DUE_KEY, STATE, STATE_KEY
 from emubus.broker.partition.requests import Receive, Request, SendRun, Settle
-from emubus.broker.partition.step import Received, Step
+from emubus.broker.partition.step import Delays, Received, Step
 from emubus.storage import MemoryStore, StoreError
 
 NOTHING = object()
@@ -83,6 +83,7 @@ class Place:
     bounds: MessageBounds = STANDARD_BOUNDS
     routing: None = None
     total: None = None
+    delays: Delays | None = None
     announced: list[SubQueue] = field(default_factory=list[SubQueue])
     sessions_announced: int = 0
     outbox_announced: int = 0

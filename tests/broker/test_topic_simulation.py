@@ -71,6 +71,7 @@ class Place:
     partitioned: bool = False
     size_bytes_max: int = 1 << 30
     bounds: MessageBounds = STANDARD_BOUNDS
+    delays: None = None
 
     @property
     def path(self) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from emubus.commands.client import exercise as command
-from emubus.conditions.exercise import steps
 from emubus.conditions.presets import PRESETS
 from emubus.conditions.table import BEHAVIOURS, read_values
+from emubus.kit.exercise import steps
 from emubus.testing import EmubusServer
 
 from .conftest import CommandLine

@@ -1,6 +1,6 @@
 """`emubus exercise`: start all presets of conditions one after the other on a running server, and report what struck.
 
-Knows the order of the steps (`conditions/exercise.py` plans them), how to wait for each by the broker's clock, and
+Knows the order of the steps (`kit/exercise.py` plans them), how to wait for each by the broker's clock, and
 where the report goes. Does not know what a condition does.
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...conditions.chance import SEED_MAX
-from ...conditions.exercise import Step, steps
 from ...conditions.presets import PRESETS
+from ...kit.exercise import Step, steps
 from .. import EXIT_FAILED, EXIT_OK, CommandError
 from ..options import ConfigError, names
 from .address import add_server_options

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .behaviour import Value
-from .chance import fraction
-from .presets import PRESETS
+from ..conditions.behaviour import Value
+from ..conditions.chance import fraction
+from ..conditions.presets import PRESETS
 
 REST_SHARE: Final = 0.2
 """Of a preset's share of the time, what is left without any condition: clients recover."""
@@ -81,7 +81,7 @@ def fitting(name: str, on_ms: int, entity_count: int) -> dict[str, Value]:
 
 def usual(name: str, parameter: str) -> int:
     """The value that a preset gives a parameter, or the table's."""
-    from .table import BEHAVIOURS  # only now: the table imports every behaviour
+    from ..conditions.table import BEHAVIOURS  # only now: the table imports every behaviour
 
     behaviour, _, key = parameter.partition(".")
     given = PRESETS[name].behaviours[behaviour].get(key)
