@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from ...broker import service_errors
 from ...broker.api import Abandon, Delivery, Outcome, Release, RunDone
@@ -16,6 +17,9 @@ from ..links.message_sessions import MessageSessionLink
 from ..links.outgoing import OutgoingLink, ReceiverHandle
 from ..wire.link import Done
 from .point import EFFECTS, InjectionPoint, ignore_outcome
+
+FETCH_MS: Final = 100
+"""How long a front end takes messages from all partitions, once one has answered."""
 
 
 class FaultyConsumer:
@@ -33,6 +37,8 @@ class FaultyConsumer:
         self._cache: deque[tuple[int, Delivery]] = deque()
         """What a front end keeps locked, with the ends of the locks (Unix ms)."""
         self._has_cache = False
+        self._fetching: Timer | None = None
+        """Set while a front end takes more than its client wants."""
         link.observe(self.delivered, self.sieved, self.let_go)
 
     def set_credit(self, count: int) -> None:
@@ -66,13 +72,22 @@ class FaultyConsumer:
 
     def sieved(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         """The deliveries that the client gets now; the others are kept."""
-        if not self._has_cache or len(deliveries) <= self._wanted:
+        if not self._has_cache:
+            return deliveries
+        if self._fetching is None:
+            self._fetching = self._point.later(FETCH_MS, self._fetched)
+        if len(deliveries) <= self._wanted:
             return deliveries
         clock, broker = self._point.connection.clock, self._point.connection.broker
         entity = broker.find(self.address)[0]
         until_at = clock.now_ms() + getattr(entity.description, "lock_duration_ms", 0)
         self._cache.extend((until_at, each) for each in deliveries[self._wanted :])
         return deliveries[: self._wanted]
+
+    def _fetched(self) -> None:
+        """A front end takes no more for this receive."""
+        self._fetching, self._has_cache = None, False
+        self._inner.set_credit(self._wanted)
 
     def _serve(self) -> None:
         """Give the client what was kept, as long as it is locked."""
@@ -124,8 +139,9 @@ class FaultyConsumer:
 
     def close(self) -> None:
         """The link is gone."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._fetching):
+            if timer is not None:
+                timer.cancel()
         self._inner.close()
 
     def _lose(self, token: bytes, done: Done) -> None:

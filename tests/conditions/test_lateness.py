@@ -267,10 +267,13 @@ async def test_a_front_end_keeps_messages_and_its_client_gets_them_with_its_next
     entity = broker.entity("q")
     assert entity is not None
     assert entity.message_counts()[Home.ACTIVE] == 4
+    wire.clock.advance(100)
+    await send(broker, "q", encoded("later"))
+    assert len(await other.drain()) == 1
     wire.flow(0, 2, count=1)
     await wire.frames(TRANSFER, TRANSFER)
     wire.lose()
-    wire.clock.advance(LOCK_MS - 1)
+    wire.clock.advance(LOCK_MS - 101)
     assert await other.drain() == []
     wire.clock.advance(1)
     await loop_turns(50)

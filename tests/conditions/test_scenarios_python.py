@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
@@ -12,11 +16,13 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceB
 from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessagingEntityNotFoundError,
+    OperationTimeoutError,
     ServiceBusServerBusyError,
     SessionLockLostError,
 )
 from azure.servicebus.management import ServiceBusAdministrationClient
 
+from emubus.broker.api import partition_for_key
 from emubus.testing import EmubusServer
 
 from .conftest import PARTS, QUEUE, SESSIONS, TOPIC, UNIQUE, Connect
@@ -225,3 +231,77 @@ def test_a_queue_can_not_be_created_again_at_once(
         server.advance(10_000)
         administration.create_queue("short-lived")
     server.delete("short-lived")
+
+
+def head(server: EmubusServer, queue: str) -> tuple[int, dict[str, Any]]:
+    """Receive and delete over REST: the status and the broker properties."""
+    address = f"http://localhost:{server.http_port}/{queue}/messages/head?timeout=0"
+    with urlopen(Request(address, method="DELETE")) as answer:
+        return answer.status, json.loads(answer.headers.get("BrokerProperties", "{}"))
+
+
+def test_a_queue_looks_empty_while_another_front_end_holds_its_messages(server: EmubusServer, connect: Connect) -> None:
+    client = connect()
+    with client.get_queue_sender(PARTS) as sender:
+        for number in range(4):
+            sender.send_messages(ServiceBusMessage(str(number)))
+    server.freeze()
+    with server.conditions("foreign-cache", entity=PARTS), client.get_queue_receiver(PARTS) as receiver:
+        receiver.complete_message(*take(receiver))
+        while not all(each.locked_until_at for each in server.peek(PARTS)):
+            """Another partition is still to answer."""
+        assert head(server, PARTS) == (204, {})
+        receiver.complete_message(*take(receiver))  # at once, where they are held
+        server.advance(60_000)
+        status, properties = head(server, PARTS)
+    assert (status, properties["DeliveryCount"]) == (200, 2)
+
+
+def test_a_store_that_is_out_refuses_its_keys_and_delays_messages_without(
+    server: EmubusServer, connect: Connect
+) -> None:
+    out = 3
+    own = next(key for key in map(str, range(100)) if partition_for_key(key, 16) == out)
+    other = next(key for key in map(str, range(100)) if partition_for_key(key, 16) != out)
+    server.freeze()
+    values = {"store_out__store": out, "container_close__share": 0, "phantom_not_found__ms": 0}
+    with (
+        server.conditions("broker-failover", entity=PARTS, accepted_not_visible__share=0, **values) as on,
+        connect().get_queue_sender(PARTS) as sender,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        with pytest.raises(OperationTimeoutError):
+            sender.send_messages(ServiceBusMessage("its key", partition_key=own))
+        sender.send_messages(ServiceBusMessage("another key", partition_key=other))
+        before = on.report.struck_count
+        sent = pool.submit(sender.send_messages, ServiceBusMessage("no key"))
+        while on.report.struck_count == before:
+            """The message is under way."""
+        server.advance(4_999)
+        assert not sent.done()
+        server.advance(10_001)
+        sent.result(WAIT_S)
+    assert sorted(str(each.text) for each in server.peek(PARTS)) == ["another key", "no key"]
+
+
+def test_an_upgrade_costs_locks_and_no_message(server: EmubusServer, connect: Connect) -> None:
+    client, count = connect(retry_total=3, retry_backoff_factor=0.01, retry_backoff_max=0.05), 100
+    with client.get_queue_sender(QUEUE) as sender:
+        sender.send_messages([ServiceBusMessage(str(number)) for number in range(count)])
+    server.freeze()
+    done: Counter[str] = Counter()
+    away = {"broker_move__away_min_ms": 1, "broker_move__away_max_ms": 1}  # the clock stands still while it lasts
+    with server.conditions("rolling-upgrade", seed=7, **away) as on, client.get_queue_receiver(QUEUE) as receiver:
+        while len(done) < count:
+            for message in receiver.receive_messages(max_message_count=10, max_wait_time=WAIT_S):
+                assert message.delivery_count == 0
+                try:
+                    receiver.complete_message(message)
+                except MessageLockLostError:
+                    continue
+                done[str(message)] += 1
+            server.advance(10_000)
+        found = {each.behaviour for each in on.report.struck}
+    assert {"broker-move", "gateway-restart"} <= found
+    assert set(done) == set(map(str, range(count)))
+    assert server.peek(QUEUE) == []

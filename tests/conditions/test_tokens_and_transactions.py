@@ -35,6 +35,21 @@ async def test_a_good_token_is_refused_once(why: str, status: int, words: str) -
     wire.lose()
 
 
+async def test_a_link_is_lost_with_its_token_and_comes_back_with_a_new_one_only() -> None:
+    wire = strict()
+    wire.state.conditions.start("quiet-hours")
+    assert (await put(wire, sas(NOW_S + 60)))[0] == 202
+    wire.attach_sender()
+    wire.clock.advance(61_000)
+    (detach,) = await wire.turn()
+    condition, text = error_of(detach)
+    assert (condition, "Code: RenewToken." in text) == ("amqp:link:detach-forced", True)
+    assert error_of(wire.attach_sender(handle=1, name="again")[-1])[0] == "amqp:unauthorized-access"
+    assert (await put(wire, sas(NOW_S + 600)))[0] == 202
+    assert wire.attach_sender(handle=2, name="with a token")[0].get(6) is not None
+    wire.lose()
+
+
 async def test_a_connection_has_tokens_for_few_entities() -> None:
     wire = strict()
     wire.state.conditions.start("tokens", values={"max": 1})

@@ -9,6 +9,7 @@ import pytest
 from emubus.testing import EmubusServer
 
 from .client import Sdk
+from .conftest import Outages
 from .driver import SdkError
 from .features import FAILS_WHAT_MEETS_A_LOSS, clients_with, only_clients, partitioned_only
 
@@ -86,3 +87,20 @@ def test_a_transaction_that_takes_more_than_two_minutes_is_over(sdk: Sdk, queue:
     with pytest.raises(SdkError, match="No active Transaction was found"):
         sdk.end_transaction(transaction, commit=True)
     assert sdk.receiver(queue).peek_all() == []
+
+
+@pytest.mark.slow
+@only_clients("go")
+def test_a_send_that_waits_for_another_store_fails_and_is_stored_all_the_same(
+    sdk: Sdk, queue: str, server: EmubusServer, outages: Outages
+) -> None:
+    outages.begin()
+    with server.conditions("reroute-slow", entity=queue, ms_min=15_000, ms=15_000) as on:
+        assert refused_to_send(sdk, queue).kind == "timeout"  # its context ends after 10 seconds
+        assert on.report.struck_count == 1
+        outages.end()
+        assert sdk.receiver(queue).peek_all() == []
+        server.advance(15_000)
+        (stored,) = sdk.receiver(queue).peek_all()
+    sdk.send(queue, {"body": "refused"})  # a program that sends again has it twice
+    assert [message.body for message in sdk.receiver(queue).peek_all()] == [stored.body] * 2
