@@ -15,7 +15,7 @@ def test_the_page_agrees_with_the_table() -> None:
 
 
 def test_the_example_of_the_page_passes() -> None:
-    (example,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    example, _ = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     module: dict[str, Callable[[EmubusServer], None]] = {}
     exec(example, module)  # the example is ours
     (test,) = (each for name, each in module.items() if name.startswith("test_"))
