@@ -6,7 +6,7 @@ the composition root; everything here runs on the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ..storage import Store, no_failpoint
@@ -178,15 +178,23 @@ class Broker(Namespace):
         bytes_max: int,
         session_id: str | None = None,
         partition_id: int | None = None,
+        deferred_only: bool = False,
     ) -> list[bytes]:
         """Return up to `count` encoded messages, about `bytes_max` bytes in all, from `from_sequence_number` on (P23).
 
-        `partition_id` limits the peek to one partition. Raises BrokerError while its store is out.
+        `partition_id` limits the peek to one partition, where it can be of deferred messages only. Raises BrokerError
+        while its store is out.
         """
         entity, parsed = self.find(address)
         if partition_id is not None:
             return await entity.peek_partition(
-                parsed.sub_queue, partition_id, from_sequence_number, count, bytes_max, session_id
+                parsed.sub_queue,
+                partition_id,
+                from_sequence_number,
+                count,
+                bytes_max,
+                session_id,
+                deferred_only=deferred_only,
             )
         return await entity.peek(parsed.sub_queue, from_sequence_number, count, bytes_max, session_id)
 
@@ -245,6 +253,16 @@ class Broker(Namespace):
         entity, parsed = self._receivable(address)
         count = min(count, self.limits.messages_per_range_delete_max)
         return await entity.delete_before(parsed.sub_queue, partition_id, number, count)
+
+    async def claim(
+        self, address: str, partition_id: int, before: int, count: int, properties: Mapping[str, object]
+    ) -> list[int]:
+        """Defer up to `count` available messages of a partition below sequence number `before`; return their numbers.
+
+        `properties` are application properties to add. Raises BrokerError: not-allowed (an entity with sessions).
+        """
+        entity, parsed = self._receivable(address)
+        return await several_partitions.claim(entity, parsed.sub_queue, partition_id, before, count, properties)
 
     async def renew_session(self, address: str, session_id: str) -> int:
         """Renew the lock of a session; return its new end (Unix ms). Raises BrokerError (session-lock-lost)."""

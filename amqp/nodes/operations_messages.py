@@ -23,6 +23,8 @@ _PEEK_BYTES_MAX: Final = 256 * 1024  # one message may be larger (P23)
 _PEEK_COUNT_MAX: Final = 5_000
 PEEK_PARTITION: Final = "emubus:partition-id"
 """Ours: peek in this partition only, and end where it ends."""
+DEFERRED_ONLY: Final = "emubus:deferred-only"
+"""Ours: with 1, a peek in one partition shows deferred messages only."""
 _END_OF_TIME: Final = 253_402_300_799_999
 
 
@@ -44,6 +46,7 @@ async def peek(context: Context, body: Body) -> Result:
         max(1, budget),
         body.session_id(),
         body.integer_or_none(PEEK_PARTITION),
+        deferred_only=bool(body.integer(DEFERRED_ONLY, 0)),
     )
     rows: list[bytes] = []
     for message in messages:

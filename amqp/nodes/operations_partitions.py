@@ -6,9 +6,16 @@ Knows what each one's body holds and the exact types of what comes back. Does no
 
 from __future__ import annotations
 
-from ...codec.encode import encode
+from typing import Final
+
+from ...broker.api import ReceiveMode
+from ...codec.encode import encode, encode_array
 from ...codec.types import Int
 from .operations import Body, Context, Result, encoded_fields, encoded_list
+
+CLAIM_COUNT_MAX: Final = 2_000
+SEQUENCE_NUMBER_MAX: Final = (1 << 63) - 1
+_LONG: Final = 0x81
 
 
 async def get_partitions(context: Context, body: Body) -> Result:
@@ -55,3 +62,23 @@ async def delete_messages_before(context: Context, body: Body) -> Result:
         body.count("message-count"),
     )
     return Result(body=encoded_fields({"message-count": encode(Int(deleted))}))
+
+
+async def claim_messages(context: Context, body: Body) -> Result:
+    """Defer available messages of one partition and give them properties; their numbers, also if there are none."""
+    numbers = await context.broker.claim(
+        context.address,
+        body.integer("partition-id"),
+        body.integer("sequence-number-before", SEQUENCE_NUMBER_MAX),
+        min(body.count("message-count"), CLAIM_COUNT_MAX),
+        body.changes("properties-to-modify"),
+    )
+    return Result(body=encoded_fields({"sequence-numbers": encode_array(_LONG, numbers)}))
+
+
+async def delete_deferred_messages(context: Context, body: Body) -> Result:
+    """Delete deferred messages by their numbers, all or none, without sending them; how many."""
+    numbers = body.integers("sequence-numbers")
+    mode = ReceiveMode.RECEIVE_AND_DELETE
+    deleted = await context.broker.receive_by_sequence_number(context.address, numbers, mode, body.session_id())
+    return Result(body=encoded_fields({"message-count": encode(Int(len(deleted)))}))

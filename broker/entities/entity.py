@@ -251,7 +251,7 @@ class Entity(EntityBase):
 
     async def delete_before(self, sub_queue: SubQueue, partition_id: int, number: int, count: int) -> int:
         """Delete up to `count` available messages of a partition below `number`; return how many."""
-        handle = self._partition(partition_id)
+        handle = self.partition(partition_id)
 
         def ask(reply: Callable[[int | BrokerError], None]) -> DeleteMessages:
             return DeleteMessages(sub_queue, count, SEQUENCE_NUMBER_MAX, None, reply, before_number=number)
@@ -259,11 +259,19 @@ class Entity(EntityBase):
         return await handle.request(ask)
 
     async def peek_partition(
-        self, sub_queue: SubQueue, partition_id: int, first: int, count: int, bytes_max: int, session_id: str | None
+        self,
+        sub_queue: SubQueue,
+        partition_id: int,
+        first: int,
+        count: int,
+        bytes_max: int,
+        session_id: str | None,
+        *,
+        deferred_only: bool = False,
     ) -> list[bytes]:
         """Peek one partition from sequence number `first` on. Raises BrokerError while its store is out."""
-        ask = partial(Peek, sub_queue, first, count, bytes_max, session_id)
-        rows: list[tuple[int, bytes]] = await self._partition(partition_id).request(ask)
+        ask = partial(Peek, sub_queue, first, count, bytes_max, session_id, deferred_only=deferred_only)
+        rows: list[tuple[int, bytes]] = await self.partition(partition_id).request(ask)
         return [payload for _, payload in rows]
 
     async def resubmit(self, numbers: Sequence[int], target: Entity) -> dict[int, BrokerError | None]:
@@ -303,7 +311,8 @@ class Entity(EntityBase):
 
     # ---- helpers
 
-    def _partition(self, partition_id: int) -> PartitionHandle:
+    def partition(self, partition_id: int) -> PartitionHandle:
+        """Return a partition by its id. Raises BrokerError (argument-out-of-range)."""
         if not 0 <= partition_id < len(self.partitions):
             raise BrokerError(
                 Condition.ARGUMENT_OUT_OF_RANGE,

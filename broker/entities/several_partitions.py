@@ -1,4 +1,4 @@
-"""Requests about messages of several partitions, by lock token or sequence number: settle, receive, lock, renew.
+"""Requests about messages of several partitions, by lock token or sequence number: settle, receive, lock, renew, claim.
 
 Knows how a request to several stores does everything or nothing (docs/decisions/0002). Does not know rows; partitions
 decide (`partition/settle.py`, `partition/receive.py`).
@@ -6,7 +6,7 @@ decide (`partition/settle.py`, `partition/receive.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -14,9 +14,9 @@ from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import partition_index_of
-from ..outcomes import Complete, Outcome, Release
-from ..partition.requests import CheckOperation, Commit, LockMessages, ReceiveDeferred, Renew, Reserve, Settle
-from ..partition.step import Delivery, ReceiveMode
+from ..outcomes import Complete, Defer, Outcome, Release
+from ..partition.requests import CheckOperation, Commit, LockMessages, Receive, ReceiveDeferred, Renew, Reserve, Settle
+from ..partition.step import Delivery, Received, ReceiveMode
 from .entity import Entity
 from .entity_base import PartitionHandle
 
@@ -83,6 +83,30 @@ async def take_deferred(
     order = {number: position for position, number in enumerate(numbers)}
     taken = [delivery for deliveries in found.values() for delivery in deliveries]
     return sorted(taken, key=lambda delivery: order[delivery.sequence_number])
+
+
+async def claim(
+    entity: Entity, sub_queue: SubQueue, partition_id: int, before: int, count: int, properties: Mapping[str, object]
+) -> list[int]:
+    """Defer up to `count` available messages of a partition below number `before`; return their numbers.
+
+    They are locked first, as for a receiver, so their delivery counts rise. Raises BrokerError: not-allowed where
+    messages belong to sessions, argument-out-of-range without such a partition, server-busy while its store is out.
+    """
+    if entity.requires_session and sub_queue is SubQueue.ACTIVE:
+        raise service_errors.session_receiver_required()
+    handle = entity.partition(partition_id)
+    ask = partial(Receive, sub_queue, count, ReceiveMode.PEEK_LOCK)
+    received: Received[Delivery] = await handle.request(ask)
+    if received.error is not None:
+        raise received.error
+    for delivery in received.deliveries:
+        if delivery.sequence_number >= before:
+            handle.submit(Settle(delivery.token, Release(), None, sub_queue))
+    mine = [delivery for delivery in received.deliveries if delivery.sequence_number < before]
+    if mine:
+        await _end(handle, sub_queue, [delivery.token for delivery in mine], Defer(properties))
+    return [delivery.sequence_number for delivery in mine]
 
 
 async def lock(entity: Entity, sub_queue: SubQueue, numbers: Sequence[int]) -> list[Delivery]:

@@ -151,7 +151,7 @@ class ReceiveHandlers:
             self._state.mark_used(now)  # a peek counts as use [wire 10.8]
         answer: list[tuple[int, bytes]] = []
         bytes_left = request.bytes_max
-        encoders = {home: self._encoder(STATES.get(home, 0)) for home in PEEK_HOMES[request.sub_queue]}
+        encoders = {home: self._encoder(STATES.get(home, 0)) for home in self._homes(request)}
         for number, home, row in self._rows(request, view):
             if request.session_id is not None and not _is_of(row, request.session_id):
                 continue
@@ -340,7 +340,7 @@ class ReceiveHandlers:
         first = max(0, request.from_sequence_number)
         sources = {
             home: self._home_rows(home, first, view, min(SCAN_ROWS_MAX, request.count))
-            for home in PEEK_HOMES[request.sub_queue]
+            for home in self._homes(request)
             if self._state.counters.messages[home]
         }
         heads = {home: found for home, source in sources.items() if (found := next(source, None)) is not None}
@@ -353,6 +353,12 @@ class ReceiveHandlers:
                 del heads[home]
             else:
                 heads[home] = following
+
+    def _homes(self, request: Peek) -> tuple[Home, ...]:
+        """Where the messages are that a peek shows."""
+        if request.deferred_only:
+            return (self._state.ready_queues[request.sub_queue].deferred_home,)
+        return PEEK_HOMES[request.sub_queue]
 
     def _home_rows(
         self, home: Home, first: int, view: Reader, at_once: int = SCAN_ROWS_MAX

@@ -284,6 +284,7 @@ class Peek(WithReply):
     session_id: str | None
     reply: Callable[[list[tuple[int, bytes]] | BrokerError], None]
     is_use: bool = True  # False: AutoDeleteOnIdle ignores this request
+    deferred_only: bool = False
 
 
 @dataclass(slots=True)

@@ -35,20 +35,29 @@ class Page(NamedTuple):
 
 
 def pages(
-    management: PeekClient, low: int, high: int, count_max: int, partition_id: int | None = None
+    management: PeekClient,
+    low: int,
+    high: int,
+    count_max: int,
+    partition_id: int | None = None,
+    *,
+    deferred_only: bool = False,
 ) -> Iterator[Page]:
     """Every message from `low` on, at least up to below `high`, with two requests in flight.
 
     The last page may reach beyond `high`. The second request is sent before the first is answered, so it has to guess
     the end of that answer: as far as the last answer reached. If the guess is too high, the gap is requested before
     reading continues; if it is too low, repeated messages are dropped. After an interruption, answers may still arrive
-    on the link, so it must not be used again.
+    on the link, so it must not be used again. With `deferred_only`, a service that can leaves out other messages of the
+    partition.
     """
     flights: deque[_Flight] = deque()
     known, reach = low, count_max  # all messages below `known` were read; how many numbers one answer covers
 
     def ask(at: int, below: int) -> _Flight:
         count = max(1, min(count_max, below - at))
+        if partition_id is not None and deferred_only:
+            return _Flight(at, management.begin_peek(at, count, partition_id=partition_id, deferred_only=True))
         return _Flight(at, management.begin_peek(at, count, partition_id=partition_id))
 
     while known < high:

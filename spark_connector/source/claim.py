@@ -1,9 +1,9 @@
 """Competing with other consumers: `mode=claim`.
 
-The driver receives messages with locks and defers them, marked with the query's `claimId`. No other consumer gets them
-then, and no lock can expire. The set of claimed messages is the offset, tasks peek at them, and the driver deletes them
-when Spark has committed the batch. At its start the driver adopts marked messages that are in no offset: a crash came
-between deferring them and storing the offset. Refuses entities with message sessions, because a message deferred under
+The driver defers messages, marked with the query's `claimId` (`claiming`). No other consumer gets them then, and no
+lock can expire. The set of claimed messages is the offset, tasks peek at them, and the driver deletes them when Spark
+has committed the batch. At its start the driver adopts marked messages that are in no offset: a crash came between
+deferring them and storing the offset. Refuses entities with message sessions, because a message deferred under
 the lock of a session can be received only under that lock.
 
 A `Claimer` lives in the driver process of a query, on one thread.
@@ -12,18 +12,18 @@ A `Claimer` lives in the driver process of a query, on one thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from ..codec import ArrowRows, Column, head
+from ..codec import ArrowRows, Column
 from ..errors import Code, ConnectorError
 from ..options import SourceOptions
 from ..timing import backoff_s, monotonic_s, sleep
-from ..wire.receiver import Modified
 from .browse import pages
+from .claiming.by_link import LinkClaims
+from .claiming.by_request import claim_by_request
+from .claiming.deletion import delete_all
 from .offsets import VERSION, ClaimOffset, base_of, numbers_in, parse_claim_offset, partition_of, runs_of
 from .plan import ClaimTask, split_runs
 from .positions import Extents, ExtentTracker
@@ -35,11 +35,8 @@ from .watching.pace import Pace
 
 log = logging.getLogger("emubus.spark")
 COUNT_MAX_DEFAULT: Final = 10_000
-RECEIVE_COUNT: Final = 500
-DELETE_COUNT: Final = 200
 ROUND_REQUESTS: Final = 4  # what a round that finds nothing asks: attach, extents, credit and its return
 LOCK_LOST: Final = "com.microsoft:message-lock-lost"
-NOT_FOUND: Final = "com.microsoft:message-not-found"
 
 Json = dict[str, Any]
 
@@ -63,6 +60,7 @@ class Claimer:
         self._delete_not_before_s = 0.0
         self._exact: bool | None = None
         self._generation: str | None = None
+        self._offers_claims: bool | None = None  # None: not known yet
         self._start: ClaimOffset | None = None
         self._left: list[int] = []  # finished messages that could not be deleted
 
@@ -210,7 +208,7 @@ class Claimer:
         failure: ConnectorError | None = None
         try:
             with connected(options.connection) as connection:
-                left, failure = _delete_all(connection, options.entity, left, start.generation)
+                left, failure = delete_all(connection, options.entity, left, start.generation)
         except ConnectorError as error:
             failure = error
         if failure is not None and failure.code is Code.DATA_LOSS:
@@ -253,11 +251,13 @@ class Claimer:
 
         def work(connection: Any) -> None:
             try:
-                with _Claiming(connection, options.entity, self._claim_id) as claiming:
+                if self._exact and self._claim_by_request(connection, claimed, count_max):
+                    return
+                with LinkClaims(connection, options.entity, self._claim_id) as claims:
                     # The link is attached: as long as it works, it is a link to the entity that answers here.
                     if self._exact and self._notice(self._look_on(connection)):
                         claimed.clear()
-                    claiming.run(claimed, count_max, options.poll_interval_s, self._frozen)
+                    claims.run(claimed, count_max, options.poll_interval_s, self._frozen)
             except ConnectorError as error:
                 self._must_scan = True  # it is not known which messages of the last part were deferred
                 if error.condition == LOCK_LOST:  # the message comes again
@@ -277,6 +277,18 @@ class Claimer:
                 raise
             log.warning("%s: claiming stopped after %d messages: %s", options.entity, len(claimed), error)
         return claimed
+
+    def _claim_by_request(self, connection: Any, claimed: list[int], count_max: int | None) -> bool:
+        """Claim without a link; False if the service has no request for that."""
+        if self._offers_claims is False:
+            return False
+        extents = self._look_on(connection)
+        if self._notice(extents):
+            claimed.clear()
+        filled = [each for each, end in sorted(extents.following.items()) if extents.first.get(each, end) < end]
+        node = node_of(connection, self._options.entity, extents.generation)
+        self._offers_claims = claim_by_request(node, filled, self._claim_id, claimed, count_max, self._frozen)
+        return self._offers_claims
 
     def _scan(self) -> list[int]:
         """The deferred messages that carry this query's mark, of all partitions or of those not scanned yet.
@@ -302,7 +314,8 @@ class Claimer:
     def _marked(self, management: Any, low: int, high: int, partition: int, exact: bool) -> list[int]:
         rows = ArrowRows([Column("sequenceNumber", "bigint"), Column("applicationProperties", "map<string,string>")])
         found: list[int] = []
-        for page in pages(management, low, high, self._options.peek_batch_size, partition if exact else None):
+        size = self._options.peek_batch_size
+        for page in pages(management, low, high, size, partition if exact else None, deferred_only=True):
             rows.extend(page.messages, before=high, states=(DEFERRED,))
             numbers, properties = rows.take().columns
             found += [
@@ -311,118 +324,3 @@ class Claimer:
                 if dict(each or ()).get(CLAIM_PROPERTY) == self._claim_id
             ]
         return found
-
-
-class _Claiming:
-    """One round of receiving and deferring, on one link, which ends with the block."""
-
-    def __init__(self, connection: Any, entity: str, claim_id: str) -> None:
-        self._connection = connection
-        self._receiver = connection.receiver(entity)
-        self._entity = entity
-        self._outcome = Modified(undeliverable_here=True, delivery_failed=False, properties={CLAIM_PROPERTY: claim_id})
-        self._fields = {"properties_to_modify": {CLAIM_PROPERTY: claim_id}}
-        self._beyond: list[Any] = []
-
-    def __enter__(self) -> _Claiming:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Give back what was not claimed, and close the link."""
-        if self._connection.usable:
-            self._beyond += self._receiver.drain()
-            if self._beyond:
-                self._receiver.settle(self._beyond, "released")
-            self._receiver.close()
-
-    def run(self, claimed: list[int], count_max: int | None, wait_s: float, frozen: Mapping[int, int] | None) -> None:
-        """Append claimed numbers to `claimed`, up to `count_max`, until no message arrives for `wait_s`.
-
-        With `frozen`, messages from these numbers on are given back.
-        """
-        receiver = self._receiver
-        while count_max is None or len(claimed) < count_max:
-            count = RECEIVE_COUNT if count_max is None else min(RECEIVE_COUNT, count_max - len(claimed))
-            received = receiver.receive(count, wait_s)
-            if len(received) < count:
-                received += receiver.drain()
-            mine = [each for each in received if _may_take(each, frozen)]
-            self._beyond += [each for each in received if not _may_take(each, frozen)]
-            if len(mine) == count:  # the next ones come while these are deferred
-                left = None if count_max is None else count_max - len(claimed) - count
-                receiver.ask(RECEIVE_COUNT if left is None else min(RECEIVE_COUNT, left))
-            self._take(mine, claimed)
-            if len(mine) < count:
-                break
-
-    def _take(self, received: Sequence[Any], claimed: list[int]) -> None:
-        """Defer messages: those of a partition by one request, or each by its outcome if the service refuses that."""
-        numbers = [head(each.data).sequence_number for each in received]
-        groups: dict[int, list[Any]] = {}
-        for number, each in zip(numbers, received, strict=True):
-            groups.setdefault(partition_of(number), []).append(each)
-        management = self._connection.management(self._entity)
-        asked = [
-            (group, management.begin_disposition([each.lock_token for each in group], "defered", **self._fields))
-            for group in groups.values()
-        ]
-        refused: list[Any] = []
-        for group, pending in asked:
-            try:
-                management.end_disposition(pending)
-            except ConnectorError as error:
-                if not self._connection.usable:
-                    raise
-                log.debug("%s: a request to defer was refused: %s", self._entity, error)
-                refused += group
-            else:
-                self._receiver.forget(group)
-        if refused:
-            try:
-                self._receiver.settle(refused, self._outcome)
-            except ConnectorError:
-                count = len(refused)
-                log.warning("up to %d messages could not be claimed; they come again when their locks end", count)
-                raise
-        claimed += numbers
-
-
-def _may_take(received: Any, frozen: Mapping[int, int] | None) -> bool:
-    if frozen is None:
-        return True
-    number = head(received.data).sequence_number
-    return number < frozen.get(partition_of(number), base_of(partition_of(number)))
-
-
-def _delete_all(
-    connection: Any, entity: str, numbers: Sequence[int], generation: str | None
-) -> tuple[list[int], ConnectorError | None]:
-    """Delete deferred messages, partition by partition; returns those that were not deleted, and a failure."""
-    left: list[int] = []
-    failure: ConnectorError | None = None
-    for _, group in groupby(numbers, partition_of):
-        rest = list(group)
-        try:
-            while rest:
-                _delete(node_of(connection, entity, generation), rest[:DELETE_COUNT])
-                del rest[:DELETE_COUNT]
-        except ConnectorError as error:
-            if not connection.usable:
-                raise
-            left += rest
-            failure = error
-    return left, failure
-
-
-def _delete(management: Any, numbers: Sequence[int]) -> None:
-    """Delete deferred messages; on a refusal in halves, to skip missing ones and to keep answers small enough."""
-    try:
-        management.receive_by_sequence_number(numbers, delete=True)
-    except ConnectorError as error:
-        too_large = error.code is Code.MESSAGE_TOO_LARGE and len(numbers) > 1
-        if error.condition != NOT_FOUND and not too_large:
-            raise
-        if len(numbers) > 1:
-            middle = len(numbers) // 2
-            _delete(management, numbers[:middle])
-            _delete(management, numbers[middle:])

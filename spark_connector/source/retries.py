@@ -28,7 +28,9 @@ class PeekClient(Protocol):
         """The encoded response, None if there are no messages."""
         ...
 
-    def begin_peek(self, from_sequence_number: int, count: int, *, partition_id: int | None = None) -> Any:
+    def begin_peek(
+        self, from_sequence_number: int, count: int, *, partition_id: int | None = None, deferred_only: bool = False
+    ) -> Any:
         """Send the request without waiting; pass the result to `end`."""
         ...
 

@@ -129,7 +129,8 @@ def _pages(options: SourceOptions, task: RangeTask | ClaimTask, span: Span, part
         try:
             with connected(options.connection) as connection:
                 management = node_of(connection, task.entity, task.generation)
-                for page in pages(management, at, span.high, options.peek_batch_size, partition_id):
+                size, claimed = options.peek_batch_size, isinstance(task, ClaimTask)
+                for page in pages(management, at, span.high, size, partition_id, deferred_only=claimed):
                     at = page.following
                     yield page
                     retries.progressed()  # after the yield: Spark's own time for the page does not count

@@ -3,7 +3,8 @@
 Knows the bodies of the operations and the meaning of their statuses. Does not know the messages in a reply: the reply
 to a peek is returned as bytes, for the codec. A `Management` is made by its connection, once per entity.
 
-Two operations are emubus's own; for other services they return None, and the caller uses standard operations instead.
+Some operations are emubus's own; other services, and earlier releases of it, don't offer them, and the caller uses
+standard operations instead.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ GENERATION: Final = "emubus:generation"
 
 GET_PARTITIONS: Final = "emubus:get-partitions"
 DELETE_BEFORE: Final = "emubus:delete-messages-before"
+CLAIM: Final = "emubus:claim-messages"
+DELETE_DEFERRED: Final = "emubus:delete-deferred-messages"
 BATCH_DELETE: Final = "com.microsoft:batch-delete-messages"
 RECEIVE: Final = "com.microsoft:receive-by-sequence-number"
 UPDATE_DISPOSITION: Final = "com.microsoft:update-disposition"
@@ -112,14 +115,25 @@ class Management:
         return self.end(self.begin_peek(from_sequence_number, count, session_id=session_id, partition_id=partition_id))
 
     def begin_peek(
-        self, from_sequence_number: int, count: int, *, session_id: str | None = None, partition_id: int | None = None
+        self,
+        from_sequence_number: int,
+        count: int,
+        *,
+        session_id: str | None = None,
+        partition_id: int | None = None,
+        deferred_only: bool = False,
     ) -> Pending:
-        """Send the request of `peek` without waiting; any number may be open."""
+        """Send the request of `peek` without waiting; any number may be open.
+
+        `partition_id` and `deferred_only` are emubus's own; an older one shows all messages.
+        """
         body: dict[str, object] = {"from-sequence-number": int(from_sequence_number), "message-count": Int(count)}
         if session_id is not None:
             body["session-id"] = session_id
         if partition_id is not None:
             body["emubus:partition-id"] = Int(partition_id)
+        if deferred_only:
+            body["emubus:deferred-only"] = Int(1)
         self._authorize(self.entity)
         return self._requests.begin(PEEK, body, self._properties)
 
@@ -238,6 +252,38 @@ class Management:
         data = self._requests.end(pending)
         self._required(_response(data, read_head(data)))
 
+    # ---- claims, of emubus only
+
+    def begin_claim(self, partition_id: int, before: int, count: int, properties: Mapping[str, object]) -> Pending:
+        """Send a request to defer up to `count` available messages of a partition below a number; does not wait."""
+        body = {
+            "partition-id": Int(partition_id),
+            "sequence-number-before": before,
+            "message-count": Int(count),
+            "properties-to-modify": dict(properties),
+        }
+        self._authorize(self.entity)
+        return self._requests.begin(CLAIM, body, self._properties)
+
+    def end_claim(self, pending: Pending) -> list[int] | None:
+        """Wait for the answer to `begin_claim`: the numbers of the deferred messages; None if it is not offered."""
+        data = self._requests.end(pending)
+        response = _response(data, read_head(data))
+        if _is_unknown(response):
+            return None
+        return [int(each) for each in self._required(response).body["sequence-numbers"]]
+
+    def delete_deferred(self, numbers: Iterable[int]) -> bool:
+        """Delete deferred messages, all or none; False if it is not offered.
+
+        ConnectorError(REFUSED) with the condition `com.microsoft:message-not-found` if one of them is missing.
+        """
+        response = self.request(DELETE_DEFERRED, {"sequence-numbers": longs(numbers)})
+        if _is_unknown(response):
+            return False
+        self._required(response)
+        return True
+
     # ---- any operation
 
     def request(
@@ -265,6 +311,11 @@ def _status(head: Head) -> tuple[int, str | None, str]:
     condition = properties.get("errorCondition") or properties.get("error-condition")
     description = properties.get("statusDescription") or properties.get("status-description") or ""
     return (status if isinstance(status, int) else 500), (str(condition) if condition else None), str(description)
+
+
+def _is_unknown(response: Response) -> bool:
+    """Whether the service has no such operation; it is not known how Azure says so."""
+    return response.status in (405, 501) or response.condition == NOT_IMPLEMENTED
 
 
 def _response(data: bytes, head: Head) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -216,6 +216,12 @@ class FakeVerbs:
     async def delete_before(self, address: str, partition_id: int, number: int, count: int) -> int:
         self.calls.append(("delete before", address, partition_id, number, count))
         return min(count, self.deletable)
+
+    async def claim(
+        self, address: str, partition_id: int, before: int, count: int, properties: Mapping[str, object]
+    ) -> list[int]:
+        self.calls.append(("claim", address, partition_id, before, count, dict(properties)))
+        return [3, 5]
 
     async def renew_session(self, address: str, session_id: str) -> int:
         self._held(session_id)

@@ -212,8 +212,9 @@ class FakeBroker(FakeVerbs):
         bytes_max: int,
         session_id: str | None = None,
         partition_id: int | None = None,
+        deferred_only: bool = False,
     ) -> list[bytes]:
-        only = () if partition_id is None else (partition_id,)
+        only = (*(() if partition_id is None else (partition_id,)), *("deferred",) * deferred_only)
         self.calls.append(("peek", address, from_sequence_number, count, session_id, *only))
         found: list[bytes] = []
         for payload in list(self.queue_at(address).ready)[max(0, from_sequence_number - 1) :][:count]:

@@ -50,12 +50,24 @@ async def test_deleting_below_a_number_names_the_field_that_is_missing(ask: Aske
     assert missing in answer.description
 
 
+async def test_a_claim_tells_the_numbers_of_what_it_deferred(ask: Asker) -> None:
+    body = {"partition-id": Int(2), "message-count": Int(5_000), "properties-to-modify": {"mark": "mine"}}
+    answer = await ask("emubus:claim-messages", body)
+    assert (answer.status, list(answer.body["sequence-numbers"].values)) == (200, [3, 5])
+    await ask("emubus:claim-messages", body | {"sequence-number-before": Long(9)})
+    assert ask.wire.broker.calls == [
+        ("claim", "q", 2, (1 << 63) - 1, 2_000, {"mark": "mine"}),
+        ("claim", "q", 2, 9, 2_000, {"mark": "mine"}),
+    ]
+
+
 async def test_a_peek_may_be_of_one_partition(ask: Asker) -> None:
     ask.wire.broker.q.put(b"m")
     body = {"from-sequence-number": Long(1), "message-count": Int(5), "emubus:partition-id": Int(2)}
     answer = await ask("com.microsoft:peek-message", body)
     assert (answer.status, answer.body) == (200, {"messages": [{"message": b"m"}]})
-    assert ask.wire.broker.calls == [("peek", "q", 1, 5, None, 2)]
+    await ask("com.microsoft:peek-message", body | {"emubus:deferred-only": Int(1)})
+    assert ask.wire.broker.calls == [("peek", "q", 1, 5, None, 2), ("peek", "q", 1, 5, None, 2, "deferred")]
 
 
 @pytest.mark.parametrize("operation", ["emubus:delete-messages-before", "com.microsoft:peek-message"])

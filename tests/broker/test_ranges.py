@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.broker.api import DeadLetter, Defer, Extent, Outage, OutageKind
+from emubus.broker.api import DeadLetter, Defer, Extent, Outage, OutageKind, ReceiveMode
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, TopicDescription
@@ -90,6 +90,33 @@ async def test_what_a_receiver_holds_is_not_deleted() -> None:
     assert bodies(held) == ["0"]
     assert await broker.delete_before("q", 0, 100, 100) == 2
     assert await broker.extents("q") == [Extent(0, 1, 4, 1)]
+
+
+async def test_available_messages_of_a_partition_are_claimed_and_no_others() -> None:
+    broker = open_broker(QueueDescription("q"))
+    for number in range(5):
+        await send(broker, "q", encoded(str(number)))
+    receiver = Receiver(broker, "q")
+    held = await receiver.receive(1)
+    assert await broker.claim("q", 0, 4, 10, {"mark": "mine"}) == [2, 3]
+    assert await broker.claim("q", 0, 4, 10, {}) == []
+    shown = await broker.peek("q", 0, 10, 1 << 20, partition_id=0, deferred_only=True)
+    assert [read(payload).annotations["x-opt-sequence-number"] for payload in shown] == [2, 3]
+    taken = await broker.receive_by_sequence_number("q", [2, 3], ReceiveMode.RECEIVE_AND_DELETE)
+    assert bodies(taken) == ["1", "2"]
+    assert all(b"mark" in each.payload for each in taken)
+    assert bodies(held) == ["0"]
+    assert bodies(await Receiver(broker, "q").receive(2)) == ["3", "4"]
+
+
+async def test_a_claim_is_limited_and_refused_where_messages_belong_to_sessions() -> None:
+    broker = open_broker(QueueDescription("q"), QueueDescription("s", requires_session=True))
+    for number in range(3):
+        await send(broker, "q", encoded(str(number)))
+    assert await broker.claim("q", 0, 1 << 62, 2, {}) == [1, 2]
+    with pytest.raises(BrokerError) as refused:
+        await broker.claim("s", 0, 1 << 62, 2, {})
+    assert refused.value.condition is Condition.NOT_ALLOWED
 
 
 async def test_a_partition_that_is_not_there_is_out_of_range() -> None:

@@ -43,8 +43,11 @@ class PatientPeeks:
         """The encoded response, None if there are no messages."""
         return self.end(self.begin_peek(from_sequence_number, count, partition_id=partition_id))
 
-    def begin_peek(self, from_sequence_number: int, count: int, *, partition_id: int | None = None) -> Any:
-        """Send the request without waiting; pass the result to `end`."""
+    def begin_peek(
+        self, from_sequence_number: int, count: int, *, partition_id: int | None = None, deferred_only: bool = False
+    ) -> Any:
+        """Send the request without waiting; pass the result to `end`. Ends are never those of deferred messages."""
+        assert not deferred_only
         self.request_count += 1
         pending = self._management.begin_peek(from_sequence_number, count, partition_id=partition_id)
         return _Asked((from_sequence_number, count, partition_id), pending, self._pause_count)

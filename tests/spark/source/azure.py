@@ -211,6 +211,10 @@ class Management:
         self._service.remove(numbers)
         return []
 
+    def delete_deferred(self, _: Sequence[int]) -> bool:
+        """Not known."""
+        return False
+
     def begin_disposition(self, *_: object, **__: object) -> None:
         """Refused at the end: outcomes of links are taken."""
 

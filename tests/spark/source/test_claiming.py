@@ -20,7 +20,7 @@ from emubus.testing import EmubusServer
 
 from ..conftest import MakeQueue
 from .azure import Azure, Management, Receiver, options_for, serving
-from .kit import NUMBERS, STATES, KilledError, Spark, json_again, options_of, rows_of, send_texts, stored
+from .kit import NUMBERS, STATES, KilledError, Spark, json_again, options_of, plain, rows_of, send, send_texts, stored
 
 PROPERTIES = StructType([StructField("applicationProperties", MapType(StringType(), StringType()))])
 PARTITIONS = (0, 1, 5, 15)
@@ -211,9 +211,58 @@ def test_a_competing_consumer_gets_the_others(server: EmubusServer, make_queue: 
     assert sorted(bodies, key=int) == [str(number) for number in range(200)]
 
 
-def test_the_messages_of_a_partition_are_claimed_by_one_request(
+def test_the_messages_of_a_partition_are_claimed_by_one_request_of_emubus(
     server: EmubusServer, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    queue = make_queue(enable_partitioning=True)
+    send_texts(server, queue, 170)
+    begin, sizes = wire.Management.begin_claim, list[int]()
+
+    def counted(self: wire.Management, partition_id: int, before: int, count: int, properties: Any) -> Any:
+        sizes.append(count)
+        return begin(self, partition_id, before, count, properties)
+
+    monkeypatch.setattr(wire.Management, "begin_claim", counted)
+    query = claiming(server, queue, maxMessagesPerTrigger=100)
+    query.run()
+    assert [sum(sizes[:16]), *map(len, query.sink.values())] == [100, 100, 70]
+    assert len(query.rows) == len(set(query.rows)) == 170
+    assert stored(server, queue) == 0
+
+
+def test_a_batch_is_full_if_few_partitions_have_the_rest(server: EmubusServer, make_queue: MakeQueue) -> None:
+    queue = make_queue(enable_partitioning=True)
+    send(server, queue, [plain(str(number), key="one") for number in range(40)])
+    send_texts(server, queue, 10)
+    query = claiming(server, queue, maxMessagesPerTrigger=30)
+    query.run()
+    assert [len(rows) for rows in query.sink.values()] == [30, 20]
+
+
+def test_what_was_deleted_before_a_restart_is_not_asked_for_one_by_one(
+    server: EmubusServer, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send_texts(server, queue, 40)
+    query = claiming(server, queue)
+    query.run()
+    asked = list[int]()
+    delete = wire.Management.delete_deferred
+
+    def counted(self: wire.Management, numbers: Any) -> bool:
+        asked.append(len(numbers))
+        return delete(self, numbers)
+
+    monkeypatch.setattr(wire.Management, "delete_deferred", counted)
+    query.run()
+    assert asked == [40]
+    assert len(query.rows) == 40
+
+
+def test_without_requests_of_emubus_the_messages_of_a_partition_are_deferred_by_one_request(
+    server: EmubusServer, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CLAIM", "DELETE_DEFERRED"):
+        monkeypatch.setattr(wire, name, "com.example:unknown")
     queue = make_queue(enable_partitioning=True)
     send_texts(server, queue, 160)
     begin, sizes = wire.Management.begin_disposition, list[int]()
