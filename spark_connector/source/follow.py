@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
@@ -27,7 +27,7 @@ from .offsets import Offset, base_of, parse_offset, partition_of
 from .plan import Span, grouped
 from .positions import Extents, ExtentTracker, is_sub_queue, starts_at
 from .retries import with_retries
-from .watching.identity import is_other, other_generation, tell_loss, younger_than_read
+from .watching.identity import gone_unread, is_other, other_generation, tell_loss, younger_than_read
 from .watching.outage import OutageWatch
 from .watching.pace import Pace
 
@@ -77,6 +77,7 @@ class Follower:
         self._generation: str | None = None
         self._has_starts = False  # Spark 4.2 and later passes the start
         self._lost_now: set[int] = set()
+        self._knows_gaps = False  # said once for a run of the query
         self._backlog: Backlog | None = None
 
     # ---- Spark's calls, in their order
@@ -281,6 +282,10 @@ class Follower:
             self._frozen_out |= start.following.keys() & extents.unavailable
             self._knows_start = True
         begin = {each: number for each, number in start.following.items() if each not in lost}
+        if self._settler is not None and not self._knows_gaps and extents.exact and not start.is_initial:
+            self._knows_gaps = True
+            if (gone := gone_unread(replace(start, following=begin), extents.first)) is not None:
+                log.warning("%s", gone)
         if self._has_starts:
             self._settle(start)
         return Backlog(start, extents, frozenset(lost), begin, self._ends(begin, extents))

@@ -57,6 +57,25 @@ def younger_than_read(offset: Offset, first: Mapping[int, Head]) -> str | None:
     return None
 
 
+def gone_unread(offset: Offset, first: Mapping[int, int]) -> str | None:
+    """What to say if messages from the offset on are gone before they were read; None if there are all.
+
+    An exclusive reader (`drain`) leaves none of these gaps itself, unless a later checkpoint of it exists.
+    """
+    gaps = {
+        partition: number - offset.following[partition]
+        for partition, number in first.items()
+        if number > offset.following.get(partition, number)
+    }
+    if not gaps:
+        return None
+    return (
+        f"{offset.entity}: {sum(gaps.values())} sequence numbers after the checkpoint's position are gone (partitions "
+        f"{', '.join(str(each) for each in sorted(gaps))}): they expired, others took them, or a run with a later "
+        "checkpoint has read and deleted them; if this is an older copy of a checkpoint, its output lacks them"
+    )
+
+
 def _shown(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 

@@ -174,8 +174,11 @@ class Management:
         rows = [{"message": each.encoded()} for each in found]
         return encode(described(0x77, {"messages": rows}))
 
-    def begin_peek(self, from_sequence_number: int, count: int, *, partition_id: int | None = None) -> Any:
+    def begin_peek(
+        self, from_sequence_number: int, count: int, *, partition_id: int | None = None, deferred_only: bool = False
+    ) -> Any:
         """Answered at once."""
+        assert not deferred_only, "the service doesn't know this"
         try:
             return self.peek(from_sequence_number, count, partition_id=partition_id)
         except ConnectorError as error:

@@ -26,7 +26,7 @@ def parts(make_queue: MakeQueue) -> str:
 def test_an_empty_queue_gives_no_rows(server: EmubusServer, queue: str) -> None:
     reader = BatchReader(options_of(server, queue, streaming=False), NUMBERS)
     assert reader.partitions() == []
-    assert list(reader.read(pickle.loads(pickle.dumps(RangeTask("q", 0, 0))))) == []
+    assert list(reader.read(pickle.loads(pickle.dumps(RangeTask(queue, 0, 0))))) == []
 
 
 @pytest.mark.parametrize("peek_batch_size", [1, 7, 500])

@@ -305,7 +305,7 @@ def test_a_fault_delays_only(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_yesterdays_checkpoint_with_yesterdays_sink_doubles_nothing_and_misses_only_what_was_deleted(
-    world: EmubusServer, entity: QueueDescription, mode: str
+    world: EmubusServer, entity: QueueDescription, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     send_texts(world, "q", 32)
     query = query_of(world, mode)
@@ -314,8 +314,10 @@ def test_yesterdays_checkpoint_with_yesterdays_sink_doubles_nothing_and_misses_o
     send_texts(world, "q", 32, first=100)
     query.run()
     assert len(bodies(query)) == 64
+    assert "are gone" not in caplog.text
     query.offsets, query.commits, query.sink = offsets, commits, sink
     send_texts(world, "q", 32, first=200)
     query.run()
+    assert ("q: 32 sequence numbers after the checkpoint's position are gone" in caplog.text) is (mode == "drain")
     deleted = [] if mode == "browse" else list(range(100, 132))
     assert bodies(query) == sorted({*range(32), *range(100, 132), *range(200, 232)} - {*deleted})
