@@ -66,6 +66,17 @@ class EntityChoice:
     sub_queue: str
     administration_port: int
 
+    def names(self, path: str) -> bool:
+        """Whether the path is one of those that are named."""
+        return path.lower() in {each.lower() for each in self.paths}
+
+    def has(self, path: str) -> bool:
+        """Whether the path is named or matches."""
+        is_sub_queue = path.lower().endswith(self.sub_queue.lower())
+        of_entity = path[: len(path) - len(self.sub_queue)]
+        matches = self.pattern is not None and is_sub_queue and self.pattern.matches(of_entity)
+        return matches or self.names(path)
+
     def __str__(self) -> str:
         like = [] if self.pattern is None else [f"{self.pattern.text}{self.sub_queue}"]
         return ", ".join([*self.paths, *like])

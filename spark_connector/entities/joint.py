@@ -16,7 +16,6 @@ from typing import Protocol, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from ..conditions import REMEDIES
 from ..errors import Code, ConnectorError
 from ..options import SourceOptions
 from ..position import Earliest
@@ -24,7 +23,7 @@ from ..source.admission import TriggerGate
 from ..source.plan import RangeGroup, RangeTask, grouped
 from ..source.watching.pace import Pace
 from ..timing import monotonic_s, sleep
-from .members import is_named, options_of, paths_of
+from .members import is_chosen, is_named, options_of, paths_of
 from .offsets import Json, joined, separated
 
 T = TypeVar("T")
@@ -90,6 +89,7 @@ class JointPlanner:
         self._planners: dict[str, EntityPlanner] = {}
         self._new: set[str] = set()  # appeared while the query ran
         self._missing: set[str] = set()
+        self._left_out: set[str] = set()  # in the checkpoint, and no longer wanted
         self._initial: Json | None = None
         self._is_frozen = False
         self._listed_at_s: float | None = None
@@ -195,7 +195,7 @@ class JointPlanner:
             left = None if left is None else max(0, left - count)
         if not ends:
             return None
-        stay = {path: self._planners[path].unmoved() for path in starts if path in self._planners and path not in ends}
+        stay = {path: self._planners[path].unmoved() for path in waiting if path in starts and path in self._planners}
         self._turn += 1
         return stay | ends
 
@@ -209,9 +209,19 @@ class JointPlanner:
         return found
 
     def _paths(self, starts: Mapping[str, Json]) -> list[str]:
-        """The entities to look at: those of the checkpoint, and, unless the query is to end, those there are now."""
-        there = self._planners if self._is_frozen else self._find()
-        return sorted({*starts, *there} - self._missing)
+        """The entities to look at: those of the checkpoint, and, unless the query is to end, those there are now.
+
+        A path is spelt as in the checkpoint, so that a change of case begins nothing anew.
+        """
+        known = {path.lower() for path in starts}
+        there = [path for path in (self._planners if self._is_frozen else self._find()) if path.lower() not in known]
+        left_out = {path for path in starts if not is_chosen(self._options, path)}
+        if left_out - self._left_out:
+            log.warning(
+                "%s: the checkpoint has %s, which the options no longer name", self._options.entity, sorted(left_out)
+            )
+        self._left_out = left_out
+        return sorted({*starts, *there} - self._missing - left_out)
 
     def _look_at(self, path: str, start: Json | None) -> tuple[int | None]:
         planner = self._planner(path, is_new=start is None)
@@ -289,8 +299,8 @@ class JointPlanner:
         if was_read and fails:
             raise ConnectorError(
                 Code.DATA_LOSS,
-                f"{path}: the entity is gone, and the checkpoint has read of it ({error.text}); "
-                f"{REMEDIES[Code.DATA_LOSS].replace('read the new entity from its first message', 'go on without it')}",
+                f"{path}: the entity is gone, and the query has read of it: start with a new checkpointLocation, or "
+                f"set failOnDataLoss=false to go on without it ({error.text})",
             ) from None
         if named and fails:
             raise error

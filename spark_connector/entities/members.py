@@ -22,10 +22,14 @@ def paths_of(options: SourceOptions) -> list[str]:
     choice = options.several
     if choice is None:
         return [options.entity]
-    named = {path.lower() for path in choice.paths}
-    return [*choice.paths, *(path for path in matching(options.connection, choice) if path.lower() not in named)]
+    return [*choice.paths, *(path for path in matching(options.connection, choice) if not choice.names(path))]
 
 
 def is_named(options: SourceOptions, path: str) -> bool:
     """Whether the user has named the entity, rather than a pattern that it matches."""
-    return options.several is None or path in options.several.paths
+    return options.several is None or options.several.names(path)
+
+
+def is_chosen(options: SourceOptions, path: str) -> bool:
+    """Whether the entity is named or matches, now that the options may be others than when a checkpoint began."""
+    return options.several is None or options.several.has(path)

@@ -131,6 +131,21 @@ def test_a_checkpoint_of_one_entity_goes_on_with_more(server: EmubusServer) -> N
     assert bodies(query) == expected(one_a=4, one_b=2)
 
 
+def test_other_options_go_on_where_the_checkpoint_is(server: EmubusServer, caplog: pytest.LogCaptureFixture) -> None:
+    make(server, "opt-a", "opt-b", count=3)
+    query = Spark(several(server, entities="opt-a,opt-b"), ROWS)
+    query.run()
+    query.options = several(server, entities="OPT-A")
+    send_texts(server, "opt-a", 1, first=3)
+    send_texts(server, "opt-b", 1, first=3)
+    query.run()
+    assert bodies(query) == expected(opt_a=4, opt_b=3)
+    assert "the checkpoint has ['opt-b'], which the options no longer name" in caplog.text
+    query.options = several(server, entityPattern="^OPT-.$")
+    query.run()
+    assert bodies(query) == sorted([*expected(opt_a=4, opt_b=3), *expected(opt_b=4)])
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_an_entity_that_vanished_ends_the_query_or_is_left_out(
     server: EmubusServer, mode: str, caplog: pytest.LogCaptureFixture
