@@ -200,11 +200,9 @@ class Connection(LinkContext, asyncio.Protocol):
     def observe(self, watch: Watch | None) -> None:
         """While uses are noted, conditions see the bytes, too."""
         super().observe(watch)
-        if self._path is not None:
-            self._path.release()
-            self._path = None
-        if watch is not None:
-            self._path = Path(self.conditions, self.clock, self.number, self._take, self._put, self._held, self.abort)
+        self.release_bytes()
+        ways = self._take, self._put, self._held, self.abort
+        self._path = None if watch is None else Path(self.conditions, self.clock, self.number, *ways)
 
     def release_bytes(self) -> None:
         """Let bytes that are held on purpose pass at once."""

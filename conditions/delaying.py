@@ -1,4 +1,4 @@
-"""What the broker is told of messages that are late and of locks that are short: the sum of several behaviours.
+"""The delays of messages and the short locks that the broker obeys: the sum of several behaviours.
 
 Knows when to have receivers ask again. Does not know why a message is late. Owned by the engine.
 """

@@ -177,8 +177,7 @@ class ReceiveHandlers:
         step.effects.append((request.reply, extent))
 
     def delete(self, request: DeleteMessages, now: int, view: Reader, step: Step) -> None:
-        """Delete the oldest available messages that match the request."""
-        del now
+        """Delete the oldest available messages that match the request; those whose time to live is over expire."""
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
         deleted = 0
@@ -192,6 +191,9 @@ class ReceiveHandlers:
                 continue
             session = self._leave_session(record, view) if ready_queue.home is Home.ACTIVE else 0
             ready_queue.remove(number)
+            if 0 < record.expires_at <= now:
+                state.expire(number, row, session, step)
+                continue
             step.note(EventKind.DELETED, state.ref, [number])
             state.remove(ready_queue.home, number, len(row), record.expires_at, session, step)
             deleted += 1

@@ -130,9 +130,8 @@ class CancelScheduled(WithReply):
 class StoreForwarded(WithReply):
     """Store messages from the outbox of partition `source_index` of queue `source_id` (R4).
 
-    `records` are (number in the outbox, record). `reply(None)` once they are durable here, also if an earlier request
-    stored them. With `same_entity` the source is another partition of this entity, which accepted the messages: this
-    partition stores them unchanged and without a size check.
+    `records` are (number in the outbox, record). `reply(None)` once they are durable here, perhaps since an earlier
+    request. With `same_entity` they come from another partition of this entity: stored unchanged, whatever their size.
     """
 
     source_id: int

@@ -127,7 +127,7 @@ def _rules() -> Add:
 
 def _simulation(name: str) -> Callable[[], Add]:
     def load() -> Add:
-        from .client import simulation
+        from .client.failures import simulation
 
         return {"clock": simulation.add_clock, "outage": simulation.add_outage, "fault": simulation.add_fault}[name]
 
@@ -135,7 +135,7 @@ def _simulation(name: str) -> Callable[[], Add]:
 
 
 def _exercise() -> Add:
-    from .client import exercise
+    from .client.failures import exercise
 
     return exercise.add_exercise
 

@@ -68,7 +68,7 @@ def test_a_batch_reads_its_own_changes(store: Store) -> None:
 @pytest.mark.parametrize("count", [3, 40])
 def test_a_scan_in_a_batch_is_in_order_however_much_was_changed_and_in_whatever_order(store: Store, count: int) -> None:
     keys = [b"%02d" % number for number in range(count)]
-    write(store, {key: b"old" for key in keys[::2]})
+    write(store, dict.fromkeys(keys[::2], b"old"))
     with store.begin(1) as batch:
         for key in reversed(keys):
             batch.put("rows", key, b"new")

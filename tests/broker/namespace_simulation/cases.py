@@ -16,6 +16,7 @@ from .commands import (
     Delete,
     Mend,
     Outage,
+    Purge,
     Receive,
     ReceiveInSession,
     Rest,
@@ -164,6 +165,20 @@ CASES = (
             SetStatus("q0", "Disabled"),
             SetStatus("q0"),
             AcceptSession("q0"),
+        ),
+    ),
+    Case(
+        "a message that had expired while its store failed was deleted as one of those that are there",
+        "stray",
+        (Shape("q0", ttl_ms=40_000, bury_expired=True),),
+        (
+            Send("q0", (Spec(1),)),
+            Advance(30_000),
+            Tear(4, "REFUSED"),
+            Advance(15_000),
+            Mend(4),
+            Purge("q0", 3),
+            Rest(),
         ),
     ),
 )

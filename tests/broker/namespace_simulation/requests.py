@@ -177,6 +177,7 @@ class Requests:
         suffix, sub_queue = SUB_QUEUES[command.home]
         home = PEEK_HOMES[sub_queue][0]
         before = [row for row in run.world.rows() if (row.path, row.home) == (command.of, home)]
+        before = [row for row in before if not 0 < row.expires_at <= run.model.now]  # those expire instead
         broker = run.world.broker
         if run.model.is_partitioned(command.of):
             before = [row for row in before if row.number >> 48 == command.partition]

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from ...conditions.chance import SEED_MAX
-from ...conditions.presets import PRESETS
-from ...kit.exercise import Step, steps
-from .. import EXIT_FAILED, EXIT_OK, CommandError
-from ..options import ConfigError, names
-from .address import add_server_options
-from .api import Api, connect
-from .output import Progress, add_json, instant, show, table
+from ....conditions.chance import SEED_MAX
+from ....conditions.presets import PRESETS
+from ....kit.exercise import Step, steps
+from ... import EXIT_FAILED, EXIT_OK, CommandError
+from ...options import ConfigError, names
+from ..address import add_server_options
+from ..api import Api, connect
+from ..output import Progress, add_json, instant, show, table
 
 MINUTE_MS: Final = 60_000
 POLL_MS: Final = 1_000

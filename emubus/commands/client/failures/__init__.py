@@ -1,0 +1,1 @@
+"""Commands that make a running emubus fail on purpose, or move its clock: `simulation`, then `exercise`."""
