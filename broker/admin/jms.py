@@ -81,7 +81,7 @@ class JmsEntities:
     ) -> Entity:
         """Make a queue or topic that a client misses; without a `name` a temporary one. Raises like `create`."""
         description = kind(
-            name or new_message_id(),
+            new_message_id() if name is None else name,
             **defaults_of(kind, self._namespace.limits),
             auto_delete_on_idle_ms=auto_delete_on_idle_ms,
             is_temporary=name is None,

@@ -106,6 +106,9 @@ async def test_the_library_for_jms_2_makes_what_is_missing_and_plain_clients_do_
     consume(library, "events", "topic")
     assert refusal(produce(library, "gone", "temporary-queue"))[0] == "amqp:not-found"
     assert refusal(consume(library, "new2/$DeadLetterQueue", "queue"))[0] == "amqp:not-found"
+    count = len(list(broker.entities()))
+    assert refusal(produce(library, "/", "queue"))[0] == "com.microsoft:argument-out-of-range"
+    assert len(list(broker.entities())) == count
     queue, topic = broker.entity("new"), broker.entity("events")
     assert queue is not None
     assert topic is not None
