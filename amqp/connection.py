@@ -212,10 +212,8 @@ class Connection(LinkContext, asyncio.Protocol):
     def _held(self, is_full: bool, inward: bool) -> None:
         if inward:
             self.flow.update_reading(has_unread=is_full or bool(self._unread))
-        elif is_full:
-            self.pause_writing()
         else:
-            self.resume_writing()
+            (self.pause_writing if is_full else self.resume_writing)()
 
     # ---- input
 

@@ -1,4 +1,4 @@
-"""The delays of messages and the short locks that the broker obeys: the sum of several behaviours.
+"""What the broker asks about messages that are late and locks that are short: the sum of several behaviours.
 
 Knows when to have receivers ask again. Does not know why a message is late. Owned by the engine.
 """

@@ -38,7 +38,7 @@ class FaultyConsumer:
         """What a front end keeps locked, with the ends of the locks (Unix ms)."""
         self._has_cache = False
         self._fetching: Timer | None = None
-        """Set while a front end takes more than its client wants."""
+        """Set while a front end takes more than its client wants, until it has asked all partitions."""
         link.observe(self.delivered, self.sieved, self.let_go)
 
     def set_credit(self, count: int) -> None:
@@ -60,9 +60,9 @@ class FaultyConsumer:
 
     def _allow(self, count: int) -> None:
         self._allowed = count
-        self._has_cache = count > 0 and self._may_cache()
-        room = max(0, self._point.conditions.cache_max(self.address) - len(self._cache)) if self._has_cache else 0
-        self._inner.set_credit(count + room)
+        kept_max = self._point.conditions.cache_max(self.address) if count and self._may_cache() else 0
+        self._has_cache = kept_max > 0
+        self._inner.set_credit(count + max(0, kept_max - len(self._cache)))
 
     # ---- what a front end keeps
 
@@ -76,27 +76,28 @@ class FaultyConsumer:
             return deliveries
         if self._fetching is None:
             self._fetching = self._point.later(FETCH_MS, self._fetched)
-        if len(deliveries) <= self._wanted:
+        if len(deliveries) <= self._allowed:
             return deliveries
         clock, broker = self._point.connection.clock, self._point.connection.broker
         entity = broker.find(self.address)[0]
         until_at = clock.now_ms() + getattr(entity.description, "lock_duration_ms", 0)
-        self._cache.extend((until_at, each) for each in deliveries[self._wanted :])
-        return deliveries[: self._wanted]
+        self._cache.extend((until_at, each) for each in deliveries[self._allowed :])
+        return deliveries[: self._allowed]
 
     def _fetched(self) -> None:
         """A front end takes no more for this receive."""
         self._fetching, self._has_cache = None, False
-        self._inner.set_credit(self._wanted)
+        self._inner.set_credit(self._allowed)
 
     def _serve(self) -> None:
         """Give the client what was kept, as long as it is locked."""
         now = self._point.connection.clock.now_ms()
         while self._cache and self._cache[0][0] <= now:
             self._cache.popleft()
-        found = [self._cache.popleft()[1] for _ in range(min(len(self._cache), self._wanted))]
+        found = [self._cache.popleft()[1] for _ in range(min(len(self._cache), self._allowed))]
         if found:
             self._link.deliver(found)
+            self._allow(self._allowed)  # less the messages that were kept
 
     def let_go(self) -> None:
         """Give back what is kept: the last condition has ended."""

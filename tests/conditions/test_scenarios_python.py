@@ -305,3 +305,17 @@ def test_an_upgrade_costs_locks_and_no_message(server: EmubusServer, connect: Co
     assert {"broker-move", "gateway-restart"} <= found
     assert set(done) == set(map(str, range(count)))
     assert server.peek(QUEUE) == []
+
+
+def test_an_ordinary_day_of_a_partitioned_queue_gives_each_message_once(server: EmubusServer, connect: Connect) -> None:
+    client, count, seen = connect(), 20, Counter[str]()
+    with client.get_queue_sender(PARTS) as sender:
+        for number in range(count):
+            sender.send_messages(ServiceBusMessage(str(number)))
+    with server.conditions("partition-quirks", trickle__gap_ms=1), client.get_queue_receiver(PARTS) as receiver:
+        while len(seen) < count:
+            for message in receiver.receive_messages(max_message_count=5, max_wait_time=WAIT_S):
+                seen[str(message)] += 1
+                receiver.complete_message(message)
+    assert seen == {str(number): 1 for number in range(count)}
+    assert server.peek(PARTS) == []
