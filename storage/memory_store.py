@@ -279,12 +279,13 @@ def _scan(
     changes = layer.get(table) if layer else None
     if layer is None or not changes:
         return [(key, rows[key]) for key in islice(keys, limit)]
-    if type(changes) is dict and len(changes) > _FEW_CHANGES:
+    if not isinstance(changes, SortedDict) and len(changes) > _FEW_CHANGES:
         changes = layer[table] = SortedDict(changes)
-    if type(changes) is dict:
-        changed = iter(sorted(key for key in changes if start <= key < stop))
-    else:
-        changed = changes.irange(start, stop, inclusive=(True, False))
+    changed: Iterator[bytes] = (
+        changes.irange(start, stop, inclusive=(True, False))
+        if isinstance(changes, SortedDict)
+        else iter(sorted(key for key in changes if start <= key < stop))
+    )
     return list(islice(_merged(rows, keys, changes, changed), limit))
 
 
