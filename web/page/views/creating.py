@@ -32,6 +32,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, k
         request,
         "create.html",
         failed=failed,
+        live_path=address("create"),
         kind=kind,
         kinds_of_entity=list(EntityKind),
         topics=topics[:TOPICS_MAX],

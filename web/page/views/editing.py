@@ -25,6 +25,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, p
         request,
         "edit.html",
         failed=failed,
+        live_path=address("edit", path=entity.path),
         row=row_of(site, entity),
         kind=entity.description.kind.value,
         values=field_values(entity.description),

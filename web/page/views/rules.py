@@ -69,6 +69,7 @@ async def show(
         request,
         "rules.html",
         failed=failed,
+        live_path=address("rules", path=entity.path),
         row=row_of(site, entity),
         entity=entity,
         rules=[(rule, filter_text(rule.filter)) for rule in rules],

@@ -55,6 +55,7 @@ async def show(
         request,
         "send.html",
         failed=failed,
+        live_path=address("send", path=entity.path),
         row=row_of(site, entity),
         entity=entity,
         destination=destination,
