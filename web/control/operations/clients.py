@@ -29,7 +29,7 @@ async def release_session(call: ControlCall) -> object:
     """End the lock of a session; its receiver loses it."""
     entity = Overview(call.services.broker).entity(call.path["entity"])
     if not entity.requires_session:
-        raise ControlRefusal(409, f"'{entity.path}' does not require message sessions.")
+        raise ControlRefusal(404, f"'{entity.path}' has no message sessions.")
     call.services.broker.release_session(entity.path, call.body["session_id"])
     return {"session_id": call.body["session_id"]}
 
@@ -51,6 +51,5 @@ ENDPOINTS: Final = (
         _SESSION,
         at={"entity": ENTITY_PATH},
         body=_SESSION,
-        errors=(409,),
     ),
 )
