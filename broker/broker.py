@@ -232,6 +232,10 @@ class Broker(Namespace):
         """Remove scheduled messages, all or none. Raises BrokerError (message-not-found) with the missing numbers."""
         await scheduling.cancel(self.find(address)[0], numbers)
 
+    async def deliver_scheduled(self, address: str, number: int) -> None:
+        """Deliver a scheduled message now. Raises BrokerError (message-not-found)."""
+        await scheduling.deliver_now(self.find(address)[0], number)
+
     async def delete_messages(self, address: str, count: int, before_at: int, session_id: str | None = None) -> int:
         """Delete up to `count` available messages enqueued before `before_at` (Unix ms); return how many."""
         entity, parsed = self.find(address)

@@ -1,34 +1,54 @@
-"""Sends one encoded message for a request and waits for its sequence number.
+"""Sends encoded messages for a request, each on its own, and waits for their sequence numbers.
 
-Knows how the broker is asked. Does not know where the message comes from.
+Knows how the broker is asked. Does not know where the messages come from.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from ..broker.api import Entity
 from ..broker.broker import Broker
 from ..broker.errors import BrokerError
 
+Sent = int | None | BrokerError
+"""What became of a message: its sequence number in the entity, None for a duplicate, or why it was refused."""
+
 
 async def send_one(broker: Broker, entity: Entity, data: bytes) -> int | None:
     """Send a message; its sequence number in the entity, None for a duplicate. BrokerError."""
+    (sent,) = await send_each(broker, entity, [data])
+    if isinstance(sent, BrokerError):
+        raise sent
+    return sent
+
+
+async def send_each(broker: Broker, entity: Entity, encoded: Sequence[bytes]) -> list[Sent]:
+    """Send messages; what became of each, in their order. BrokerError if the entity takes none."""
     sender = broker.open_sender(entity.path, detached=lambda _: None)
     sender.close()
-    error = sender.size_refusal(data, batch=False)
-    if error is not None:
-        raise error
-    answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+    refusals = [sender.size_refusal(data, batch=False) for data in encoded]
+    answers = [
+        _answer(error) if error is not None else _begun(entity, data)
+        for data, error in zip(encoded, refusals, strict=True)
+    ]
+    return list(await asyncio.gather(*answers))
+
+
+def _answer(sent: Sent) -> asyncio.Future[Sent]:
+    answer: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
+    answer.set_result(sent)
+    return answer
+
+
+def _begun(entity: Entity, data: bytes) -> asyncio.Future[Sent]:
+    answer: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
     numbers: list[int | None] = []
-    entity.send(
-        data,
-        batch=False,
-        done=lambda result: None if answer.done() else answer.set_result(result),
-        numbered=numbers.extend,
-        by="the control API or the web page",
-    )
-    failure = await answer
-    if failure is not None:
-        raise failure
-    return numbers[0]
+
+    def done(error: BrokerError | None) -> None:
+        if not answer.done():
+            answer.set_result(numbers[0] if error is None else error)
+
+    entity.send(data, batch=False, done=done, numbered=numbers.extend, by="the control API or the web page")
+    return answer

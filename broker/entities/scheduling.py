@@ -50,6 +50,18 @@ async def schedule(entity: Entity, messages: Sequence[Message]) -> tuple[list[in
         raise entity.reported(error) from None
 
 
+async def deliver_now(entity: Entity, number: int) -> None:
+    """Deliver a scheduled message now. Raises BrokerError (message-not-found)."""
+    handle = entity.partition_of_number(number)
+    if handle is None:
+        raise service_errors.scheduled_not_found([number])
+    await handle.request(partial(_ask_delivery, number))
+
+
+def _ask_delivery(number: int, reply: Callable[[BrokerError | None], None]) -> CancelScheduled:
+    return CancelScheduled([number], reply, is_delivery=True)
+
+
 async def cancel(entity: Entity, numbers: Sequence[int]) -> None:
     """Remove scheduled messages, all or none. Raises BrokerError (message-not-found) if one is missing.
 

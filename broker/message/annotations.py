@@ -42,6 +42,9 @@ _OWNERS: Final = {
     b"x-opt-scheduled-enqueue-time": _Owner.SCHEDULED_ENQUEUE_TIME,
     b"x-opt-delivery-time": _Owner.DELIVERY_TIME,
 }
+BROKER_ANNOTATIONS: Final = frozenset(name.decode() for name, owner in _OWNERS.items() if owner is _Owner.BROKER)
+"""What the broker writes into a delivered message, and drops from an arriving one."""
+
 _LOCK_TOKEN: Final = b"x-opt-lock-token"
 _STRINGS: Final = b"\xa1\xa3\xb1\xb3"
 _BINARIES: Final = b"\xa0\xb0"  # Python's SDK resends strings as binary; a string's constructor is one higher

@@ -206,11 +206,12 @@ class EnqueueHandlers:
         step.effects.append((request.reply, [self._state.rows.new_number() for _ in range(request.count)]))
 
     def cancel(self, request: CancelScheduled, now: int, view: Reader, step: Step) -> None:
-        """Remove scheduled messages, all or none."""
-        del now
+        """Remove scheduled messages, or deliver them now, all or none."""
         error = self.cancel_refusal(request.numbers, view)
         if error is None:
-            self.remove_scheduled(request.numbers, view, step)
+            messages = self.remove_scheduled(request.numbers, view, step)
+            for message in messages if request.is_delivery else ():
+                self.activate(message, 0, now, view, step)
         step.effects.append((request.reply, error))
 
     def cancel_refusal(self, numbers: Sequence[int], view: Reader) -> BrokerError | None:
@@ -218,17 +219,19 @@ class EnqueueHandlers:
         missing = [number for number in numbers if self._scheduled_row(number, view) is None]
         return service_errors.scheduled_not_found(missing) if missing else None
 
-    def remove_scheduled(self, numbers: Sequence[int], view: Reader, step: Step) -> None:
-        """Remove scheduled messages that passed `cancel_refusal`."""
-        rows = self._state.rows
+    def remove_scheduled(self, numbers: Sequence[int], view: Reader, step: Step) -> list[Message]:
+        """Remove scheduled messages that passed `cancel_refusal`, and return them."""
+        rows, removed = self._state.rows, list[Message]()
         step.note(EventKind.CANCELED, self._state.ref, numbers)
         for number in dict.fromkeys(numbers):
             row = self._scheduled_row(number, view)
             assert row is not None
             record = Record.unpack(row)
-            at = parse_stored(record.stored).scheduled_enqueue_at
+            removed.append(parse_stored(record.stored))
+            at = removed[-1].scheduled_enqueue_at
             rows.remove(Home.SCHEDULED, number, len(row), 0, step)
             rows.remove_due(record.enqueued_at if at is None else at, Due.ACTIVATE, number, step)
+        return removed
 
     def _scheduled_row(self, number: int, view: Reader) -> bytes | None:
         return view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))

@@ -233,7 +233,7 @@ class ReadyQueue:
                 tests_left -= 1
                 cursor.tested(number)
                 if number not in self._locked and selection.matches(row):
-                    self._lift(number)
+                    self.lift(number)
                     found.append((number, row))
                     bytes_max -= len(row)
         return found
@@ -249,8 +249,8 @@ class ReadyQueue:
             cursor = self._cursors[selection] = Cursor()
         return cursor
 
-    def _lift(self, number: int) -> None:
-        """Take an available message out of memory: it is delivered to a receiver with a selection."""
+    def lift(self, number: int) -> None:
+        """Take an available message out of memory: it is locked out of the order of the queue."""
         at = bisect_left(self._window, number, key=itemgetter(0))
         if at < len(self._window) and self._window[at][0] == number:
             size = len(self._window[at][1])

@@ -140,7 +140,7 @@ class ReceiveHandlers:
                 if row is not None and number not in state.locks.by_number:
                     found.append((number, row, unpack_head(row)))
                     if home is ready_queue.home:
-                        ready_queue.remove(number)
+                        ready_queue.lift(number)
             group = self._new_group(ready_queue, home, now)
             locked += self._deliver(found, group, ReceiveMode.PEEK_LOCK, step)
         step.effects.append((request.reply, locked))

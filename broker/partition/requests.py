@@ -120,10 +120,11 @@ class Reserve(WithReply):
 
 @dataclass(slots=True)
 class CancelScheduled(WithReply):
-    """Remove scheduled messages, all or none; `reply(None)` once they are removed."""
+    """Remove scheduled messages, or deliver them now, all or none; `reply(None)` once that is done."""
 
     numbers: Sequence[int]
     reply: Callable[[BrokerError | None], None]
+    is_delivery: bool = False
 
 
 @dataclass(slots=True)

@@ -10,8 +10,11 @@ import pytest
 from emubus.broker.address import SubQueue
 from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Delivery, Home, Outcome, ReceiveMode, Release
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.message.builder import NewMessage
+from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.requests import (
+    CancelScheduled,
     ExpireLocks,
     LockMessages,
     Peek,
@@ -19,6 +22,7 @@ from emubus.broker.partition.requests import (
     Receive,
     ReceiveDeferred,
     Renew,
+    Schedule,
 )
 from emubus.broker.partition.step import Received
 
@@ -251,6 +255,34 @@ def test_an_operator_locks_messages_by_number_wherever_they_stand(driver: Driver
     driver.now += 60_000
     driver.run(ExpireLocks())
     driver.check()
+
+
+def test_messages_that_an_operator_locks_again_and_again_are_delivered_once(driver: Driver) -> None:
+    for name in "abc":
+        driver.send(encoded(name))
+    numbers = [number for number, _ in driver.ask(Peek, SubQueue.ACTIVE, 0, 9, 1 << 20, None)]
+    for _ in range(3):
+        for each in driver.ask(LockMessages, SubQueue.ACTIVE, numbers[1:]):
+            driver.check()
+            driver.settle(each.token, Release())
+    assert [each.sequence_number for each in driver.take(9)] == numbers
+    assert driver.take(9) == []
+    driver.check()
+
+
+def test_a_scheduled_message_is_delivered_before_its_time(driver: Driver) -> None:
+    at = driver.now + 9_000
+    messages = [NewMessage(each, scheduled_enqueue_at=at).encoded() for each in (b"a", b"b")]
+    numbers = driver.ask(Schedule, [parse_message(each) for each in messages])
+    answers: list[BrokerError | None] = []
+    driver.run(CancelScheduled([numbers[0], 99], answers.append, is_delivery=True))
+    assert driver.take(9) == []
+    driver.run(CancelScheduled([numbers[0]], answers.append, is_delivery=True))
+    assert [error is None for error in answers] == [False, True]
+    (delivery,) = driver.take(9)
+    assert (delivery.sequence_number, delivery.payload[-1:]) == (max(numbers) + 1, b"a")
+    driver.now = at
+    assert [number for _, _, number in driver.due_rows()] == [numbers[1]]
 
 
 def test_a_deferred_message_takes_its_delivery_count_to_the_dead_letter_queue(driver: Driver) -> None:

@@ -90,14 +90,15 @@ async def test_what_can_not_be_done_is_refused_and_changes_nothing(
     number = server.peek(name)[0].sequence_number
     for path, verb, numbers, sentence in (
         (name, "delete", [], "No message is selected."),
-        (name, "explode", [number], "Action: 'explode' is none of delete, dead-letter, defer."),
+        (name, "explode", [number], "Action: 'explode' is none of delete, defer, complete, move, copy, dead-letter, "),
         (f"{name}-s", "delete", [1], "requires sessions"),
     ):
         status, text = await act(client, path, verb, numbers)
         assert (status, sentence in text) == (400, True), text
     server.begin_outage([number >> 48], OutageKind.DOWN)
     status, text = await act(client, name, "delete", [number])
-    assert status == 503
+    assert (status, "0 of 1 message deleted. 1 failed and stay." in text) == (200, True), text
+    assert "its messaging store can't be reached" in text
     server.end_outage([number >> 48])
     assert (counts(server, name), counts(server, f"{name}-s")) == ({"active": 1}, {"active": 1})
     assert len(lock(server, name, 1)) == 1
@@ -114,3 +115,59 @@ async def test_a_refused_settlement_gives_the_message_back(
     assert (status, "0 of 1 message deleted." in text) == (200, True), text
     server.end_outage([number >> 48])
     assert lock(server, name, 1) == [number]
+
+
+async def test_all_that_match_the_search_are_moved_with_a_job(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name, enable_partitioning=True))
+    server.create(QueueDescription(f"{name}-to"))
+    send(server, name, *(NewMessage(b"x", {"subject": "red" if n % 3 else "blue"}) for n in range(60)))
+    fields = {"job_verb": "move", "which": "all", "where": "sys.Label = 'red'", "target": f"{name}-to"}
+    status, text = await act(client, name, "job", [], **fields)
+    assert (status, f"40 messages moved to '{name}-to'." in text) == (200, True), text
+    assert "Done: 40 messages moved" in text
+    assert (counts(server, name), counts(server, f"{name}-to")) == ({"active": 20}, {"active": 40})
+    status, text = await act(client, name, "job", [], job_verb="delete", which="all", target="elsewhere")
+    assert (status, "Target: only messages that move" in text) == (400, True)
+    assert counts(server, name) == {"active": 20}
+
+
+async def test_a_scheduled_message_is_delivered_now(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name, enable_partitioning=True, requires_duplicate_detection=True))
+    at = server.call(server.clock.now_ms) + 3_600_000
+    for each in "ab":
+        send(server, name, NewMessage(b"x", {"message-id": each}, partition_key="k", scheduled_enqueue_at=at))
+    one, two = (each.sequence_number for each in server.peek(name))
+    _, text = await act(client, name, "", [], one=f"deliver-now {one}")
+    assert "1 of 1 message delivered now." in text
+    assert counts(server, name) == {"active": 1, "scheduled": 1}
+    _, text = await act(client, name, "deliver-now", [one, 77])
+    assert f"{one}: it is locked or gone" in text
+    assert lock(server, name, 1) == [two + 1]
+    server.advance(3_600_000)
+    assert counts(server, name) == {"active": 2}
+
+
+async def test_the_page_takes_a_lock_and_settles_it(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name))
+    send(server, name, *(NewMessage(b"x") for _ in range(3)))
+    await act(client, name, "defer", [3])
+    _, text = await act(client, name, "lock", [1, 2, 3, 9])
+    assert "3 of 4 messages locked" in text
+    assert 'value="settle-abandon 1"' in text
+    await act(client, name, "", [], one="settle-complete 3")
+    await act(client, name, "", [], one="settle-abandon 1")
+    _, text = await act(client, name, "", [], one="settle-release 2")
+    assert "Message 2 released." in text
+    assert [(each.sequence_number, each.delivery_count) for each in server.peek(name)] == [(1, 1), (2, 0)]
+    status, text = await act(client, name, "", [], one="settle-complete 2")
+    assert (status, "The lock of message 2 is over" in text) == (409, True)
+    await act(client, name, "lock", [2])
+    server.advance(60_000)
+    assert (await act(client, name, "", [], one="settle-complete 2"))[0] == 409
+    assert counts(server, name) == {"active": 2}

@@ -179,7 +179,7 @@ def test_everything_works_without_scripts(tab: Tab, server: EmubusServer, name: 
     lock(server, name, 1, reason="Bad")
     page.get_by_role("link", name="Dead letters").click()
     page.get_by_role("button", name="Resubmit all 1").click()
-    expect(page.locator("#flash")).to_contain_text("1 of 1 dead letters resubmitted")
+    expect(page.locator("#flash")).to_contain_text("1 of 1 message resubmitted")
     page.get_by_role("link", name="Partitions").click()
     page.get_by_role("button", name="Simulate outage of messaging store 1", exact=True).click()
     expect(page.locator("#column-1")).to_contain_text("down")

@@ -291,7 +291,7 @@ def test_one_dead_letter_is_resubmitted_and_the_others_stay(tab: Tab, server: Em
     expect(rows.nth(1).locator(".why")).to_have_text("OutOfStock: because of OutOfStock")
     rows.nth(1).get_by_role("checkbox").check()
     page.get_by_role("button", name="Resubmit selected").click()
-    expect(page.locator("#flash")).to_contain_text(f"1 of 1 dead letters resubmitted to '{name}'.")
+    expect(page.locator("#flash")).to_contain_text(f"1 of 1 message resubmitted to '{name}'.")
     expect(rows.locator(".preview")).to_have_text(["m0", "m2"])
     assert counts(server, name) == {"active": 1, "dead-letter": 2}
     page.goto(at("messages", name))
@@ -308,7 +308,7 @@ def test_all_dead_letters_of_a_subscription_go_back_to_its_topic(tab: Tab, serve
     lock(server, path, 60, reason="Bad")
     page = tab.open(at("messages", path, "&queue=dead-letter"))
     page.get_by_role("button", name="Resubmit all 60").click()
-    expect(page.locator("#progress")).to_contain_text(f"60 of 60 dead letters resubmitted to {name}.")
+    expect(page.locator("#progress")).to_contain_text(f"60 of 60 messages resubmitted to {name}.")
     expect(page.get_by_text("No messages.")).to_be_visible()
     assert counts(server, path) == {"active": 60}
 
@@ -323,11 +323,11 @@ def test_a_long_resubmission_shows_its_progress_and_can_be_stopped(tab: Tab, ser
     page.get_by_label("Select this page").check()
     expect(page.locator("table.messages input:checked")).to_have_count(25)
     page.get_by_role("button", name="Resubmit all 48").click()
-    expect(page.locator("#flash")).to_contain_text(f"Resubmitting 48 dead letters to '{name}'.")
+    expect(page.locator("#flash")).to_contain_text(f"48 messages to be looked at and resubmitted to '{name}'.")
     expect(page.locator("#progress")).to_contain_text("24 of 48")
     assert page.locator("#bar").get_attribute("value") == "24"
     page.get_by_role("button", name="Stop").click()
-    expect(page.locator("#flash")).to_contain_text("The resubmission is being stopped.")
+    expect(page.locator("#flash")).to_contain_text("The job is being stopped.")
     server.end_outage(range(8, 16))
     server.call(server.clock.thaw)
     expect(page.locator("#progress")).to_contain_text("Stopped: 27 of 48")
@@ -341,7 +341,7 @@ def test_a_dead_letter_that_would_be_lost_stays_and_says_why(tab: Tab, server: E
     lock(server, name, 1, reason="Bad")
     page = tab.open(at("messages", name, "&queue=dead-letter"))
     page.get_by_role("button", name="Resubmit all 1").click()
-    expect(page.locator("#flash")).to_contain_text("0 of 1 dead letters resubmitted")
+    expect(page.locator("#flash")).to_contain_text("0 of 1 message resubmitted")
     expect(page.locator("#flash li")).to_contain_text("would be dropped as a duplicate: its MessageId 'only-once'")
     assert counts(server, name) == {"dead-letter": 1}
 

@@ -157,7 +157,7 @@ FOREIGN: tuple[dict[str, str], ...] = (
     {"Sec-Fetch-Site": "none"},
     {"Sec-Fetch-Site": "cross-site", "Origin": "OWN"},
 )
-ACTIONS = ("create", "delete", "purge", "outage", "resubmit", "cancel", "send", "where", "add-rule", "delete-rule")
+ACTIONS = ("create", "delete", "purge", "outage", "act", "stop", "send", "where", "add-rule", "delete-rule")
 
 
 @pytest.mark.parametrize("headers", FOREIGN, ids=str)
@@ -261,9 +261,21 @@ REFUSED: tuple[tuple[str, dict[str, str], int, str], ...] = (
         "the value 'v' has no name",
     ),
     ("where", {"path": "bad", "session_id": "a", "partition_key": "b"}, 400, "P9"),
-    ("resubmit", {"path": "bad", "which": "selected"}, 400, "No message is selected."),
-    ("resubmit", {"path": "bad", "which": "selected", "number": "x"}, 400, "Sequence number: 'x' is not"),
-    ("resubmit", {"path": "bad-topic", "which": "all"}, 400, "holds no messages"),
+    ("act", {"path": "bad", "queue": "dead-letter", "verb": "resubmit"}, 400, "No message is selected."),
+    ("act", {"path": "bad", "queue": "active", "verb": "delete", "number": "x"}, 400, "Sequence number: 'x' is not"),
+    ("act", {"path": "bad-topic", "verb": "resubmit-all"}, 400, "holds no messages"),
+    (
+        "act",
+        {"path": "bad", "queue": "active", "verb": "resubmit", "number": "1"},
+        400,
+        "Action: 'resubmit' is none of",
+    ),
+    (
+        "act",
+        {"path": "bad", "queue": "active", "verb": "job", "job_verb": "copy", "target": "no"},
+        400,
+        "No message is",
+    ),
     ("add-rule", {"path": "bad", "name": "r", "filter": "true"}, 400, "has no rules"),
     (
         "add-rule",

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from ..services import Services
 from . import administration, clock, entities, messages, namespace, stores
+from .acting import jobs
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .failures import conditions, faults
 from .openapi import document
@@ -24,6 +25,7 @@ from .operations import clients, samples, story
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *administration.ENDPOINTS,
     *messages.ENDPOINTS,
+    *jobs.ENDPOINTS,
     *entities.ENDPOINTS,
     *stores.ENDPOINTS,
     *faults.ENDPOINTS,

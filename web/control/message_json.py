@@ -17,6 +17,7 @@ from ...broker.admin.overview import Seen
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Array, Described, Symbol, Timestamp
+from ..messages.candidate import STATES
 from .schema import Schema, anything, array, integer, nullable, record, text
 
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE = 0x70, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77
@@ -36,7 +37,6 @@ _PROPERTY_FIELDS: Final = (
     "group_sequence",
     "reply_to_session_id",
 )
-STATES: Final = ("active", "deferred", "scheduled")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NUMBER_MAX: Final = (1 << 63) - 1
 

@@ -34,7 +34,7 @@ WAIT_MS_MAX: Final = 60_000
 RESUBMIT_COUNT_MAX: Final = 100
 RESUBMIT_BYTES_MAX: Final = 4 << 20
 AT_MS_MAX: Final = 32_503_680_000_000
-_TEXT_FIELDS: Final = {
+TEXT_FIELDS: Final = {
     "message_id": "message-id",
     "subject": "subject",
     "correlation_id": "correlation-id",
@@ -61,7 +61,7 @@ NEW_MESSAGE: Final = record(
     {
         "body": default(text("The body as text.", chars_max=SEND_BYTES_MAX), ""),
         "body_base64": _optional(text("The body in base64, instead of a text.", chars_max=SEND_BYTES_MAX)),
-        **{name: _property(name) for name in _TEXT_FIELDS},
+        **{name: _property(name) for name in TEXT_FIELDS},
         "partition_key": _optional(text("The partition key.", chars_max=IDENTIFIER_CHARS_MAX)),
         "application_properties": default(mapping("Values by name.", scalar("A value.", chars_max=32_768)), {}),
         "ttl_ms": _optional(integer("Time to live in milliseconds.", 1, TTL_MS_MAX)),
@@ -142,7 +142,7 @@ def _encoded(asked: Mapping[str, Any], now: int) -> bytes:
     delay_ms = asked["delay_ms"]
     message = NewMessage(
         body,
-        {amqp_name: asked[name] for name, amqp_name in _TEXT_FIELDS.items()},
+        {amqp_name: asked[name] for name, amqp_name in TEXT_FIELDS.items()},
         {name: value for name, value in asked["application_properties"].items() if value is not None},
         asked["partition_key"],
         asked["scheduled_at"] if delay_ms is None else now + delay_ms,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from ..messages.jobs import JOBS
 from ..services import Services
 from .forms import quoted
 from .gate import HEADERS, BrowserRoot
@@ -28,8 +29,7 @@ VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("GET", "messages"): browsing.show,
     ("GET", "body"): browsing.body,
     ("POST", "act"): acting.act,
-    ("POST", "resubmit"): browsing.resubmit,
-    ("POST", "cancel"): browsing.cancel,
+    ("POST", "stop"): acting.stop,
     ("GET", "send"): sending.show,
     ("POST", "send"): sending.send,
     ("POST", "where"): sending.where,
@@ -62,7 +62,7 @@ ASSETS: Final[Mapping[str, str]] = {
 
 def add_page(app: web.Application, services: Services) -> None:
     """Answer browsers at `/` and everything below `/emubus/page`."""
-    site = Site(services)
+    site = Site(services, app[JOBS])
     app.router.register_resource(BrowserRoot(handler(site, overview.show)))
     for (method, name), view in VIEWS.items():
         app.router.add_route(method, f"{ROOT}/{name}", handler(site, view))
@@ -70,12 +70,6 @@ def add_page(app: web.Application, services: Services) -> None:
         app.router.add_route(hdrs.METH_GET, f"{ROOT}/assets/{name}", _asset(name, media_type))
 
     app.router.add_route("*", f"{ROOT}{{tail:(?:/.*)?}}", handler(site, _missing))
-
-    async def run(_: web.Application) -> AsyncIterator[None]:
-        yield
-        await site.resubmissions.stop()
-
-    app.cleanup_ctx.append(run)
 
 
 async def _missing(site: Site, request: web.Request) -> web.Response:

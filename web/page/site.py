@@ -1,4 +1,4 @@
-"""Shared by all views: templates, flashes, rates, resubmissions, and error handling.
+"""Shared by all views: templates, flashes, rates, jobs, taken locks, and error handling.
 
 Knows how HTML is rendered and how errors look. Does not know single views. One per server, made by `routes`.
 """
@@ -18,12 +18,13 @@ from ...broker.admin.overview import Overview
 from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
+from ..messages.jobs import Jobs
 from ..services import Services
 from .flashes import Flash, Flashes
 from .forms import Failed, FormError
 from .gate import CHALLENGE, HEADERS, is_same_origin, require_key
 from .rates import Rates
-from .views.resubmission import Resubmissions
+from .taken import TakenLocks
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -62,12 +63,13 @@ def _templates() -> Environment:
 class Site:
     """The page of one server."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, jobs: Jobs) -> None:
         self.services = services
         self.broker = services.broker
         self.flashes = Flashes()
         self.rates = Rates(services.clock.stopwatch_us)
-        self.resubmissions = Resubmissions(services.broker)
+        self.jobs = jobs
+        self.taken = TakenLocks(services.clock)
         self._templates: Environment | None = None
 
     async def load_templates(self) -> None:

@@ -1,1 +1,1 @@
-"""Finding messages for a page: what a search asks for, where it looks, which columns it shows."""
+"""The search form of the page of messages, and the columns of its table."""

@@ -1,37 +1,44 @@
-"""Acting on selected messages: delete, dead-letter, defer.
+"""Acting on messages: one, the selected ones, or all that match the search, as a job; and locks that the page takes.
 
-Knows that a message is locked first, and that a scheduled one is cancelled instead. Each message is settled by itself,
-so one that can't be leaves the others alone. Does not know how messages are locked and settled; the broker does.
+Does not know how messages are locked, settled and sent (`web.messages`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
 
-from ....broker.address import SubQueue
-from ....broker.api import Complete, DeadLetter, Defer, Entity, Outcome, Release
-from ....broker.errors import BrokerError, Condition
+from ....broker.api import Abandon, Complete, DeadLetter, Defer, Entity, Outcome, Release
+from ....broker.model.descriptions import TopicDescription
 from ...control.entities import SUB_QUEUES
+from ...messages.jobs import Job, Selection
+from ...messages.verbs import DONE, NOT_FREE, SENDING, Plan, Verb
 from ..flashes import Flash
-from ..forms import REFUSALS, Form, read_form
+from ..forms import REFUSALS, Form, FormError, read_form
+from ..messages.form import read_filter
 from ..site import Site
-from .browsing import browsed_entity, selected_numbers, show, with_position
+from .browsing import NUMBER_MAX, browsed_entity, place, selected_numbers, show, verbs_of, with_position
 
 REASON: Final = "Dead-lettered on the page"
-VERBS: Final[Mapping[str, tuple[str, Callable[[], Outcome]]]] = {
-    "delete": ("deleted", Complete),
-    "dead-letter": ("dead-lettered", lambda: DeadLetter(REASON, "", {})),
-    "defer": ("deferred", Defer),
+WAIT_MS: Final = 1_000
+"""How long the answer to a form waits for the end of a job: enough for a few messages."""
+FAILURES_SHOWN: Final = 20
+LOCK: Final = "lock"
+RESUBMIT_ALL: Final = "resubmit-all"
+SETTLEMENTS: Final[Mapping[str, tuple[str, Callable[[], Outcome]]]] = {
+    "settle-complete": ("completed", Complete),
+    "settle-abandon": ("abandoned", Abandon),
+    "settle-defer": ("deferred", Defer),
+    "settle-dead-letter": ("dead-lettered", lambda: DeadLetter(REASON, "", {})),
+    "settle-release": ("released", Release),
 }
-"""What is done with a message: the word for it, and the outcome that settles it."""
+"""How a message that the page has locked is settled: the word for it, and the outcome."""
 
 
 async def act(site: Site, request: web.Request) -> web.Response:
-    """Do something with the selected messages; the next page is the same search."""
+    """Do something with messages; the next page is the same search."""
     form = await read_form(request)
     entity = browsed_entity(site, form.text("path"))
     try:
@@ -43,33 +50,88 @@ async def act(site: Site, request: web.Request) -> web.Response:
 
 async def _act(site: Site, entity: Entity, form: Form) -> Flash:
     name = form.choice("queue", "Queue", list(SUB_QUEUES))
-    verb = form.choice("verb", "Action", list(VERBS))
-    numbers = selected_numbers(form)
-    word, outcome = VERBS[verb]
     sub_queue = SUB_QUEUES[name]
-    where = entity.path if sub_queue is SubQueue.ACTIVE else f"{entity.path}/{sub_queue.value}"
-    locked = {each.sequence_number: each.token for each in await site.broker.lock_by_number(where, numbers)}
-    failures: list[tuple[str, str]] = []
-    for number in numbers:
-        try:
-            if number in locked:
-                await _settle(site, where, locked[number], outcome())
-            elif verb == "delete" and sub_queue is SubQueue.ACTIVE:
-                await site.broker.cancel_scheduled(entity.path, [number])
-            else:
-                failures.append((f"{number}: it is locked, scheduled or gone", ""))
-        except BrokerError as error:
-            is_gone = error.condition is Condition.MESSAGE_NOT_FOUND
-            failures.append((f"{number}: {'it is locked or gone' if is_gone else error.description}", ""))
-    text = f"{len(numbers) - len(failures)} of {len(numbers)} message{'' if len(numbers) == 1 else 's'} {word}."
-    return Flash(text, failures, is_warning=bool(failures))
+    asked, _, one = form.text("one").partition(" ")
+    if asked:
+        form = Form({**form.values, "verb": [asked], "number": [one], "which": []})
+    if form.text("verb") == RESUBMIT_ALL:
+        form = Form({"path": [entity.path], "verb": [Verb.RESUBMIT.value], "which": ["all"]})
+    verb = form.text("job_verb") if form.text("verb") == "job" else form.text("verb")
+    where = place(entity, sub_queue)
+    if verb == LOCK:
+        return await _lock(site, entity, where, form)
+    if verb in SETTLEMENTS:
+        return await _settle(site, where, verb, form)
+    allowed = [each.value for each in verbs_of(entity, sub_queue)]
+    if verb not in allowed and verb in list(Verb) and entity.requires_session:
+        raise FormError(f"'{entity.path}' requires sessions: receive its messages with a session receiver.", "verb")
+    plan = Plan(
+        Verb(Form({"verb": [verb]}).choice("verb", "Action", allowed)),
+        entity.path,
+        sub_queue,
+        form.optional("target"),
+        reason=form.optional("reason") or REASON,
+        description="",
+    )
+    if plan.target is not None and plan.verb not in SENDING:
+        raise FormError("Target: only messages that move, are copied or resubmitted go to another entity.", "target")
+    selection = _all_that_match(entity, form) if form.text("which") == "all" else Selection(selected_numbers(form))
+    return flash_of(await site.jobs.start(plan, selection, WAIT_MS))
 
 
-async def _settle(site: Site, where: str, token: bytes, outcome: Outcome) -> None:
-    """Settle a locked message, or else give it back; if that fails, too, its lock expires. BrokerError."""
-    try:
-        await site.broker.settle(where, [token], outcome)
-    except BrokerError:
-        with suppress(BrokerError):
-            await site.broker.settle(where, [token], Release())
-        raise
+def _all_that_match(entity: Entity, form: Form) -> Selection:
+    partition = form.number("partition", "Partition", 0, len(entity.partitions) - 1) if form.text("partition") else None
+    first = 0 if form.text("order") else form.number("from", "From sequence number", 0, NUMBER_MAX, default=0)
+    return Selection(None, read_filter(form), first, partition, form.optional("session"))
+
+
+def flash_of(job: Job) -> Flash:
+    """What the page says about a job after its form was sent."""
+    word, target = DONE[job.plan.verb], "" if job.target is None else f" to '{job.target}'"
+    messages = f"message{'' if job.total == 1 else 's'}"
+    if job.is_running:
+        return Flash(f"A job is running: {job.total:,} {messages} to be looked at and {word}{target}.")
+    lines = [(f"{number}: {text}", "") for number, text in job.failures[:FAILURES_SHOWN]]
+    of = "" if job.is_filtered else f" of {job.total:,}"
+    text = f"{job.done_count:,}{of} {messages} {word}{target}."
+    if job.failed_count:
+        text += f" {job.failed_count:,} failed and stay."
+    if job.error is not None:
+        text += f" {job.error}"
+    return Flash(text, lines, is_warning=bool(lines) or job.error is not None)
+
+
+async def _lock(site: Site, entity: Entity, where: str, form: Form) -> Flash:
+    numbers = selected_numbers(form)
+    locked = await site.broker.lock_by_number(where, numbers)
+    description = entity.description
+    assert not isinstance(description, TopicDescription)
+    until_at = site.services.clock.now_ms() + description.lock_duration_ms
+    for each in locked:
+        site.taken.put(where, each.sequence_number, each.token, until_at)
+    missing = set(numbers) - {each.sequence_number for each in locked}
+    lines = [(f"{number}: {NOT_FREE}", "") for number in sorted(missing)]
+    text = f"{len(locked)} of {len(numbers)} message{'' if len(numbers) == 1 else 's'} locked; open one to settle it."
+    return Flash(text, lines, is_warning=bool(lines))
+
+
+async def _settle(site: Site, where: str, verb: str, form: Form) -> Flash:
+    (number,) = selected_numbers(form)
+    token = site.taken.token(where, number)
+    if token is None:
+        raise FormError(f"The lock of message {number} is over, or it is not the page's.", "number", status=409)
+    word, outcome = SETTLEMENTS[verb]
+    site.taken.forget(where, number)
+    await site.broker.settle(where, [token], outcome())
+    return Flash(f"Message {number} {word}.")
+
+
+async def stop(site: Site, request: web.Request) -> web.Response:
+    """Stop the running job of an entity."""
+    form = await read_form(request)
+    entity = browsed_entity(site, form.text("path"))
+    job = site.jobs.of(entity.path)
+    if job is not None:
+        job.stop()
+    text = "The job is being stopped." if job is not None and job.is_running else "No job is running."
+    return site.redirect(with_position(form, {}), Flash(text))

@@ -1,6 +1,6 @@
-"""Browsing the messages of a sub-queue by peeking; resubmitting dead letters.
+"""Browsing the messages of a sub-queue by peeking.
 
-Does not know how messages are peeked (`broker.admin`) and moved (`resubmission`).
+Does not know how messages are peeked (`broker.admin`) and found (`web.messages`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ....broker.address import SubQueue
 from ....broker.api import Entity
 from ....broker.model.descriptions import TopicDescription
 from ...control.entities import SUB_QUEUES
-from ...control.message_json import STATES
-from ..flashes import Flash
-from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
-from ..messages.filter import LOCKED, read_filter
-from ..messages.search import Found, MessageSearch, Query
+from ...messages.filter import STATES_ASKED
+from ...messages.jobs import HOMES_OF
+from ...messages.search import Found, MessageSearch, Query
+from ...messages.verbs import DONE, Verb
+from ..forms import Failed, Form, FormError, query_form
+from ..messages.form import read_filter
 from ..messages.table import COLUMNS, chosen_columns
 from ..rendering import body_bytes, message_view
 from ..site import Site, address, address_of
 from .overview import row_of
-from .resubmission import Progress
 
 MESSAGES_MAX: Final = 25
 SKIP_MAX: Final = 10_000
@@ -37,11 +37,6 @@ SUB_QUEUE_NAMES: Final[Mapping[str, str]] = {
     "active": "Messages",
     "dead-letter": "Dead letters",
     "transfer-dead-letter": "Transfer dead letters",
-}
-HOMES_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "active": ("active", "deferred", "scheduled"),
-    "dead-letter": ("dead-letter", "dead-letter-deferred"),
-    "transfer-dead-letter": ("transfer-dead-letter", "transfer-dead-letter-deferred"),
 }
 REFRESH_MS: Final = 500
 PEEK_WAIT_MS: Final = 8_000
@@ -63,7 +58,9 @@ async def show(
     except FormError as error:  # the filter: it stands beside its form, without messages
         failed = asked.failed("filter", error)
     row = row_of(site, entity)
-    progress = site.resubmissions.of(entity.path)
+    job = site.jobs.of(entity.path)
+    messages = [] if found is None else found.messages
+    where = place(entity, query.sub_queue)
     position = {"skip": query.skip} if query.is_newest_first else {"from": query.first}
     return site.render(
         request,
@@ -75,8 +72,8 @@ async def show(
         sub_queue=name,
         title=SUB_QUEUE_NAMES[name],
         sub_queues=SUB_QUEUE_NAMES,
-        total=sum(row.report.messages[home] for home in HOMES_OF[name]),
-        messages=[] if found is None else [message_view(each) for each in found.messages],
+        total=sum(row.report.messages[home] for home in HOMES_OF[SUB_QUEUES[name]]),
+        messages=[message_view(each) for each in messages],
         found=found,
         following=_following(asked, query, found),
         beginning=with_position(asked, {}) if any(position.values()) else None,
@@ -84,15 +81,33 @@ async def show(
         query=query,
         asked=asked,
         kept=[(name, value) for name in (*sorted(KEPT), "from", "skip") for value in asked.all(name) if value],
-        states=(*STATES, LOCKED),
+        states=STATES_ASKED,
         columns={column: COLUMNS[column] for column in chosen_columns(asked)},
         all_columns=COLUMNS,
-        progress=progress,
+        job=job if job is not None and job.plan.sub_queue is query.sub_queue else None,
+        job_verb=None if job is None else DONE[job.plan.verb],
+        verbs=verbs_of(entity, query.sub_queue),
+        taken={n for n in (each.sequence_number for each in messages) if site.taken.token(where, n)},
         is_dead=SUB_QUEUES[name] is SubQueue.DEAD_LETTER,
         selected=set(asked.all("number")),
         away=[each.partition_id for each in row.partitions if each.messages is None],
-        **({"refresh_ms": REFRESH_MS} if progress is not None and progress.is_running else {}),
+        **({"refresh_ms": REFRESH_MS} if job is not None and job.is_running else {}),
     )
+
+
+def place(entity: Entity, sub_queue: SubQueue) -> str:
+    """The address of a sub-queue."""
+    return f"{entity.path}/{sub_queue.value}" if sub_queue else entity.path
+
+
+def verbs_of(entity: Entity, sub_queue: SubQueue) -> list[Verb]:
+    """What can be done with messages there: those of message sessions can't be locked one by one."""
+    if sub_queue is SubQueue.ACTIVE and entity.requires_session:
+        return [Verb.COPY, Verb.DELIVER_NOW]
+    verbs = [Verb.DELETE, Verb.DEFER, Verb.COMPLETE, Verb.MOVE, Verb.COPY]
+    if sub_queue is SubQueue.ACTIVE:
+        return [*verbs, Verb.DEAD_LETTER, Verb.DELIVER_NOW]
+    return [Verb.RESUBMIT, *verbs] if sub_queue is SubQueue.DEAD_LETTER else verbs
 
 
 def _query(entity: Entity, name: str, asked: Form) -> Query:
@@ -161,26 +176,6 @@ def browsed_entity(site: Site, path: str) -> Entity:
     return entity
 
 
-async def resubmit(site: Site, request: web.Request) -> web.Response:
-    """Resubmit selected dead letters, or all, to the entity they came from."""
-    form = await read_form(request)
-    entity = browsed_entity(site, form.text("path"))
-    try:
-        numbers = None if form.text("which") == "all" else selected_numbers(form)
-        progress = await site.resubmissions.start(entity, numbers)
-    except REFUSALS as error:
-        refused_form = Form({**form.values, "queue": ["dead-letter"]})
-        return await show(site, request, form.failed("resubmit", error), refused_form)
-    where = address(
-        "messages",
-        path=entity.path,
-        queue="dead-letter",
-        partition=form.text("partition"),
-        **{"from": form.text("from") if progress.failed_count else ""},
-    )
-    return site.redirect(where, _flash(progress))
-
-
 def selected_numbers(form: Form) -> list[int]:
     """The selected sequence numbers, at least one. FormError."""
     texts = form.all("number")
@@ -189,21 +184,3 @@ def selected_numbers(form: Form) -> list[int]:
     if len(texts) > MESSAGES_MAX:
         raise FormError(f"{len(texts)} messages are selected; a page has at most {MESSAGES_MAX}.", "number")
     return [Form({"number": [text]}).number("number", "Sequence number", 0, NUMBER_MAX) for text in texts]
-
-
-def _flash(progress: Progress) -> Flash:
-    if progress.is_running:
-        return Flash(f"Resubmitting {progress.total} dead letters to '{progress.target}'.")
-    sent = f"{progress.done_count} of {progress.total} dead letters resubmitted to '{progress.target}'"
-    stayed = f"; {progress.failed_count} failed and stay" if progress.failed_count else ""
-    lines = [(f"{number}: {text}" if number else text, "") for number, text in progress.failures]
-    return Flash(f"{sent}{stayed}.", lines, is_warning=bool(progress.failures))
-
-
-async def cancel(site: Site, request: web.Request) -> web.Response:
-    """Stop a running resubmission."""
-    form = await read_form(request)
-    entity = browsed_entity(site, form.text("path"))
-    was_running = site.resubmissions.cancel(entity.path)
-    text = "The resubmission is being stopped." if was_running else "No resubmission is running."
-    return site.redirect(address("messages", path=entity.path, queue="dead-letter"), Flash(text))

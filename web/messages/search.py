@@ -10,11 +10,12 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ....broker.address import SubQueue
-from ....broker.admin.overview import Overview, PartitionReport, Seen
-from ....broker.api import Entity
-from ....broker.clock import Clock
-from .filter import Candidate, MessageFilter
+from ...broker.address import SubQueue
+from ...broker.admin.overview import Overview, PartitionReport, Seen
+from ...broker.api import Entity
+from ...broker.clock import Clock
+from .candidate import Candidate
+from .filter import MessageFilter
 
 READ_COUNT: Final = 500
 READ_BYTES_MAX: Final = 4 << 20

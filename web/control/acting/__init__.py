@@ -1,0 +1,1 @@
+"""Endpoints that act on many messages: jobs, and messages as JSON Lines."""

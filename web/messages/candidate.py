@@ -1,0 +1,67 @@
+"""A peeked message with what a search reads of it, decoded at most once.
+
+Knows where the broker writes its annotations, so that most messages need no decoding. Pure.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+from ...broker.admin.overview import Seen
+from ...codec.decode import decode
+from ...codec.errors import DecodeError
+from ...codec.types import Described
+
+STATES: Final = ("active", "deferred", "scheduled")
+SCHEDULED: Final = STATES[2]
+_ANNOTATIONS: Final = 0x72
+_STATE, _UNTIL = "x-opt-message-state", "x-opt-scheduled-enqueue-time"
+_STATE_BYTES, _ENQUEUED_BYTES = _STATE.encode(), b"x-opt-enqueued-time"
+_TIMESTAMP, _SMALL_INT = b"\x83", b"\x54"  # constructors
+
+
+class Candidate:
+    """A peeked message with what a search reads of it."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.seen = seen
+
+    @cached_property
+    def annotations(self) -> dict[object, object]:
+        """The message annotations; empty if the sections before them are malformed."""
+        try:
+            position = 0
+            while position < len(self.seen.encoded):
+                section, position = decode(self.seen.encoded, position)
+                if isinstance(section, Described) and section.descriptor == _ANNOTATIONS:
+                    return section.value if isinstance(section.value, dict) else {}
+        except DecodeError:
+            pass
+        return {}
+
+    def instant(self, name: str) -> int | None:
+        """An annotation that is an instant (Unix ms)."""
+        value = self.annotations.get(name)
+        return int(value) if isinstance(value, int) else None
+
+    @property
+    def enqueued_at(self) -> int:
+        """The enqueued time (Unix ms), for a scheduled message the one that it will get; 0 if unknown."""
+        tail = _after(_ENQUEUED_BYTES, self.seen.encoded, 9)
+        if tail[:1] == _TIMESTAMP:
+            return int.from_bytes(tail[1:], "big", signed=True)
+        return self.instant(_UNTIL) or 0
+
+    @property
+    def state(self) -> str:
+        """One of `STATES`."""
+        tail = _after(_STATE_BYTES, self.seen.encoded, 2)
+        value = tail[1] if tail[:1] == _SMALL_INT else self.annotations.get(_STATE)
+        return STATES[value] if isinstance(value, int) and 0 <= value < len(STATES) else STATES[0]
+
+
+def _after(name: bytes, encoded: bytes, size: int) -> bytes:
+    """The bytes behind an annotation's name: the broker writes them first. Decoding takes ten times as long."""
+    at = encoded.find(name)
+    return b"" if at < 0 else encoded[at + len(name) : at + len(name) + size]

@@ -1,0 +1,109 @@
+"""Changes of an encoded message that is sent again: body, properties, application properties, key, times.
+
+Every section that is not changed keeps its bytes. What the broker wrote it drops when the message arrives again.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...broker.message.message import PROPERTY_NAMES
+from ...codec.encode import encode
+from ...codec.sections import (
+    APPLICATION_PROPERTIES,
+    BODY,
+    DATA,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    canonical,
+    list_with,
+    locate,
+    map_with_entries,
+    with_sections,
+)
+from ...codec.types import Symbol, Timestamp, Uint
+
+PARTITION_KEY: Final = "x-opt-partition-key"
+SCHEDULED_FOR: Final = "x-opt-scheduled-enqueue-time"
+_CODES: Final = {HEADER: 0x70, MESSAGE_ANNOTATIONS: 0x72, PROPERTIES: 0x73, APPLICATION_PROPERTIES: 0x74}
+_TTL_AT: Final = 2  # in the header [AMQP 3.2.1]
+_OF_TTL: Final = {"absolute-expiry-time": None, "creation-time": None}  # the broker made them of the time to live
+_SYMBOLIC: Final = frozenset({"content-type", "content-encoding"})
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs from the original; what is absent stays, None removes.
+
+    `body` becomes one data section. `properties` have AMQP names (`PROPERTY_NAMES`); without a message id the message
+    gets a new one. `annotations` are the partition key and the time (`Timestamp`) that it is scheduled for.
+    """
+
+    body: bytes | None = None
+    properties: Mapping[str, object] = field(default_factory=dict[str, object])
+    application_properties: Mapping[str, object] = field(default_factory=dict[str, object])
+    annotations: Mapping[str, object] = field(default_factory=dict[str, object])
+    header: Mapping[int, object] = field(default_factory=dict[int, object])
+
+    @property
+    def are_none(self) -> bool:
+        """Whether the message stays as it is."""
+        return self.body is None and not (
+            self.properties or self.application_properties or self.annotations or self.header
+        )
+
+
+def with_ttl(ttl_ms: int | None) -> Mapping[int, object]:
+    """The header's change for a time to live; None removes it."""
+    return {_TTL_AT: None if ttl_ms is None else Uint(ttl_ms)}
+
+
+def scheduled_for(at: int | None) -> object:
+    """The annotation's value for an instant (Unix ms)."""
+    return None if at is None else Timestamp(at)
+
+
+def changed(encoded: bytes, changes: Changes) -> bytes:
+    """The message with its changes. DecodeError for a malformed one; TypeError or ValueError for a value without an
+    AMQP type."""
+    if changes.are_none:
+        return encoded
+    data, at = encoded, locate(encoded)
+    if at is None:
+        data = canonical(encoded)
+        at = locate(data)
+        assert at is not None, "canonical messages can be located"
+    sections: dict[int, bytes] = {}
+    properties = {**(_OF_TTL if changes.header.get(_TTL_AT, 0) is None else {}), **changes.properties}
+    for rank, positions in (
+        (HEADER, {place: encode(value) for place, value in changes.header.items()}),
+        (PROPERTIES, {PROPERTY_NAMES.index(name): _property(name, each) for name, each in properties.items()}),
+    ):
+        if positions:
+            sections[rank] = _section(rank, list_with(data, at[rank], at[rank + 7] or at[rank], positions))
+    for rank, entries in (
+        (MESSAGE_ANNOTATIONS, changes.annotations),
+        (APPLICATION_PROPERTIES, changes.application_properties),
+    ):
+        if entries:
+            given = {name: value for name, value in entries.items() if value is not None}
+            start, stop = at[rank], at[rank + 7] or at[rank]
+            symbols = rank == MESSAGE_ANNOTATIONS
+            sections[rank] = _section(
+                rank, map_with_entries(data, start, stop, given, entries.keys() - given.keys(), symbols=symbols)
+            )
+    if changes.body is not None:
+        sections[BODY] = bytes((0, 0x53, DATA)) + encode(changes.body)
+    return with_sections(data, at, sections)
+
+
+def _property(name: str, value: object) -> bytes:
+    return encode(Symbol(value) if isinstance(value, str) and name in _SYMBOLIC else value)
+
+
+def _section(rank: int, value: bytes) -> bytes:
+    return bytes((0, 0x53, _CODES[rank])) + value
