@@ -96,6 +96,8 @@ class Config:
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO
     failpoint: Failpoint | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names of this server that browsers may use, besides those that only its own machines have."""
     ready_file: Path | None = None
     """Where ports and connection strings are written as JSON once the server is ready."""
     conditions: tuple[str, ...] = ()
@@ -260,6 +262,7 @@ OPTIONS: Final = (
         "additional ports, for clients with a fixed one: 443 for Java's admin client, 5671 for AMQP over TLS",
         brief="additional ports, such as 443,5671",
     ),
+    Option("allowed_host", names, "NAME,…", "names by which browsers may use this server without --auth sas"),
     Option(
         "ready_file",
         Path,
@@ -341,6 +344,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         log_format=values["log_format"],
         log_level=values["log_level"],
         failpoint=values["failpoint"],
+        allowed_hosts=values["allowed_host"] or (),
         ready_file=values["ready_file"],
         conditions=values["conditions"] or (),
         seed=values["seed"],

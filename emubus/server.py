@@ -218,6 +218,7 @@ class Server:
             },
             self.story,
             sampler,
+            frozenset(name.lower().removesuffix(".") for name in config.allowed_hosts),
         )
 
     def _start_conditions(self, amqp: AmqpServer) -> None:

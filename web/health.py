@@ -1,7 +1,8 @@
-"""`GET /health`, with the answers of Microsoft's emulator.
+"""`GET /health`, with the answers of Microsoft's emulator, and the names that orchestrators ask.
 
-Knows the path, the two bodies and the two statuses [emulators 1.9], and the plain form of the request that containers
-and tests send: it is answered without aiohttp.
+`/readyz` and `/healthz` are the same; `/livez` is healthy while the server answers at all. None of them is ever the
+feed of an entity. Knows the paths, the two bodies and the two statuses [emulators 1.9], and the plain form of the
+request that containers and tests send: it is answered without aiohttp.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import re
 from typing import Final
 
 PATH: Final = "/health"
+LIVE: Final = "/livez"
+PATHS: Final = (PATH, "/healthz", "/readyz", LIVE)
 HEALTHY: Final = {"status": "healthy", "message": "Service is healthy."}
 UNHEALTHY: Final = {"status": "unhealthy", "message": "Service not available. Please try after some time."}
 UPTIME: Final = "Uptime"
@@ -18,10 +21,10 @@ UPTIME: Final = "Uptime"
 REQUEST_BYTES_MAX: Final = 2_048
 """Longest plain request."""
 
-_START: Final = b"GET /health HTTP/1."
+_STARTS: Final = tuple(f"GET {path} HTTP/1.".encode() for path in PATHS)
 # No header of a browser and none that announces a body or another protocol: the server has rules for those.
 _PLAIN: Final = re.compile(
-    rb"GET /health HTTP/1\.([01])\r\n"
+    rb"GET (/health|/healthz|/readyz|/livez) HTTP/1\.([01])\r\n"
     rb"((?:(?:host|user-agent|accept|accept-encoding|cache-control|pragma|connection):[ -~]*\r\n)*)\r\n",
     re.IGNORECASE,
 )
@@ -38,7 +41,7 @@ def may_be_plain(received: bytes) -> bool:
     """Whether this is the beginning of a plain request, as far as it goes."""
     return (
         len(received) < REQUEST_BYTES_MAX
-        and (received.startswith(_START) or _START.startswith(received))
+        and any(received.startswith(start) or start.startswith(received) for start in _STARTS)
         and b"\r\n\r\n" not in received
     )
 
@@ -48,9 +51,9 @@ def plain_answer(request: bytes, *, ready: bool, uptime_s: int) -> tuple[bytes, 
     found = _PLAIN.fullmatch(request)
     if found is None or len(request) > REQUEST_BYTES_MAX:
         return None
-    version, headers = found.groups()
+    path, version, headers = found.groups()
     stays = _ENDS.search(headers) is None if version == b"1" else _STAYS.search(headers) is not None
-    status, values = report(ready=ready)
+    status, values = report(ready=ready or path == LIVE.encode())
     body = json.dumps(values)
     head = (
         f"HTTP/1.1 {status} {'OK' if ready else 'Service Unavailable'}\r\n"

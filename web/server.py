@@ -17,8 +17,7 @@ from .control import ROOT as CONTROL
 from .control import add_control, errors_as_json
 from .control.endpoints import error_answer
 from .errors import HttpRefusal, error_body
-from .health import PATH as HEALTH
-from .health import UPTIME, report
+from .health import LIVE, PATHS, UPTIME, report
 from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US
 from .messages.jobs import add_jobs
 from .metrics import add_metrics
@@ -46,12 +45,13 @@ class HttpServer:
         self._clock = clock = services.clock
         self._connections: set[HttpConnection] = set()
         self._turns = Turns(SLICE_US, STRANGERS_TURN_US, clock.stopwatch_us)
-        guard = only_own_pages(self._refuse, lambda: services.access.verify)
+        guard = only_own_pages(self._refuse, lambda: services.access.verify, services.allowed_hosts)
         app = web.Application(
             client_max_size=REQUEST_BYTES_MAX, middlewares=[log_requests, watch_bodies, guard, errors_as_json]
         )
         app.on_response_prepare.append(lift_limits_of_websockets)
-        app.router.add_get(HEALTH, self._health)
+        for path in PATHS:
+            app.router.add_get(path, self._health)
         add_websocket(app, services.amqp)
         add_metrics(app, services)
         add_jobs(app, services.broker, clock)
@@ -88,8 +88,8 @@ class HttpServer:
                 async with self._clock.time_limit(LINGER_MS):
                     await asyncio.gather(*(each.lost() for each in self._connections))
 
-    async def _health(self, _request: web.Request) -> web.Response:
-        status, body = report(ready=self._services.is_ready())
+    async def _health(self, request: web.Request) -> web.Response:
+        status, body = report(ready=request.path == LIVE or self._services.is_ready())
         return web.json_response(body, status=status, headers={UPTIME: str(self._services.uptime_s)})
 
     def _refuse(self, path: str, status: int, problem: str) -> web.Response:

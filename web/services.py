@@ -6,7 +6,7 @@ Knows names and types. The composition root makes one `Services`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -88,7 +88,8 @@ class Services:
     name; `connection_counts` returns the number of AMQP `connections` and `links`; `connections` describes
     each of them; `config_json` returns the running namespace as a Config.json; `started_us` is the start on the clock's
     stopwatch; `ca_file` is the development CA's certificate, if any; `about` has further facts for the page, by their
-    names; `story` has the last events of messages, `sampler` the figures over time."""
+    names; `story` has the last events of messages, `sampler` the figures over time; `allowed_hosts` are host names, in
+    lower case, by which browsers may use the server."""
 
     broker: Broker
     access: Access
@@ -107,6 +108,7 @@ class Services:
     about: Mapping[str, str] = field(default_factory=dict[str, str])
     story: Story = field(default_factory=Story)
     sampler: Sampler | None = None
+    allowed_hosts: Collection[str] = ()
 
     @property
     def uptime_s(self) -> int:

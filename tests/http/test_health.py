@@ -77,6 +77,19 @@ async def test_health_is_no_while_the_server_is_not_ready(loads: bool) -> None:
                 assert ("Server" in answer.headers) is loads
 
 
+@pytest.mark.parametrize("loads", [False, True])
+async def test_probes_have_names_of_their_own_which_are_never_those_of_entities(loads: bool) -> None:
+    headers = {"Accept-Language": "en"} if loads else {}
+    async with running() as server, aiohttp.ClientSession(f"http://127.0.0.1:{server.http_port}") as client:
+        for ready, status in ((False, 503), (True, 200)):
+            server.ready = ready
+            for path, expected in (("/readyz", status), ("/healthz", status), ("/livez", 200)):
+                async with client.get(path, headers=headers) as answer:
+                    assert (answer.status, answer.content_type) == (expected, "application/json"), path
+                    assert ("Server" in answer.headers) is loads
+                    assert (await answer.json())["status"] == ("healthy" if expected == 200 else "unhealthy")
+
+
 async def test_a_health_check_does_not_load_the_http_server_and_another_request_on_its_connection_does() -> None:
     async with running() as server, connected(server) as client:
         for _ in range(2):

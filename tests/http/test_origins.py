@@ -7,10 +7,11 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.server import Server
-from emubus.web.transport.origins import is_local_name
+from emubus.web.transport.origins import is_local_name, problem_of
 
 from .administering import entry, running
 
@@ -152,3 +153,16 @@ async def test_amqp_is_spoken_by_pages_of_this_machine_and_by_others_with_a_key(
 )
 def test_a_name_is_local_if_nobody_else_can_point_it_here(host: str, is_local: bool) -> None:
     assert is_local_name(host) is is_local
+
+
+async def test_a_name_that_is_allowed_is_one_of_the_servers_own() -> None:
+    async def problem(host: str) -> str | None:
+        return problem_of(
+            make_mocked_request("GET", "/", headers={"Host": host, "Sec-Fetch-Site": "none", "Origin": "http://x"}),
+            {"emubus.dev.example.com"},
+            verifies_keys=False,
+        )
+
+    assert await problem("emubus.dev.example.com:5300") is None
+    assert await problem("EMUBUS.dev.example.com.") is None
+    assert "--allowed-host" in (await problem("evil.example.com") or "")

@@ -9,44 +9,43 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from aiohttp import web
 
 from ..services import Services
-from . import administration, clock, entities, messages, namespace, stores
+from . import administration, clock, entities, events, messages, namespace
 from .acting import jobs
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
-from .failures import conditions, faults
-from .openapi import document
+from .failures import conditions, faults, stores
+from .namespace import release
+from .openapi import Tables, document
 from .operations import clients, samples, story
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    *administration.ENDPOINTS,
-    *messages.ENDPOINTS,
-    *jobs.ENDPOINTS,
-    *entities.ENDPOINTS,
-    *stores.ENDPOINTS,
-    *faults.ENDPOINTS,
-    *conditions.ENDPOINTS,
-    *clock.ENDPOINTS,
-    *namespace.ENDPOINTS,
-    *story.ENDPOINTS,
-    *clients.ENDPOINTS,
-    *samples.ENDPOINTS,
-)
+TABLES: Final[Tables] = {
+    ("Administration", "Create, change, delete and export entities and rules."): administration.ENDPOINTS,
+    ("Messages", "Send, receive, settle and resubmit messages."): messages.ENDPOINTS,
+    ("Jobs", "Act on many messages."): jobs.ENDPOINTS,
+    ("Entities", "Entities, their partitions, messages and sessions; where a message would go."): entities.ENDPOINTS,
+    ("Stores", "Messaging stores and their outages."): stores.ENDPOINTS,
+    ("Faults", "Faults of clients' operations; connections and links."): faults.ENDPOINTS,
+    ("Conditions", "The service's bad days."): conditions.ENDPOINTS,
+    ("Clock", "The broker's clock."): clock.ENDPOINTS,
+    ("Story", "What happened to a message."): story.ENDPOINTS,
+    ("Clients", "Connections of clients, and sessions that they hold."): clients.ENDPOINTS,
+    ("Samples", "Figures over time."): samples.ENDPOINTS,
+    ("Events", "What changes, as it changes."): events.ENDPOINTS,
+    ("Namespace", "The server, reset and snapshots."): namespace.ENDPOINTS,
+}
+ENDPOINTS: Final[tuple[Endpoint, ...]] = tuple(each for table in TABLES.values() for each in table)
 
 __all__ = ["ENDPOINTS", "ROOT", "add_control", "errors_as_json"]
 
 
 def add_control(app: web.Application, services: Services) -> None:
     """Answer below `ROOT`; `errors_as_json` must be among the application's middlewares."""
-    try:
-        release = version("emubus")
-    except PackageNotFoundError:
-        release = "0"
-    description = document(ENDPOINTS, release)
+    events.add_feed(app, services)
+    description = document(TABLES, release())
 
     async def openapi(_request: web.Request) -> web.Response:
         return answer(description)

@@ -37,6 +37,7 @@ from .schema import (
     default,
     integer,
     mapping,
+    named,
     nullable,
     partial_record,
     record,
@@ -73,42 +74,54 @@ PROPERTY_FIELDS: Final[Mapping[str, Schema]] = {
     "enable_batched_operations": boolean("Stored and reported."),
     "enable_express": boolean("Stored and reported."),
 }
-PROPERTIES: Final = partial_record("Properties; each kind of entity has its own.", PROPERTY_FIELDS)
-DESCRIBED: Final = record(
-    "An entity's properties.", {"path": text("Path.", chars_max=10_000), "properties": PROPERTIES}
+PROPERTIES: Final = named("Properties", partial_record("Properties; each kind of entity has its own.", PROPERTY_FIELDS))
+DESCRIBED: Final = named(
+    "EntityProperties",
+    record("An entity's properties.", {"path": text("Path.", chars_max=10_000), "properties": PROPERTIES}),
 )
 _VALUES: Final = mapping("Values by name.", scalar("A value."))
 _TEXTS: Final = tuple(each.name for each in fields(CorrelationFilter) if each.name != "properties")
-_FILTER: Final = record(
-    "A filter. sql has an expression; correlation has texts and properties that must be equal.",
-    {
-        "kind": choice("Kind of filter.", ["true", "false", "sql", "correlation"]),
-        "expression": default(nullable(text("sql: the expression.")), None),
-        "parameters": default(_VALUES, {}),
-        **{name: default(nullable(text(f"correlation: {name}.")), None) for name in _TEXTS},
-        "properties": default(_VALUES, {}),
-    },
+_FILTER: Final = named(
+    "Filter",
+    record(
+        "A filter. sql has an expression; correlation has texts and properties that must be equal.",
+        {
+            "kind": choice("Kind of filter.", ["true", "false", "sql", "correlation"]),
+            "expression": default(nullable(text("sql: the expression.")), None),
+            "parameters": default(_VALUES, {}),
+            **{name: default(nullable(text(f"correlation: {name}.")), None) for name in _TEXTS},
+            "properties": default(_VALUES, {}),
+        },
+    ),
 )
-_NEW_RULE: Final = record(
-    "A rule: a filter, and an action on the copy of a message that matches.",
-    {
-        "filter": default(_FILTER, {"kind": "true"}),
-        "action": default(nullable(text("The action in SQL.")), None),
-        "action_parameters": default(_VALUES, {}),
-    },
+_NEW_RULE: Final = named(
+    "NewRule",
+    record(
+        "A rule: a filter, and an action on the copy of a message that matches.",
+        {
+            "filter": default(_FILTER, {"kind": "true"}),
+            "action": default(nullable(text("The action in SQL.")), None),
+            "action_parameters": default(_VALUES, {}),
+        },
+    ),
 )
-RULE: Final = record(
-    "A rule.",
-    {
-        "name": text("Its name.", chars_max=1_000),
-        "filter": {"type": "object", "description": "kind, and what the kind has.", "additionalProperties": True},
-        "action": nullable(text("The action in SQL.", chars_max=1 << 20)),
-        "action_parameters": {"type": "object", "description": "Values by name.", "additionalProperties": True},
-    },
+RULE: Final = named(
+    "Rule",
+    record(
+        "A rule.",
+        {
+            "name": text("Its name.", chars_max=1_000),
+            "filter": {"type": "object", "description": "kind, and what the kind has.", "additionalProperties": True},
+            "action": nullable(text("The action in SQL.", chars_max=1 << 20)),
+            "action_parameters": {"type": "object", "description": "Values by name.", "additionalProperties": True},
+        },
+    ),
 )
-RULES: Final = record("The rules of a subscription.", {"rules": array("In the order of their creation.", RULE)})
-DELETED: Final = record("The deleted entity.", {"path": text("Path.", chars_max=10_000)})
-DELETED_RULE: Final = record("The deleted rule.", {"name": text("Its name.", chars_max=1_000)})
+RULES: Final = named(
+    "Rules", record("The rules of a subscription.", {"rules": array("In the order of their creation.", RULE)})
+)
+DELETED: Final = named("DeletedEntity", record("The deleted entity.", {"path": text("Path.", chars_max=10_000)}))
+DELETED_RULE: Final = named("DeletedRule", record("The deleted rule.", {"name": text("Its name.", chars_max=1_000)}))
 _AT: Final = {"entity": ENTITY_PATH}
 _RULE_AT: Final = {**_AT, "rule": text("Name of the rule.", chars_min=1, chars_max=50)}
 _RULES_PATH: Final = f"/entities/{ENTITY_AT}/rules"
@@ -255,6 +268,7 @@ ENDPOINTS: Final = (
         body=_NEW_RULE,
         status=201,
         errors=(409,),
+        example={"filter": {"kind": "sql", "expression": "colour = 'red'"}, "action": "SET seen = TRUE"},
     ),
     Endpoint(
         "DELETE",
@@ -282,6 +296,7 @@ ENDPOINTS: Final = (
         at=_AT,
         body=PROPERTIES,
         errors=(409,),
+        example={"max_delivery_count": 5, "forward_to": None},
     ),
     Endpoint(
         "PUT",
@@ -296,6 +311,7 @@ ENDPOINTS: Final = (
         ),
         status=201,
         errors=(409,),
+        example={"kind": "queue", "properties": {"lock_duration_ms": 30_000, "requires_session": True}},
     ),
     Endpoint(
         "DELETE",

@@ -14,19 +14,23 @@ from .schema import (
     DURATION_MS_MAX,
     boolean,
     integer,
+    named,
     record,
 )
 
 ADVANCE_MS_MAX: Final = 10 * DURATION_MS_MAX
 CLOCK_MS_MAX: Final = 32_503_680_000_000
 """The year 3000: far before the last date that clients can represent."""
-CLOCK: Final = record(
-    "The broker's clock. Locks, TTL, schedules, duplicate detection, sessions and AutoDeleteOnIdle follow it.",
-    {
-        "now_ms": integer("The current instant.", 0, NUMBER_MAX),
-        "offset_ms": integer("How far it is ahead of the machine's clock.", -NUMBER_MAX, NUMBER_MAX),
-        "is_frozen": boolean("Whether it is frozen."),
-    },
+CLOCK: Final = named(
+    "Clock",
+    record(
+        "The broker's clock. Locks, TTL, schedules, duplicate detection, sessions and AutoDeleteOnIdle follow it.",
+        {
+            "now_ms": integer("The current instant.", 0, NUMBER_MAX),
+            "offset_ms": integer("How far it is ahead of the machine's clock.", -NUMBER_MAX, NUMBER_MAX),
+            "is_frozen": boolean("Whether it is frozen."),
+        },
+    ),
 )
 
 
@@ -61,9 +65,15 @@ ENDPOINTS: Final = (
         CLOCK,
         body=record("How far.", {"ms": integer("Milliseconds.", 0, ADVANCE_MS_MAX)}),
         errors=(409,),
+        example={"ms": 60_000},
     ),
     Endpoint(
-        "POST", "/clock/freeze", "Freeze the clock; it can still be advanced", partial(set_frozen, frozen=True), CLOCK
+        "POST",
+        "/clock/freeze",
+        "Freeze the clock; it can still be advanced",
+        partial(set_frozen, frozen=True),
+        CLOCK,
+        id="freeze_clock",
     ),
     Endpoint(
         "POST",
@@ -71,5 +81,6 @@ ENDPOINTS: Final = (
         "Thaw the clock; it goes on from where it stands",
         partial(set_frozen, frozen=False),
         CLOCK,
+        id="thaw_clock",
     ),
 )

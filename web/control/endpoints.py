@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
@@ -21,6 +22,8 @@ from .schema import Invalid, Schema, read, read_text
 
 ROOT: Final = "/emubus/v1"
 JSON: Final = "application/json"
+PROBLEM: Final = "application/problem+json"
+"""The media type of errors (RFC 9457)."""
 BODY_BYTES_MAX: Final = 64 << 10
 """Largest JSON request; the longest are lists of names and numbers."""
 
@@ -87,7 +90,8 @@ class ControlCall:
 class Endpoint:
     """A row of the table. `run` returns what `result` describes, or a response; `at` describes the `{names}` in `path`.
 
-    `takes` is the media type of a body that `run` reads itself; `body_bytes_max` limits JSON.
+    `takes` is the media type of a body that `run` reads itself; `body_bytes_max` limits JSON. `id` is the operation's
+    name in the document, if it is not that of `run`; `example` is a body.
     """
 
     method: str
@@ -103,6 +107,14 @@ class Endpoint:
     takes: str | None = None
     gives: str = JSON
     body_bytes_max: int = BODY_BYTES_MAX
+    id: str = ""
+    example: Mapping[str, Any] | None = None
+
+    @property
+    def operation_id(self) -> str:
+        """The name of the operation in the document: clients have a function of that name, so it never changes."""
+        first, *others = (self.id or getattr(self.run, "__name__", "")).split("_")
+        return first + "".join(map(str.capitalize, others))
 
     @property
     def all_errors(self) -> tuple[int, ...]:
@@ -203,9 +215,16 @@ def answer(result: object, status: int = 200) -> web.Response:
 
 
 def error_answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    """The answer to a request that failed."""
-    body = {"error": {"code": CODES.get(status, "error"), "message": message}}
+    """The answer to a request that failed: a problem (RFC 9457), and `error`, which clients before it read."""
+    body = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": message,
+        "error": {"code": CODES.get(status, "error"), "message": message},
+    }
     response = answer(body, status)
+    response.content_type = PROBLEM
     response.headers.update(headers or {})
     if status == 401:
         response.headers[hdrs.WWW_AUTHENTICATE] = 'SharedAccessSignature, Basic realm="emubus: key name and key"'

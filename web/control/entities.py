@@ -14,9 +14,11 @@ from ...broker.api import OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .message_json import MESSAGES, NUMBER_MAX, message_json
-from .schema import Schema, array, boolean, choice, counts, default, integer, nullable, record, text
+from .paging import NEXT_PAGE, PAGE, deprecated, number_of_page, page_of
+from .schema import Schema, array, boolean, choice, counts, default, integer, named, nullable, record, text
 
 PAGE_MAX: Final = 1_000
+SESSIONS_MAX: Final = 10_000
 PATH_CHARS_MAX: Final = 400
 """Longest path: a topic has 260 characters, a subscription 50."""
 MESSAGES_MAX: Final = 250
@@ -38,81 +40,108 @@ def _identifier(about: str) -> Schema:
 
 ENTITY_PATH: Final = text("Path of an entity, slashes as %2F.", chars_min=1, chars_max=PATH_CHARS_MAX)
 _AT: Final = {"entity": ENTITY_PATH}
-_COUNTS: Final = counts("Messages by state.", HOME_NAMES)
+_COUNTS: Final = named("Counts", counts("Messages by state.", HOME_NAMES))
 _INSTANT: Final = nullable(integer("Time of last use; null if not used since the start.", 0, NUMBER_MAX))
 
-PARTITION: Final = record(
-    "A partition; its figures are null while its messaging store can't be reached.",
-    {
-        "partition_id": integer("The partition id, also the top 16 bits of its sequence numbers.", 0, 65535),
-        "store": integer("The messaging store of the partition.", 0, 65535),
-        "health": choice("Health of the store.", ["available", *OutageKind]),
-        "messages": nullable(_COUNTS),
-        "size_bytes": nullable(integer("Size of its messages.", 0, NUMBER_MAX)),
-        "locked_count": nullable(integer("Messages locked by receivers.", 0, NUMBER_MAX)),
-        "first_sequence_number": nullable(integer("The lowest sequence number present; null if empty.", 0, NUMBER_MAX)),
-        "next_sequence_number": nullable(integer("The next sequence number to be assigned.", 0, NUMBER_MAX)),
-        "last_activity_at": _INSTANT,
-    },
-)
-ENTITY: Final = record(
-    "An entity with its counts.",
-    {
-        "path": text("Path.", chars_max=10_000),
-        "kind": choice("Kind of entity.", ["queue", "topic", "subscription"]),
-        "status": text("Active, Disabled, SendDisabled or ReceiveDisabled."),
-        "is_partitioned": boolean("Whether it has several partitions."),
-        "partition_count": integer("Number of partitions.", 1, 65535),
-        "requires_session": boolean("Whether it requires message sessions."),
-        "is_limited": boolean("Whether a partition can't be reached; its messages are then not counted (P17)."),
-        "messages": _COUNTS,
-        "size_bytes": integer("Size of its messages.", 0, NUMBER_MAX),
-        "size_bytes_max": integer("Maximum size of its messages.", 0, NUMBER_MAX),
-        "locked_count": integer("Messages locked by receivers.", 0, NUMBER_MAX),
-        "link_count": integer("Attached AMQP links.", 0, NUMBER_MAX),
-        "last_activity_at": _INSTANT,
-    },
-)
-ENTITIES: Final = record(
-    "Entities by path.",
-    {"entities": array("The entities.", ENTITY), "total": integer("Total number of entities.", 0, NUMBER_MAX)},
-)
-ENTITY_WITH_PARTITIONS: Final = record(
-    "An entity with its partitions.",
-    {**ENTITY["properties"], "partitions": array("Ordered by number.", PARTITION)},
-)
-PARTITIONS: Final = record("Partitions.", {"partitions": array("Ordered by number.", PARTITION)})
-ROUTE: Final = record(
-    "Where a message would go; without a key partitions are used round-robin, and `partition_id` is null.",
-    {
-        "key": nullable(text("The key that decides.")),
-        "key_source": nullable(choice("Origin of the key.", ["key", "session-id", "partition-key", "message-id"])),
-        "partition_count": integer("Number of partitions of the entity.", 1, 65535),
-        "partition_id": nullable(integer("The partition.", 0, 65535)),
-        "store": nullable(integer("The messaging store of the partition.", 0, 65535)),
-        "is_available": boolean("Whether the message would be accepted now."),
-    },
-)
-PURGED: Final = record("Removed messages.", {"message_count": integer("Number of messages removed.", 0, NUMBER_MAX)})
-
-SESSIONS: Final = record(
-    "Message sessions with active messages or a state.",
-    {
-        "sessions": array(
-            "By name.",
-            record(
-                "A message session.",
-                {
-                    "session_id": text("Its id.", chars_max=10_000),
-                    "partition_id": integer("Its partition.", 0, 65535),
-                    "message_count": integer("Active messages, counted up to 10000.", 0, NUMBER_MAX),
-                    "state_bytes": nullable(integer("Size of its state; null: it has none.", 0, NUMBER_MAX)),
-                    "locked_until_at": nullable(integer("End of its lock, if a receiver holds it.", 0, NUMBER_MAX)),
-                    "holder": nullable(text("The client that holds it; empty: not known.", chars_max=10_000)),
-                },
+PARTITION: Final = named(
+    "Partition",
+    record(
+        "A partition; its figures are null while its messaging store can't be reached.",
+        {
+            "partition_id": integer("The partition id, also the top 16 bits of its sequence numbers.", 0, 65535),
+            "store": integer("The messaging store of the partition.", 0, 65535),
+            "health": choice("Health of the store.", ["available", *OutageKind]),
+            "messages": nullable(_COUNTS),
+            "size_bytes": nullable(integer("Size of its messages.", 0, NUMBER_MAX)),
+            "locked_count": nullable(integer("Messages locked by receivers.", 0, NUMBER_MAX)),
+            "first_sequence_number": nullable(
+                integer("The lowest sequence number present; null if empty.", 0, NUMBER_MAX)
             ),
-        )
-    },
+            "next_sequence_number": nullable(integer("The next sequence number to be assigned.", 0, NUMBER_MAX)),
+            "last_activity_at": _INSTANT,
+        },
+    ),
+)
+ENTITY: Final = named(
+    "Entity",
+    record(
+        "An entity with its counts.",
+        {
+            "path": text("Path.", chars_max=10_000),
+            "kind": choice("Kind of entity.", ["queue", "topic", "subscription"]),
+            "status": text("Active, Disabled, SendDisabled or ReceiveDisabled."),
+            "is_partitioned": boolean("Whether it has several partitions."),
+            "partition_count": integer("Number of partitions.", 1, 65535),
+            "requires_session": boolean("Whether it requires message sessions."),
+            "is_limited": boolean("Whether a partition can't be reached; its messages are then not counted (P17)."),
+            "messages": _COUNTS,
+            "size_bytes": integer("Size of its messages.", 0, NUMBER_MAX),
+            "size_bytes_max": integer("Maximum size of its messages.", 0, NUMBER_MAX),
+            "locked_count": integer("Messages locked by receivers.", 0, NUMBER_MAX),
+            "link_count": integer("Attached AMQP links.", 0, NUMBER_MAX),
+            "last_activity_at": _INSTANT,
+        },
+    ),
+)
+ENTITIES: Final = named(
+    "Entities",
+    record(
+        "Entities by path.",
+        {
+            "entities": array("The entities.", ENTITY),
+            "total": integer("Total number of entities.", 0, NUMBER_MAX),
+            "next_page": NEXT_PAGE,
+        },
+    ),
+)
+ENTITY_WITH_PARTITIONS: Final = named(
+    "EntityWithPartitions",
+    record(
+        "An entity with its partitions.",
+        {**ENTITY["properties"], "partitions": array("Ordered by number.", PARTITION)},
+    ),
+)
+PARTITIONS: Final = named("Partitions", record("Partitions.", {"partitions": array("Ordered by number.", PARTITION)}))
+ROUTE: Final = named(
+    "Route",
+    record(
+        "Where a message would go; without a key partitions are used round-robin, and `partition_id` is null.",
+        {
+            "key": nullable(text("The key that decides.")),
+            "key_source": nullable(choice("Origin of the key.", ["key", "session-id", "partition-key", "message-id"])),
+            "partition_count": integer("Number of partitions of the entity.", 1, 65535),
+            "partition_id": nullable(integer("The partition.", 0, 65535)),
+            "store": nullable(integer("The messaging store of the partition.", 0, 65535)),
+            "is_available": boolean("Whether the message would be accepted now."),
+        },
+    ),
+)
+PURGED: Final = named(
+    "Purged", record("Removed messages.", {"message_count": integer("Number of messages removed.", 0, NUMBER_MAX)})
+)
+
+SESSIONS: Final = named(
+    "Sessions",
+    record(
+        "Message sessions with active messages or a state.",
+        {
+            "sessions": array(
+                "By name.",
+                record(
+                    "A message session.",
+                    {
+                        "session_id": text("Its id.", chars_max=10_000),
+                        "partition_id": integer("Its partition.", 0, 65535),
+                        "message_count": integer("Active messages, counted up to 10000.", 0, NUMBER_MAX),
+                        "state_bytes": nullable(integer("Size of its state; null: it has none.", 0, NUMBER_MAX)),
+                        "locked_until_at": nullable(integer("End of its lock, if a receiver holds it.", 0, NUMBER_MAX)),
+                        "holder": nullable(text("The client that holds it; empty: not known.", chars_max=10_000)),
+                    },
+                ),
+            ),
+            "next_page": NEXT_PAGE,
+        },
+    ),
 )
 
 
@@ -120,8 +149,13 @@ async def list_entities(call: ControlCall) -> object:
     """A page of all entities."""
     overview = Overview(call.services.broker)
     found = sorted(call.services.broker.entities(), key=lambda each: each.path.lower())
-    page = found[call.query["skip"] :][: call.query["top"]]
-    return {"entities": [asdict(overview.report(each)) for each in page], "total": len(found)}
+    count = call.query["top"] if call.query["count"] is None else call.query["count"]
+    page, following = page_of(found[call.query["skip"] :], lambda each: each.path.lower(), call.query["page"], count)
+    return {
+        "entities": [asdict(overview.report(each)) for each in page],
+        "total": len(found),
+        "next_page": following,
+    }
 
 
 async def show_entity(call: ControlCall) -> object:
@@ -155,7 +189,7 @@ async def list_messages(call: ControlCall) -> object:
     page = await overview.messages(
         overview.entity(call.path["entity"]),
         SUB_QUEUES[call.query["sub_queue"]],
-        first=call.query["from_sequence_number"],
+        first=max(call.query["from_sequence_number"], number_of_page(call.query["page"])),
         count=call.query["count"],
         bytes_max=MESSAGES_BYTES_MAX,
         session_id=call.query["session_id"],
@@ -164,6 +198,7 @@ async def list_messages(call: ControlCall) -> object:
     return {
         "messages": [message_json(each) for each in page.messages],
         "next_sequence_number": page.next_sequence_number,
+        "next_page": None if page.next_sequence_number is None else str(page.next_sequence_number),
     }
 
 
@@ -172,7 +207,9 @@ async def list_sessions(call: ControlCall) -> object:
     entity = Overview(call.services.broker).entity(call.path["entity"])
     if not entity.requires_session:
         raise ControlRefusal(409, f"'{entity.path}' does not require message sessions.")
-    return {"sessions": [asdict(each) for each in await Overview(call.services.broker).sessions(entity)]}
+    found = await Overview(call.services.broker).sessions(entity)
+    page, following = page_of(found, lambda each: each.session_id, call.query["page"], call.query["count"])
+    return {"sessions": [asdict(each) for each in page], "next_page": following}
 
 
 async def purge_entity(call: ControlCall) -> object:
@@ -189,8 +226,10 @@ ENDPOINTS: Final = (
         list_entities,
         ENTITIES,
         query={
-            "skip": default(integer("Number of entities to skip.", 0, 1_000_000), 0),
-            "top": default(integer("Maximum number of entities.", 1, PAGE_MAX), PAGE_MAX),
+            "count": integer(f"Maximum number of entities; {PAGE_MAX} without it.", 1, PAGE_MAX),
+            "page": PAGE,
+            "skip": deprecated(default(integer("Number of entities to skip.", 0, 1_000_000), 0)),
+            "top": deprecated(default(integer("Maximum number of entities.", 1, PAGE_MAX), PAGE_MAX)),
         },
     ),
     Endpoint(
@@ -227,6 +266,7 @@ ENDPOINTS: Final = (
             "sub_queue": default(choice("Sub-queue of the entity.", SUB_QUEUES), "active"),
             "from_sequence_number": default(integer("Start at this sequence number.", 0, NUMBER_MAX), 0),
             "count": default(integer("Maximum number of messages.", 1, MESSAGES_MAX), 50),
+            "page": PAGE,
             "session_id": _identifier("Only messages of this message session."),
             "partition_id": integer("Only messages of this partition.", 0, 65535),
         },
@@ -238,6 +278,7 @@ ENDPOINTS: Final = (
         list_sessions,
         SESSIONS,
         at=_AT,
+        query={"count": default(integer("Maximum number of sessions.", 1, SESSIONS_MAX), SESSIONS_MAX), "page": PAGE},
         errors=(409,),
     ),
     Endpoint(

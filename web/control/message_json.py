@@ -18,7 +18,8 @@ from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Array, Described, Symbol, Timestamp
 from ..messages.candidate import STATES
-from .schema import Schema, anything, array, integer, nullable, record, text
+from .paging import NEXT_PAGE
+from .schema import Schema, anything, array, integer, named, nullable, record, text
 
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE = 0x70, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77
 _HEADER_FIELDS: Final = ("durable", "priority", "ttl_ms", "first_acquirer", "delivery_count")
@@ -42,37 +43,46 @@ NUMBER_MAX: Final = (1 << 63) - 1
 
 _NAMED: Final[Schema] = {"type": "object", "additionalProperties": True}
 
-MESSAGE: Final = record(
-    "A message. Values of AMQP types that JSON lacks are objects {type, value}.",
-    {
-        "partition_id": integer("Its partition.", 0, 65535),
-        "sequence_number": integer("Its number.", 0, NUMBER_MAX),
-        "state": text("active, deferred or scheduled."),
-        "locked_until_at": nullable(integer("End of its lock, if it is locked.", 0, NUMBER_MAX)),
-        "enqueued_at": nullable(integer("When it came.", -NUMBER_MAX, NUMBER_MAX)),
-        "delivery_count": integer("Failed deliveries.", 0, NUMBER_MAX),
-        "size_bytes": integer("Encoded size as delivered.", 0, NUMBER_MAX),
-        "header": {**_NAMED, "description": "The other header fields that are set."},
-        "properties": {**_NAMED, "description": "The properties that are set."},
-        "application_properties": {**_NAMED, "description": "The application properties."},
-        "annotations": {**_NAMED, "description": "The message annotations."},
-        "body": record(
-            "The body: data as text if it is UTF-8, else in base64; `json` if it is JSON or an AMQP value.",
-            {
-                "kind": text("data, sequence, value, none, or malformed."),
-                "text": nullable(text("As text.", chars_max=1 << 30)),
-                "base64": nullable(text("In base64.", chars_max=1 << 30)),
-                "json": anything("As JSON."),
-            },
-        ),
-    },
+MESSAGE: Final = named(
+    "Message",
+    record(
+        "A message. Values of AMQP types that JSON lacks are objects {type, value}.",
+        {
+            "partition_id": integer("Its partition.", 0, 65535),
+            "sequence_number": integer("Its number.", 0, NUMBER_MAX),
+            "state": text("active, deferred or scheduled."),
+            "locked_until_at": nullable(integer("End of its lock, if it is locked.", 0, NUMBER_MAX)),
+            "enqueued_at": nullable(integer("When it came.", -NUMBER_MAX, NUMBER_MAX)),
+            "delivery_count": integer("Failed deliveries.", 0, NUMBER_MAX),
+            "size_bytes": integer("Encoded size as delivered.", 0, NUMBER_MAX),
+            "header": {**_NAMED, "description": "The other header fields that are set."},
+            "properties": {**_NAMED, "description": "The properties that are set."},
+            "application_properties": {**_NAMED, "description": "The application properties."},
+            "annotations": {**_NAMED, "description": "The message annotations."},
+            "body": record(
+                "The body: data as text if it is UTF-8, else in base64; `json` if it is JSON or an AMQP value.",
+                {
+                    "kind": text("data, sequence, value, none, or malformed."),
+                    "text": nullable(text("As text.", chars_max=1 << 30)),
+                    "base64": nullable(text("In base64.", chars_max=1 << 30)),
+                    "json": anything("As JSON."),
+                },
+            ),
+        },
+    ),
 )
-MESSAGES: Final = record(
-    "Messages, ordered by partition and sequence number.",
-    {
-        "messages": array("The messages.", MESSAGE),
-        "next_sequence_number": nullable(integer("Start of the next page; null if this is the last.", 0, NUMBER_MAX)),
-    },
+MESSAGES: Final = named(
+    "Messages",
+    record(
+        "Messages, ordered by partition and sequence number.",
+        {
+            "messages": array("The messages.", MESSAGE),
+            "next_sequence_number": nullable(
+                integer("Start of the next page; null if this is the last.", 0, NUMBER_MAX)
+            ),
+            "next_page": NEXT_PAGE,
+        },
+    ),
 )
 
 

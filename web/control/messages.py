@@ -25,7 +25,7 @@ from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .entities import ENTITY_AT, ENTITY_PATH, SUB_QUEUES
 from .message_json import MESSAGE, NUMBER_MAX, message_json
 from .receiving import received
-from .schema import Schema, array, choice, default, integer, mapping, nullable, record, scalar, text
+from .schema import Schema, array, choice, default, integer, mapping, named, nullable, record, scalar, text
 
 SEND_COUNT_MAX: Final = 100
 SEND_BYTES_MAX: Final = 8 << 20
@@ -56,35 +56,41 @@ def _property(name: str) -> Schema:
     return _optional(text(f"The {name}.", chars_max=IDENTIFIER_CHARS_MAX, pattern=pattern))
 
 
-NEW_MESSAGE: Final = record(
-    "A message: a body as text or in base64, and its properties.",
-    {
-        "body": default(text("The body as text.", chars_max=SEND_BYTES_MAX), ""),
-        "body_base64": _optional(text("The body in base64, instead of a text.", chars_max=SEND_BYTES_MAX)),
-        **{name: _property(name) for name in TEXT_FIELDS},
-        "partition_key": _optional(text("The partition key.", chars_max=IDENTIFIER_CHARS_MAX)),
-        "application_properties": default(mapping("Values by name.", scalar("A value.", chars_max=32_768)), {}),
-        "ttl_ms": _optional(integer("Time to live in milliseconds.", 1, TTL_MS_MAX)),
-        "delay_ms": _optional(integer("Schedule it so far from now.", 1, WAIT_MS_MAX * 60 * 24 * 366)),
-        "scheduled_at": _optional(integer("Schedule it for this instant (Unix ms).", 0, AT_MS_MAX)),
-    },
+NEW_MESSAGE: Final = named(
+    "NewMessage",
+    record(
+        "A message: a body as text or in base64, and its properties.",
+        {
+            "body": default(text("The body as text.", chars_max=SEND_BYTES_MAX), ""),
+            "body_base64": _optional(text("The body in base64, instead of a text.", chars_max=SEND_BYTES_MAX)),
+            **{name: _property(name) for name in TEXT_FIELDS},
+            "partition_key": _optional(text("The partition key.", chars_max=IDENTIFIER_CHARS_MAX)),
+            "application_properties": default(mapping("Values by name.", scalar("A value.", chars_max=32_768)), {}),
+            "ttl_ms": _optional(integer("Time to live in milliseconds.", 1, TTL_MS_MAX)),
+            "delay_ms": _optional(integer("Schedule it so far from now.", 1, WAIT_MS_MAX * 60 * 24 * 366)),
+            "scheduled_at": _optional(integer("Schedule it for this instant (Unix ms).", 0, AT_MS_MAX)),
+        },
+    ),
 )
-SENT: Final = record(
-    "What became of each message, in their order.",
-    {
-        "results": array(
-            "The results.",
-            record(
-                "A message that was sent, dropped as a duplicate (no sequence number), or refused (an error).",
-                {
-                    "sequence_number": nullable(integer("Its number.", 0, NUMBER_MAX)),
-                    "partition_id": nullable(integer("Its partition.", 0, 65535)),
-                    "store": nullable(integer("The messaging store of the partition.", 0, 65535)),
-                    "error": nullable(text("Why it was refused.", chars_max=100_000)),
-                },
-            ),
-        )
-    },
+SENT: Final = named(
+    "Sent",
+    record(
+        "What became of each message, in their order.",
+        {
+            "results": array(
+                "The results.",
+                record(
+                    "A message that was sent, dropped as a duplicate (no sequence number), or refused (an error).",
+                    {
+                        "sequence_number": nullable(integer("Its number.", 0, NUMBER_MAX)),
+                        "partition_id": nullable(integer("Its partition.", 0, 65535)),
+                        "store": nullable(integer("The messaging store of the partition.", 0, 65535)),
+                        "error": nullable(text("Why it was refused.", chars_max=100_000)),
+                    },
+                ),
+            )
+        },
+    ),
 )
 _TOKEN: Final = text("A lock token.", pattern="[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SUB_QUEUE: Final = default(choice("Sub-queue of the entity.", SUB_QUEUES), "active")
@@ -93,38 +99,47 @@ _REASONS: Final = {
     "description": _optional(text("dead-letter: its description.")),
 }
 _ENDS: Final = ("complete", "abandon", "dead-letter", "defer")
-RECEIVED: Final = record(
-    "The messages.",
-    {
-        "messages": array(
-            "The messages.",
-            record(
-                "A message; its lock token if it stays locked.",
-                {**MESSAGE["properties"], "lock_token": nullable(text("Its lock token."))},
+RECEIVED: Final = named(
+    "Received",
+    record(
+        "The messages.",
+        {
+            "messages": array(
+                "The messages.",
+                record(
+                    "A message; its lock token if it stays locked.",
+                    {**MESSAGE["properties"], "lock_token": nullable(text("Its lock token."))},
+                ),
             ),
-        ),
-        "session_id": nullable(text("The message session that they came from.", chars_max=10_000)),
-    },
+            "session_id": nullable(text("The message session that they came from.", chars_max=10_000)),
+        },
+    ),
 )
-SETTLED: Final = record("Settled messages.", {"settled_count": integer("How many.", 0, NUMBER_MAX)})
-RESUBMITTED: Final = record(
-    "What became of dead letters. Ask again with `next_sequence_number` and `ends` until the former is null.",
-    {
-        "resubmitted_count": integer("How many were moved.", 0, NUMBER_MAX),
-        "failures": array(
-            "Dead letters that stay.",
-            record(
-                "A failure.",
-                {"sequence_number": integer("Its number.", 0, NUMBER_MAX), "message": text("Why.", chars_max=100_000)},
+SETTLED: Final = named("Settled", record("Settled messages.", {"settled_count": integer("How many.", 0, NUMBER_MAX)}))
+RESUBMITTED: Final = named(
+    "Resubmitted",
+    record(
+        "What became of dead letters. Ask again with `next_sequence_number` and `ends` until the former is null.",
+        {
+            "resubmitted_count": integer("How many were moved.", 0, NUMBER_MAX),
+            "failures": array(
+                "Dead letters that stay.",
+                record(
+                    "A failure.",
+                    {
+                        "sequence_number": integer("Its number.", 0, NUMBER_MAX),
+                        "message": text("Why.", chars_max=100_000),
+                    },
+                ),
             ),
-        ),
-        "next_sequence_number": nullable(integer("Where to go on; null at the end.", 0, NUMBER_MAX)),
-        "total": integer("Dead letters at the start.", 0, NUMBER_MAX),
-        "ends": array(
-            "Per partition: dead letters from this number on came later and stay.",
-            nullable(integer("A sequence number; null: the partition can't be reached.", 0, NUMBER_MAX)),
-        ),
-    },
+            "next_sequence_number": nullable(integer("Where to go on; null at the end.", 0, NUMBER_MAX)),
+            "total": integer("Dead letters at the start.", 0, NUMBER_MAX),
+            "ends": array(
+                "Per partition: dead letters from this number on came later and stay.",
+                nullable(integer("A sequence number; null: the partition can't be reached.", 0, NUMBER_MAX)),
+            ),
+        },
+    ),
 )
 _AT: Final = {"entity": ENTITY_PATH}
 
@@ -305,6 +320,7 @@ ENDPOINTS: Final = (
         ),
         errors=(409,),
         body_bytes_max=2 * SEND_BYTES_MAX,
+        example={"messages": [{"body": "hello", "session_id": "s1", "application_properties": {"colour": "red"}}]},
     ),
     Endpoint(
         "POST",
@@ -326,6 +342,7 @@ ENDPOINTS: Final = (
             },
         ),
         errors=(409,),
+        example={"count": 10, "timeout_ms": 1_000, "outcome": "complete"},
     ),
     Endpoint(
         "POST",
@@ -344,6 +361,7 @@ ENDPOINTS: Final = (
             },
         ),
         errors=(409,),
+        example={"lock_tokens": ["6e2b1f0c-3c2d-4b5a-9f00-0123456789ab"], "outcome": "abandon"},
     ),
     Endpoint(
         "POST",

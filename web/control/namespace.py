@@ -6,35 +6,86 @@ Knows the JSON of a snapshot. Does not know how one is stored (`SnapshotsPort`).
 from __future__ import annotations
 
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from aiohttp import web
 
 from ..limits import ARCHIVE_BYTES_MAX
 from ..services import Snapshot, SnapshotsPort
-from .endpoints import ControlCall, ControlRefusal, Endpoint
+from .endpoints import ROOT, ControlCall, ControlRefusal, Endpoint
 from .entities import PURGED
 from .message_json import NUMBER_MAX
-from .schema import Schema, array, choice, integer, record, text
+from .schema import Schema, array, choice, integer, mapping, named, record, text
 
 ARCHIVE: Final = "application/x-tar"
 
 _NAME: Final = text("Name of a snapshot.", pattern="[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _AT: Final = {"name": _NAME}
-SNAPSHOT: Final = record(
-    "A snapshot: every entity and message of the namespace at one moment, without locks.",
-    {
-        "name": _NAME,
-        "taken_at": integer("When.", 0, NUMBER_MAX),
-        "store_count": integer("Messaging stores; it can be restored only into a namespace with as many.", 1, 65535),
-        "entity_count": integer("Queues, topics and subscriptions.", 0, NUMBER_MAX),
-        "message_count": integer("Messages.", 0, NUMBER_MAX),
-        "size_bytes": integer("Size of its files.", 0, NUMBER_MAX),
-    },
+SNAPSHOT: Final = named(
+    "Snapshot",
+    record(
+        "A snapshot: every entity and message of the namespace at one moment, without locks.",
+        {
+            "name": _NAME,
+            "taken_at": integer("When.", 0, NUMBER_MAX),
+            "store_count": integer(
+                "Messaging stores; it can be restored only into a namespace with as many.", 1, 65535
+            ),
+            "entity_count": integer("Queues, topics and subscriptions.", 0, NUMBER_MAX),
+            "message_count": integer("Messages.", 0, NUMBER_MAX),
+            "size_bytes": integer("Size of its files.", 0, NUMBER_MAX),
+        },
+    ),
 )
-SNAPSHOTS: Final = record("Snapshots.", {"snapshots": array("The oldest first.", SNAPSHOT)})
-DELETED: Final = record("The deleted snapshot.", {"name": _NAME})
+SNAPSHOTS: Final = named("Snapshots", record("Snapshots.", {"snapshots": array("The oldest first.", SNAPSHOT)}))
+DELETED: Final = named("DeletedSnapshot", record("The deleted snapshot.", {"name": _NAME}))
 BINARY: Final[Schema] = {"type": "string", "format": "binary", "description": "A tar archive."}
+
+
+ABOUT: Final = named(
+    "About",
+    record(
+        "The server.",
+        {
+            "name": text("emubus."),
+            "version": text("Its release."),
+            "api_version": text("Version of this API."),
+            "namespace": text("Name of the namespace."),
+            "profile": text("Profile of limits."),
+            "authentication": choice("Whether tokens and keys are verified.", ["none", "sas"]),
+            "uptime_s": integer("Seconds since the start.", 0, NUMBER_MAX),
+            "ports": mapping("Listening ports by name.", integer("A port.", 0, 65535)),
+            "facts": mapping("More, as the page of the namespace shows it.", text("A fact.", chars_max=10_000)),
+            "document": text("Where the OpenAPI document is."),
+        },
+    ),
+)
+
+
+def release() -> str:
+    """The installed release, "0" without one."""
+    try:
+        return version("emubus")
+    except PackageNotFoundError:
+        return "0"
+
+
+async def show_about(call: ControlCall) -> object:
+    """The server."""
+    services = call.services
+    return {
+        "name": "emubus",
+        "version": release(),
+        "api_version": "v1",
+        "namespace": services.broker.namespace,
+        "profile": services.broker.limits.profile.value,
+        "authentication": "sas" if services.access.verify else "none",
+        "uptime_s": services.uptime_s,
+        "ports": dict(services.ports()),
+        "facts": dict(services.about),
+        "document": f"{ROOT}/openapi.json",
+    }
 
 
 async def reset(call: ControlCall) -> object:
@@ -106,6 +157,7 @@ async def upload_snapshot(call: ControlCall) -> object:
 
 
 ENDPOINTS: Final = (
+    Endpoint("GET", "/about", "The server: release, namespace, profile, ports", show_about, ABOUT),
     Endpoint(
         "POST",
         "/reset",

@@ -1,6 +1,6 @@
-"""The OpenAPI 3.1 document of the control API, made from the table of endpoints.
+"""The OpenAPI 3.1 document of the control API, made from the tables of endpoints.
 
-Knows how a row becomes an operation. Does not know what the rows say.
+Knows how a row becomes an operation, and that schemas with names are written once. Does not know what the rows say.
 """
 
 from __future__ import annotations
@@ -9,76 +9,91 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from .endpoints import JSON, MEANINGS, ROOT, Endpoint
-from .schema import Schema, record, text
+from .endpoints import JSON, MEANINGS, PROBLEM, ROOT, Endpoint
+from .schema import NAME, Schema, integer, named, record, text
 
-ERROR: Final = record(
-    "The error.",
-    {
-        "error": record(
-            "The error.",
-            {
-                "code": text("Error code for programs."),
-                "message": text("Error message for people.", chars_max=100_000),
-            },
-        )
-    },
+PROBLEM_SCHEMA: Final = named(
+    "Problem",
+    record(
+        "An error (RFC 9457).",
+        {
+            "type": text("about:blank: the status says what kind of problem it is."),
+            "title": text("The name of the status."),
+            "status": integer("The status.", 400, 599),
+            "detail": text("Error message for people.", chars_max=100_000),
+            "error": record(
+                "The same, as clients before RFC 9457 read it.",
+                {
+                    "code": text("Error code for programs."),
+                    "message": text("Error message for people.", chars_max=100_000),
+                },
+            ),
+        },
+    ),
 )
+SECURITY_SCHEMES: Final[Mapping[str, Any]] = {
+    "sas": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "With --auth sas: a shared access signature with the Manage right on the namespace.",
+    },
+    "basic": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "With --auth sas: a key with the Manage right on the namespace, and its name.",
+    },
+}
+_LICENSE: Final = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
+Tables = Mapping[tuple[str, str], Iterable[Endpoint]]
+"""The endpoints by their tag: its name, and what it is about."""
 
 
-def document(endpoints: Iterable[Endpoint], version: str) -> Mapping[str, Any]:
+def document(tables: Tables, version: str) -> Mapping[str, Any]:
     """The whole document."""
+    schemas: dict[str, Schema] = {}
     paths: dict[str, dict[str, Any]] = {}
-    for endpoint in endpoints:
-        path = ROOT + re.sub(r"\{(\w+):[^}]*\}", r"{\1}", endpoint.path)
-        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint)
+    for (tag, _), endpoints in tables.items():
+        for endpoint in endpoints:
+            path = ROOT + re.sub(r"\{(\w+):[^}]*\}", r"{\1}", endpoint.path)
+            operation = {"tags": [tag], **_operation(endpoint, schemas)}
+            paths.setdefault(path, {})[endpoint.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "emubus control API",
             "version": version,
             "description": "Inspects and controls a running emubus. Instants are Unix milliseconds.",
+            "license": _LICENSE,
         },
+        "servers": [{"url": "/", "description": "The server that has this document."}],
+        "tags": [{"name": name, "description": about} for name, about in tables],
         "paths": paths,
-        "components": {
-            "schemas": {"Error": ERROR},
-            "securitySchemes": {
-                "sas": {
-                    "type": "apiKey",
-                    "in": "header",
-                    "name": "Authorization",
-                    "description": "With --auth sas: a shared access signature with the Manage right on the namespace.",
-                },
-                "basic": {
-                    "type": "http",
-                    "scheme": "basic",
-                    "description": "With --auth sas: a key with the Manage right on the namespace, and its name.",
-                },
-            },
-        },
+        "components": {"schemas": dict(sorted(schemas.items())), "securitySchemes": SECURITY_SCHEMES},
         "security": [{}, {"sas": []}, {"basic": []}],
     }
 
 
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    name = re.sub(r"\W+", "-", f"{endpoint.method} {endpoint.path}".lower()).strip("-")
-    parameters = [
-        {"name": name, "in": "path", "required": True, "schema": schema} for name, schema in endpoint.at.items()
-    ] + [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in endpoint.query.items()]
+def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> dict[str, Any]:
+    name = endpoint.operation_id
+    parameters = [_parameter(each, "path", schema, schemas) for each, schema in endpoint.at.items()]
+    parameters += [_parameter(each, "query", schema, schemas) for each, schema in endpoint.query.items()]
+    result = _referred(_of_operation(endpoint.result, f"{name}Result"), schemas)
     operation: dict[str, Any] = {
         "operationId": name,
         "summary": endpoint.summary,
         "responses": {
-            str(endpoint.status): {"description": "Done.", "content": {endpoint.gives: {"schema": endpoint.result}}},
-            **{str(status): _error(status) for status in endpoint.all_errors},
+            str(endpoint.status): {"description": "Done.", "content": {endpoint.gives: {"schema": result}}},
+            **{str(status): _error(status, schemas) for status in endpoint.all_errors},
         },
     }
     if parameters:
         operation["parameters"] = parameters
     if endpoint.body is not None:
+        content = {"schema": _referred(_of_operation(endpoint.body, f"{name}Request"), schemas)}
         operation["requestBody"] = {
             "required": bool(endpoint.body.get("required")),
-            "content": {JSON: {"schema": endpoint.body}},
+            "content": {JSON: content if endpoint.example is None else {**content, "example": endpoint.example}},
         }
     elif endpoint.takes is not None:
         binary: Schema = {"type": "string", "format": "binary"}
@@ -86,8 +101,37 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     return operation
 
 
-def _error(status: int) -> dict[str, Any]:
-    return {
-        "description": MEANINGS[status],
-        "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
-    }
+def _parameter(name: str, place: str, schema: Schema, schemas: dict[str, Schema]) -> dict[str, Any]:
+    shown = _referred(schema, schemas)
+    about = {"description": schema["description"]} if "description" in schema else {}
+    return {"name": name, "in": place, "required": place == "path", **about, "schema": shown}
+
+
+def _of_operation(schema: Schema, name: str) -> Schema:
+    """An object without a name gets one from its operation."""
+    return named(name[0].upper() + name[1:], schema) if NAME not in schema and "properties" in schema else schema
+
+
+def _error(status: int, schemas: dict[str, Schema]) -> dict[str, Any]:
+    return {"description": MEANINGS[status], "content": {PROBLEM: {"schema": _referred(PROBLEM_SCHEMA, schemas)}}}
+
+
+def _referred(schema: Schema, schemas: dict[str, Schema]) -> Schema:
+    """The schema, with references to those that have names, which are added to `schemas`."""
+    own = {key: value for key, value in schema.items() if key != NAME}
+    if "properties" in own:
+        own["properties"] = {name: _referred(each, schemas) for name, each in own["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(own.get(key), dict):
+            own[key] = _referred(own[key], schemas)
+    if NAME not in schema:
+        return own
+    defaults = {"default": own.pop("default")} if "default" in own else {}
+    is_nullable = isinstance(own["type"], list)
+    if is_nullable:
+        (own["type"],) = (each for each in own["type"] if each != "null")
+    known = schemas.setdefault(schema[NAME], own)
+    if known != own:
+        raise ValueError(f"two schemas have the name {schema[NAME]}")
+    reference: Schema = {"$ref": f"#/components/schemas/{schema[NAME]}"}
+    return ({"anyOf": [reference, {"type": "null"}]} if is_nullable else reference) | defaults

@@ -19,6 +19,9 @@ DURATION_MS_MAX: Final = 366 * 24 * 3_600_000
 PARTIAL: Final = "x-partial"
 """Marks an object whose absent fields stay absent."""
 
+NAME: Final = "title"
+"""The key of a schema's name."""
+
 
 class Invalid(Exception):  # noqa: N818 - it says what the value is
     """A value does not match its schema; the text names the field, the value and what is allowed."""
@@ -77,6 +80,11 @@ def record(about: str, fields: Mapping[str, Schema], *, optional: Collection[str
         "additionalProperties": False,
     }
     return schema | ({"required": required} if required else {})
+
+
+def named(name: str, schema: Schema) -> Schema:
+    """The schema under a name of its own in the document, where others refer to it."""
+    return {**schema, NAME: name}
 
 
 def partial_record(about: str, fields: Mapping[str, Schema]) -> Schema:

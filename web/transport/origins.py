@@ -9,7 +9,7 @@ cross-origin writes are refused.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -33,25 +33,28 @@ LOCAL_ENDINGS: Final = (
 FOREIGN: Final = "Cross-origin request refused; it came from {}."
 REBOUND: Final = (
     "Web pages may not use this server by the name '{}', which an attacker could point here. "
-    "Use localhost, an IP address or a name without dots, or run it with --auth sas."
+    "Use localhost, an IP address or a name without dots, or run it with --allowed-host NAME or --auth sas."
 )
 
 
-def only_own_pages(refuse: Refuse, verifies_keys: Callable[[], bool]) -> Middleware:
-    """A middleware that answers 403, made by `refuse`, to pages of other origins."""
+def only_own_pages(
+    refuse: Refuse, verifies_keys: Callable[[], bool], allowed_hosts: Collection[str] = ()
+) -> Middleware:
+    """A middleware that answers 403, made by `refuse`, to pages of other origins; `allowed_hosts` are its own names."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        problem = problem_of(request, verifies_keys=verifies_keys())
+        problem = problem_of(request, allowed_hosts, verifies_keys=verifies_keys())
         return await handler(request) if problem is None else refuse(request.path, 403, problem)
 
     return check
 
 
-def problem_of(request: web.BaseRequest, *, verifies_keys: bool) -> str | None:
+def problem_of(request: web.BaseRequest, allowed_hosts: Collection[str] = (), *, verifies_keys: bool) -> str | None:
     """The reason for refusing a request, or None."""
     host = _host(f"//{request.headers.get(hdrs.HOST, '')}")
-    if not verifies_keys and _is_browser(request) and not is_local_name(host):
+    is_own = host in allowed_hosts or is_local_name(host)
+    if not verifies_keys and _is_browser(request) and not is_own:
         return REBOUND.format(ascii(host)[1:-1])
     if request.headers.get(hdrs.UPGRADE, "").lower() == "websocket":
         # AMQP clients in the user's own pages use this path.

@@ -10,12 +10,15 @@ from urllib.parse import quote
 import pytest
 
 from emubus.broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, sign
+from emubus.broker.message.builder import NewMessage
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.config import Auth
 from emubus.testing import EmubusServer
 from emubus.web.control import ENDPOINTS
 from emubus.web.control.endpoints import BODY_BYTES_MAX
+from emubus.web.control.schema import read
 
+from ...web.namespace import send
 from .client import ROOT, Http
 from .conftest import PARTS
 
@@ -35,7 +38,7 @@ def test_the_document_names_every_endpoint_and_is_served_by_the_api_itself(contr
     assert len(set(names)) == len(ENDPOINTS)
     assert f"{ROOT}/entities/{{entity}}/partitions" in document["paths"]
     advance = document["paths"][f"{ROOT}/clock/advance"]["post"]
-    assert advance["requestBody"]["content"]["application/json"]["schema"]["required"] == ["ms"]
+    assert document["components"]["schemas"]["AdvanceClockRequest"]["required"] == ["ms"]
     assert set(advance["responses"]) == {"200", "400", "401", "409", "413", "415", "503"}
 
 
@@ -147,6 +150,54 @@ def test_with_verification_only_those_who_may_manage_the_namespace_get_in(guarde
 
 def test_errors_are_json_in_one_form(control: Http) -> None:
     for answered in (control.ask("GET", "/x"), control.ask("PUT", "/clock"), control.ask("GET", "/entities?x=1")):
-        assert answered.headers["Content-Type"] == "application/json"
-        assert set(json.loads(answered.content)) == {"error"}
+        assert answered.headers["Content-Type"] == "application/problem+json"
+        problem = json.loads(answered.content)
+        assert (problem["type"], problem["status"], problem["detail"]) == (
+            "about:blank",
+            answered.status,
+            problem["error"]["message"],
+        )
         assert set(answered.json["error"]) == {"code", "message"}
+
+
+def test_lists_have_one_way_to_page(control: Http, server: EmubusServer) -> None:
+    send(server, PARTS, *(NewMessage(b"x") for _ in range(7)))
+    for path, name, key in (("/entities", "entities", "path"), (f"/entities/{PARTS}/messages", "messages", None)):
+        found: list[Any] = []
+        page: str | None = ""
+        while page is not None:
+            answer = control.get(f"{path}?count=2{f'&page={page}' if page else ''}")
+            found += answer[name]
+            page = answer["next_page"]
+            assert len(answer[name]) <= 2
+        whole = control.get(f"{path}?count=200")
+        assert (found, whole["next_page"]) == (whole[name], None)
+        assert key is None or [each[key] for each in found] == sorted(each[key] for each in found)
+    assert control.ask("GET", f"/entities/{PARTS}/messages?page=x").status == 400
+
+
+def test_the_server_says_what_it_is(control: Http, server: EmubusServer) -> None:
+    about = control.get("/about")
+    assert (about["name"], about["api_version"], about["authentication"]) == ("emubus", "v1", "none")
+    assert about["ports"]["http"] == server.http_port
+
+
+def test_the_document_has_named_schemas_tags_and_examples_that_are_valid(control: Http) -> None:
+    document = control.get("/openapi.json")
+    schemas = document["components"]["schemas"]
+    assert {"Entity", "Message", "Job", "Problem", "Clock", "Snapshot"} <= schemas.keys()
+    tags = {each["name"] for each in document["tags"]}
+    examples = 0
+    for endpoint in ENDPOINTS:
+        if endpoint.example is not None:
+            assert endpoint.body is not None
+            read(endpoint.example, endpoint.body, "example")
+            examples += 1
+    assert examples > 5
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            assert set(operation["tags"]) <= tags
+            assert operation["operationId"].isidentifier()
+            body = operation.get("requestBody", {"content": {}})["content"].get("application/json")
+            assert body is None or "$ref" in body["schema"]
+            assert operation["responses"]["400"]["content"].keys() == {"application/problem+json"}

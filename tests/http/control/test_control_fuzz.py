@@ -26,8 +26,10 @@ BEYOND_SCHEMA = (  # no schema says which bytes are an archive, what a profile a
     f"PATCH {ENTITY}/properties",
     f"PUT {ENTITY}/rules/{{rule}}",
     f"POST {ENTITY}/messages",
+    f"POST {ROOT}/jobs",
 )
 CONDITION = f"{ROOT}/conditions/{{id}}"  # one that was ended can be read for a while, and ended again
+EVENTS = f"{ROOT}/events"  # an answer without end
 NAME_ONLY = re.compile(r"\{entity:.*\)\?\}")
 EXAMPLES_MAX = rounds(10, 200)
 SEED = 20_260_101
@@ -69,7 +71,7 @@ def test_requests_made_from_the_document_find_nothing() -> None:
         schema = schemathesis.openapi.from_url(
             f"http://127.0.0.1:{server.http_port}{ROOT}/openapi.json", config=SchemathesisConfig.from_dict(SETTINGS)
         )
-        for event in from_schema(schema).execute():
+        for event in from_schema(schema.exclude(path=EVENTS)).execute():
             if isinstance(event, events.ScenarioFinished):
                 seen.add(event.label or "")
                 for checks in event.recorder.checks.values():
@@ -82,4 +84,4 @@ def test_requests_made_from_the_document_find_nothing() -> None:
                 found.append(("error", getattr(event, "label", ""), repr(vars(event))))
     assert found == []
     rows = {f"{each.method} {ROOT}{NAME_ONLY.sub('{entity}', each.path)}" for each in ENDPOINTS}
-    assert rows <= seen
+    assert rows - {f"GET {EVENTS}"} <= seen

@@ -30,6 +30,7 @@ from ..schema import (
     default,
     integer,
     mapping,
+    named,
     nullable,
     partial_record,
     record,
@@ -56,65 +57,77 @@ FILTER_FIELDS: Final[Mapping[str, Schema]] = {
     "partition_id": _optional(integer("Only messages of this partition.", 0, 65535)),
     "from_sequence_number": default(integer("Only from this sequence number on.", 0, NUMBER_MAX), 0),
 }
-CHANGES: Final = partial_record(
-    "What differs in the messages that are sent. An absent field stays; null removes it.",
-    {
-        "body": text("A new body, as text.", chars_max=SEND_BYTES_MAX),
-        "body_base64": text("A new body in base64.", chars_max=SEND_BYTES_MAX),
-        **{
-            name: nullable(text(f"The {name}.", chars_max=IDENTIFIER_CHARS_MAX, pattern=pattern))
-            for name, pattern in ((each, "[ -~]*" if each == "content_type" else None) for each in TEXT_FIELDS)
-        },
-        "partition_key": nullable(text("The partition key.", chars_max=IDENTIFIER_CHARS_MAX)),
-        "application_properties": mapping(
-            "Values by name: as in JSON Lines, with their types; null removes one.", anything("A value.")
-        ),
-        "ttl_ms": nullable(integer("Time to live in milliseconds.", 1, TTL_MS_MAX)),
-        "scheduled_at": _INSTANT,
-    },
-)
-JOB: Final = record(
-    "A job and how far it is.",
-    {
-        "id": integer("Its number.", 1, NUMBER_MAX),
-        "verb": choice("What it does with each message.", Verb),
-        "entity": text("Where the messages are.", chars_max=10_000),
-        "sub_queue": choice("Sub-queue of the entity.", SUB_QUEUES),
-        "target": nullable(text("Where they go.", chars_max=10_000)),
-        "state": choice("How far it is.", JobState),
-        "total": integer("Messages at the start, or named.", 0, NUMBER_MAX),
-        "searched_count": integer("Messages that were looked at.", 0, NUMBER_MAX),
-        "done_count": integer("Messages with which it was done.", 0, NUMBER_MAX),
-        "failed_count": integer("Messages that stay as they are.", 0, NUMBER_MAX),
-        "failures": array(
-            "The first of them.",
-            record(
-                "A message that stays.",
-                {"sequence_number": integer("Its number.", 0, NUMBER_MAX), "message": text("Why.", chars_max=100_000)},
+CHANGES: Final = named(
+    "Changes",
+    partial_record(
+        "What differs in the messages that are sent. An absent field stays; null removes it.",
+        {
+            "body": text("A new body, as text.", chars_max=SEND_BYTES_MAX),
+            "body_base64": text("A new body in base64.", chars_max=SEND_BYTES_MAX),
+            **{
+                name: nullable(text(f"The {name}.", chars_max=IDENTIFIER_CHARS_MAX, pattern=pattern))
+                for name, pattern in ((each, "[ -~]*" if each == "content_type" else None) for each in TEXT_FIELDS)
+            },
+            "partition_key": nullable(text("The partition key.", chars_max=IDENTIFIER_CHARS_MAX)),
+            "application_properties": mapping(
+                "Values by name: as in JSON Lines, with their types; null removes one.", anything("A value.")
             ),
-        ),
-        "error": nullable(text("Why it ended early, or what it left out.", chars_max=100_000)),
-        "started_at": integer("When it began.", 0, NUMBER_MAX),
-        "ended_at": nullable(integer("When it ended.", 0, NUMBER_MAX)),
-    },
+            "ttl_ms": nullable(integer("Time to live in milliseconds.", 1, TTL_MS_MAX)),
+            "scheduled_at": _INSTANT,
+        },
+    ),
 )
-ALL_JOBS: Final = record("Jobs.", {"jobs": array("The newest first; at most the last 100.", JOB)})
-NEW_JOB: Final = record(
-    "What to do, and with which messages: those with some sequence numbers, or all that match a filter ({}: all).",
-    {
-        "verb": choice("What to do with each message.", Verb),
-        "entity": ENTITY_PATH,
-        "sub_queue": default(choice("Sub-queue of the entity.", SUB_QUEUES), "active"),
-        "sequence_numbers": _optional(
-            array("These messages.", integer("A number.", 0, NUMBER_MAX), count_max=NUMBERS_MAX)
-        ),
-        "filter": _optional(record("Messages that match all of it.", FILTER_FIELDS)),
-        "target": _optional(text("resubmit, move, copy: another queue or topic.", chars_min=1, chars_max=400)),
-        "changes": _optional(CHANGES),
-        "reason": _optional(text("dead-letter: the reason.")),
-        "description": _optional(text("dead-letter: its description.")),
-        "wait_ms": default(integer("How long the answer waits for the end.", 0, WAIT_MS_MAX), 0),
-    },
+JOB: Final = named(
+    "Job",
+    record(
+        "A job and how far it is.",
+        {
+            "id": integer("Its number.", 1, NUMBER_MAX),
+            "verb": choice("What it does with each message.", Verb),
+            "entity": text("Where the messages are.", chars_max=10_000),
+            "sub_queue": choice("Sub-queue of the entity.", SUB_QUEUES),
+            "target": nullable(text("Where they go.", chars_max=10_000)),
+            "state": choice("How far it is.", JobState),
+            "total": integer("Messages at the start, or named.", 0, NUMBER_MAX),
+            "searched_count": integer("Messages that were looked at.", 0, NUMBER_MAX),
+            "done_count": integer("Messages with which it was done.", 0, NUMBER_MAX),
+            "failed_count": integer("Messages that stay as they are.", 0, NUMBER_MAX),
+            "failures": array(
+                "The first of them.",
+                record(
+                    "A message that stays.",
+                    {
+                        "sequence_number": integer("Its number.", 0, NUMBER_MAX),
+                        "message": text("Why.", chars_max=100_000),
+                    },
+                ),
+            ),
+            "error": nullable(text("Why it ended early, or what it left out.", chars_max=100_000)),
+            "started_at": integer("When it began.", 0, NUMBER_MAX),
+            "ended_at": nullable(integer("When it ended.", 0, NUMBER_MAX)),
+        },
+    ),
+)
+ALL_JOBS: Final = named("Jobs", record("Jobs.", {"jobs": array("The newest first; at most the last 100.", JOB)}))
+NEW_JOB: Final = named(
+    "NewJob",
+    record(
+        "What to do, and with which messages: those with some sequence numbers, or all that match a filter ({}: all).",
+        {
+            "verb": choice("What to do with each message.", Verb),
+            "entity": ENTITY_PATH,
+            "sub_queue": default(choice("Sub-queue of the entity.", SUB_QUEUES), "active"),
+            "sequence_numbers": _optional(
+                array("These messages.", integer("A number.", 0, NUMBER_MAX), count_max=NUMBERS_MAX)
+            ),
+            "filter": _optional(record("Messages that match all of it.", FILTER_FIELDS)),
+            "target": _optional(text("resubmit, move, copy: another queue or topic.", chars_min=1, chars_max=400)),
+            "changes": _optional(CHANGES),
+            "reason": _optional(text("dead-letter: the reason.")),
+            "description": _optional(text("dead-letter: its description.")),
+            "wait_ms": default(integer("How long the answer waits for the end.", 0, WAIT_MS_MAX), 0),
+        },
+    ),
 )
 
 
@@ -232,6 +245,14 @@ ENDPOINTS: Final = (
         status=201,
         errors=(404, 409),
         body_bytes_max=2 * SEND_BYTES_MAX,
+        example={
+            "verb": "move",
+            "entity": "orders",
+            "sub_queue": "dead-letter",
+            "filter": {"where": "DeadLetterReason = 'MaxDeliveryCountExceeded'"},
+            "target": "orders-retry",
+            "changes": {"application_properties": {"attempt": {"type": "int", "value": 2}}},
+        },
     ),
     Endpoint("GET", "/jobs/{job}", "A job", show_job, JOB, at=_AT),
     Endpoint(

@@ -25,6 +25,7 @@ from ..schema import (
     choice,
     default,
     integer,
+    named,
     nullable,
     record,
     text,
@@ -74,93 +75,112 @@ ASKED_FIELDS: Final = {
         {},
     ),
 }
-_STRUCK: Final = record(
-    "A strike.",
-    {
-        "number": integer("Its number.", 1, NUMBER_MAX),
-        "at": _instant("When"),
-        "behaviour": text("The behaviour."),
-        "scope": text("The entity or connection."),
-        "what": text("What it did."),
-        "decision": integer("Which decision of its stream it was.", 0, NUMBER_MAX),
-        "tracking_id": text("The id in the log."),
-    },
-)
-CONDITION: Final = record(
-    "A condition.",
-    {
-        "id": integer("Its number.", 1, NUMBER_MAX),
-        **{name: without_default(ASKED_FIELDS[name]) for name in ("name", "seed", "entity")},
-        "is_on": boolean("Whether it is on; one that has ended can be read for a while."),
-        "started_at": _instant("Its start"),
-        "ends_at": nullable(_instant("Its end, if a time ends it")),
-        "left": nullable(integer("How often it may still strike.", 0, NUMBER_MAX)),
-        "values": array(
-            "Its parameters.",
-            record(
-                "A parameter.",
-                {
-                    "name": text("Its name: behaviour.parameter."),
-                    "value": {"type": ["number", "string"], "description": "Its value."},
-                },
-            ),
-        ),
-        "plan": array(
-            "What it will do, as far as it is known beforehand.",
-            record("An event.", {"at": _instant("When"), "behaviour": text("The behaviour."), "what": text("What.")}),
-        ),
-        "struck_count": integer("How often it has struck.", 0, NUMBER_MAX),
-        "struck": array(f"The last {STRUCK_MAX} strikes, the oldest first.", _STRUCK),
-    },
-)
-CONDITIONS: Final = record("Conditions.", {"conditions": array("Those that are on, the oldest first.", CONDITION)})
-_ROW: Final = record(
-    "A row of the table.",
-    {
-        **{
-            name: text(about)
-            for name, about in (
-                ("name", "Its name."),
-                ("topic", "Its topic."),
-                ("about", "What goes wrong."),
-                ("scope", "What its chance is kept for."),
-                ("wire", "What clients see."),
-                ("source", "Who says so."),
-            )
+_STRUCK: Final = named(
+    "ConditionStrike",
+    record(
+        "A strike.",
+        {
+            "number": integer("Its number.", 1, NUMBER_MAX),
+            "at": _instant("When"),
+            "behaviour": text("The behaviour."),
+            "scope": text("The entity or connection."),
+            "what": text("What it did."),
+            "decision": integer("Which decision of its stream it was.", 0, NUMBER_MAX),
+            "tracking_id": text("The id in the log."),
         },
-        "way": choice("How it is made to happen.", Way),
-        "parameters": array(
-            "Its parameters.",
-            record(
-                "A parameter.",
-                {
-                    "name": text("Its name."),
-                    "about": text("What it does."),
-                    "unit": text("Its unit."),
-                    "default": {"type": ["number", "string"], "description": "Its default."},
-                },
-            ),
-        ),
-    },
+    ),
 )
-TABLE_SCHEMA: Final = record(
-    "Everything that can go wrong on purpose.",
-    {
-        "behaviours": array("The rows.", _ROW),
-        "presets": array(
-            "Behaviours that come together.",
-            record(
-                "A preset.",
-                {
-                    "name": text("Its name."),
-                    "about": text("What it stands for."),
-                    "behaviours": array("Its behaviours.", text("A name.")),
-                },
+CONDITION: Final = named(
+    "Condition",
+    record(
+        "A condition.",
+        {
+            "id": integer("Its number.", 1, NUMBER_MAX),
+            **{name: without_default(ASKED_FIELDS[name]) for name in ("name", "seed", "entity")},
+            "is_on": boolean("Whether it is on; one that has ended can be read for a while."),
+            "started_at": _instant("Its start"),
+            "ends_at": nullable(_instant("Its end, if a time ends it")),
+            "left": nullable(integer("How often it may still strike.", 0, NUMBER_MAX)),
+            "values": array(
+                "Its parameters.",
+                record(
+                    "A parameter.",
+                    {
+                        "name": text("Its name: behaviour.parameter."),
+                        "value": {"type": ["number", "string"], "description": "Its value."},
+                    },
+                ),
             ),
-        ),
-    },
+            "plan": array(
+                "What it will do, as far as it is known beforehand.",
+                record(
+                    "An event.", {"at": _instant("When"), "behaviour": text("The behaviour."), "what": text("What.")}
+                ),
+            ),
+            "struck_count": integer("How often it has struck.", 0, NUMBER_MAX),
+            "struck": array(f"The last {STRUCK_MAX} strikes, the oldest first.", _STRUCK),
+        },
+    ),
 )
-ENDED: Final = record("Ended conditions.", {"ended_count": integer("Number of conditions ended.", 0, NUMBER_MAX)})
+CONDITIONS: Final = named(
+    "Conditions", record("Conditions.", {"conditions": array("Those that are on, the oldest first.", CONDITION)})
+)
+_ROW: Final = named(
+    "ConditionRow",
+    record(
+        "A row of the table.",
+        {
+            **{
+                name: text(about)
+                for name, about in (
+                    ("name", "Its name."),
+                    ("topic", "Its topic."),
+                    ("about", "What goes wrong."),
+                    ("scope", "What its chance is kept for."),
+                    ("wire", "What clients see."),
+                    ("source", "Who says so."),
+                )
+            },
+            "way": choice("How it is made to happen.", Way),
+            "parameters": array(
+                "Its parameters.",
+                record(
+                    "A parameter.",
+                    {
+                        "name": text("Its name."),
+                        "about": text("What it does."),
+                        "unit": text("Its unit."),
+                        "default": {"type": ["number", "string"], "description": "Its default."},
+                    },
+                ),
+            ),
+        },
+    ),
+)
+TABLE_SCHEMA: Final = named(
+    "ConditionTable",
+    record(
+        "Everything that can go wrong on purpose.",
+        {
+            "behaviours": array("The rows.", _ROW),
+            "presets": array(
+                "Behaviours that come together.",
+                record(
+                    "A preset.",
+                    {
+                        "name": text("Its name."),
+                        "about": text("What it stands for."),
+                        "behaviours": array("Its behaviours.", text("A name.")),
+                    },
+                ),
+            ),
+        },
+    ),
+)
+ENDED: Final = named(
+    "EndedConditions",
+    record("Ended conditions.", {"ended_count": integer("Number of conditions ended.", 0, NUMBER_MAX)}),
+)
 _ID: Final = {"id": integer("Its number.", 1, NUMBER_MAX)}
 
 

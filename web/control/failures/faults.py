@@ -11,7 +11,19 @@ from ....broker.errors import Condition
 from ....conditions.fault_table import STRIKES, Fault, FaultKind, FaultOperation
 from ..endpoints import ControlCall, ControlRefusal, Endpoint
 from ..message_json import NUMBER_MAX
-from ..schema import DURATION_MS_MAX, array, choice, default, integer, nullable, number, record, text, without_default
+from ..schema import (
+    DURATION_MS_MAX,
+    array,
+    choice,
+    default,
+    integer,
+    named,
+    nullable,
+    number,
+    record,
+    text,
+    without_default,
+)
 
 _ENTITY: Final = default(
     nullable(text("Path of an entity, with its sub-queues; null: all entities.", chars_min=1, chars_max=400)), None
@@ -32,50 +44,60 @@ FAULT_FIELDS: Final = {
     "probability": default(number("Probability, each time.", 0, 1), 1),
     "delay_ms": default(integer("delayed-confirmation: delay of the confirmation.", 0, DURATION_MS_MAX), 1_000),
 }
-FAULT: Final = record(
-    "A fault.",
-    {
-        "id": integer("Its number.", 1, NUMBER_MAX),
-        **{name: without_default(field) for name, field in FAULT_FIELDS.items()},
-        "hit_count": integer("How often it was applied.", 0, NUMBER_MAX),
-    },
+FAULT: Final = named(
+    "Fault",
+    record(
+        "A fault.",
+        {
+            "id": integer("Its number.", 1, NUMBER_MAX),
+            **{name: without_default(field) for name, field in FAULT_FIELDS.items()},
+            "hit_count": integer("How often it was applied.", 0, NUMBER_MAX),
+        },
+    ),
 )
-FAULTS: Final = record("Faults.", {"faults": array("The oldest first.", FAULT)})
-CLEARED: Final = record("Cleared faults.", {"cleared_count": integer("Number of faults cleared.", 0, NUMBER_MAX)})
-DROPPED: Final = record("Dropped connections or links.", {"dropped_count": integer("Number dropped.", 0, NUMBER_MAX)})
-CONNECTIONS: Final = record(
-    "AMQP connections.",
-    {
-        "connections": array(
-            "The oldest first.",
-            record(
-                "A connection, as the client introduces itself.",
-                {
-                    "number": integer("Its number, as in the log.", 1, NUMBER_MAX),
-                    "since": integer("When it was opened.", 0, NUMBER_MAX),
-                    "peer": text("Address of the client; empty if it is not known."),
-                    "container": text("Container id of the client.", chars_max=10_000),
-                    "product": text("Product of the client.", chars_max=10_000),
-                    "version": text("Its version.", chars_max=10_000),
-                    "links": array(
-                        "Its links.",
-                        record(
-                            "A link.",
-                            {
-                                "address": text("Address of the node.", chars_max=10_000),
-                                "role": choice("What the client does.", ["sender", "receiver"]),
-                                "name": text("Name of the link.", chars_max=10_000),
-                                "credit": integer("Deliveries that its receiver still takes.", 0, NUMBER_MAX),
-                                "in_flight": integer("Deliveries that are not settled.", 0, NUMBER_MAX),
-                            },
+FAULTS: Final = named("Faults", record("Faults.", {"faults": array("The oldest first.", FAULT)}))
+CLEARED: Final = named(
+    "ClearedFaults", record("Cleared faults.", {"cleared_count": integer("Number of faults cleared.", 0, NUMBER_MAX)})
+)
+DROPPED: Final = named(
+    "Dropped", record("Dropped connections or links.", {"dropped_count": integer("Number dropped.", 0, NUMBER_MAX)})
+)
+CONNECTIONS: Final = named(
+    "Connections",
+    record(
+        "AMQP connections.",
+        {
+            "connections": array(
+                "The oldest first.",
+                record(
+                    "A connection, as the client introduces itself.",
+                    {
+                        "number": integer("Its number, as in the log.", 1, NUMBER_MAX),
+                        "since": integer("When it was opened.", 0, NUMBER_MAX),
+                        "peer": text("Address of the client; empty if it is not known."),
+                        "container": text("Container id of the client.", chars_max=10_000),
+                        "product": text("Product of the client.", chars_max=10_000),
+                        "version": text("Its version.", chars_max=10_000),
+                        "links": array(
+                            "Its links.",
+                            record(
+                                "A link.",
+                                {
+                                    "address": text("Address of the node.", chars_max=10_000),
+                                    "role": choice("What the client does.", ["sender", "receiver"]),
+                                    "name": text("Name of the link.", chars_max=10_000),
+                                    "credit": integer("Deliveries that its receiver still takes.", 0, NUMBER_MAX),
+                                    "in_flight": integer("Deliveries that are not settled.", 0, NUMBER_MAX),
+                                },
+                            ),
                         ),
-                    ),
-                },
-            ),
-        )
-    },
+                    },
+                ),
+            )
+        },
+    ),
 )
-_ENTITY_ONLY: Final = record("Which ones.", {"entity": _ENTITY})
+_ENTITY_ONLY: Final = named("OfEntity", record("Which ones.", {"entity": _ENTITY}))
 
 
 def _fault(fault: Fault) -> dict[str, Any]:

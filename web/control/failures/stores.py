@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...broker.admin import figures
-from ...broker.admin.figures import MessagingStoreReport
-from ...broker.api import Outage, OutageKind
-from .endpoints import ControlCall, ControlRefusal, Endpoint
-from .message_json import NUMBER_MAX
-from .schema import (
+from ....broker.admin import figures
+from ....broker.admin.figures import MessagingStoreReport
+from ....broker.api import Outage, OutageKind
+from ..endpoints import ControlCall, ControlRefusal, Endpoint
+from ..message_json import NUMBER_MAX
+from ..schema import (
     DURATION_MS_MAX,
     array,
     choice,
     default,
     integer,
+    named,
     nullable,
     record,
 )
@@ -32,17 +33,20 @@ OUTAGE_FIELDS: Final = {
     "duration_ms": default(nullable(integer("Duration; null: until it is ended.", 1, DURATION_MS_MAX)), None),
 }
 _STORE_NUMBER: Final = integer("A messaging store.", 0, STORES_MAX - 1)
-STORE: Final = record(
-    "A messaging store.",
-    {
-        "store": _STORE_NUMBER,
-        "health": choice("Health of the store.", ["available", *OutageKind]),
-        "delay_ms": nullable(integer("slow: added duration of a commit.", 0, DURATION_MS_MAX)),
-        "commit_count": integer("Commits since the start.", 0, NUMBER_MAX),
-        "failed_commit_count": integer("Failed commits.", 0, NUMBER_MAX),
-    },
+STORE: Final = named(
+    "Store",
+    record(
+        "A messaging store.",
+        {
+            "store": _STORE_NUMBER,
+            "health": choice("Health of the store.", ["available", *OutageKind]),
+            "delay_ms": nullable(integer("slow: added duration of a commit.", 0, DURATION_MS_MAX)),
+            "commit_count": integer("Commits since the start.", 0, NUMBER_MAX),
+            "failed_commit_count": integer("Failed commits.", 0, NUMBER_MAX),
+        },
+    ),
 )
-STORES: Final = record("Messaging stores.", {"stores": array("Ordered by number.", STORE)})
+STORES: Final = named("Stores", record("Messaging stores.", {"stores": array("Ordered by number.", STORE)}))
 
 
 def _store(report: MessagingStoreReport) -> dict[str, Any]:
@@ -118,6 +122,7 @@ ENDPOINTS: Final = (
             },
         ),
         errors=(404,),
+        example={"stores": [3], "kind": "slow", "delay_ms": 2_000, "duration_ms": 60_000},
     ),
     Endpoint("DELETE", "/outages", "End all outages", end_outages, STORES),
     Endpoint(
