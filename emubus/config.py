@@ -262,7 +262,7 @@ OPTIONS: Final = (
         "additional ports, for clients with a fixed one: 443 for Java's admin client, 5671 for AMQP over TLS",
         brief="additional ports, such as 443,5671",
     ),
-    Option("allowed_host", names, "NAME,…", "names by which browsers may use this server without --auth sas"),
+    Option("allowed_host", names, "NAME,…", "names by which browsers may use it without --auth sas", is_hidden=True),
     Option(
         "ready_file",
         Path,

@@ -102,9 +102,20 @@ def _bulk(name: str) -> Callable[[], Add]:
     def load() -> Add:
         from .client import bulk
 
-        return {"purge": bulk.add_purge, "resubmit": bulk.add_resubmit, "reset": bulk.add_reset}[name]
+        return {
+            "purge": bulk.add_purge,
+            "resubmit": bulk.add_resubmit,
+            "job": bulk.add_job,
+            "reset": bulk.add_reset,
+        }[name]
 
     return load
+
+
+def _export() -> Add:
+    from .client import lines
+
+    return lines.add_export
 
 
 def _sessions() -> Add:
@@ -180,9 +191,9 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "delete": Entry(ENTITIES, "delete entities with everything in them", _entities("delete")),
     "import": Entry(
         ENTITIES,
-        "create the entities of a namespace or an ARM template",
+        "create the entities of a namespace or an ARM template, or send messages of a file",
         _import,
-        "Create the entities of a live namespace or an ARM template; no messages.",
+        "Create the entities of a namespace or ARM template, or send exported messages.",
     ),
     "rules": Entry(ENTITIES, "list, add and remove the rules of a subscription", _rules),
     "sessions": Entry(ENTITIES, "list the message sessions of an entity", _sessions),
@@ -201,6 +212,8 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     ),
     "purge": Entry(MESSAGES, "remove all messages of entities", _bulk("purge")),
     "resubmit": Entry(MESSAGES, "resubmit dead letters to the entity they came from", _bulk("resubmit")),
+    "job": Entry(MESSAGES, "delete, move, copy or settle many messages, as a job of the server", _bulk("job")),
+    "export": Entry(MESSAGES, "write messages as JSON Lines, with every section, body and type", _export),
     "route": Entry(
         MESSAGES,
         "print the partition that a message would go to",

@@ -47,6 +47,41 @@ def test_lines_files_binary_bodies_and_counts(
     assert len(emubus.json("receive", "orders", "--count", "300")["messages"]) == 153
 
 
+def test_jobs_act_on_numbers_and_on_what_matches(emubus: CommandLine) -> None:
+    emubus.done("send", "orders", "x", "--count", "30", "--subject", "red")
+    emubus.done("send", "orders", "y", "--subject", "blue")
+    emubus.done("create", "queue", "other")
+    words = ("job", "move", "orders", "--where", "sys.Label = 'red'", "--to", "other")
+    assert emubus.done(*words) == "move: 30 messages done, 0 failed\n"
+    assert emubus.json("job", "dead-letter", "other", "--all", "--reason", "why")["done_count"] == 30
+    assert emubus.json("job", "resubmit", "other", "--all", "--dead-letters")["target"] == "other"
+    number = str(emubus.json("peek", "orders")["messages"][0]["sequence_number"])
+    ended = emubus("job", "delete", "orders", number, "999")
+    assert (ended.code, "999: it is locked or gone" in ended.err) == (1, True)
+    assert emubus("job", "delete", "orders").code == 2
+    assert emubus("job", "delete", "orders", "--all", "--where", "1=1").code == 2
+    emubus.done("delete", "other")
+
+
+def test_messages_are_exported_and_imported(emubus: CommandLine, tmp_path: Path) -> None:
+    emubus.done("send", "orders", "x", "--count", "3", "--property", "n=1", "--message-id", "m")
+    emubus.done("send", "orders", "y")
+    file = tmp_path / "lines"
+    assert emubus.done("export", "orders", "--where", "n = 1", "--file", str(file)) == f"exported to {file}\n"
+    assert len(file.read_text().splitlines()) == 3
+    emubus.done("purge", "orders")
+    assert emubus.done("import", "orders", "--messages", str(file)) == "sent 3 messages, 0 failed\n"
+    again = emubus.json("peek", "orders")["messages"]
+    assert [(each["properties"], each["application_properties"]) for each in again] == [
+        ({"message_id": "m"}, {"n": 1})
+    ] * 3
+    file.write_text("{")
+    ended = emubus("import", "orders", "--messages", str(file))
+    assert (ended.code, "line 1: it is no message" in ended.err) == (1, True)
+    assert emubus("import", "orders").code == 2
+    assert emubus("import", "orders", "--messages", str(tmp_path / "none")).code == 2
+
+
 def test_scheduled_and_duplicate_messages(emubus: CommandLine, server: EmubusServer) -> None:
     emubus.done("send", "orders", "later", "--delay", "10m")
     assert emubus.json("peek", "orders")["messages"][0]["state"] == "scheduled"

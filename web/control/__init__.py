@@ -15,7 +15,7 @@ from aiohttp import web
 
 from ..services import Services
 from . import administration, clock, entities, events, messages, namespace
-from .acting import jobs
+from .acting import jobs, lines
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .failures import conditions, faults, stores
 from .namespace import release
@@ -25,7 +25,7 @@ from .operations import clients, samples, story
 TABLES: Final[Tables] = {
     ("Administration", "Create, change, delete and export entities and rules."): administration.ENDPOINTS,
     ("Messages", "Send, receive, settle and resubmit messages."): messages.ENDPOINTS,
-    ("Jobs", "Act on many messages."): jobs.ENDPOINTS,
+    ("Jobs", "Act on many messages; export and import them."): (*jobs.ENDPOINTS, *lines.ENDPOINTS),
     ("Entities", "Entities, their partitions, messages and sessions; where a message would go."): entities.ENDPOINTS,
     ("Stores", "Messaging stores and their outages."): stores.ENDPOINTS,
     ("Faults", "Faults of clients' operations; connections and links."): faults.ENDPOINTS,

@@ -34,11 +34,16 @@ STATUS: Final[Mapping[Condition, int]] = {
     Condition.DECODE_ERROR: 400,
     Condition.ENTITY_ALREADY_EXISTS: 409,
     Condition.ENTITY_DISABLED: 409,
+    Condition.INVALID_FIELD: 400,
+    Condition.MESSAGE_LOCK_LOST: 409,
     Condition.MESSAGE_NOT_FOUND: 404,
+    Condition.MESSAGE_SIZE_EXCEEDED: 413,
     Condition.NOT_ALLOWED: 409,
     Condition.NOT_FOUND: 404,
     Condition.RESOURCE_LIMIT_EXCEEDED: 409,
     Condition.SERVER_BUSY: 503,
+    Condition.SESSION_CANNOT_BE_LOCKED: 409,
+    Condition.SESSION_LOCK_LOST: 409,
     Condition.UNAUTHORIZED_ACCESS: 401,
 }
 CODES: Final[Mapping[int, str]] = {

@@ -14,7 +14,7 @@ from ...broker.api import OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .message_json import MESSAGES, NUMBER_MAX, message_json
-from .paging import NEXT_PAGE, PAGE, deprecated, number_of_page, page_of
+from .paging import NEXT_PAGE, NUMBER_PAGE, PAGE, deprecated, number_of_page, page_of
 from .schema import Schema, array, boolean, choice, counts, default, integer, named, nullable, record, text
 
 PAGE_MAX: Final = 1_000
@@ -266,7 +266,7 @@ ENDPOINTS: Final = (
             "sub_queue": default(choice("Sub-queue of the entity.", SUB_QUEUES), "active"),
             "from_sequence_number": default(integer("Start at this sequence number.", 0, NUMBER_MAX), 0),
             "count": default(integer("Maximum number of messages.", 1, MESSAGES_MAX), 50),
-            "page": PAGE,
+            "page": NUMBER_PAGE,
             "session_id": _identifier("Only messages of this message session."),
             "partition_id": integer("Only messages of this partition.", 0, 65535),
         },

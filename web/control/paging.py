@@ -9,10 +9,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from .schema import Invalid, Schema, nullable, text
+from .schema import Schema, nullable, text
 
 PAGE_CHARS_MAX: Final = 1_024
 PAGE: Final = text("The next_page of the last answer; without it the list begins.", chars_max=PAGE_CHARS_MAX)
+NUMBER_PAGE: Final = text("The next_page of the last answer; without it the list begins.", pattern="[0-9]{0,19}")
 NEXT_PAGE: Final = nullable(text("The page that follows, for the parameter page; null at the end.", chars_max=10_000))
 
 T = TypeVar("T")
@@ -28,12 +29,8 @@ def page_of(
 
 
 def number_of_page(page: str | None) -> int:
-    """The sequence number at which a page of messages begins. Invalid."""
-    if page is None:
-        return 0
-    if not (page.isascii() and page.isdecimal() and len(page) <= 19):
-        raise Invalid(f"page is {ascii(page)[:80]}; it must be the next_page of an answer")
-    return int(page)
+    """The sequence number at which a page of messages begins."""
+    return int(page or 0)
 
 
 def deprecated(schema: Schema) -> Schema:

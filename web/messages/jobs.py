@@ -177,10 +177,16 @@ class Jobs:
         task = asyncio.create_task(self._run(job, acting, selection, ends), name=f"job {job.number}")
         self._tasks[job.number] = task
         task.add_done_callback(lambda _: self._tasks.pop(job.number, None))
-        with suppress(TimeoutError):
-            async with self._clock.time_limit(wait_ms):
-                await asyncio.wait([task])
+        await self.wait(job, wait_ms)
         return job
+
+    async def wait(self, job: Job, wait_ms: int) -> None:
+        """Wait for the end of a job, at most so long."""
+        task = self._tasks.get(job.number)
+        if task is not None and wait_ms:
+            with suppress(TimeoutError):
+                async with self._clock.time_limit(wait_ms):
+                    await asyncio.wait([task])
 
     async def close(self) -> None:
         """Stop all jobs."""

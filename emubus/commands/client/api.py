@@ -10,6 +10,7 @@ import argparse
 import base64
 import http.client
 import json
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from .address import Address, address_of
 
 ROOT: Final = "/emubus/v1"
 TIMEOUT_S: Final = 90.0
+CHUNK_BYTES: Final = 1 << 20
 REMEDIES: Final = {
     401: "; give a key with Manage: --connection-string, EMUBUS_CONNECTION_STRING or EMUBUS_SAS_KEY",
 }
@@ -61,21 +63,34 @@ class Api:
         headers = {"Content-Type": "application/json"} if data is not None else {}
         return json.loads(self.send(method, path, data, headers))
 
-    def send(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> bytes:
+    def upload(self, path: str, chunks: Iterator[bytes], media_type: str) -> Any:
+        """The answer to a POST of bytes of any number."""
+        return json.loads(self.send("POST", path, chunks, {"Content-Type": media_type}))
+
+    def send(self, method: str, path: str, data: bytes | Iterator[bytes] | None, headers: dict[str, str]) -> bytes:
         """The body of an answer."""
+        return b"".join(self._asked(method, path, data, headers))
+
+    def stream(self, path: str) -> Iterator[bytes]:
+        """What the API has at `path`, in pieces."""
+        return self._asked("GET", path, None, {})
+
+    def _asked(
+        self, method: str, path: str, data: bytes | Iterator[bytes] | None, headers: dict[str, str]
+    ) -> Iterator[bytes]:
         try:
             self._connection.request(method, ROOT + path, data, {**self._headers, **headers})
             answer = self._connection.getresponse()
-            found = answer.read()
+            if answer.status >= 400:
+                raise Refused(answer.status, _message(answer.status, answer.read()))
+            while chunk := answer.read(CHUNK_BYTES):
+                yield chunk
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
             raise CommandError(
                 f"no answer from {self.address.url}: {reason}; is emubus running there? (--url, EMUBUS_URL)",
                 EXIT_NO_SERVER,
             ) from error
-        if answer.status >= 400:
-            raise Refused(answer.status, _message(answer.status, found))
-        return found
 
     # ---- entities
 

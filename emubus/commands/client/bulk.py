@@ -1,10 +1,11 @@
-"""`emubus purge`, `resubmit`, `reset`: commands for many messages at once."""
+"""`emubus purge`, `resubmit`, `job`, `reset`: commands for many messages at once."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from typing import Any, Final
+from urllib.parse import unquote
 
 from .. import EXIT_FAILED, EXIT_OK
 from ..options import ConfigError
@@ -13,6 +14,9 @@ from .api import connect
 from .output import Progress, add_json, show
 
 FAILURES_SHOWN: Final = 20
+VERBS: Final = ("delete", "complete", "dead-letter", "defer", "resubmit", "move", "copy", "deliver-now")
+STATES: Final = ("active", "deferred", "scheduled", "locked")
+JOB_WAIT_MS: Final = 500
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +77,69 @@ def _resubmit(parsed: argparse.Namespace) -> int:
     for each in failures[:FAILURES_SHOWN]:
         sys.stderr.write(f"emubus: error: {each['sequence_number']}: {each['message']}\n")
     return EXIT_FAILED if failures else EXIT_OK
+
+
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `job`."""
+    parser.add_argument("verb", choices=VERBS, metavar="VERB", help=" or ".join(VERBS))
+    parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
+    parser.add_argument("number", type=int, nargs="*", metavar="NUMBER", help="these sequence numbers")
+    parser.add_argument("--all", action="store_true", help="all messages")
+    add_filter(parser)
+    parser.add_argument("--to", metavar="ENTITY", help="resubmit, move, copy: another queue or topic")
+    parser.add_argument("--reason", metavar="TEXT", help="of dead letters")
+    _add_common(parser)
+    parser.set_defaults(run=_job)
+
+
+def add_filter(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which messages are meant."""
+    parser.add_argument("--where", metavar="SQL", help="those for which an expression as in a rule is true")
+    parser.add_argument("--text", metavar="TEXT", help="those with this text anywhere")
+    parser.add_argument("--state", choices=STATES, metavar="STATE", help=" or ".join(STATES))
+    parser.add_argument("--session", metavar="ID", help="those of this message session")
+    parser.add_argument(
+        "--dead-letters", action="store_const", dest="sub_queue", const="dead-letter", help="of the dead-letter queue"
+    )
+    parser.set_defaults(sub_queue="active")
+
+
+def filter_of(parsed: argparse.Namespace) -> dict[str, Any]:
+    """The filter of the control API that the options say."""
+    given = {"where": parsed.where, "text": parsed.text, "state": parsed.state, "session_id": parsed.session}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _job(parsed: argparse.Namespace) -> int:
+    chosen = filter_of(parsed)
+    if sum((bool(parsed.number), bool(chosen), parsed.all)) != 1:
+        raise ConfigError("say which messages: NUMBERs, a filter such as --where, or --all")
+    asked: dict[str, Any] = {
+        "verb": parsed.verb,
+        "sub_queue": parsed.sub_queue,
+        "target": parsed.to,
+        "reason": parsed.reason,
+        "wait_ms": JOB_WAIT_MS,
+        **({"sequence_numbers": parsed.number} if parsed.number else {"filter": chosen}),
+    }
+    with connect(parsed) as api:
+        job = api.post("/jobs", {**asked, "entity": unquote(api.entity(parsed.entity).rpartition("/")[2])})
+        progress = Progress("searched", job["total"])
+        try:
+            while job["state"] == "running":
+                progress.step(job["searched_count"])
+                job = api.get(f"/jobs/{job['id']}?wait_ms={JOB_WAIT_MS}")
+        except KeyboardInterrupt:
+            api.post(f"/jobs/{job['id']}/stop")
+            raise
+        finally:
+            progress.end()
+    show(parsed, job, [f"{job['verb']}: {job['done_count']} messages done, {job['failed_count']} failed"])
+    for each in job["failures"][:FAILURES_SHOWN]:
+        sys.stderr.write(f"emubus: error: {each['sequence_number']}: {each['message']}\n")
+    if job["error"] is not None:
+        sys.stderr.write(f"emubus: error: {job['error']}\n")
+    return EXIT_FAILED if job["failed_count"] or job["error"] is not None else EXIT_OK
 
 
 def add_reset(parser: argparse.ArgumentParser) -> None:

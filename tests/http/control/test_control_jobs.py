@@ -166,9 +166,8 @@ def test_a_job_is_stopped_between_two_batches(control: Http, server: EmubusServe
     assert control.post(f"/jobs/{job['id']}/stop")["id"] == job["id"]
     server.end_outage(range(8, 16))
     server.call(server.clock.thaw)
-    while control.get(f"/jobs/{job['id']}")["state"] == "running":
-        pass
-    ended = control.get("/jobs")["jobs"][0]
+    ended = control.get(f"/jobs/{job['id']}?wait_ms=20000")
+    assert control.get("/jobs")["jobs"][0] == ended
     assert (ended["id"], ended["state"], ended["done_count"] < 40) == (job["id"], "stopped", True)
     assert counts(server, FROM) == {"active": 40}
 
@@ -188,6 +187,10 @@ def test_what_can_not_be_done_is_refused(control: Http, server: EmubusServer) ->
     ):
         refused = control.ask("POST", "/jobs", asked)
         assert (refused.status, sentence in refused.json["error"]["message"]) == (status, True), refused.content
+    lost = {"lock_tokens": ["6e2b1f0c-3c2d-4b5a-9f00-0123456789ab"], "outcome": "complete"}
+    assert control.ask("POST", f"/entities/{TO}/settle", lost).status == 409
+    large = {"messages": [{"body": "x" * 300_000}]}
+    assert control.ask("POST", f"/entities/{TO}/messages", large).status == 413
     assert (control.ask("GET", "/jobs/999").status, control.ask("POST", "/jobs/999/stop").status) == (404, 404)
     send(server, SESSIONS, NewMessage(b"x", {"group-id": "s"}))
     assert "requires sessions" in run(control, "delete", SESSIONS)["failures"][0]["message"]

@@ -40,6 +40,7 @@ from ..schema import (
 WAIT_MS_MAX: Final = 60_000
 _NAME_OF: Final[Mapping[SubQueue, str]] = {each: name for name, each in SUB_QUEUES.items()}
 _AT: Final = {"job": integer("Number of the job.", 1, NUMBER_MAX)}
+_WAIT: Final = default(integer("How long the answer waits for the end.", 0, WAIT_MS_MAX), 0)
 _INSTANT: Final = nullable(integer("An instant (Unix ms).", 0, AT_MS_MAX))
 
 
@@ -47,16 +48,20 @@ def _optional(schema: Schema) -> Schema:
     return default(nullable(schema), None)
 
 
-FILTER_FIELDS: Final[Mapping[str, Schema]] = {
-    "text": default(text("Text anywhere in the message.", chars_max=TEXT_CHARS_MAX), ""),
-    "where": default(text("A SQL expression as in a rule.", chars_max=SQL_CHARS_MAX), ""),
-    "state": _optional(choice("State of the message.", STATES_ASKED)),
-    "after": _optional(integer("Enqueued at this instant (Unix ms) or later.", 0, AT_MS_MAX)),
-    "before": _optional(integer("Enqueued before this instant (Unix ms).", 0, AT_MS_MAX)),
-    "session_id": _optional(text("Only messages of this message session.", chars_max=IDENTIFIER_CHARS_MAX)),
-    "partition_id": _optional(integer("Only messages of this partition.", 0, 65535)),
-    "from_sequence_number": default(integer("Only from this sequence number on.", 0, NUMBER_MAX), 0),
+FILTER_QUERY: Final[Mapping[str, Schema]] = {
+    "text": text("Text anywhere in the message.", chars_max=TEXT_CHARS_MAX),
+    "where": text("A SQL expression as in a rule.", chars_max=SQL_CHARS_MAX),
+    "state": choice("State of the message.", STATES_ASKED),
+    "after": integer("Enqueued at this instant (Unix ms) or later.", 0, AT_MS_MAX),
+    "before": integer("Enqueued before this instant (Unix ms).", 0, AT_MS_MAX),
+    "session_id": text("Only messages of this message session.", chars_max=IDENTIFIER_CHARS_MAX),
+    "partition_id": integer("Only messages of this partition.", 0, 65535),
+    "from_sequence_number": integer("Only from this sequence number on.", 0, NUMBER_MAX),
 }
+FILTER: Final = named(
+    "MessageFilter",
+    record("Messages that match all of it.", {name: _optional(each) for name, each in FILTER_QUERY.items()}),
+)
 CHANGES: Final = named(
     "Changes",
     partial_record(
@@ -120,12 +125,12 @@ NEW_JOB: Final = named(
             "sequence_numbers": _optional(
                 array("These messages.", integer("A number.", 0, NUMBER_MAX), count_max=NUMBERS_MAX)
             ),
-            "filter": _optional(record("Messages that match all of it.", FILTER_FIELDS)),
+            "filter": _optional(FILTER),
             "target": _optional(text("resubmit, move, copy: another queue or topic.", chars_min=1, chars_max=400)),
             "changes": _optional(CHANGES),
             "reason": _optional(text("dead-letter: the reason.")),
             "description": _optional(text("dead-letter: its description.")),
-            "wait_ms": default(integer("How long the answer waits for the end.", 0, WAIT_MS_MAX), 0),
+            "wait_ms": _WAIT,
         },
     ),
 )
@@ -178,12 +183,14 @@ def changes_of(asked: Mapping[str, Any]) -> Changes:
 
 def selection_of(asked: Mapping[str, Any], numbers: list[int] | None = None) -> Selection:
     """The selection of a filter. ControlRefusal."""
-    names = ("text", "where", "after", "before")
     try:
-        found = filter_of(Criteria(state=asked["state"] or "", **{name: asked[name] for name in names}))
+        criteria = Criteria(
+            asked["text"] or "", asked["where"] or "", asked["state"] or "", asked["after"], asked["before"]
+        )
+        found = filter_of(criteria)
     except FilterRefusal as refusal:
         raise ControlRefusal(409, refusal.text) from None
-    return Selection(numbers, found, asked["from_sequence_number"], asked["partition_id"], asked["session_id"])
+    return Selection(numbers, found, asked["from_sequence_number"] or 0, asked["partition_id"], asked["session_id"])
 
 
 def _jobs(call: ControlCall) -> Jobs:
@@ -223,7 +230,9 @@ async def list_jobs(call: ControlCall) -> object:
 
 async def show_job(call: ControlCall) -> object:
     """One job."""
-    return job_json(_found(call))
+    job = _found(call)
+    await _jobs(call).wait(job, call.query["wait_ms"])
+    return job_json(job)
 
 
 async def stop_job(call: ControlCall) -> object:
@@ -254,7 +263,7 @@ ENDPOINTS: Final = (
             "changes": {"application_properties": {"attempt": {"type": "int", "value": 2}}},
         },
     ),
-    Endpoint("GET", "/jobs/{job}", "A job", show_job, JOB, at=_AT),
+    Endpoint("GET", "/jobs/{job}", "A job", show_job, JOB, at=_AT, query={"wait_ms": _WAIT}),
     Endpoint(
         "POST", "/jobs/{job}/stop", "Stop a job after its current batch; what is done stays done", stop_job, JOB, at=_AT
     ),

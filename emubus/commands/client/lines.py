@@ -1,0 +1,71 @@
+"""`emubus export`, and the messages of `emubus import`: messages as JSON Lines."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+from urllib.parse import urlencode
+
+from .. import EXIT_FAILED, EXIT_OK
+from ..options import ConfigError
+from .address import add_server_options
+from .api import connect
+from .bulk import FAILURES_SHOWN, add_filter, filter_of
+from .output import show
+
+JSON_LINES: Final = "application/jsonl"
+CHUNK_BYTES: Final = 64 << 10
+
+
+def add_export(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `export`."""
+    parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
+    parser.add_argument("--file", type=Path, metavar="FILE", help="write to this file instead of stdout")
+    add_filter(parser)
+    add_server_options(parser)
+    parser.set_defaults(run=_export)
+
+
+def _export(parsed: argparse.Namespace) -> int:
+    query = urlencode({"sub_queue": parsed.sub_queue, **filter_of(parsed)})
+    with connect(parsed) as api:
+        at = f"{api.entity(parsed.entity)}/messages/lines?{query}"
+        if parsed.file is None:
+            for chunk in api.stream(at):
+                sys.stdout.buffer.write(chunk)
+            return EXIT_OK
+        try:
+            with parsed.file.open("wb") as file:
+                for chunk in api.stream(at):
+                    file.write(chunk)
+        except OSError as error:
+            raise ConfigError(f"{parsed.file} can't be written: {error.strerror}") from error
+    sys.stdout.write(f"exported to {parsed.file}\n")
+    return EXIT_OK
+
+
+def import_messages(parsed: argparse.Namespace) -> int:
+    """Send the messages of the file `parsed.messages` (-: stdin) to `parsed.entity`. ConfigError."""
+    try:
+        file = sys.stdin.buffer if str(parsed.messages) == "-" else parsed.messages.open("rb")
+        with file, connect(parsed) as api:
+            at = f"{api.entity(parsed.entity)}/messages/lines"
+            answer = api.upload(at, _chunks(file), JSON_LINES)
+    except OSError as error:
+        raise ConfigError(f"--messages {parsed.messages} can't be read: {error.strerror}") from error
+    return _shown(parsed, answer)
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk
+
+
+def _shown(parsed: argparse.Namespace, answer: Any) -> int:
+    show(parsed, answer, [f"sent {answer['sent_count']} messages, {answer['failed_count']} failed"])
+    for each in answer["failures"][:FAILURES_SHOWN]:
+        sys.stderr.write(f"emubus: error: line {each['line']}: {each['message']}\n")
+    return EXIT_FAILED if answer["failed_count"] else EXIT_OK
