@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -11,7 +12,9 @@ import pytest
 from emubus.broker.api import OutageKind
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.codec.types import Int
 from emubus.testing import EmubusServer
+from emubus.web.single_send import send_one
 
 from .looking import PAGE
 from .namespace import counts, lock, send
@@ -171,3 +174,62 @@ async def test_the_page_takes_a_lock_and_settles_it(
     server.advance(60_000)
     assert (await act(client, name, "", [], one="settle-complete 2"))[0] == 409
     assert counts(server, name) == {"active": 2}
+
+
+async def test_a_message_is_edited_and_sent_again(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name))
+    server.create(QueueDescription(f"{name}-to"))
+    properties = {"n": Int(5), "s": "text", "gone": True}
+    send(server, name, NewMessage(b"old", {"message-id": "m", "subject": "s"}, properties, "key"))
+    async with client.get(f"{PAGE}/send?path={name}&number=1") as answer:
+        text = html.unescape(await answer.text())
+    for part in ('value="m"', 'value="s"', 'value="key"', "old</textarea>", 'value="gone"', "Remove the original"):
+        assert part in text, part
+    form = {"path": name, "queue": "active", "number": "1", "body": "new", "body_form": "text", "subject": "edited"}
+    row = {"property_name": "s", "property_type": "string", "property_value": "other"}
+    async with client.post(f"{PAGE}/send", data={**form, **row, "target": f"{name}-to", "remove": "yes"}) as answer:
+        assert "1 of 1 message moved to" in await answer.text()
+    (moved,) = server.peek(f"{name}-to")
+    assert (moved.body["text"], moved.properties["subject"]) == ("new", "edited")
+    assert moved.properties["message_id"] != "m"
+    assert moved.application_properties == {"n": 5, "s": "other"}
+    assert counts(server, name) == {}
+    async with client.post(f"{PAGE}/send", data=form) as answer:
+        assert (answer.status, "has no message 1 now" in html.unescape(await answer.text())) == (404, True)
+
+
+async def test_a_body_that_is_no_data_stays_as_it_is(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name))
+    value = b"\x00\x53\x77\xa1\x02hi"
+    server.run(send_one(server.server.broker, server.server.broker.find(name)[0], value))
+    async with client.get(f"{PAGE}/send?path={name}&number=1") as answer:
+        assert 'value="unchanged" selected' in await answer.text()
+    form = {"path": name, "queue": "active", "number": "1", "body_form": "unchanged", "subject": "s"}
+    async with client.post(f"{PAGE}/send", data=form) as answer:
+        assert answer.status == 200
+    assert [each.body["kind"] for each in server.peek(name)] == ["value", "value"]
+
+
+async def test_a_message_is_sent_often_and_messages_are_exported_and_imported(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name, enable_partitioning=True))
+    async with client.post(f"{PAGE}/send", data={"path": name, "body": "x", "count": "250"}) as answer:
+        assert "Sent 250 of 250 times." in await answer.text()
+    async with client.get(f"{PAGE}/messages?path={name}&text=x&partition=3") as answer:
+        (link,) = re.findall(r'href="(/emubus/v1/[^"]*lines[^"]*)"', await answer.text())
+    async with client.get(html.unescape(link)) as answer:
+        lines = await answer.read()
+    assert 0 < len(lines.splitlines()) < 250
+    upload = aiohttp.FormData({"path": name})
+    upload.add_field("lines", lines + b"{", filename="x.jsonl")
+    async with client.post(f"{PAGE}/import", data=upload) as answer:
+        text = html.unescape(await answer.text())
+        assert f"{len(lines.splitlines())} messages imported. 1 failed." in text
+    assert counts(server, name) == {"active": 250 + len(lines.splitlines())}
+    async with client.post(f"{PAGE}/import", data={"path": name}) as answer:
+        assert answer.status == 415

@@ -74,6 +74,14 @@ def span_input(ms: int | None) -> str:
     return "never" if ms is None else format_duration(ms)
 
 
+def instant_input(at_ms: int) -> str:
+    """An instant (Unix ms) as a form field has it."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat()
+    except OverflowError:
+        return str(at_ms)
+
+
 def size(count: int | None) -> str:
     """A number of bytes."""
     if count is None:

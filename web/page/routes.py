@@ -15,7 +15,7 @@ from .forms import quoted
 from .gate import HEADERS, BrowserRoot
 from .operations import charts, clients, failures, forwarding, story
 from .site import ROOT, Site, View, handler
-from .views import acting, browsing, creating, editing, entity, namespace, overview, rules, sending
+from .views import acting, browsing, creating, editing, entity, importing, namespace, overview, rules, sending
 
 VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("GET", "create"): creating.show,
@@ -33,6 +33,7 @@ VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("GET", "send"): sending.show,
     ("POST", "send"): sending.send,
     ("POST", "where"): sending.where,
+    ("POST", "import"): importing.load,
     ("GET", "rules"): rules.show,
     ("POST", "add-rule"): rules.add,
     ("POST", "delete-rule"): rules.delete,

@@ -23,8 +23,8 @@ from ..services import Services
 from .flashes import Flash, Flashes
 from .forms import Failed, FormError
 from .gate import CHALLENGE, HEADERS, is_same_origin, require_key
+from .messages.taken import TakenLocks
 from .rates import Rates
-from .taken import TakenLocks
 
 if TYPE_CHECKING:
     from jinja2 import Environment

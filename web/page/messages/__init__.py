@@ -1,1 +1,1 @@
-"""The search form of the page of messages, and the columns of its table."""
+"""The page of messages: its search form and columns, locks that it takes, and messages that are sent again."""

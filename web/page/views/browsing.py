@@ -6,21 +6,24 @@ Does not know how messages are peeked (`broker.admin`) and found (`web.messages`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Final
+from urllib.parse import quote, urlencode
 
 from aiohttp import web
 
 from ....broker.address import SubQueue
+from ....broker.admin.overview import Seen
 from ....broker.api import Entity
 from ....broker.model.descriptions import TopicDescription
+from ...control.endpoints import ROOT as CONTROL
 from ...control.entities import SUB_QUEUES
-from ...messages.filter import STATES_ASKED
+from ...messages.filter import STATES_ASKED, Criteria
 from ...messages.jobs import HOMES_OF
 from ...messages.search import Found, MessageSearch, Query
 from ...messages.verbs import DONE, Verb
 from ..forms import Failed, Form, FormError, query_form
-from ..messages.form import read_filter
+from ..messages.form import read_criteria, read_filter
 from ..messages.table import COLUMNS, chosen_columns
 from ..rendering import body_bytes, message_view
 from ..site import Site, address, address_of
@@ -76,6 +79,7 @@ async def show(
         messages=[message_view(each) for each in messages],
         found=found,
         following=_following(asked, query, found),
+        lines_at=_lines_at(entity, name, query, asked, failed),
         beginning=with_position(asked, {}) if any(position.values()) else None,
         is_filtered=bool(query.filter.tests),
         query=query,
@@ -93,6 +97,20 @@ async def show(
         away=[each.partition_id for each in row.partitions if each.messages is None],
         **({"refresh_ms": REFRESH_MS} if job is not None and job.is_running else {}),
     )
+
+
+def _lines_at(entity: Entity, name: str, query: Query, asked: Form, failed: Failed | None) -> str:
+    """Where the messages of a search are as JSON Lines."""
+    criteria = Criteria() if failed is not None else read_criteria(asked)
+    given = {
+        "sub_queue": name,
+        **asdict(criteria),
+        "partition_id": query.partition,
+        "session_id": query.session,
+        "from_sequence_number": query.first or None,
+    }
+    words = urlencode({each: value for each, value in given.items() if value not in (None, "")})
+    return f"{CONTROL}/entities/{quote(entity.path, safe='')}/messages/lines?{words}"
 
 
 def place(entity: Entity, sub_queue: SubQueue) -> str:
@@ -152,7 +170,14 @@ async def _find(site: Site, query: Query) -> Found | None:
 
 async def body(site: Site, request: web.Request) -> web.Response:
     """The whole body of one message, as a file."""
-    asked = query_form(request)
+    seen = await message_at(site, query_form(request))
+    data, ending = body_bytes(message_view(seen))
+    headers = {"Content-Disposition": f'attachment; filename="message-{seen.sequence_number}.{ending}"'}
+    return web.Response(body=data, content_type="application/octet-stream", headers=headers)
+
+
+async def message_at(site: Site, asked: Form) -> Seen:
+    """The message of `path`, `queue` and `number`. FormError."""
     entity = browsed_entity(site, asked.text("path"))
     name = asked.choice("queue", "Queue", list(SUB_QUEUES)) if asked.text("queue") else "active"
     number = asked.number("number", "Sequence number", 0, NUMBER_MAX)
@@ -161,9 +186,7 @@ async def body(site: Site, request: web.Request) -> web.Response:
     found = None if partition is None else await _find(site, query)
     if found is None or not found.messages or found.messages[0].sequence_number != number:
         raise FormError(f"'{entity.path}' has no message {number} now.", "number", status=404)
-    data, ending = body_bytes(message_view(found.messages[0]))
-    headers = {"Content-Disposition": f'attachment; filename="message-{number}.{ending}"'}
-    return web.Response(body=data, content_type="application/octet-stream", headers=headers)
+    return found.messages[0]
 
 
 def browsed_entity(site: Site, path: str) -> Entity:

@@ -1,34 +1,57 @@
-"""Sending a message and showing its partition; showing the destination without sending (P32).
+"""Sending a message, once or often, and showing its partition; sending one again, edited; its destination (P32).
 
 Does not know how a partition is chosen; the broker does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aiohttp import web
 
 from ....broker.address import SubQueue
 from ....broker.admin import figures
-from ....broker.admin.overview import Route
+from ....broker.admin.overview import Route, Seen
 from ....broker.admin.rule_trial import try_rules
 from ....broker.api import Entity
+from ....broker.errors import BrokerError
 from ....broker.message.builder import NewMessage
 from ....broker.message.message import Message
 from ....broker.model.descriptions import SubscriptionDescription, TopicDescription
+from ...control.entities import SUB_QUEUES
 from ...control.message_json import message_json
-from ...single_send import send_one
+from ...messages.jobs import Selection
+from ...messages.verbs import Plan, Verb
+from ...single_send import Sent, send_each, send_one
 from ..flashes import Flash
-from ..forms import REFUSALS, Failed, FormError, read_form
+from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
 from ..message_form import BODY_FORMS, FIELDS, PROPERTY_TYPES, encoded, message_in
+from ..messages.resending import UNCHANGED, changes_of, form_values
 from ..site import Site, address
+from .acting import WAIT_MS, flash_of
+from .browsing import message_at
 from .overview import row_of
 
+COUNT_MAX: Final = 10_000
+AT_ONCE: Final = 100
 COPIES_MAX: Final = 20
 COPIES_SEEN_MAX: Final = 10
 COPIES_BYTES_MAX: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A message to be sent again, and where it goes if nothing else is said."""
+
+    seen: Seen
+    queue: str
+    target: str
+
+    @property
+    def number(self) -> int:
+        """Its sequence number."""
+        return self.seen.sequence_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +72,11 @@ async def show(
 ) -> web.Response:
     """The form."""
     entity = site.entity(path) if path else site.entity_of(request)
-    if isinstance(entity.description, SubscriptionDescription):
+    asked = query_form(request) if failed is None else Form(failed.values)
+    origin = await _origin(site, entity, asked)
+    if failed is None and origin is not None:
+        failed = Failed("send", form_values(origin.seen))
+    if isinstance(entity.description, SubscriptionDescription) and origin is None:
         raise FormError(f"Messages are sent to the topic '{entity.description.topic_name}', not to a subscription.")
     return site.render(
         request,
@@ -59,10 +86,21 @@ async def show(
         row=row_of(site, entity),
         entity=entity,
         destination=destination,
+        origin=origin,
         fields=FIELDS,
         property_types=list(PROPERTY_TYPES),
-        body_forms=list(BODY_FORMS),
+        body_forms=[*BODY_FORMS, *([] if origin is None else [UNCHANGED])],
     )
+
+
+async def _origin(site: Site, entity: Entity, asked: Form) -> Origin | None:
+    """The message that a form sends again. FormError."""
+    if not asked.text("number"):
+        return None
+    seen = await message_at(site, Form({**asked.values, "path": [entity.path]}))
+    description = entity.description
+    target = description.topic_name if isinstance(description, SubscriptionDescription) else entity.path
+    return Origin(seen, asked.text("queue") or "active", target)
 
 
 async def where(site: Site, request: web.Request) -> web.Response:
@@ -75,6 +113,35 @@ async def where(site: Site, request: web.Request) -> web.Response:
     except REFUSALS as error:
         return await show(site, request, form.failed("send", error), entity.path)
     return await show(site, request, Failed("send", form.values), entity.path, destination)
+
+
+async def _send_again(site: Site, entity: Entity, form: Form) -> Flash:
+    """Send a message again, edited; with `remove` it moves. FormError, BrokerError."""
+    origin = await _origin(site, entity, form)
+    assert origin is not None
+    keeps_body = form.text("body_form") == UNCHANGED
+    given = Form({**form.values, "body_form": ["text"], "body": [""]}) if keeps_body else form
+    message = message_in(given, site.services.clock.now_ms())
+    encoded(message)  # FormError for a value that AMQP can't hold
+    plan = Plan(
+        Verb.MOVE if form.checked("remove") else Verb.COPY,
+        entity.path,
+        SUB_QUEUES[origin.queue],
+        form.optional("target"),
+        changes_of(origin.seen, message, keeps_body=keeps_body),
+    )
+    return flash_of(await site.jobs.start(plan, Selection([origin.number]), WAIT_MS))
+
+
+async def _send_often(site: Site, entity: Entity, data: bytes, count: int) -> Flash:
+    """Send a message several times. BrokerError if the entity takes none."""
+    sent: list[Sent] = []
+    while len(sent) < count:
+        sent += await send_each(site.broker, entity, [data] * min(AT_ONCE, count - len(sent)))
+    done = sum(isinstance(each, int) for each in sent)
+    reasons = {each.description for each in sent if isinstance(each, BrokerError)}
+    dropped = f"; {sent.count(None)} were dropped as duplicates" if None in sent else ""
+    return Flash(f"Sent {done} of {count} times{dropped}.", [(each, "") for each in reasons], is_warning=done < count)
 
 
 def destination_of(site: Site, entity: Entity, message: NewMessage) -> Destination:
@@ -107,7 +174,14 @@ async def send(site: Site, request: web.Request) -> web.Response:
     form = await read_form(request)
     entity = site.entity(form.text("path"))
     try:
+        if form.text("number"):
+            back = address("messages", path=entity.path, queue=form.text("queue"))
+            return site.redirect(back, await _send_again(site, entity, form))
         message = message_in(form, site.services.clock.now_ms())
+        count = form.number("count", "How often", 1, COUNT_MAX, default=1)
+        if count > 1:
+            flash = await _send_often(site, entity, encoded(message), count)
+            return _done(site, entity, replace(flash, values=form.values))
         number = await send_one(site.broker, entity, encoded(message))
     except REFUSALS as error:
         return await show(site, request, form.failed("send", error), entity.path)

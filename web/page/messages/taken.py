@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...broker.clock import Clock
-from ...broker.model.descriptions import entity_key
+from ....broker.clock import Clock
+from ....broker.model.descriptions import entity_key
 
 TAKEN_MAX: Final = 1_000
 

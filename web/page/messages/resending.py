@@ -1,0 +1,83 @@
+"""Sending a message again, edited: the fields of the form from a message, and the changes that a form makes.
+
+Knows which application properties a form can show. Those of other types, sections that the form does not have, and a
+body that is no data stay as they are in the original. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ....broker.admin.overview import Seen
+from ....broker.message.builder import NewMessage
+from ....codec.types import TYPE_NAMES, Timestamp
+from ...messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, scheduled_for, with_ttl
+from ...messages.json_lines import line_of
+from ...messages.typed_json import from_json
+from ..message_form import FIELDS, PROPERTY_TYPES
+from ..rendering import instant_input, span_input
+
+BODY_CHARS_MAX: Final = 512 << 10
+"""Longest body that a form shows; a longer one stays as it is."""
+UNCHANGED: Final = "unchanged"
+
+
+def form_values(seen: Seen) -> dict[str, list[str]]:
+    """What the fields contain for a message. DecodeError."""
+    message = line_of(seen)["message"]
+    properties: Mapping[str, Any] = message.get("properties", {})
+    values = {name: [_text(properties.get(name))] for name in FIELDS}
+    values |= _body(message["body"])
+    annotations = message.get("annotations", {})
+    if isinstance(annotations.get(PARTITION_KEY), str):
+        values["partition_key"] = [annotations[PARTITION_KEY]]
+    ttl_ms = message.get("header", {}).get("ttl_ms")
+    values["ttl"] = ["" if ttl_ms is None else span_input(ttl_ms)]
+    shown = _shown(message.get("application_properties", {}))
+    values["property_name"] = [name for name, _, _ in shown]
+    values["property_type"] = [kind for _, kind, _ in shown]
+    values["property_value"] = [text for _, _, text in shown]
+    return values
+
+
+def changes_of(seen: Seen, message: NewMessage, *, keeps_body: bool) -> Changes:
+    """What makes the original the message of a form. DecodeError."""
+    original = line_of(seen)["message"].get("application_properties", {})
+    gone = {name: None for name, _, _ in _shown(original) if name not in message.application_properties}
+    return Changes(
+        None if keeps_body else message.body,
+        dict(message.properties),
+        {**gone, **message.application_properties},
+        {PARTITION_KEY: message.partition_key, SCHEDULED_FOR: scheduled_for(message.scheduled_enqueue_at)},
+        with_ttl(message.ttl_ms),
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return str(value.get("value", ""))
+    return "" if value is None else str(value)
+
+
+def _body(body: Mapping[str, Any]) -> dict[str, list[str]]:
+    if body["kind"] == "none":
+        return {"body": [""], "body_form": ["text"]}
+    if body["kind"] == "data" and len(body.get("text", "")) <= BODY_CHARS_MAX and "text" in body:
+        return {"body": [body["text"]], "body_form": ["text"]}
+    if body["kind"] == "data" and len(body.get("base64", "")) <= BODY_CHARS_MAX and "base64" in body:
+        return {"body": [base64.b64decode(body["base64"]).hex(" ")], "body_form": ["hex"]}
+    return {"body": [""], "body_form": [UNCHANGED]}
+
+
+def _shown(properties: object) -> list[tuple[str, str, str]]:
+    """Name, type and text of the application properties that a form can show."""
+    found: list[tuple[str, str, str]] = []
+    for name, written in properties.items() if isinstance(properties, dict) else ():
+        value = from_json(written)
+        kind = TYPE_NAMES.get(type(value), "")
+        if kind in PROPERTY_TYPES and "\n" not in str(value):
+            text = str(value).lower() if isinstance(value, bool) else _text(written)
+            found.append((name, kind, instant_input(value) if isinstance(value, Timestamp) else text))
+    return found
