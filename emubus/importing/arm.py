@@ -139,7 +139,7 @@ def _one(found: Found, kind: str, name: str, resource: Mapping[str, Any], scope:
     if lowered == _NAMESPACE:
         return
     known = _KNOWN.get(lowered)
-    parts = name.split("/")[1:]  # behind the namespace
+    parts = [part.replace("~", "/") for part in name.split("/")[1:]]  # behind the namespace; ~ is a slash of a name
     if known is None or len(parts) < lowered.count("/") - 1:
         found.passed_over.append(f"{kind} {name}: it is no queue, topic, subscription or rule")
         return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from emubus.config import Auth
 from emubus.importing.expressions import Scope, Unresolved
 from emubus.testing import EmubusServer
 
+from ..http.control.client import Http
 from .conftest import CommandLine
 
 SOURCE = (
@@ -241,3 +244,44 @@ def test_expressions_are_evaluated(expression: str, expected: object) -> None:
 def test_what_is_not_literal_is_not_guessed(expression: str) -> None:
     with pytest.raises(Unresolved):
         Scope({}, {"loop": "[variables('loop')]"}).value(expression)
+
+
+def test_an_exported_template_and_exported_commands_make_the_same_entities(emubus: CommandLine, tmp_path: Path) -> None:
+    plain = RuleDescription("plain", SqlFilter("a = 'it''s' AND b > 1"), "SET c = 1")
+    equal = RuleDescription("equal", CorrelationFilter(label="l", properties={"x": "1"}))
+    entities = [
+        replace(each, authorization_rules=()) if isinstance(each, QueueDescription) else each
+        for each in SOURCE
+        if each.name != "every"  # its rules have typed values
+    ]
+    entities.append(SubscriptionDescription("t2", "plain", forward_to="a", rules=(plain, equal)))
+    with EmubusServer([]) as source:
+        for each in entities:
+            targets = {name: None for name in ("forward_to", "forward_dead_letters_to") if hasattr(each, name)}
+            source.create(replace(each, **targets))
+        for each in entities:
+            source.update(each)
+        http = Http(source.http_port)
+        config, template = http.get("/config"), http.get("/config/arm")
+        script = http.send("GET", "/emubus/v1/config/commands").content.decode()
+    (tmp_path / "template.json").write_text(json.dumps(template))
+    for way in ("template", "commands"):
+        with EmubusServer([]) as target:
+            url = ("--url", f"http://localhost:{target.http_port}")
+            if way == "template":
+                emubus.done("import", "--arm", str(tmp_path / "template.json"), *url)
+            else:
+                for line in script.splitlines():
+                    emubus.done(*shlex.split(line)[1:], *url)
+            made = Http(target.http_port).get("/config")
+        assert normal(made) == normal(config), way
+
+
+def normal(config: Any) -> Any:
+    """The entities; rules that match nothing in one form."""
+    (namespace,) = config["UserConfig"]["Namespaces"]
+    for topic in namespace["Topics"]:
+        for subscription in topic["Subscriptions"]:
+            rules = [each for each in subscription.get("Rules", ()) if each["Name"] not in ("$Default", "no")]
+            subscription["Rules"] = rules
+    return namespace["Queues"], namespace["Topics"]

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
 
+from aiohttp import web
+
 from ...broker.admin.overview import Overview
 from ...broker.model.catalog import Description
 from ...broker.model.descriptions import (
@@ -26,6 +28,8 @@ from ...broker.model.descriptions import (
     TrueFilter,
 )
 from ...broker.model.profiles import Limits, defaults_of, size_mb_from_client
+from ..exports.arm import arm_template
+from ..exports.commands import commands
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .entities import ENTITY_AT, ENTITY_PATH
 from .schema import (
@@ -45,6 +49,7 @@ from .schema import (
     text,
 )
 
+PLAIN: Final = "text/plain"
 MS_MAX: Final = 10_675_199 * 86_400_000
 _CLASSES: Final[Mapping[str, type[Description]]] = {
     each.kind.value: each for each in (QueueDescription, TopicDescription, SubscriptionDescription)
@@ -256,6 +261,16 @@ async def export_config(call: ControlCall) -> object:
     return call.services.config_json()
 
 
+async def export_arm(call: ControlCall) -> object:
+    """The running namespace as an ARM template."""
+    return arm_template(call.services.config_json())
+
+
+async def export_commands(call: ControlCall) -> object:
+    """The running namespace as commands."""
+    return web.Response(text=commands(call.services.config_json()), content_type=PLAIN)
+
+
 ENDPOINTS: Final = (
     Endpoint("GET", _RULES_PATH, "The rules of a subscription", list_rules, RULES, at=_AT, errors=(409,)),
     Endpoint(
@@ -322,4 +337,19 @@ ENDPOINTS: Final = (
         at=_AT,
     ),
     Endpoint("GET", "/config", "The running namespace as a Config.json", export_config, anything("A Config.json.")),
+    Endpoint(
+        "GET",
+        "/config/arm",
+        "The entities of the running namespace as an ARM template, without keys",
+        export_arm,
+        anything("A template."),
+    ),
+    Endpoint(
+        "GET",
+        "/config/commands",
+        "The entities of the running namespace as commands of emubus, without keys",
+        export_commands,
+        {"type": "string", "description": "A script for a shell."},
+        gives=PLAIN,
+    ),
 )
