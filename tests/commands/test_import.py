@@ -257,7 +257,9 @@ def test_an_exported_template_and_exported_commands_make_the_same_entities(emubu
     entities.append(SubscriptionDescription("t2", "plain", forward_to="a", rules=(plain, equal)))
     with EmubusServer([]) as source:
         for each in entities:
-            targets = {name: None for name in ("forward_to", "forward_dead_letters_to") if hasattr(each, name)}
+            targets: dict[str, Any] = {
+                name: None for name in ("forward_to", "forward_dead_letters_to") if hasattr(each, name)
+            }
             source.create(replace(each, **targets))
         for each in entities:
             source.update(each)
