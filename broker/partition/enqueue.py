@@ -207,11 +207,10 @@ class EnqueueHandlers:
 
     def cancel(self, request: CancelScheduled, now: int, view: Reader, step: Step) -> None:
         """Remove scheduled messages, or deliver them now, all or none."""
-        error = self.cancel_refusal(request.numbers, view)
-        if error is None:
-            messages = self.remove_scheduled(request.numbers, view, step)
-            for message in messages if request.is_delivery else ():
-                self.activate(message, 0, now, view, step)
+        if (error := self.cancel_refusal(request.numbers, view)) is None:
+            for message in self.remove_scheduled(request.numbers, view, step):
+                if request.is_delivery:
+                    self.activate(message, 0, now, view, step)
         step.effects.append((request.reply, error))
 
     def cancel_refusal(self, numbers: Sequence[int], view: Reader) -> BrokerError | None:
@@ -402,8 +401,7 @@ class EnqueueHandlers:
         description = state.ref.description
         if isinstance(description, SubscriptionDescription) or not description.requires_duplicate_detection:
             return None
-        message_id = message.message_id
-        if message_id is None:
+        if (message_id := message.message_id) is None:
             return None
         key_text = (message.session_id or message.partition_key or "") if state.ref.partitioned else ""
         return duplicate_hash(f"{message_id}\0{key_text}")
@@ -414,8 +412,7 @@ class EnqueueHandlers:
 
     def is_duplicate(self, message: Message, now: int, view: Reader, step: Step, seen_ids: set[int]) -> bool:
         """Whether a message is a duplicate; if not, store its hash for the duplicate detection window."""
-        number = self._identity(message)
-        if number is None:
+        if (number := self._identity(message)) is None:
             return False
         if number in seen_ids:
             return True

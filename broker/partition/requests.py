@@ -332,10 +332,9 @@ class DeleteMessages(WithReply):
 
 @dataclass(slots=True)
 class Resubmit(WithReply):
-    """Move dead-lettered messages of this partition to `target`, as new messages.
+    """Move dead-lettered messages of this partition to `target` in the same store: itself, or its topic's partition.
 
-    `target` is a partition of the same messaging store: this partition or its topic's. `reply` gets, by sequence
-    number, None for a moved message and the BrokerError for one that stays.
+    `reply` gets, by sequence number, None for a message that moved (as a new one) and the BrokerError for one that stays.
     """
 
     numbers: Sequence[int]

@@ -34,8 +34,8 @@ _TARGETS: Final = ("forward_to", "forward_dead_letters_to")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("entity", nargs="?", metavar="ENTITY", help="with --messages: the queue or topic")
-    parser.add_argument("--messages", type=Path, metavar="FILE", help="send messages of JSON Lines; -: stdin")
+    parser.add_argument("entity", nargs="?", metavar="ENTITY", help="with --lines: the queue or topic")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="send messages of JSON Lines; -: stdin")
     parser.add_argument("--namespace", metavar="CS", help="connection string (Manage) of the namespace to read")
     parser.add_argument("--arm", type=Path, metavar="FILE", help="read an ARM template (`bicep build` makes one)")
     parser.add_argument("--parameters", type=Path, metavar="FILE", help="with --arm: the values of its parameters")
@@ -48,13 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Import; the exit code. ConfigError, CommandError."""
-    if (parsed.entity is None) != (parsed.messages is None):
-        raise ConfigError("give ENTITY and --messages together")
-    if parsed.messages is not None:
+    if (parsed.entity is None) != (parsed.lines is None):
+        raise ConfigError("give ENTITY and --lines together")
+    if parsed.lines is not None:
         from ..commands.client.lines import import_messages
 
         if parsed.namespace is not None or parsed.arm is not None:
-            raise ConfigError("--messages, --namespace and --arm exclude each other")
+            raise ConfigError("--lines, --namespace and --arm exclude each other")
         return import_messages(parsed)
     if (parsed.namespace is None) == (parsed.arm is None):
         raise ConfigError("give either --namespace or --arm")

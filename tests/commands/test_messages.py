@@ -70,16 +70,16 @@ def test_messages_are_exported_and_imported(emubus: CommandLine, tmp_path: Path)
     assert emubus.done("export", "orders", "--where", "n = 1", "--file", str(file)) == f"exported to {file}\n"
     assert len(file.read_text().splitlines()) == 3
     emubus.done("purge", "orders")
-    assert emubus.done("import", "orders", "--messages", str(file)) == "sent 3 messages, 0 failed\n"
+    assert emubus.done("import", "orders", "--lines", str(file)) == "sent 3 messages, 0 failed\n"
     again = emubus.json("peek", "orders")["messages"]
     assert [(each["properties"], each["application_properties"]) for each in again] == [
         ({"message_id": "m"}, {"n": 1})
     ] * 3
     file.write_text("{")
-    ended = emubus("import", "orders", "--messages", str(file))
+    ended = emubus("import", "orders", "--lines", str(file))
     assert (ended.code, "line 1: it is no message" in ended.err) == (1, True)
     assert emubus("import", "orders").code == 2
-    assert emubus("import", "orders", "--messages", str(tmp_path / "none")).code == 2
+    assert emubus("import", "orders", "--lines", str(tmp_path / "none")).code == 2
 
 
 def test_scheduled_and_duplicate_messages(emubus: CommandLine, server: EmubusServer) -> None:

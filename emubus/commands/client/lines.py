@@ -48,14 +48,14 @@ def _export(parsed: argparse.Namespace) -> int:
 
 
 def import_messages(parsed: argparse.Namespace) -> int:
-    """Send the messages of the file `parsed.messages` (-: stdin) to `parsed.entity`. ConfigError."""
+    """Send the messages of the file `parsed.lines` (-: stdin) to `parsed.entity`. ConfigError."""
     try:
-        file = sys.stdin.buffer if str(parsed.messages) == "-" else parsed.messages.open("rb")
+        file = sys.stdin.buffer if str(parsed.lines) == "-" else parsed.lines.open("rb")
         with file, connect(parsed) as api:
             at = f"{api.entity(parsed.entity)}/messages/lines"
             answer = api.upload(at, _chunks(file), JSON_LINES)
     except OSError as error:
-        raise ConfigError(f"--messages {parsed.messages} can't be read: {error.strerror}") from error
+        raise ConfigError(f"--lines {parsed.lines} can't be read: {error.strerror}") from error
     return _shown(parsed, answer)
 
 
