@@ -334,7 +334,7 @@ class DeleteMessages(WithReply):
 class Resubmit(WithReply):
     """Move dead-lettered messages of this partition to `target` in the same store: itself, or its topic's partition.
 
-    `reply` gets, by sequence number, None for a message that moved (as a new one) and the BrokerError for one that stays.
+    `reply` gets, by sequence number, None for a message that moved (as a new one), else why it stays.
     """
 
     numbers: Sequence[int]
