@@ -347,4 +347,15 @@ MISJUDGED = (
         ),
         (Together(tuple(Send("t1", (Spec(1 + place),)) for place in range(32))), Rest()),
     ),
+    Case(
+        "a message overtook one of its id that was scheduled, and waited for a slow store",
+        "lost",
+        (Shape("t1", "topic", partitioned=True, duplicates=True),),
+        (
+            Outage(6, "slow"),
+            Schedule("t1", (Spec(658, after_ms=100_000), Spec(659, id="id9", after_ms=100_000))),
+            Send("t1", (Spec(661, id="id9"),)),
+            Rest(),
+        ),
+    ),
 )

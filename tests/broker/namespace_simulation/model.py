@@ -130,11 +130,15 @@ class Model:
             else:
                 self._put(self._possibilities(self._placed_at_entity(item)))
 
-    def schedule(self, path: str, spec: Spec, number: int | None, *, sent_at: int) -> None:
-        """A message was stored until its time."""
+    def schedule(self, path: str, spec: Spec, number: int | None, *, sent_at: int, is_under_way: bool) -> None:
+        """A message was stored until its time; `is_under_way`: perhaps not yet in its own partition."""
         self._rank += 1
         item = self._item(path, spec)
-        if not self._is_duplicate(item, sent_at):
+        if is_under_way and self._arrivals.identity(item) is not None:
+            is_duplicate = self._is_perhaps_duplicate(item, sent_at)
+        else:
+            is_duplicate = self._is_duplicate(item, sent_at)
+        if not is_duplicate:
             item.id = item.id or given_id(spec.label)
             due_at = sent_at + (spec.after_ms or 0)
             item.is_calm = False  # a request's messages go to one partition
@@ -207,6 +211,15 @@ class Model:
             item.doubts.add("taken")
         self._memory.add(identity, sent_at, self.now)
         return had is True
+
+    def _is_perhaps_duplicate(self, item: Item, sent_at: int) -> bool:
+        """`_is_duplicate` for a message that another one with its id may overtake."""
+        identity = self._arrivals.identity(item)
+        if identity is None or self._memory.has(identity, sent_at, self.now):
+            return identity is not None
+        item.doubts.add("taken")
+        self._memory.expect(identity, self.rested_at)
+        return False
 
     # ---- arriving
 

@@ -188,8 +188,11 @@ class Run:
         foreseen = False
 
         def store(numbers: list[int | None]) -> None:
+            shape = self.model.shapes[command.to]
+            keys = {self.model.key_of(shape, spec) for spec in command.specs}
+            is_under_way = shape.partitioned and len(keys) > 1 and not self.model.calm
             for spec, number in zip(command.specs, numbers, strict=True):
-                self.model.schedule(command.to, spec, number, sent_at=now)
+                self.model.schedule(command.to, spec, number, sent_at=now, is_under_way=is_under_way)
 
         def judge(answer: Answer) -> None:
             if sending.is_accepted(answer) and not foreseen:
