@@ -358,4 +358,23 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "the dead letter of one copy was taken for that of another, which nobody knows to be received",
+        "lost",
+        (
+            Shape("t0", "topic"),
+            Shape("t0/Subscriptions/s1", "subscription", forward_to="q1"),
+            Shape("t0/Subscriptions/s2", "subscription", bury_expired=True, forward_dead_letters_to="q1"),
+            Shape("q1", partitioned=True, ttl_ms=40_000, bury_expired=True),
+        ),
+        (
+            Send("t0", (Spec(1, ttl_ms=120_000),)),
+            Advance(100_000),
+            Tear(0, "UNCONFIRMED"),
+            Receive("q1", 500, home="dead letters", delete=True),
+            Advance(120_000),
+            Advance(120_000),
+            Rest(),
+        ),
+    ),
 )

@@ -87,6 +87,7 @@ def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Repo
         see(items[0], rows[0], model, tally)  # nearly always, and much quicker than what follows
         return
     pairs = _pairs(items, rows)
+    _give_way(items, rows, pairs, model)
     left = [row for place, row in enumerate(rows) if place not in pairs.values()]
     for index, place in pairs.items():
         see(items[index], rows[place], model, tally)
@@ -148,6 +149,19 @@ def _pairs(items: list[Item], rows: list[Row]) -> dict[int, int]:
     for index in sorted(range(len(items)), key=lambda each: bool(items[each].doubts)):
         finds_row(index, set())
     return {index: place for place, index in owners.items()}
+
+
+def _give_way(items: list[Item], rows: list[Row], pairs: dict[int, int], model: Model) -> None:
+    """Take items in doubt out of `pairs` whose rows are what became of others: their doubts explain that they go."""
+    for index in [index for index in pairs if items[index].doubts]:
+        missing = [item for place, item in enumerate(items) if place not in pairs]
+        left = [row for place, row in enumerate(rows) if place not in pairs.values()]
+        unexplained = _unexplained(missing, left, model)
+        if not unexplained:
+            return
+        place = pairs.pop(index)
+        if _unexplained([*missing, items[index]], [*left, rows[place]], model) >= unexplained:
+            pairs[index] = place
 
 
 def _resolve(item: Item, left: list[Row], others: list[Possibility], model: Model, tally: Tally) -> bool:
