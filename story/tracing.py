@@ -181,7 +181,9 @@ _Text = Callable[[Mapping[str, object]], str]
 _TEXTS: Final[Mapping[EventKind, _Text]] = {
     EventKind.REFUSED: lambda facts: f"Refused{_by(facts)}: {facts['reason']}",
     EventKind.ROUTED: lambda _: "The rules of the subscriptions were tested",
-    EventKind.ACTIVATED: lambda _: "The scheduled time has come",
+    EventKind.ACTIVATED: lambda facts: (
+        "Delivered before its time, on request" if facts["is_early"] else "The scheduled time has come"
+    ),
     EventKind.COPIED: lambda _: "Copied to the subscription",
     EventKind.FORWARDING: lambda facts: (
         f"To be forwarded to '{facts['to']}'" if "to" in facts else "To be forwarded to another partition of the target"

@@ -124,19 +124,14 @@ class EnqueueHandlers:
         state.announce_ready(state.active_queue, step)
 
     def refusal(self, messages: Sequence[Message], now: int, view: Reader) -> BrokerError | None:
-        """The error if these messages would exceed the entity's size, else None.
-
-        Counts each message once; the copies of a topic may exceed the size.
-        """
+        """The error if these messages, each counted once, would exceed the entity's size; a topic's copies may."""
         del now
-        state = self._state
-        size_bytes = sum(message.size_bytes for message in messages)
+        state, size_bytes = self._state, sum(message.size_bytes for message in messages)
         used = state.bytes_used(view)
-        size_bytes_max = state.ref.size_bytes_max
-        if used + size_bytes <= size_bytes_max:
+        if used + size_bytes <= state.ref.size_bytes_max:
             return None
         kind = "Queue" if state.ref.routing is None else "Topic"
-        return service_errors.entity_full(kind, state.ref.name_in_errors, used, size_bytes_max)
+        return service_errors.entity_full(kind, state.ref.name_in_errors, used, state.ref.size_bytes_max)
 
     def store_all(
         self,
@@ -208,9 +203,11 @@ class EnqueueHandlers:
     def cancel(self, request: CancelScheduled, now: int, view: Reader, step: Step) -> None:
         """Remove scheduled messages, or deliver them now, all or none."""
         if (error := self.cancel_refusal(request.numbers, view)) is None:
-            for message in self.remove_scheduled(request.numbers, view, step):
-                if request.is_delivery:
-                    self.activate(message, 0, now, view, step)
+            removed = self.remove_scheduled(request.numbers, view, step)
+            if not request.is_delivery:
+                step.note(EventKind.CANCELED, self._state.ref, request.numbers)
+            for number, message in removed if request.is_delivery else ():
+                self._activate(number, message, now, view, step, is_early=True)
         step.effects.append((request.reply, error))
 
     def cancel_refusal(self, numbers: Sequence[int], view: Reader) -> BrokerError | None:
@@ -218,16 +215,16 @@ class EnqueueHandlers:
         missing = [number for number in numbers if self._scheduled_row(number, view) is None]
         return service_errors.scheduled_not_found(missing) if missing else None
 
-    def remove_scheduled(self, numbers: Sequence[int], view: Reader, step: Step) -> list[Message]:
-        """Remove scheduled messages that passed `cancel_refusal`, and return them."""
-        rows, removed = self._state.rows, list[Message]()
-        step.note(EventKind.CANCELED, self._state.ref, numbers)
+    def remove_scheduled(self, numbers: Sequence[int], view: Reader, step: Step) -> list[tuple[int, Message]]:
+        """Remove scheduled messages that passed `cancel_refusal`; return them with their numbers."""
+        rows, removed = self._state.rows, list[tuple[int, Message]]()
         for number in dict.fromkeys(numbers):
             row = self._scheduled_row(number, view)
             assert row is not None
             record = Record.unpack(row)
-            removed.append(parse_stored(record.stored))
-            at = removed[-1].scheduled_enqueue_at
+            message = parse_stored(record.stored)
+            removed.append((number, message))
+            at = message.scheduled_enqueue_at
             rows.remove(Home.SCHEDULED, number, len(row), 0, step)
             rows.remove_due(record.enqueued_at if at is None else at, Due.ACTIVATE, number, step)
         return removed
@@ -313,8 +310,7 @@ class EnqueueHandlers:
     def dead_letter_copy(
         self, message: Message, source: tuple[int, int], reason: tuple[str, str], now: int, step: Step
     ) -> None:
-        """Dead-letter a copy after a failed rule; `source` is the topic's (queue id, number), `reason` is
-        (reason, description)."""
+        """Dead-letter a copy after a failed rule; `source`: (topic's queue id, number), `reason`: (it, its text)."""
         record = Record(message.stored(now, None), now, 0, source[1])
         self._dead_letter(record, reason, step, source)
 
@@ -363,9 +359,13 @@ class EnqueueHandlers:
         if row is None:
             return
         self._state.rows.remove(Home.SCHEDULED, number, len(row), 0, step)
-        message = parse_stored(Record.unpack(row).stored)
-        numbers: list[int | None] = []
-        step.note(EventKind.ACTIVATED, self._state.ref, numbers, [message], (self._state.queue_id, number))
+        self._activate(number, parse_stored(Record.unpack(row).stored), now, view, step)
+
+    def _activate(
+        self, number: int, message: Message, now: int, view: Reader, step: Step, *, is_early: bool = False
+    ) -> None:
+        numbers, source = list[int | None](), (self._state.queue_id, number)
+        step.note(EventKind.ACTIVATED, self._state.ref, numbers, [message], source, is_early=is_early)
         numbers.append(self.activate(message, 0, now, view, step))
 
     def _expire(self, due_at: int, number: int, view: Reader, step: Step) -> None:

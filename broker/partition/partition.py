@@ -276,6 +276,7 @@ class Partition:
                     self._settle.end(lock, operation.outcome, now, view, step)
                 case CancelScheduled():
                     self.enqueue.remove_scheduled(operation.numbers, view, step)
+                    step.note(EventKind.CANCELED, self.state.ref, operation.numbers)
                 case SetSessionState():
                     assert self._sessions is not None
                     self._sessions.store_state(operation.session_id, operation.state, now, step)

@@ -159,6 +159,17 @@ async def test_a_scheduled_message_keeps_its_story_when_its_number_changes(
     assert kinds(story, message_id="later") == ["sent", "activated", "received"]
 
 
+async def test_a_schedule_that_is_canceled_or_not_waited_for_says_so(broker: Broker, story: Story) -> None:
+    at = timestamp(NOW + 5_000)
+    early, never = await broker.schedule(
+        "q", [encoded(id=each, annotations={"x-opt-scheduled-enqueue-time": at}) for each in ("early", "never")]
+    )
+    await broker.deliver_scheduled("q", early)
+    await broker.cancel_scheduled("q", [never])
+    assert [each.text for each in events_of(story, message_id="early")][1:] == ["Delivered before its time, on request"]
+    assert kinds(story, message_id="never") == ["sent", "canceled"]
+
+
 async def test_a_forwarded_message_is_followed_to_its_target(broker: Broker, story: Story) -> None:
     await sent(broker, "from", "a")
     receiver = Receiver(broker, "q")
