@@ -253,7 +253,7 @@ async def test_a_fault_of_ours_closes_this_connection_only_and_is_logged_once(
     wire.open()
     other.open()
 
-    def broken(address: str, *, detached: object) -> None:
+    def broken(address: str, *, client: str, detached: object) -> None:
         raise RuntimeError("broken on purpose")
 
     wire.broker.open_sender = broken  # type: ignore[method-assign, assignment]

@@ -247,7 +247,7 @@ class Model:
         first = min((item.order for item in here), default=self.orders + 1)
         return first, self.orders + 1, sum(item.home is not Home.SCHEDULED for item in here)
 
-    def delete(self, line: SubQueue, count: int, before: int, before_order: int) -> int:
+    def delete(self, line: SubQueue, count: int, before: int, before_order: int, now: int) -> int:
         found = [
             item
             for item in self._sorted()
@@ -256,9 +256,16 @@ class Model:
             and item.enqueued_at < before
             and item.order < before_order
         ]
-        for item in found[:count]:
-            self.items.remove(item)
-        return len(found[:count])
+        deleted = 0
+        for item in found:
+            if deleted == count:
+                break
+            if 0 < item.expires_at <= now:
+                self._expire(item)
+            else:
+                self.items.remove(item)
+                deleted += 1
+        return deleted
 
     # ---- sessions
 

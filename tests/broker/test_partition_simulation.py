@@ -420,7 +420,7 @@ class Simulation:
         below = self.random.choice((1 << 60, self.model.orders // 2))
         return Act(
             lambda reply: DeleteMessages(line, count, before, None, reply, below),
-            lambda model, _: model.delete(line, count, before, below),
+            lambda model, now: model.delete(line, count, before, below, now),
         )
 
     # ---- sessions

@@ -282,7 +282,7 @@ async def test_what_is_no_request_is_refused_in_the_form_of_its_part(server: Ser
         assert await broken.rest() == b""
     assert status == 400
     if kind == "json":
-        assert headers["content-type"] == "application/json"
+        assert headers["content-type"] == "application/problem+json"
         error = json.loads(body)["error"]
         assert (error["code"], error["message"][:25]) == ("bad-request", "This is no HTTP request: ")
     elif kind == "xml":

@@ -181,12 +181,12 @@ def test_an_entity_that_was_created_again_is_data_loss_of_that_entity(server: Em
 
 
 def test_a_named_entity_that_is_not_there_is_an_error(server: EmubusServer) -> None:
-    make(server, "there", count=1)
+    make(server, "known", count=1)
     with pytest.raises(ConnectorError, match="not-there") as error:
-        Spark(several(server, entities="there,not-there"), ROWS).run()
+        Spark(several(server, entities="known,not-there"), ROWS).run()
     assert error.value.code is Code.ENTITY_NOT_FOUND
     with pytest.raises(ConnectorError, match="not-there"):
-        read_batch(several(server, streaming=False, entities="there,not-there"), ROWS)
+        read_batch(several(server, streaming=False, entities="known,not-there"), ROWS)
 
 
 def test_small_tasks_of_many_entities_are_read_together(server: EmubusServer) -> None:
