@@ -319,6 +319,11 @@ class SubscriptionDescription:
 EntityDescription = QueueDescription | TopicDescription | SubscriptionDescription
 
 
+def with_values(description: EntityDescription, values: Mapping[str, Any]) -> EntityDescription:
+    """Return the description with other values, by the names of its fields. TypeError for a name that it lacks."""
+    return replace(description, **values)
+
+
 def is_same(one: EntityDescription | RuleDescription, other: EntityDescription | RuleDescription) -> bool:
     """Whether two descriptions are equal, ignoring the creation of their rules.
 

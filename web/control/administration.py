@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import Any, Final
+from dataclasses import fields
+from typing import Final
 
 from aiohttp import web
 
@@ -20,16 +20,19 @@ from ...broker.model.descriptions import (
     EntityKind,
     EntityStatus,
     FalseFilter,
+    PropertyValue,
     QueueDescription,
     RuleDescription,
     SqlFilter,
     SubscriptionDescription,
     TopicDescription,
     TrueFilter,
+    with_values,
 )
 from ...broker.model.profiles import Limits, defaults_of, size_mb_from_client
 from ..exports.arm import arm_template
 from ..exports.commands import commands
+from ..json_object import JsonObject
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .entities import ENTITY_AT, ENTITY_PATH
 from .schema import (
@@ -132,14 +135,14 @@ _RULE_AT: Final = {**_AT, "rule": text("Name of the rule.", chars_min=1, chars_m
 _RULES_PATH: Final = f"/entities/{ENTITY_AT}/rules"
 
 
-def described(description: Description, limits: Limits) -> dict[str, Any]:
+def described(description: Description, limits: Limits) -> dict[str, object]:
     """The properties of an entity, as `PROPERTIES` describes them."""
     del limits
     found = description.to_json()
     return {name: found[name] for name in PROPERTY_FIELDS if name in found}
 
 
-def rule_json(rule: RuleDescription) -> dict[str, Any]:
+def rule_json(rule: RuleDescription) -> dict[str, object]:
     """A rule, as `RULE` describes it."""
     found = rule.to_json()
     of_kind = {name: value for name, value in found["filter"].items() if value not in (None, {})}
@@ -151,109 +154,117 @@ def rule_json(rule: RuleDescription) -> dict[str, Any]:
     }
 
 
-def rule_of(name: str, asked: Mapping[str, Any]) -> RuleDescription:
+def rule_of(name: str, asked: JsonObject) -> RuleDescription:
     """The rule that a request describes. ControlRefusal for an incomplete filter."""
-    given = asked["filter"]
-    texts = {each: given.get(each) for each in _TEXTS}
+    given = asked.object_of("filter")
     own: SqlFilter | CorrelationFilter | TrueFilter | FalseFilter
     match given["kind"]:
         case "sql":
-            if given.get("expression") is None:
+            expression = given.optional("expression", str)
+            if expression is None:
                 raise ControlRefusal(409, "A filter of kind sql must have an expression.")
-            own = SqlFilter(given["expression"], given.get("parameters") or {})
+            own = SqlFilter(expression, _values(given.object_of("parameters")))
         case "correlation":
-            own = CorrelationFilter(**texts, properties=given.get("properties") or {})
+            texts = {each: given.optional(each, str) for each in _TEXTS}
+            own = CorrelationFilter(**texts, properties=_values(given.object_of("properties")))
         case "true":
             own = TrueFilter()
         case _:
             own = FalseFilter()
-    return RuleDescription(name, own, asked["action"], action_parameters=asked["action_parameters"])
+    parameters = _values(asked.object_of("action_parameters"))
+    return RuleDescription(name, own, asked.optional("action", str), action_parameters=parameters)
 
 
-def _checked(kind: type[Description], given: Mapping[str, Any]) -> dict[str, Any]:
+def _values(given: JsonObject) -> dict[str, PropertyValue]:
+    return {name: value for name, value in given.items() if isinstance(value, str | int | float | None)}
+
+
+def _checked(kind: type[Description], given: JsonObject) -> dict[str, object]:
     """The given properties; ControlRefusal for one that the kind does not have."""
     known = {each.name for each in fields(kind)}
     for name in given:
         if name not in known:
             raise ControlRefusal(409, f"A {kind.kind} has no property '{name}'.")
     values = dict(given)
-    if "status" in values:
-        values["status"] = EntityStatus(values["status"])
+    if "status" in given:
+        values["status"] = EntityStatus(given.one("status", str))
     return values
 
 
-def _sized(values: dict[str, Any], *, partitioned: bool, limits: Limits, known_mb: int | None) -> dict[str, Any]:
-    if "max_size_mb" in values:
-        values["max_size_mb"] = size_mb_from_client(values["max_size_mb"], partitioned, limits, known_mb)
-    return values
+def _sized(values: dict[str, object], *, partitioned: bool, limits: Limits, known_mb: int | None) -> None:
+    """Exchange the size that a client has given for that of a partition."""
+    size_mb = values.get("max_size_mb")
+    if isinstance(size_mb, int):
+        values["max_size_mb"] = size_mb_from_client(size_mb, partitioned, limits, known_mb)
 
 
 async def show_properties(call: ControlCall) -> object:
     """The properties of an entity."""
-    entity = Overview(call.services.broker).entity(call.path["entity"])
+    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
     return {"path": entity.path, "properties": described(entity.description, call.services.broker.limits)}
 
 
 async def create_entity(call: ControlCall) -> object:
     """Create an entity; properties that are not given come from the profile."""
-    broker, body, path = call.services.broker, call.body, call.path["entity"]
-    kind = _CLASSES[body["kind"]]
-    values: dict[str, Any] = {**defaults_of(kind, broker.limits), **_checked(kind, body["properties"])}
+    broker, body, path = call.services.broker, call.body, call.path.one("entity", str)
+    kind = _CLASSES[body.one("kind", str)]
+    values: dict[str, object] = {**defaults_of(kind, broker.limits), **_checked(kind, body.object_of("properties"))}
     partitioned = bool(values.get("enable_partitioning"))
     _sized(values, partitioned=partitioned, limits=broker.limits, known_mb=None)
     if kind is SubscriptionDescription:
         parts = _SUBSCRIPTION_PATH.fullmatch(path)
         if parts is None:
             raise ControlRefusal(409, "The path of a subscription is topic/Subscriptions/name.")
-        description: Description = SubscriptionDescription(parts[1], parts[2], **values)
+        values |= {"topic_name": parts[1], "name": parts[2]}
     elif _SUBSCRIPTION_PATH.fullmatch(path) is not None:
         raise ControlRefusal(409, f"'{path}' is the path of a subscription, not of a {kind.kind}.")
     else:
-        description = kind(path, **values)
-    entity = broker.administration.create(description, targets_exist=True)
+        values["name"] = path
+    entity = broker.administration.create(kind.from_json(values), targets_exist=True)
     return {"path": entity.path, "properties": described(entity.description, broker.limits)}
 
 
 async def change_properties(call: ControlCall) -> object:
     """Change properties; the others stay."""
     broker = call.services.broker
-    entity = Overview(broker).entity(call.path["entity"])
-    before: Any = entity.description
+    entity = Overview(broker).entity(call.path.one("entity", str))
+    before = entity.description
     values = _checked(type(before), call.body)
     if not isinstance(before, SubscriptionDescription):
         partitioned, known_mb = before.enable_partitioning, before.max_size_mb
         _sized(values, partitioned=partitioned, limits=broker.limits, known_mb=known_mb)
-    entity = broker.administration.update(replace(before, **values))
+    entity = broker.administration.update(with_values(before, values))
     return {"path": entity.path, "properties": described(entity.description, broker.limits)}
 
 
 async def delete_entity(call: ControlCall) -> object:
     """Delete an entity with everything in it."""
     broker = call.services.broker
-    path = Overview(broker).entity(call.path["entity"]).path
+    path = Overview(broker).entity(call.path.one("entity", str)).path
     broker.administration.delete(path)
     return {"path": path}
 
 
 async def list_rules(call: ControlCall) -> object:
     """The rules of a subscription."""
-    entity = Overview(call.services.broker).entity(call.path["entity"])
+    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
     return {"rules": [rule_json(each) for each in call.services.broker.administration.rules(entity.path)]}
 
 
 async def put_rule(call: ControlCall) -> object:
     """Add a rule."""
-    rule = rule_of(call.path["rule"], call.body)
-    entity = Overview(call.services.broker).entity(call.path["entity"])
+    rule = rule_of(call.path.one("rule", str), call.body)
+    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
     call.services.broker.administration.add_rule(entity.path, rule)
     return rule_json(rule)
 
 
 async def delete_rule(call: ControlCall) -> object:
     """Remove a rule."""
-    entity = Overview(call.services.broker).entity(call.path["entity"])
-    call.services.broker.administration.remove_rule(entity.path, call.path["rule"])
-    return {"name": call.path["rule"]}
+    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
+    name = call.path.one("rule", str)
+    call.services.broker.administration.remove_rule(entity.path, name)
+    return {"name": name}
 
 
 async def export_config(call: ControlCall) -> object:

@@ -42,7 +42,7 @@ async def show_clock(call: ControlCall) -> object:
 
 async def advance_clock(call: ControlCall) -> object:
     """Move the clock forward."""
-    ms = call.body["ms"]
+    ms = call.body.one("ms", int)
     if call.services.clock.now_ms() + ms > CLOCK_MS_MAX:
         raise ControlRefusal(409, "The clock can't be moved beyond the year 3000.")
     call.services.clock.advance_instants(ms)

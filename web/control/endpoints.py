@@ -10,13 +10,14 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from aiohttp import hdrs, web
 
 from ...broker.errors import BrokerError, Condition
 from ..authorization import require_manage
+from ..json_object import JsonObject
 from ..services import Services
 from .schema import Invalid, Schema, read, read_text
 
@@ -86,9 +87,9 @@ class ControlCall:
 
     services: Services
     request: web.Request
-    path: Mapping[str, Any]
-    query: Mapping[str, Any]
-    body: Mapping[str, Any]
+    path: JsonObject
+    query: JsonObject
+    body: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class Endpoint:
     gives: str = JSON
     body_bytes_max: int = BODY_BYTES_MAX
     id: str = ""
-    example: Mapping[str, Any] | None = None
+    example: Mapping[str, object] | None = None
 
     @property
     def operation_id(self) -> str:
@@ -150,35 +151,35 @@ class Endpoint:
 
         return handle
 
-    def _path(self, request: web.Request) -> dict[str, Any]:
-        return {name: read_text(request.match_info[name], schema, name) for name, schema in self.at.items()}
+    def _path(self, request: web.Request) -> JsonObject:
+        return JsonObject({name: read_text(request.match_info[name], at, name) for name, at in self.at.items()})
 
-    def _query(self, request: web.Request) -> dict[str, Any]:
+    def _query(self, request: web.Request) -> JsonObject:
         for name in request.query:
             if name not in self.query:
                 raise Invalid(f"there is no query parameter '{ascii(name)[1:-1]}' here")
             if len(request.query.getall(name)) > 1:
                 raise Invalid(f"the query parameter '{name}' is given more than once")
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for name, schema in self.query.items():
             raw = request.query.get(name)
             found[name] = schema.get("default") if raw is None else read_text(raw, schema, name)
-        return found
+        return JsonObject(found)
 
-    async def _body(self, request: web.Request) -> Mapping[str, Any]:
+    async def _body(self, request: web.Request) -> JsonObject:
         if self.takes is not None:
             _require_type(request, self.takes)
-            return {}
+            return JsonObject()
         data = await _read_body(request, self.body_bytes_max)
         if self.body is None:
             if data:
                 raise Invalid("this endpoint takes no body")
-            return {}
+            return JsonObject()
         if not data and not self.body.get("required"):
             data = b"{}"
         else:
             _require_type(request, JSON)
-        return dict(read(parse_json(data), self.body, "body"))
+        return JsonObject(read(parse_json(data), self.body, "body"))
 
 
 def _require_type(request: web.Request, wanted: str) -> None:

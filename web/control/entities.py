@@ -6,7 +6,7 @@ Knows the JSON of the reports. Does not know how they are made (`broker.admin`).
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from ...broker.address import SubQueue
 from ...broker.admin.overview import HOME_NAMES, Overview, PartitionReport
@@ -15,7 +15,7 @@ from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .message_json import MESSAGES, NUMBER_MAX, message_json
 from .paging import NEXT_PAGE, NUMBER_PAGE, PAGE, deprecated, number_of_page, page_of
-from .schema import Schema, array, boolean, choice, counts, default, integer, named, nullable, record, text
+from .schema import Schema, array, boolean, choice, counts, default, fields_of, integer, named, nullable, record, text
 
 PAGE_MAX: Final = 1_000
 SESSIONS_MAX: Final = 10_000
@@ -98,7 +98,7 @@ ENTITY_WITH_PARTITIONS: Final = named(
     "EntityWithPartitions",
     record(
         "An entity with its partitions.",
-        {**ENTITY["properties"], "partitions": array("Ordered by number.", PARTITION)},
+        {**fields_of(ENTITY), "partitions": array("Ordered by number.", PARTITION)},
     ),
 )
 PARTITIONS: Final = named("Partitions", record("Partitions.", {"partitions": array("Ordered by number.", PARTITION)}))
@@ -149,8 +149,11 @@ async def list_entities(call: ControlCall) -> object:
     """A page of all entities."""
     overview = Overview(call.services.broker)
     found = sorted(call.services.broker.entities(), key=lambda each: each.path.lower())
-    count = call.query["top"] if call.query["count"] is None else call.query["count"]
-    page, following = page_of(found[call.query["skip"] :], lambda each: each.path.lower(), call.query["page"], count)
+    query = call.query
+    count = query.one("top" if query["count"] is None else "count", int)
+    page, following = page_of(
+        found[query.one("skip", int) :], lambda each: each.path.lower(), query.optional("page", str), count
+    )
     return {
         "entities": [asdict(overview.report(each)) for each in page],
         "total": len(found),
@@ -161,7 +164,7 @@ async def list_entities(call: ControlCall) -> object:
 async def show_entity(call: ControlCall) -> object:
     """One entity."""
     overview = Overview(call.services.broker)
-    entity = overview.entity(call.path["entity"])
+    entity = overview.entity(call.path.one("entity", str))
     partitions = [_partition(each) for each in overview.partitions(entity)]
     return {**asdict(overview.report(entity)), "partitions": partitions}
 
@@ -169,31 +172,38 @@ async def show_entity(call: ControlCall) -> object:
 async def list_partitions(call: ControlCall) -> object:
     """The partitions of an entity."""
     overview = Overview(call.services.broker)
-    found = overview.partitions(overview.entity(call.path["entity"]))
+    found = overview.partitions(overview.entity(call.path.one("entity", str)))
     return {"partitions": [_partition(each) for each in found]}
 
 
-def _partition(report: PartitionReport) -> dict[str, Any]:
+def _partition(report: PartitionReport) -> dict[str, object]:
     return asdict(report)
 
 
 async def show_route(call: ControlCall) -> object:
     """Where a message would go."""
     overview = Overview(call.services.broker)
-    return asdict(overview.route(overview.entity(call.path["entity"]), **call.query))
+    given = {name: call.query.optional(name, str) for name in call.query}
+    route = overview.route(
+        overview.entity(call.path.one("entity", str)),
+        session_id=given.pop("session_id"),
+        partition_key=given.pop("partition_key"),
+        **given,
+    )
+    return asdict(route)
 
 
 async def list_messages(call: ControlCall) -> object:
     """A page of messages."""
-    overview = Overview(call.services.broker)
+    overview, query = Overview(call.services.broker), call.query
     page = await overview.messages(
-        overview.entity(call.path["entity"]),
-        SUB_QUEUES[call.query["sub_queue"]],
-        first=max(call.query["from_sequence_number"], number_of_page(call.query["page"])),
-        count=call.query["count"],
+        overview.entity(call.path.one("entity", str)),
+        SUB_QUEUES[query.one("sub_queue", str)],
+        first=max(query.one("from_sequence_number", int), number_of_page(query.optional("page", str))),
+        count=query.one("count", int),
         bytes_max=MESSAGES_BYTES_MAX,
-        session_id=call.query["session_id"],
-        partition_id=call.query["partition_id"],
+        session_id=query.optional("session_id", str),
+        partition_id=query.optional("partition_id", int),
     )
     return {
         "messages": [message_json(each) for each in page.messages],
@@ -204,18 +214,20 @@ async def list_messages(call: ControlCall) -> object:
 
 async def list_sessions(call: ControlCall) -> object:
     """The message sessions of an entity."""
-    entity = Overview(call.services.broker).entity(call.path["entity"])
+    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
     if not entity.requires_session:
         raise ControlRefusal(409, f"'{entity.path}' does not require message sessions.")
     found = await Overview(call.services.broker).sessions(entity)
-    page, following = page_of(found, lambda each: each.session_id, call.query["page"], call.query["count"])
+    page, following = page_of(
+        found, lambda each: each.session_id, call.query.optional("page", str), call.query.one("count", int)
+    )
     return {"sessions": [asdict(each) for each in page], "next_page": following}
 
 
 async def purge_entity(call: ControlCall) -> object:
     """Purge an entity."""
-    Overview(call.services.broker).entity(call.path["entity"])
-    return {"message_count": call.services.broker.maintenance.purge(call.path["entity"])}
+    Overview(call.services.broker).entity(call.path.one("entity", str))
+    return {"message_count": call.services.broker.maintenance.purge(call.path.one("entity", str))}
 
 
 ENDPOINTS: Final = (

@@ -12,7 +12,7 @@ import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import hdrs, web
 
@@ -35,7 +35,7 @@ CLOCK_MS: Final = 100
 ENTITIES_AT_ONCE: Final = 100
 STREAM: Final = "text/event-stream"
 
-Things = dict[tuple[str, str], dict[str, Any]]
+Things = dict[tuple[str, str], dict[str, object]]
 """What a look sees: (kind of event, key): its data."""
 
 
@@ -95,7 +95,7 @@ class EventFeed:
         number, first = int(written), self._last_number - len(self._events)
         return number if first <= number <= self._last_number else None
 
-    def _add(self, kind: str, data: Mapping[str, Any]) -> None:
+    def _add(self, kind: str, data: Mapping[str, object]) -> None:
         self._last_number += 1
         self._events.append((self._last_number, kind, json.dumps(data, separators=(",", ":"))))
 
@@ -121,9 +121,9 @@ class EventFeed:
     def _clock(self) -> Things:
         """The clock, which has an offset of its own only if it was moved: reading it twice takes time."""
         clock, before = self._services.clock, (self._seen or {}).get(("clock", ""), {"offset_ms": 0})
-        offset_ms = clock.offset_ms if not clock.is_frozen else 0
-        if abs(offset_ms - before["offset_ms"]) < CLOCK_MS:
-            offset_ms = before["offset_ms"]
+        offset_ms, before_ms = clock.offset_ms if not clock.is_frozen else 0, before["offset_ms"]
+        if isinstance(before_ms, int) and abs(offset_ms - before_ms) < CLOCK_MS:
+            offset_ms = before_ms
         frozen_at = clock.now_ms() if clock.is_frozen else None
         return {("clock", ""): {"is_frozen": clock.is_frozen, "offset_ms": offset_ms, "frozen_at": frozen_at}}
 
@@ -156,7 +156,7 @@ async def stream_events(call: ControlCall) -> object:
 
 
 async def _stream(call: ControlCall, feed: EventFeed, response: web.StreamResponse) -> None:
-    last_id = call.request.headers.get("Last-Event-ID") or call.query["last_event_id"]
+    last_id = call.request.headers.get("Last-Event-ID") or call.query.optional("last_event_id", str)
     await feed.look(_jobs(call))
     number = feed.last_number if last_id is None else feed.number_of(last_id)
     quiet_looks = 0

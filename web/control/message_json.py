@@ -11,7 +11,7 @@ import math
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from ...broker.admin.overview import Seen
 from ...codec.decode import decode
@@ -86,7 +86,33 @@ MESSAGES: Final = named(
 )
 
 
-def message_json(seen: Seen) -> dict[str, Any]:
+class BodyJson(TypedDict):
+    """The body in `MESSAGE`."""
+
+    kind: str
+    text: str | None
+    base64: str | None
+    json: object
+
+
+class MessageJson(TypedDict):
+    """What `MESSAGE` describes."""
+
+    partition_id: int
+    sequence_number: int
+    state: str
+    locked_until_at: int | None
+    enqueued_at: int | None
+    delivery_count: int
+    size_bytes: int
+    header: dict[str, object]
+    properties: dict[str, object]
+    application_properties: dict[str, object]
+    annotations: dict[str, object]
+    body: BodyJson
+
+
+def message_json(seen: Seen) -> MessageJson:
     """A peeked message, as `MESSAGE` describes it."""
     sections: dict[int, list[object]] = {}
     try:
@@ -97,18 +123,18 @@ def message_json(seen: Seen) -> dict[str, Any]:
                 sections.setdefault(int(section.descriptor), []).append(section.value)
         body = _body(sections)
     except DecodeError:  # the broker does not check bodies
-        body = {"kind": "malformed", "text": None, "base64": _base64(seen.encoded), "json": None}
+        body = BodyJson(kind="malformed", text=None, base64=_base64(seen.encoded), json=None)
     header = _fields(sections.get(_HEADER), _HEADER_FIELDS)
     annotations = _map(sections.get(_ANNOTATIONS))
     state = annotations.get("x-opt-message-state")
-    enqueued_at = annotations.get("x-opt-enqueued-time")
+    enqueued_at, delivery_count = annotations.get("x-opt-enqueued-time"), header.pop("delivery_count", 0)
     return {
         "partition_id": seen.partition_id,
         "sequence_number": seen.sequence_number,
         "state": STATES[state] if isinstance(state, int) and 0 <= state < len(STATES) else STATES[0],
         "locked_until_at": seen.locked_until_at,
         "enqueued_at": int(enqueued_at) if isinstance(enqueued_at, int) else None,
-        "delivery_count": header.pop("delivery_count", 0),
+        "delivery_count": delivery_count if isinstance(delivery_count, int) else 0,
         "size_bytes": len(seen.encoded),
         "header": _json_map(header),
         "properties": _json_map(_fields(sections.get(_PROPERTIES), _PROPERTY_FIELDS)),
@@ -118,21 +144,21 @@ def message_json(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _body(sections: Mapping[int, list[object]]) -> dict[str, Any]:
-    body: dict[str, Any] = {"kind": "none", "text": None, "base64": None, "json": None}
+def _body(sections: Mapping[int, list[object]]) -> BodyJson:
+    body: BodyJson = {"kind": "none", "text": None, "base64": None, "json": None}
     if _DATA in sections:
         data = b"".join(each for each in sections[_DATA] if isinstance(each, bytes))
         body["kind"] = "data"
         try:
-            body["text"] = data.decode()
-            body["json"] = _json_of(body["text"])
+            body["text"] = text = data.decode()
+            body["json"] = _json_of(text)
         except UnicodeDecodeError:
             body["base64"] = _base64(data)
     elif _VALUE in sections:
         body["kind"] = "value"
-        body["json"] = json_value(sections[_VALUE][0])
-        if isinstance(sections[_VALUE][0], str):
-            body["text"] = body["json"]
+        body["json"] = shown = json_value(sections[_VALUE][0])
+        if isinstance(sections[_VALUE][0], str) and isinstance(shown, str):
+            body["text"] = shown
     elif _SEQUENCE in sections:
         body["kind"] = "sequence"
         items = [item for each in sections[_SEQUENCE] for item in (each if isinstance(each, list) else [each])]
@@ -140,7 +166,7 @@ def _body(sections: Mapping[int, list[object]]) -> dict[str, Any]:
     return body
 
 
-def _json_of(content: str) -> Any:
+def _json_of(content: str) -> object:
     """The JSON value in a text; None if it is not JSON."""
     try:
         return _finite(json.loads(content))
@@ -148,25 +174,25 @@ def _json_of(content: str) -> Any:
         return None
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     json.dumps(value, allow_nan=False)  # ValueError for NaN and Infinity
     return value
 
 
-def _fields(values: list[object] | None, names: tuple[str, ...]) -> dict[str, Any]:
+def _fields(values: list[object] | None, names: tuple[str, ...]) -> dict[str, object]:
     items = values[0] if values and isinstance(values[0], list) else []
     return {name: value for name, value in zip(names, items, strict=False) if value is not None}
 
 
-def _map(values: list[object] | None) -> dict[object, Any]:
+def _map(values: list[object] | None) -> dict[object, object]:
     return dict(values[0]) if values and isinstance(values[0], dict) else {}
 
 
-def _json_map(values: Mapping[Any, Any]) -> dict[str, Any]:
+def _json_map(values: Mapping[str, object] | Mapping[object, object]) -> dict[str, object]:
     return {_clean(str(key)): json_value(value) for key, value in values.items()}
 
 
-def json_value(value: object) -> Any:
+def json_value(value: object) -> object:
     """An AMQP value as JSON."""
     match value:
         case None | bool():

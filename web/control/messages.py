@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from ...broker.address import SubQueue
 from ...broker.admin import figures
@@ -20,12 +20,13 @@ from ...broker.ids import token_from_uuid, token_to_uuid
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
 from ...broker.message.builder import TTL_MS_MAX, NewMessage
 from ...broker.model.descriptions import SubscriptionDescription
+from ..json_object import JsonObject
 from ..single_send import send_one
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .entities import ENTITY_AT, ENTITY_PATH, SUB_QUEUES
 from .message_json import MESSAGE, NUMBER_MAX, message_json
 from .receiving import received
-from .schema import Schema, array, choice, default, integer, mapping, named, nullable, record, scalar, text
+from .schema import Schema, array, choice, default, fields_of, integer, mapping, named, nullable, record, scalar, text
 
 SEND_COUNT_MAX: Final = 100
 SEND_BYTES_MAX: Final = 8 << 20
@@ -108,7 +109,7 @@ RECEIVED: Final = named(
                 "The messages.",
                 record(
                     "A message; its lock token if it stays locked.",
-                    {**MESSAGE["properties"], "lock_token": nullable(text("Its lock token."))},
+                    {**fields_of(MESSAGE), "lock_token": nullable(text("Its lock token."))},
                 ),
             ),
             "session_id": nullable(text("The message session that they came from.", chars_max=10_000)),
@@ -147,21 +148,21 @@ _AT: Final = {"entity": ENTITY_PATH}
 # ---------------------------------------------------------------- sending
 
 
-def _encoded(asked: Mapping[str, Any], now: int) -> bytes:
+def _encoded(asked: JsonObject, now: int) -> bytes:
     """The encoded message of a request. ControlRefusal."""
     try:
-        given = asked["body_base64"]
-        body = asked["body"].encode() if given is None else base64.b64decode(given, validate=True)
+        given = asked.optional("body_base64", str)
+        body = asked.one("body", str).encode() if given is None else base64.b64decode(given, validate=True)
     except (binascii.Error, ValueError):
         raise ControlRefusal(409, "body_base64 is not base64.") from None
-    delay_ms = asked["delay_ms"]
+    delay_ms = asked.optional("delay_ms", int)
     message = NewMessage(
         body,
-        {amqp_name: asked[name] for name, amqp_name in TEXT_FIELDS.items()},
-        {name: value for name, value in asked["application_properties"].items() if value is not None},
-        asked["partition_key"],
-        asked["scheduled_at"] if delay_ms is None else now + delay_ms,
-        asked["ttl_ms"],
+        {amqp_name: asked.optional(name, str) for name, amqp_name in TEXT_FIELDS.items()},
+        {name: value for name, value in asked.object_of("application_properties").items() if value is not None},
+        asked.optional("partition_key", str),
+        asked.optional("scheduled_at", int) if delay_ms is None else now + delay_ms,
+        asked.optional("ttl_ms", int),
     )
     try:
         return message.encoded()
@@ -172,10 +173,10 @@ def _encoded(asked: Mapping[str, Any], now: int) -> bytes:
 async def send_messages(call: ControlCall) -> object:
     """Send messages, one after the other."""
     broker = call.services.broker
-    entity = Overview(broker).entity(call.path["entity"])
+    entity = Overview(broker).entity(call.path.one("entity", str))
     now = call.services.clock.now_ms()
-    encoded = [_encoded(each, now) for each in call.body["messages"]]
-    results: list[dict[str, Any]] = []
+    encoded = [_encoded(each, now) for each in call.body.objects_of("messages")]
+    results: list[dict[str, object]] = []
     for data in encoded:
         try:
             number = await send_one(broker, entity, data)
@@ -188,7 +189,7 @@ async def send_messages(call: ControlCall) -> object:
     return {"results": results}
 
 
-def _sent(entity: Entity, number: int | None) -> dict[str, Any]:
+def _sent(entity: Entity, number: int | None) -> dict[str, object]:
     placed = None if number is None else figures.placement(entity, number)
     return {
         "sequence_number": number,
@@ -201,8 +202,8 @@ def _sent(entity: Entity, number: int | None) -> dict[str, Any]:
 # ---------------------------------------------------------------- receiving and settling
 
 
-def _outcome(name: str, asked: Mapping[str, Any]) -> Outcome:
-    match name:
+def _outcome(asked: JsonObject) -> Outcome:
+    match asked["outcome"]:
         case "complete":
             return Complete()
         case "abandon":
@@ -210,7 +211,7 @@ def _outcome(name: str, asked: Mapping[str, Any]) -> Outcome:
         case "defer":
             return Defer()
         case _:
-            return DeadLetter(asked["reason"], asked["description"])
+            return DeadLetter(asked.optional("reason", str), asked.optional("description", str))
 
 
 def _address(entity: Entity, sub_queue: SubQueue) -> str:
@@ -220,31 +221,29 @@ def _address(entity: Entity, sub_queue: SubQueue) -> str:
 async def receive_messages(call: ControlCall) -> object:
     """Receive messages and settle them, or leave them locked."""
     body, broker = call.body, call.services.broker
-    entity = Overview(broker).entity(call.path["entity"])
-    address = _address(entity, SUB_QUEUES[body["sub_queue"]])
-    outcome = None if body["outcome"] == "lock" else _outcome(body["outcome"], body)
-    if body["sequence_numbers"]:
-        found = await broker.receive_by_sequence_number(
-            address, body["sequence_numbers"], ReceiveMode.PEEK_LOCK, body["session_id"]
-        )
+    entity = Overview(broker).entity(call.path.one("entity", str))
+    address = _address(entity, SUB_QUEUES[body.one("sub_queue", str)])
+    outcome = None if body["outcome"] == "lock" else _outcome(body)
+    session_id = body.optional("session_id", str)
+    if numbers := body.list_of("sequence_numbers", int):
+        found = await broker.receive_by_sequence_number(address, numbers, ReceiveMode.PEEK_LOCK, session_id)
         if outcome is not None:
             await broker.settle(address, [each.token for each in found], outcome)
-        session_id = body["session_id"]
     else:
         found, session_id = await received(
             call.services,
             call.request.protocol,
             address,
-            count=body["count"],
-            timeout_ms=body["timeout_ms"],
-            session_id=body["session_id"],
+            count=body.one("count", int),
+            timeout_ms=body.one("timeout_ms", int),
+            session_id=session_id,
             sessions=entity.requires_session and body["sub_queue"] == "active",
             outcome=outcome,
         )
     return {"messages": [_shown(entity, each, outcome is None) for each in found], "session_id": session_id}
 
 
-def _shown(entity: Entity, delivery: Delivery, is_locked: bool) -> dict[str, Any]:
+def _shown(entity: Entity, delivery: Delivery, is_locked: bool) -> dict[str, object]:
     handle = entity.partition_of_number(delivery.sequence_number)
     seen = Seen(0 if handle is None else handle.index, delivery.sequence_number, delivery.payload, None)
     return {**message_json(seen), "lock_token": str(token_to_uuid(delivery.token)) if is_locked else None}
@@ -252,10 +251,10 @@ def _shown(entity: Entity, delivery: Delivery, is_locked: bool) -> dict[str, Any
 
 async def settle_messages(call: ControlCall) -> object:
     """Settle locked messages."""
-    entity = Overview(call.services.broker).entity(call.path["entity"])
-    address = _address(entity, SUB_QUEUES[call.body["sub_queue"]])
-    tokens = [token_from_uuid(uuid.UUID(each)) for each in call.body["lock_tokens"]]
-    await call.services.broker.settle(address, tokens, _outcome(call.body["outcome"], call.body))
+    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
+    address = _address(entity, SUB_QUEUES[call.body.one("sub_queue", str)])
+    tokens = [token_from_uuid(uuid.UUID(each)) for each in call.body.list_of("lock_tokens", str)]
+    await call.services.broker.settle(address, tokens, _outcome(call.body))
     return {"settled_count": len(tokens)}
 
 
@@ -265,23 +264,23 @@ async def settle_messages(call: ControlCall) -> object:
 async def resubmit(call: ControlCall) -> object:
     """Resubmit dead letters to the entity they came from, a page at a time."""
     body, broker = call.body, call.services.broker
-    entity = Overview(broker).entity(call.path["entity"])
+    entity = Overview(broker).entity(call.path.one("entity", str))
     description = entity.description
     target = entity
     if isinstance(description, SubscriptionDescription):
         target = Overview(broker).entity(description.topic_name)
     extents = await entity.extents(SubQueue.DEAD_LETTER)
-    ends: Sequence[int | None] = body["ends"] or [
+    ends = [each if isinstance(each, int) else None for each in body.list_of("ends", object)] or [
         None if each is None else each.next_sequence_number for each in extents
     ]
     following: int | None = None
-    numbers: list[int] = body["sequence_numbers"]
+    numbers = body.list_of("sequence_numbers", int)
     if not numbers:
         page = await Overview(broker).messages(
             entity,
             SubQueue.DEAD_LETTER,
-            first=body["from_sequence_number"],
-            count=body["count"],
+            first=body.one("from_sequence_number", int),
+            count=body.one("count", int),
             bytes_max=RESUBMIT_BYTES_MAX,
         )
         numbers = [each.sequence_number for each in page.messages if _is_before(each, ends)]
@@ -294,7 +293,7 @@ async def resubmit(call: ControlCall) -> object:
         "failures": failures,
         "next_sequence_number": following,
         "total": sum(each.message_count for each in extents if each is not None),
-        "ends": list(ends),
+        "ends": ends,
     }
 
 

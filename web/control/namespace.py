@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -100,7 +100,7 @@ async def reset(call: ControlCall) -> object:
     return {"message_count": broker.maintenance.reset()}
 
 
-def _shown(snapshot: Snapshot) -> dict[str, Any]:
+def _shown(snapshot: Snapshot) -> dict[str, object]:
     return asdict(snapshot)
 
 
@@ -115,31 +115,32 @@ async def list_snapshots(call: ControlCall) -> object:
 
 async def take_snapshot(call: ControlCall) -> object:
     """Take a snapshot."""
-    return _shown(await _snapshots(call).take(call.path["name"]))
+    return _shown(await _snapshots(call).take(call.path.one("name", str)))
 
 
 async def show_snapshot(call: ControlCall) -> object:
     """One snapshot."""
-    return _shown(_snapshots(call).get(call.path["name"]))
+    return _shown(_snapshots(call).get(call.path.one("name", str)))
 
 
 async def restore_snapshot(call: ControlCall) -> object:
     """Restore a snapshot."""
-    return _shown(await _snapshots(call).restore(call.path["name"]))
+    return _shown(await _snapshots(call).restore(call.path.one("name", str)))
 
 
 async def delete_snapshot(call: ControlCall) -> object:
     """Delete a snapshot."""
-    await _snapshots(call).delete(call.path["name"])
-    return {"name": call.path["name"]}
+    await _snapshots(call).delete(call.path.one("name", str))
+    return {"name": call.path.one("name", str)}
 
 
 async def download_snapshot(call: ControlCall) -> object:
     """The files of a snapshot as a tar archive."""
-    chunks = _snapshots(call).archive(call.path["name"])
+    name = call.path.one("name", str)
+    chunks = _snapshots(call).archive(name)
     response = web.StreamResponse()
     response.content_type = ARCHIVE
-    response.headers["Content-Disposition"] = f'attachment; filename="{call.path["name"]}.tar"'
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}.tar"'
     await response.prepare(call.request)
     async for chunk in chunks:
         await response.write(chunk)
@@ -153,7 +154,7 @@ async def upload_snapshot(call: ControlCall) -> object:
     if length is not None and length > ARCHIVE_BYTES_MAX:
         raise ControlRefusal(413, f"The archive has {length} bytes; at most {ARCHIVE_BYTES_MAX} are allowed.")
     chunks = call.request.content.iter_chunked(1 << 20)
-    return _shown(await _snapshots(call).keep(call.path["name"], chunks, ARCHIVE_BYTES_MAX))
+    return _shown(await _snapshots(call).keep(call.path.one("name", str), chunks, ARCHIVE_BYTES_MAX))
 
 
 ENDPOINTS: Final = (

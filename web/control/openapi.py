@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from .endpoints import JSON, MEANINGS, PROBLEM, ROOT, Endpoint
 from .schema import NAME, Schema, integer, named, record, text
@@ -31,7 +31,7 @@ PROBLEM_SCHEMA: Final = named(
         },
     ),
 )
-SECURITY_SCHEMES: Final[Mapping[str, Any]] = {
+SECURITY_SCHEMES: Final[Mapping[str, object]] = {
     "sas": {
         "type": "apiKey",
         "in": "header",
@@ -49,10 +49,10 @@ Tables = Mapping[tuple[str, str], Iterable[Endpoint]]
 """The endpoints by their tag: its name, and what it is about."""
 
 
-def document(tables: Tables, version: str) -> Mapping[str, Any]:
+def document(tables: Tables, version: str) -> Mapping[str, object]:
     """The whole document."""
     schemas: dict[str, Schema] = {}
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, dict[str, object]] = {}
     for (tag, _), endpoints in tables.items():
         for endpoint in endpoints:
             path = ROOT + re.sub(r"\{(\w+):[^}]*\}", r"{\1}", endpoint.path)
@@ -74,12 +74,12 @@ def document(tables: Tables, version: str) -> Mapping[str, Any]:
     }
 
 
-def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> dict[str, object]:
     name = endpoint.operation_id
     parameters = [_parameter(each, "path", schema, schemas) for each, schema in endpoint.at.items()]
     parameters += [_parameter(each, "query", schema, schemas) for each, schema in endpoint.query.items()]
     result = _referred(_of_operation(endpoint.result, f"{name}Result"), schemas)
-    operation: dict[str, Any] = {
+    operation: dict[str, object] = {
         "operationId": name,
         "summary": endpoint.summary,
         "responses": {
@@ -101,7 +101,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> dict[str, Any]
     return operation
 
 
-def _parameter(name: str, place: str, schema: Schema, schemas: dict[str, Schema]) -> dict[str, Any]:
+def _parameter(name: str, place: str, schema: Schema, schemas: dict[str, Schema]) -> dict[str, object]:
     shown = _referred(schema, schemas)
     about = {"description": schema["description"]} if "description" in schema else {}
     return {"name": name, "in": place, "required": place == "path", **about, "schema": shown}
@@ -112,26 +112,32 @@ def _of_operation(schema: Schema, name: str) -> Schema:
     return named(name[0].upper() + name[1:], schema) if NAME not in schema and "properties" in schema else schema
 
 
-def _error(status: int, schemas: dict[str, Schema]) -> dict[str, Any]:
+def _error(status: int, schemas: dict[str, Schema]) -> dict[str, object]:
     return {"description": MEANINGS[status], "content": {PROBLEM: {"schema": _referred(PROBLEM_SCHEMA, schemas)}}}
 
 
 def _referred(schema: Schema, schemas: dict[str, Schema]) -> Schema:
     """The schema, with references to those that have names, which are added to `schemas`."""
-    own = {key: value for key, value in schema.items() if key != NAME}
+    own = schema.copy()
+    own.pop(NAME, None)
     if "properties" in own:
         own["properties"] = {name: _referred(each, schemas) for name, each in own["properties"].items()}
-    for key in ("items", "additionalProperties"):
-        if isinstance(own.get(key), dict):
-            own[key] = _referred(own[key], schemas)
+    if "items" in own:
+        own["items"] = _referred(own["items"], schemas)
+    values = own.get("additionalProperties")
+    if isinstance(values, dict):
+        own["additionalProperties"] = _referred(values, schemas)
     if NAME not in schema:
         return own
-    defaults = {"default": own.pop("default")} if "default" in own else {}
-    is_nullable = isinstance(own["type"], list)
-    if is_nullable:
-        (own["type"],) = (each for each in own["type"] if each != "null")
+    own.pop("default", None)  # it stands beside the reference
+    kinds = own.get("type")
+    if isinstance(kinds, list):
+        (own["type"],) = (each for each in kinds if each != "null")
     known = schemas.setdefault(schema[NAME], own)
     if known != own:
         raise ValueError(f"two schemas have the name {schema[NAME]}")
     reference: Schema = {"$ref": f"#/components/schemas/{schema[NAME]}"}
-    return ({"anyOf": [reference, {"type": "null"}]} if is_nullable else reference) | defaults
+    shown: Schema = {"anyOf": [reference, {"type": "null"}]} if isinstance(kinds, list) else reference
+    if "default" in schema:
+        shown["default"] = schema["default"]
+    return shown

@@ -10,9 +10,38 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final, TypedDict
 
-Schema = dict[str, Any]
+Schema = TypedDict(
+    "Schema",
+    {
+        "type": str | list[str],
+        "title": str,
+        "description": str,
+        "format": str,
+        "enum": list[str | None],
+        "minLength": int,
+        "maxLength": int,
+        "pattern": str,
+        "minimum": float,
+        "exclusiveMinimum": float,
+        "maximum": float,
+        "items": "Schema",
+        "minItems": int,
+        "maxItems": int,
+        "uniqueItems": bool,
+        "properties": dict[str, "Schema"],
+        "additionalProperties": "bool | Schema",
+        "required": list[str],
+        "default": object,
+        "deprecated": bool,
+        "anyOf": list["Schema"],
+        "$ref": str,
+        "x-partial": bool,
+    },
+    total=False,
+)
+"""The keywords of JSON Schema that the API uses."""
 
 TEXT_CHARS_MAX: Final = 1_024
 DURATION_MS_MAX: Final = 366 * 24 * 3_600_000
@@ -66,7 +95,7 @@ def array(about: str, items: Schema, *, count_min: int = 0, count_max: int | Non
     if count_min:
         schema["minItems"] = count_min
     if count_max is not None:
-        schema |= {"maxItems": count_max, "uniqueItems": True}
+        schema["maxItems"], schema["uniqueItems"] = count_max, True
     return schema
 
 
@@ -79,7 +108,9 @@ def record(about: str, fields: Mapping[str, Schema], *, optional: Collection[str
         "properties": dict(fields),
         "additionalProperties": False,
     }
-    return schema | ({"required": required} if required else {})
+    if required:
+        schema["required"] = required
+    return schema
 
 
 def named(name: str, schema: Schema) -> Schema:
@@ -114,9 +145,10 @@ def anything(about: str) -> Schema:
 
 def nullable(schema: Schema) -> Schema:
     """The schema, or null."""
-    kind = schema["type"]
-    changed = {**schema, "type": [kind, "null"]}
-    return changed | ({"enum": [*schema["enum"], None]} if "enum" in schema else {})
+    changed: Schema = {**schema, "type": [*_kinds(schema), "null"]}
+    if "enum" in schema:
+        changed["enum"] = [*schema["enum"], None]
+    return changed
 
 
 def default(schema: Schema, value: object) -> Schema:
@@ -126,32 +158,60 @@ def default(schema: Schema, value: object) -> Schema:
 
 def without_default(schema: Schema) -> Schema:
     """The schema of a field that is never absent."""
-    return {name: value for name, value in schema.items() if name != "default"}
+    changed = schema.copy()
+    changed.pop("default", None)
+    return changed
+
+
+def fields_of(schema: Schema) -> dict[str, Schema]:
+    """The fields of an object."""
+    return schema.get("properties", {})
+
+
+def _kinds(schema: Schema) -> list[str]:
+    """The types that a value may have; none: any."""
+    kinds = schema.get("type", [])
+    return [kinds] if isinstance(kinds, str) else kinds
 
 
 # ---- reading values
 
 
-def read(value: object, schema: Schema, where: str) -> Any:
+def read(value: object, schema: Schema, where: str) -> object:
     """The value, with defaults where fields are absent; raises Invalid. `where` names it for people."""
-    kinds = schema.get("type")
-    if kinds is None:
+    names = _kinds(schema)
+    if not names:
         return value
-    names: list[str] = [kinds] if isinstance(kinds, str) else kinds
     for name in names:
         if _IS[name](value):
-            return _READERS[name](value, schema, where) if name in _READERS else value
+            return _read(value, schema, where)
     raise Invalid(f"{where} is {_excerpt(value)}; it must be {' or '.join(_WORDS[name] for name in names)}")
 
 
-def read_text(raw: str, schema: Schema, where: str) -> Any:
+def read_text(raw: str, schema: Schema, where: str) -> object:
     """As `read`, for a value that came as text (in a path or a query)."""
-    kind = schema["type"]
+    kind = schema.get("type")
     if kind == "integer" and re.fullmatch(r"-?\d{1,19}", raw, re.ASCII):
         return read(int(raw), schema, where)
     if kind == "boolean" and raw in ("true", "false"):
         return raw == "true"
     return read(raw, schema, where)
+
+
+def _read(value: object, schema: Schema, where: str) -> object:
+    match value:
+        case str():
+            return _read_text(value, schema, where)
+        case bool():
+            return value
+        case int() | float():
+            return _read_number(value, schema, where)
+        case list():
+            return _read_array(value, schema, where)
+        case dict():
+            return _read_object(value, schema, where)
+        case _:
+            return value
 
 
 def _read_text(value: str, schema: Schema, where: str) -> str:
@@ -174,14 +234,14 @@ def _read_number(value: float, schema: Schema, where: str) -> float:
     if low or (most is not None and value > most):
         limit = f"at least {least}" if above is None else f"more than {above}"
         raise Invalid(f"{where} is {_excerpt(value)}; it must be {limit} and at most {most}")
-    return int(value) if schema["type"] in ("integer", ["integer", "null"]) else value
+    return int(value) if schema.get("type") in ("integer", ["integer", "null"]) else value
 
 
 def _read_array(value: list[object], schema: Schema, where: str) -> list[object]:
     least, most = schema.get("minItems", 0), schema.get("maxItems")
     if len(value) < least or (most is not None and len(value) > most):
         raise Invalid(f"{where} has {len(value)} items; it must have {least} to {most}")
-    items = [read(item, schema["items"], f"{where}[{index}]") for index, item in enumerate(value)]
+    items = [read(item, schema.get("items", {}), f"{where}[{index}]") for index, item in enumerate(value)]
     if schema.get("uniqueItems") and len(set(items)) < len(items):
         raise Invalid(f"{where} names an item twice")
     return items
@@ -189,8 +249,8 @@ def _read_array(value: list[object], schema: Schema, where: str) -> list[object]
 
 def _read_object(value: dict[str, object], schema: Schema, where: str) -> dict[str, object]:
     if "properties" not in schema:
-        return _read_mapping(value, schema["additionalProperties"], where)
-    fields: dict[str, Schema] = schema["properties"]
+        return _read_mapping(value, schema.get("additionalProperties"), where)
+    fields = schema["properties"]
     for name in value:
         if name not in fields:
             raise Invalid(f"{where} has no field {_excerpt(name)}; it has {', '.join(fields)}")
@@ -206,7 +266,8 @@ def _read_object(value: dict[str, object], schema: Schema, where: str) -> dict[s
     return found
 
 
-def _read_mapping(value: dict[str, object], values: Schema, where: str) -> dict[str, object]:
+def _read_mapping(value: dict[str, object], values: bool | Schema | None, where: str) -> dict[str, object]:
+    assert isinstance(values, dict), "objects that are read name their fields, or have a schema of their values"
     for name in value:
         _read_text(name, {}, f"a name in {where}")
     return {name: read(each, values, f"{where}.{_excerpt(name)}") for name, each in value.items()}
@@ -237,13 +298,6 @@ _WORDS: Final[Mapping[str, str]] = {
     "array": "a list",
     "object": "an object",
     "null": "null",
-}
-_READERS: Final[Mapping[str, Callable[[Any, Schema, str], Any]]] = {
-    "string": _read_text,
-    "integer": _read_number,
-    "number": _read_number,
-    "array": _read_array,
-    "object": _read_object,
 }
 
 

@@ -6,7 +6,9 @@ Knows resource types, names and the spelling of properties. Keys are left out: a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
+
+from ..json_object import JsonObject
 
 API_VERSION: Final = "2022-10-01-preview"
 SCHEMA: Final = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
@@ -14,26 +16,26 @@ DEFAULT_RULE: Final = "$Default"
 _TYPE: Final = "Microsoft.ServiceBus/namespaces"
 _TARGETS: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 _SQL: Final[Mapping[str, str]] = {"True": "1=1", "False": "1=0"}
-JsonObject = dict[str, Any]
 
 
-def arm_template(config: Mapping[str, Any]) -> JsonObject:
+def arm_template(config: Mapping[str, object]) -> dict[str, object]:
     """The template; the name of the namespace is a parameter."""
-    (namespace,) = config["UserConfig"]["Namespaces"]
-    kinds = {each["Name"].lower(): "queues" for each in namespace["Queues"]}
-    kinds |= {each["Name"].lower(): "topics" for each in namespace["Topics"]}
-    resources: list[JsonObject] = []
-    for queue in namespace["Queues"]:
-        resources.append(_resource("queues", [queue["Name"]], queue["Properties"], _targets(queue, kinds)))
-    for topic in namespace["Topics"]:
-        resources.append(_resource("topics", [topic["Name"]], topic["Properties"], []))
-        for subscription in topic["Subscriptions"]:
-            names = [topic["Name"], subscription["Name"]]
+    (namespace,) = JsonObject(config).object_of("UserConfig").objects_of("Namespaces")
+    queues, topics = namespace.objects_of("Queues"), namespace.objects_of("Topics")
+    kinds = {each.one("Name", str).lower(): "queues" for each in queues}
+    kinds |= {each.one("Name", str).lower(): "topics" for each in topics}
+    resources: list[dict[str, object]] = []
+    for queue in queues:
+        resources.append(_resource("queues", [queue.one("Name", str)], queue, _targets(queue, kinds)))
+    for topic in topics:
+        resources.append(_resource("topics", [topic.one("Name", str)], topic, []))
+        for subscription in topic.objects_of("Subscriptions"):
+            names = [topic.one("Name", str), subscription.one("Name", str)]
             needs = [_id("topics", names[:1]), *_targets(subscription, kinds)]
-            resources.append(_resource("topics/subscriptions", names, subscription["Properties"], needs))
+            resources.append(_resource("topics/subscriptions", names, subscription, needs))
             needs = [_id("topics/subscriptions", names)]
             for name, properties in _rules(subscription):
-                resources.append(_resource("topics/subscriptions/rules", [*names, name], properties, needs))
+                resources.append(_of_type("topics/subscriptions/rules", [*names, name], properties, needs))
     return {
         "$schema": SCHEMA,
         "contentVersion": "1.0.0.0",
@@ -42,14 +44,18 @@ def arm_template(config: Mapping[str, Any]) -> JsonObject:
     }
 
 
-def _resource(kind: str, names: list[str], properties: Mapping[str, Any], needs: list[str]) -> JsonObject:
+def _resource(kind: str, names: list[str], entity: JsonObject, needs: list[str]) -> dict[str, object]:
+    given = {name: value for name, value in entity.object_of("Properties").items() if name != "AuthorizationRules"}
+    return _of_type(kind, names, _camels(given), needs)
+
+
+def _of_type(kind: str, names: list[str], properties: Mapping[str, object], needs: list[str]) -> dict[str, object]:
     path = "/".join(_segment(name) for name in names).replace("'", "''")
-    given = {_camel(name): value for name, value in properties.items() if name != "AuthorizationRules"}
-    found: JsonObject = {
+    found: dict[str, object] = {
         "type": f"{_TYPE}/{kind}",
         "apiVersion": API_VERSION,
         "name": f"[concat(parameters('namespaceName'), '/{path}')]",
-        "properties": given,
+        "properties": properties,
     }
     return {**found, "dependsOn": needs} if needs else found
 
@@ -59,9 +65,9 @@ def _segment(name: str) -> str:
     return name.replace("/", "~")
 
 
-def _targets(entity: Mapping[str, Any], kinds: Mapping[str, str]) -> list[str]:
+def _targets(entity: JsonObject, kinds: Mapping[str, str]) -> list[str]:
     """The entities that it forwards to, which must exist before it."""
-    given = [entity["Properties"].get(name) for name in _TARGETS]
+    given = [entity.object_of("Properties").optional(name, str) for name in _TARGETS]
     return [_id(kinds[each.lower()], [each]) for each in given if each is not None and each.lower() in kinds]
 
 
@@ -70,27 +76,28 @@ def _id(kind: str, names: list[str]) -> str:
     return f"[resourceId('{_TYPE}/{kind}', parameters('namespaceName'), {words})]"
 
 
-def _rules(subscription: Mapping[str, Any]) -> Iterator[tuple[str, JsonObject]]:
+def _rules(subscription: JsonObject) -> Iterator[tuple[str, dict[str, object]]]:
     """The rules; the default rule, which Service Bus makes of itself, matches nothing unless it is one of them."""
-    rules = subscription.get("Rules")
-    if rules is None:
+    if subscription.get("Rules") is None:
         return
+    rules = subscription.objects_of("Rules")
     if all(rule["Name"] != DEFAULT_RULE for rule in rules):
         yield DEFAULT_RULE, {"filterType": "SqlFilter", "sqlFilter": {"sqlExpression": _SQL["False"]}}
     for rule in rules:
-        given = rule["Properties"]
-        kind = given["FilterType"]
-        found: JsonObject = {"filterType": "CorrelationFilter" if kind == "Correlation" else "SqlFilter"}
+        given = rule.object_of("Properties")
+        kind = given.one("FilterType", str)
+        found: dict[str, object] = {"filterType": "CorrelationFilter" if kind == "Correlation" else "SqlFilter"}
         if kind == "Correlation":
-            found["correlationFilter"] = _camels(given["CorrelationFilter"])
+            found["correlationFilter"] = _camels(given.object_of("CorrelationFilter"))
         else:
-            found["sqlFilter"] = _camels(given.get("SqlFilter", {"SqlExpression": _SQL.get(kind, "1=1")}))
+            sql = given.object_of("SqlFilter") if "SqlFilter" in given else {"SqlExpression": _SQL.get(kind, "1=1")}
+            found["sqlFilter"] = _camels(sql)
         if "Action" in given:
-            found["action"] = _camels(given["Action"])
-        yield rule["Name"], found
+            found["action"] = _camels(given.object_of("Action"))
+        yield rule.one("Name", str), found
 
 
-def _camels(values: Mapping[str, Any]) -> JsonObject:
+def _camels(values: Mapping[str, object]) -> dict[str, object]:
     return {_camel(name): value for name, value in values.items()}
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
+
+from ..json_object import JsonObject
 
 _TARGETS: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 _FIELDS: Final[Mapping[str, str]] = {
@@ -22,57 +24,58 @@ _FIELDS: Final[Mapping[str, str]] = {
 }
 
 
-def commands(config: Mapping[str, Any]) -> str:
+def commands(config: Mapping[str, object]) -> str:
     """A script for a shell."""
-    (namespace,) = config["UserConfig"]["Namespaces"]
+    (namespace,) = JsonObject(config).object_of("UserConfig").objects_of("Namespaces")
     lines: list[str] = []
     later: list[str] = []
-    for queue in namespace["Queues"]:
-        lines.append(_create("queue", queue["Name"], queue["Properties"]))
-        later += _forwarding(queue["Name"], queue["Properties"])
-    for topic in namespace["Topics"]:
-        lines.append(_create("topic", topic["Name"], topic["Properties"]))
-        for subscription in topic["Subscriptions"]:
-            path = f"{topic['Name']}/{subscription['Name']}"
-            lines.append(_create("subscription", path, subscription["Properties"]))
-            later += _forwarding(path, subscription["Properties"])
+    for queue in namespace.objects_of("Queues"):
+        name, properties = queue.one("Name", str), queue.object_of("Properties")
+        lines.append(_create("queue", name, properties))
+        later += _forwarding(name, properties)
+    for topic in namespace.objects_of("Topics"):
+        lines.append(_create("topic", topic.one("Name", str), topic.object_of("Properties")))
+        for subscription in topic.objects_of("Subscriptions"):
+            path, properties = f"{topic['Name']}/{subscription['Name']}", subscription.object_of("Properties")
+            lines.append(_create("subscription", path, properties))
+            later += _forwarding(path, properties)
             if "Rules" in subscription:
                 lines.append(shlex.join(["emubus", "rules", path, "--remove", "$Default"]))
-                lines += (_rule(path, rule["Name"], rule["Properties"]) for rule in subscription["Rules"])
+                lines += (_rule(path, rule) for rule in subscription.objects_of("Rules"))
     return "".join(f"{line}\n" for line in [*lines, *later])
 
 
-def _create(kind: str, path: str, properties: Mapping[str, Any]) -> str:
+def _create(kind: str, path: str, properties: Mapping[str, object]) -> str:
     given = {name: value for name, value in properties.items() if name not in (*_TARGETS, "AuthorizationRules")}
     return shlex.join(["emubus", "create", kind, path, *_set(given)])
 
 
-def _forwarding(path: str, properties: Mapping[str, Any]) -> Iterator[str]:
+def _forwarding(path: str, properties: Mapping[str, object]) -> Iterator[str]:
     given = {name: properties[name] for name in _TARGETS if properties.get(name) is not None}
     if given:
         yield shlex.join(["emubus", "update", path, *_set(given)])
 
 
-def _set(properties: Mapping[str, Any]) -> Iterator[str]:
+def _set(properties: Mapping[str, object]) -> Iterator[str]:
     for name, value in properties.items():
         yield "--set"
         yield f"{name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
-def _rule(path: str, name: str, given: Mapping[str, Any]) -> str:
+def _rule(path: str, rule: JsonObject) -> str:
+    name, given = rule.one("Name", str), rule.object_of("Properties")
     words = ["emubus", "rules", path, "--add", name]
-    correlation, sql = given.get("CorrelationFilter"), given.get("SqlFilter")
-    action = given.get("Action")
-    values = {} if correlation is None else correlation.get("Properties", {})
-    if any("Parameters" in each for each in (sql, action) if each is not None) or any(
+    correlation, sql, action = (given.object_of(each) for each in ("CorrelationFilter", "SqlFilter", "Action"))
+    values = correlation.object_of("Properties")
+    if any("Parameters" in each for each in (sql, action)) or any(
         not isinstance(each, str) for each in values.values()
     ):
         return f"# rule {name!r} of {path!r} has typed values: take it from the Config.json"
-    if correlation is not None:
+    if "CorrelationFilter" in given:
         texts = {_FIELDS[each]: text for each, text in correlation.items() if each in _FIELDS} | dict(values)
         words += [word for each, text in texts.items() for word in ("--equal", f"{each}={text}")]
-    elif sql is not None:
-        words += ["--sql", sql["SqlExpression"]]
+    elif "SqlFilter" in given:
+        words += ["--sql", sql.one("SqlExpression", str)]
     elif given["FilterType"] == "False":
         words += ["--sql", "1=0"]
-    return shlex.join(words if action is None else [*words, "--action", action["SqlExpression"]])
+    return shlex.join([*words, "--action", action.one("SqlExpression", str)] if "Action" in given else words)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from xml.parsers.expat import ExpatError
 
 from ...broker.admin.overview import HEALTHY, PartitionReport, Seen
@@ -20,7 +20,7 @@ from ...broker.model.durations import format_duration
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Described
-from ..control.message_json import message_json
+from ..control.message_json import BodyJson, MessageJson, message_json
 
 BODY_CHARS_MAX: Final = 64 << 10
 HEX_BYTES_MAX: Final = 4 << 10
@@ -188,7 +188,7 @@ class BodyView:
 class MessageView:
     """A message for display; `json` is its form in the control API."""
 
-    json: Mapping[str, Any]
+    json: MessageJson
     body: BodyView
     properties: Sequence[tuple[str, str]]
     application_properties: Sequence[tuple[str, str]]
@@ -240,7 +240,7 @@ def type_name(value: object) -> str:
     return _TYPE_NAMES.get(type(value), type(value).__name__.lower())
 
 
-def body_of(values: Mapping[str, Any]) -> BodyView:
+def body_of(values: BodyJson) -> BodyView:
     """A body for display: JSON and XML indented, other text unchanged, other bytes as a hex table."""
     if values["base64"] is not None:
         data = base64.b64decode(values["base64"])
@@ -251,7 +251,7 @@ def body_of(values: Mapping[str, Any]) -> BodyView:
         return BodyView("none", "")
     if values["text"] is None:
         return _cut(values["kind"], json.dumps(values["json"], indent=2, ensure_ascii=False))
-    text: str = values["text"]
+    text = values["text"]
     if any(not (each.isprintable() or each in "\r\n\t") for each in text[:BODY_CHARS_MAX]):
         data = text.encode()
         cut = f"{len(data) - HEX_BYTES_MAX} more bytes" if len(data) > HEX_BYTES_MAX else ""
@@ -312,7 +312,7 @@ def body_bytes(view: MessageView) -> tuple[bytes, str]:
     if body["base64"] is not None:
         return base64.b64decode(body["base64"]), "bin"
     if body["kind"] == "data":
-        return body["text"].encode(), {"JSON": "json", "XML": "xml"}.get(view.body.kind, "txt")
+        return (body["text"] or "").encode(), {"JSON": "json", "XML": "xml"}.get(view.body.kind, "txt")
     if body["kind"] == "none":
         return b"", "txt"
     return json.dumps(body["json"], indent=2, ensure_ascii=False).encode(), "json"
@@ -328,11 +328,11 @@ def hex_table(data: bytes) -> str:
     return "\n".join(rows)
 
 
-def _pairs(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _pairs(values: Mapping[str, object]) -> list[tuple[str, str]]:
     return [(name, value_text(value)) for name, value in values.items()]
 
 
-def value_text(value: Any) -> str:
+def value_text(value: object) -> str:
     """A value of the control API's JSON on one line."""
     if isinstance(value, dict) and set(value) == {"type", "value"}:
         text = f"{value['value']} ({value['type']})"

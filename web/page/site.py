@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 import structlog
@@ -104,7 +104,7 @@ class Site:
         forms = {} if failed is None else {failed.form: failed}
         if flash is not None and failed is None and flash.values:
             forms = {"send": Failed("send", flash.values)}
-        context: Mapping[str, Any] = {
+        context: Mapping[str, object] = {
             "forms": forms,
             "flash": flash,
             "namespace": self.broker.namespace,

@@ -8,11 +8,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ....broker.address import SubQueue
 from ....broker.message.bounds import IDENTIFIER_CHARS_MAX
 from ....broker.message.builder import TTL_MS_MAX
+from ...json_object import JsonObject
 from ...messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, scheduled_for, with_ttl
 from ...messages.filter import SQL_CHARS_MAX, STATES_ASKED, TEXT_CHARS_MAX, Criteria, FilterRefusal, filter_of
 from ...messages.jobs import JOBS, NUMBERS_MAX, Job, Jobs, JobState, Selection
@@ -136,7 +137,7 @@ NEW_JOB: Final = named(
 )
 
 
-def job_json(job: Job) -> dict[str, Any]:
+def job_json(job: Job) -> dict[str, object]:
     """A job, as `JOB` describes it."""
     return {
         "id": job.number,
@@ -156,41 +157,51 @@ def job_json(job: Job) -> dict[str, Any]:
     }
 
 
-def changes_of(asked: Mapping[str, Any]) -> Changes:
+def changes_of(asked: JsonObject) -> Changes:
     """The changes of a request. ControlRefusal."""
     if "body" in asked and "body_base64" in asked:
         raise ControlRefusal(409, "body and body_base64 exclude each other.")
-    body = asked["body"].encode() if "body" in asked else None
+    body = asked.one("body", str).encode() if "body" in asked else None
     try:
         if "body_base64" in asked:
-            body = base64.b64decode(asked["body_base64"], validate=True)
-        properties = {name: from_json(value) for name, value in asked.get("application_properties", {}).items()}
+            body = base64.b64decode(asked.one("body_base64", str), validate=True)
+        properties = {name: from_json(value) for name, value in asked.object_of("application_properties").items()}
     except binascii.Error:
         raise ControlRefusal(409, "body_base64 is not base64.") from None
     except ValueError as error:
         raise ControlRefusal(409, f"application_properties: {error}.") from None
     annotations = {PARTITION_KEY: asked["partition_key"]} if "partition_key" in asked else {}
     if "scheduled_at" in asked:
-        annotations[SCHEDULED_FOR] = scheduled_for(asked["scheduled_at"])
+        annotations[SCHEDULED_FOR] = scheduled_for(asked.optional("scheduled_at", int))
     return Changes(
         body,
         {amqp_name: asked[name] for name, amqp_name in TEXT_FIELDS.items() if name in asked},
         properties,
         annotations,
-        with_ttl(asked["ttl_ms"]) if "ttl_ms" in asked else {},
+        with_ttl(asked.optional("ttl_ms", int)) if "ttl_ms" in asked else {},
     )
 
 
-def selection_of(asked: Mapping[str, Any], numbers: list[int] | None = None) -> Selection:
+def selection_of(asked: JsonObject) -> Selection:
     """The selection of a filter. ControlRefusal."""
     try:
         criteria = Criteria(
-            asked["text"] or "", asked["where"] or "", asked["state"] or "", asked["after"], asked["before"]
+            asked.optional("text", str) or "",
+            asked.optional("where", str) or "",
+            asked.optional("state", str) or "",
+            asked.optional("after", int),
+            asked.optional("before", int),
         )
         found = filter_of(criteria)
     except FilterRefusal as refusal:
         raise ControlRefusal(409, refusal.text) from None
-    return Selection(numbers, found, asked["from_sequence_number"] or 0, asked["partition_id"], asked["session_id"])
+    return Selection(
+        None,
+        found,
+        asked.optional("from_sequence_number", int) or 0,
+        asked.optional("partition_id", int),
+        asked.optional("session_id", str),
+    )
 
 
 def _jobs(call: ControlCall) -> Jobs:
@@ -198,9 +209,10 @@ def _jobs(call: ControlCall) -> Jobs:
 
 
 def _found(call: ControlCall) -> Job:
-    job = _jobs(call).get(call.path["job"])
+    number = call.path.one("job", int)
+    job = _jobs(call).get(number)
     if job is None:
-        raise ControlRefusal(404, f"There is no job {call.path['job']}.")
+        raise ControlRefusal(404, f"There is no job {number}.")
     return job
 
 
@@ -210,17 +222,17 @@ async def start_job(call: ControlCall) -> object:
     if (body["sequence_numbers"] is None) == (body["filter"] is None):
         raise ControlRefusal(409, "Give either sequence_numbers or a filter; {} is the filter that all match.")
     plan = Plan(
-        Verb(body["verb"]),
-        body["entity"],
-        SUB_QUEUES[body["sub_queue"]],
-        body["target"],
-        Changes() if body["changes"] is None else changes_of(body["changes"]),
-        body["reason"],
-        body["description"],
+        Verb(body.one("verb", str)),
+        body.one("entity", str),
+        SUB_QUEUES[body.one("sub_queue", str)],
+        body.optional("target", str),
+        Changes() if body["changes"] is None else changes_of(body.object_of("changes")),
+        body.optional("reason", str),
+        body.optional("description", str),
     )
-    named = body["sequence_numbers"]
-    selection = Selection(named) if body["filter"] is None else selection_of(body["filter"])
-    return job_json(await _jobs(call).start(plan, selection, body["wait_ms"]))
+    named = body.list_of("sequence_numbers", int)
+    selection = Selection(named) if body["filter"] is None else selection_of(body.object_of("filter"))
+    return job_json(await _jobs(call).start(plan, selection, body.one("wait_ms", int)))
 
 
 async def list_jobs(call: ControlCall) -> object:
@@ -231,7 +243,7 @@ async def list_jobs(call: ControlCall) -> object:
 async def show_job(call: ControlCall) -> object:
     """One job."""
     job = _found(call)
-    await _jobs(call).wait(job, call.query["wait_ms"])
+    await _jobs(call).wait(job, call.query.one("wait_ms", int))
     return job_json(job)
 
 

@@ -5,7 +5,7 @@ Knows the answers. Does not know what a line says (`web.messages.json_lines`).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import hdrs, web
 
@@ -42,7 +42,7 @@ IMPORTED: Final = named(
 )
 
 
-def imported_json(found: Imported) -> dict[str, Any]:
+def imported_json(found: Imported) -> dict[str, object]:
     """What became of the lines, as `IMPORTED` describes it."""
     failures = [{"line": line, "message": reason} for line, reason in found.failures]
     return {"sent_count": found.sent_count, "failed_count": found.failed_count, "failures": failures}
@@ -51,10 +51,10 @@ def imported_json(found: Imported) -> dict[str, Any]:
 async def export_messages(call: ControlCall) -> object:
     """The messages as lines. A store that fails meanwhile cuts the connection: a part is not taken for the whole."""
     broker = call.services.broker
-    entity = Overview(broker).entity(call.path["entity"])
+    entity = Overview(broker).entity(call.path.one("entity", str))
     if isinstance(entity.description, TopicDescription):
         raise ControlRefusal(409, f"The topic '{entity.path}' holds no messages: its subscriptions do.")
-    lines = exported(broker, entity, SUB_QUEUES[call.query["sub_queue"]], selection_of(call.query))
+    lines = exported(broker, entity, SUB_QUEUES[call.query.one("sub_queue", str)], selection_of(call.query))
     first = await anext(lines, b"")  # a refusal comes before the answer begins
     name = "".join(each if each.isalnum() else "-" for each in entity.path.lower() if each.isascii())
     response = web.StreamResponse(headers={hdrs.CONTENT_DISPOSITION: f'attachment; filename="{name}.jsonl"'})
@@ -77,7 +77,7 @@ async def export_messages(call: ControlCall) -> object:
 async def import_messages(call: ControlCall) -> object:
     """Send the messages of lines."""
     broker = call.services.broker
-    entity = Overview(broker).entity(call.path["entity"])
+    entity = Overview(broker).entity(call.path.one("entity", str))
     if isinstance(entity.description, SubscriptionDescription):
         raise ControlRefusal(409, f"Messages are sent to the topic '{entity.description.topic_name}'.")
     return imported_json(await imported(broker, entity, call.request.content.iter_chunked(CHUNK_BYTES)))

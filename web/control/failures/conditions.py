@@ -5,7 +5,7 @@ Knows the JSON of the table, of a condition, and of what struck. Does not know w
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from ....broker.errors import BrokerError
 from ....broker.errors import Condition as ErrorCondition
@@ -42,6 +42,7 @@ def _instant(about: str) -> Schema:
 def _value_schema(parameter: Parameter) -> Schema:
     """The schema of a parameter's value; null stands for its default."""
     about = f"{parameter.about} Unit: {parameter.unit}." if parameter.unit else parameter.about
+    schema: Schema
     if parameter.choices:
         schema = choice(about, parameter.choices)
     elif isinstance(parameter.default, int):
@@ -184,7 +185,7 @@ ENDED: Final = named(
 _ID: Final = {"id": integer("Its number.", 1, NUMBER_MAX)}
 
 
-def _condition(conditions: Conditions, condition: Condition) -> dict[str, Any]:
+def _condition(conditions: Conditions, condition: Condition) -> dict[str, object]:
     return {
         "id": condition.number,
         "name": condition.name,
@@ -216,7 +217,7 @@ def _condition(conditions: Conditions, condition: Condition) -> dict[str, Any]:
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, object]:
     return {
         "name": row.name,
         "topic": row.topic,
@@ -252,14 +253,15 @@ async def list_conditions(call: ControlCall) -> object:
 async def start_condition(call: ControlCall) -> object:
     """Start a condition."""
     body, conditions = call.body, call.services.conditions
+    given = {name: value for name, value in body.object_of("set").items() if isinstance(value, int | float | str)}
     try:
         condition = conditions.start(
-            body["name"],
-            seed=body["seed"],
-            entity=body["entity"],
-            duration_ms=body["duration_ms"],
-            count=body["count"],
-            values={name: value for name, value in body["set"].items() if value is not None},
+            body.one("name", str),
+            seed=body.one("seed", int),
+            entity=body.optional("entity", str),
+            duration_ms=body.optional("duration_ms", int),
+            count=body.optional("count", int),
+            values=given,
         )
     except BrokerError as error:
         if error.condition is ErrorCondition.ARGUMENT_ERROR:  # a parameter that this condition does not have
@@ -271,16 +273,18 @@ async def start_condition(call: ControlCall) -> object:
 async def get_condition(call: ControlCall) -> object:
     """A condition that is on, or has ended lately."""
     conditions = call.services.conditions
-    condition = conditions.get(call.path["id"])
+    number = call.path.one("id", int)
+    condition = conditions.get(number)
     if condition is None:
-        raise ControlRefusal(404, f"There is no condition {call.path['id']}.")
+        raise ControlRefusal(404, f"There is no condition {number}.")
     return _condition(conditions, condition)
 
 
 async def end_condition(call: ControlCall) -> object:
     """End one condition."""
-    if not call.services.conditions.end(call.path["id"]):
-        raise ControlRefusal(404, f"No condition {call.path['id']} is on; it may have ended.")
+    number = call.path.one("id", int)
+    if not call.services.conditions.end(number):
+        raise ControlRefusal(404, f"No condition {number} is on; it may have ended.")
     return {"ended_count": 1}
 
 

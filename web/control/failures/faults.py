@@ -5,7 +5,7 @@ Knows the JSON of a fault. Does not know what a fault does to a connection.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from ....broker.errors import Condition
 from ....conditions.fault_table import STRIKES, Fault, FaultKind, FaultOperation
@@ -100,7 +100,7 @@ CONNECTIONS: Final = named(
 _ENTITY_ONLY: Final = named("OfEntity", record("Which ones.", {"entity": _ENTITY}))
 
 
-def _fault(fault: Fault) -> dict[str, Any]:
+def _fault(fault: Fault) -> dict[str, object]:
     return {
         "id": fault.number,
         "kind": fault.kind.value,
@@ -121,7 +121,8 @@ async def list_faults(call: ControlCall) -> object:
 async def add_fault(call: ControlCall) -> object:
     """Set a fault."""
     body = call.body
-    kind, operations = FaultKind(body["kind"]), [FaultOperation(each) for each in body["operations"]]
+    kind = FaultKind(body.one("kind", str))
+    operations = [FaultOperation(each) for each in body.list_of("operations", str)]
     impossible = [each.value for each in operations if each not in STRIKES[kind]]
     if impossible:
         raise ControlRefusal(
@@ -129,19 +130,20 @@ async def add_fault(call: ControlCall) -> object:
         )
     fault = call.services.faults.table.add(
         kind,
-        entity=body["entity"],
+        entity=body.optional("entity", str),
         operations=operations,
-        count=body["count"],
-        probability=body["probability"],
-        delay_ms=body["delay_ms"] if kind is FaultKind.DELAYED_CONFIRMATION else 0,
+        count=body.optional("count", int),
+        probability=body.number("probability"),
+        delay_ms=body.one("delay_ms", int) if kind is FaultKind.DELAYED_CONFIRMATION else 0,
     )
     return _fault(fault)
 
 
 async def clear_fault(call: ControlCall) -> object:
     """Clear one fault."""
-    if not call.services.faults.table.remove(call.path["id"]):
-        raise ControlRefusal(404, f"No fault {call.path['id']} is set; it may have been used up.")
+    number = call.path.one("id", int)
+    if not call.services.faults.table.remove(number):
+        raise ControlRefusal(404, f"No fault {number} is set; it may have been used up.")
     return {"cleared_count": 1}
 
 
@@ -157,13 +159,13 @@ async def list_connections(call: ControlCall) -> object:
 
 async def drop_connections(call: ControlCall) -> object:
     """Drop connections now."""
-    return {"dropped_count": call.services.faults.drop_connections_of(call.body["entity"])}
+    return {"dropped_count": call.services.faults.drop_connections_of(call.body.optional("entity", str))}
 
 
 async def drop_links(call: ControlCall) -> object:
     """Detach links now."""
-    condition = Condition(call.body["condition"])
-    return {"dropped_count": call.services.faults.drop_links_of(call.body["entity"], condition)}
+    condition = Condition(call.body.one("condition", str))
+    return {"dropped_count": call.services.faults.drop_links_of(call.body.optional("entity", str), condition)}
 
 
 ENDPOINTS: Final = (

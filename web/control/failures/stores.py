@@ -5,7 +5,7 @@ Knows the JSON of a store and of an outage. Does not know what an outage does.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from ....broker.admin import figures
 from ....broker.admin.figures import MessagingStoreReport
@@ -49,7 +49,7 @@ STORE: Final = named(
 STORES: Final = named("Stores", record("Messaging stores.", {"stores": array("Ordered by number.", STORE)}))
 
 
-def _store(report: MessagingStoreReport) -> dict[str, Any]:
+def _store(report: MessagingStoreReport) -> dict[str, object]:
     outage = report.outage
     return {
         "store": report.store,
@@ -74,22 +74,23 @@ def _known_stores(call: ControlCall, numbers: list[int]) -> list[int]:
 
 
 def _begin(call: ControlCall, numbers: list[int]) -> None:
-    body = call.body
-    outage = Outage(OutageKind(body["kind"]), body["delay_ms"] if body["kind"] == OutageKind.SLOW else 0)
+    kind = OutageKind(call.body.one("kind", str))
+    outage = Outage(kind, call.body.one("delay_ms", int) if kind is OutageKind.SLOW else 0)
     for each in _known_stores(call, numbers):
-        call.services.broker.begin_outage(each, outage, body["duration_ms"])
+        call.services.broker.begin_outage(each, outage, call.body.optional("duration_ms", int))
 
 
 async def begin_outages(call: ControlCall) -> object:
     """Begin an outage of stores."""
-    _begin(call, call.body["stores"])
+    _begin(call, call.body.list_of("stores", int))
     return await list_stores(call)
 
 
 async def begin_outage(call: ControlCall) -> object:
     """Begin an outage of one store."""
-    _begin(call, [call.path["store"]])
-    return _store(figures.store(call.services.broker, call.path["store"]))
+    index = call.path.one("store", int)
+    _begin(call, [index])
+    return _store(figures.store(call.services.broker, index))
 
 
 async def end_outages(call: ControlCall) -> object:
@@ -101,7 +102,7 @@ async def end_outages(call: ControlCall) -> object:
 
 async def end_outage(call: ControlCall) -> object:
     """End the outage of one store."""
-    (index,) = _known_stores(call, [call.path["store"]])
+    (index,) = _known_stores(call, [call.path.one("store", int)])
     call.services.broker.end_outage(index)
     return _store(figures.store(call.services.broker, index))
 

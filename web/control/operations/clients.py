@@ -19,7 +19,7 @@ _SESSION: Final = record("The session.", {"session_id": text("Its id.", chars_ma
 
 async def drop_connection(call: ControlCall) -> object:
     """Cut one connection."""
-    number: int = call.path["number"]
+    number = call.path.one("number", int)
     if not call.services.faults.drop_connection(number):
         raise ControlRefusal(404, f"There is no connection {number}.")
     return {"number": number}
@@ -27,11 +27,12 @@ async def drop_connection(call: ControlCall) -> object:
 
 async def release_session(call: ControlCall) -> object:
     """End the lock of a session; its receiver loses it."""
-    entity = Overview(call.services.broker).entity(call.path["entity"])
+    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
     if not entity.requires_session:
         raise ControlRefusal(404, f"'{entity.path}' has no message sessions.")
-    call.services.broker.release_session(entity.path, call.body["session_id"])
-    return {"session_id": call.body["session_id"]}
+    session_id = call.body.one("session_id", str)
+    call.services.broker.release_session(entity.path, session_id)
+    return {"session_id": session_id}
 
 
 ENDPOINTS: Final = (

@@ -26,7 +26,7 @@ SAMPLES: Final = record(
 
 async def show_samples(call: ControlCall) -> object:
     """The samples of the namespace or of an entity."""
-    path, span, sampler = call.query["entity"], call.query["span"], call.services.sampler
+    path, span, sampler = call.query.optional("entity", str), call.query.one("span", str), call.services.sampler
     if path is not None:
         path = Overview(call.services.broker).entity(path).path
     figures = {} if sampler is None else sampler.samples(path, span)

@@ -5,7 +5,7 @@ Knows the JSON of an event. Does not know how events are kept and found (`story/
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from ....broker.api import EventKind
 from ....story.tracing import trace
@@ -56,7 +56,7 @@ STORY: Final = record(
 )
 
 
-def _state(call: ControlCall) -> dict[str, Any]:
+def _state(call: ControlCall) -> dict[str, object]:
     story = call.services.story
     return {
         "is_on": story.is_on,
@@ -70,18 +70,18 @@ async def show_story(call: ControlCall) -> object:
     query = call.query
     found = await trace(
         call.services.story,
-        path=query["entity"],
-        sequence_number=query["sequence_number"],
-        message_id=query["message_id"],
-        session_id=query["session_id"],
-        count_max=query["top"],
+        path=query.optional("entity", str),
+        sequence_number=query.optional("sequence_number", int),
+        message_id=query.optional("message_id", str),
+        session_id=query.optional("session_id", str),
+        count_max=query.one("top", int),
     )
     return {**_state(call), "events": [each.to_json() for each in found]}
 
 
 async def switch_story(call: ControlCall) -> object:
     """Keep events from now on, or no more."""
-    call.services.story.switch(is_on=call.body["is_on"])
+    call.services.story.switch(is_on=call.body.one("is_on", bool))
     return _state(call)
 
 

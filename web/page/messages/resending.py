@@ -7,12 +7,12 @@ body that is no data stay as they are in the original. Pure.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ....broker.admin.overview import Seen
 from ....broker.message.builder import NewMessage
 from ....codec.types import TYPE_NAMES, Timestamp
+from ...json_object import JsonObject
 from ...messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, scheduled_for, with_ttl
 from ...messages.json_lines import line_of
 from ...messages.typed_json import from_json
@@ -26,16 +26,16 @@ UNCHANGED: Final = "unchanged"
 
 def form_values(seen: Seen) -> dict[str, list[str]]:
     """What the fields contain for a message. DecodeError."""
-    message = line_of(seen)["message"]
-    properties: Mapping[str, Any] = message.get("properties", {})
+    message = _message(seen)
+    properties = message.object_of("properties")
     values = {name: [_text(properties.get(name))] for name in FIELDS}
-    values |= _body(message["body"])
-    annotations = message.get("annotations", {})
-    if isinstance(annotations.get(PARTITION_KEY), str):
-        values["partition_key"] = [annotations[PARTITION_KEY]]
-    ttl_ms = message.get("header", {}).get("ttl_ms")
+    values |= _body(message.object_of("body"))
+    partition_key = message.object_of("annotations").get(PARTITION_KEY)
+    if isinstance(partition_key, str):
+        values["partition_key"] = [partition_key]
+    ttl_ms = message.object_of("header").optional("ttl_ms", int)
     values["ttl"] = ["" if ttl_ms is None else span_input(ttl_ms)]
-    shown = _shown(message.get("application_properties", {}))
+    shown = _shown(message.object_of("application_properties"))
     values["property_name"] = [name for name, _, _ in shown]
     values["property_type"] = [kind for _, kind, _ in shown]
     values["property_value"] = [text for _, _, text in shown]
@@ -44,7 +44,7 @@ def form_values(seen: Seen) -> dict[str, list[str]]:
 
 def changes_of(seen: Seen, message: NewMessage, *, keeps_body: bool) -> Changes:
     """What makes the original the message of a form. DecodeError."""
-    original = line_of(seen)["message"].get("application_properties", {})
+    original = _message(seen).object_of("application_properties")
     gone = {name: None for name, _, _ in _shown(original) if name not in message.application_properties}
     return Changes(
         None if keeps_body else message.body,
@@ -55,26 +55,32 @@ def changes_of(seen: Seen, message: NewMessage, *, keeps_body: bool) -> Changes:
     )
 
 
+def _message(seen: Seen) -> JsonObject:
+    return JsonObject(line_of(seen)).object_of("message")
+
+
 def _text(value: object) -> str:
     if isinstance(value, dict):
         return str(value.get("value", ""))
     return "" if value is None else str(value)
 
 
-def _body(body: Mapping[str, Any]) -> dict[str, list[str]]:
+def _body(body: JsonObject) -> dict[str, list[str]]:
     if body["kind"] == "none":
         return {"body": [""], "body_form": ["text"]}
-    if body["kind"] == "data" and len(body.get("text", "")) <= BODY_CHARS_MAX and "text" in body:
-        return {"body": [body["text"]], "body_form": ["text"]}
-    if body["kind"] == "data" and len(body.get("base64", "")) <= BODY_CHARS_MAX and "base64" in body:
-        return {"body": [base64.b64decode(body["base64"]).hex(" ")], "body_form": ["hex"]}
+    if body["kind"] == "data":
+        text, encoded = body.optional("text", str), body.optional("base64", str)
+        if text is not None and len(text) <= BODY_CHARS_MAX:
+            return {"body": [text], "body_form": ["text"]}
+        if encoded is not None and len(encoded) <= BODY_CHARS_MAX:
+            return {"body": [base64.b64decode(encoded).hex(" ")], "body_form": ["hex"]}
     return {"body": [""], "body_form": [UNCHANGED]}
 
 
-def _shown(properties: object) -> list[tuple[str, str, str]]:
+def _shown(properties: JsonObject) -> list[tuple[str, str, str]]:
     """Name, type and text of the application properties that a form can show."""
     found: list[tuple[str, str, str]] = []
-    for name, written in properties.items() if isinstance(properties, dict) else ():
+    for name, written in properties.items():
         value = from_json(written)
         kind = TYPE_NAMES.get(type(value), "")
         if kind in PROPERTY_TYPES and "\n" not in str(value):

@@ -21,7 +21,7 @@ def _property(name: str) -> _Cell:
 def _expires(view: MessageView) -> str:
     """The enqueued time and the time to live; a scheduled message has no enqueued time yet."""
     ttl_ms, enqueued_at = view.json["header"].get("ttl_ms"), view.json["enqueued_at"]
-    return instant(enqueued_at + ttl_ms) if ttl_ms is not None and enqueued_at is not None else ""
+    return instant(enqueued_at + ttl_ms) if isinstance(ttl_ms, int) and enqueued_at is not None else ""
 
 
 def _scheduled(view: MessageView) -> str:
@@ -30,7 +30,7 @@ def _scheduled(view: MessageView) -> str:
 
 
 def _state(view: MessageView) -> str:
-    state: str = view.json["state"]
+    state = view.json["state"]
     return f"{state}, locked" if view.json["locked_until_at"] is not None else state
 
 

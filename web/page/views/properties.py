@@ -7,11 +7,16 @@ does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from ....broker.model.catalog import Description
-from ....broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
+from ....broker.model.descriptions import (
+    EntityStatus,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+    with_values,
+)
 from ..forms import Form, FormError
 from ..rendering import span_input
 
@@ -44,7 +49,7 @@ def field_values(description: Description) -> Mapping[str, str | bool]:
 
 def changed(before: Description, form: Form) -> Description:
     """The description with the values of a form; an empty field leaves a duration or number as it is. FormError."""
-    fields: dict[str, Any] = {
+    fields: dict[str, object] = {
         "default_ttl_ms": form.span("default_ttl", "Default time to live", before.default_ttl_ms),
         "auto_delete_on_idle_ms": form.span("auto_delete_on_idle", "Delete when idle for"),
         "user_metadata": form.optional("user_metadata"),
@@ -66,7 +71,7 @@ def changed(before: Description, form: Form) -> Description:
         fields["forward_dead_letters_to"] = form.optional("forward_dead_letters_to")
     if isinstance(before, SubscriptionDescription):
         fields["dead_letter_on_filter_exceptions"] = form.checked("dead_letter_on_filter_exceptions")
-    return replace(before, **fields)
+    return with_values(before, fields)
 
 
 def _finite(form: Form, name: str, label: str, default_ms: int) -> int:
