@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ...broker.admin.overview import Seen
 from ...broker.message.annotations import BROKER_ANNOTATIONS
@@ -57,7 +57,7 @@ _HEADER_CODE, _PROPERTIES_CODE = 0x70, 0x73
 _NAMES: Final = frozenset({"header", "properties", "body", *_MAPS})
 
 
-def line_of(seen: Seen) -> dict[str, Any]:
+def line_of(seen: Seen) -> dict[str, object]:
     """A peeked message. DecodeError for one whose sections before the body are malformed."""
     candidate = Candidate(seen)
     data = seen.encoded
@@ -67,7 +67,7 @@ def line_of(seen: Seen) -> dict[str, Any]:
         at = locate(data)
         assert at is not None, "canonical messages can be located"
     header = _items(data, at, HEADER)
-    message: dict[str, Any] = {}
+    message: dict[str, object] = {}
     fields = {name: value for name, value in zip(HEADER_FIELDS, header, strict=False) if value is not None}
     if fields:
         message["header"] = {
@@ -107,14 +107,14 @@ def _map_items(data: bytes, at: list[int], rank: int) -> MapItems:
     return section.value if isinstance(section, Described) and isinstance(section.value, MapItems) else MapItems()
 
 
-def _map_json(items: MapItems, key_type: type[str]) -> Any:
+def _map_json(items: MapItems, key_type: type[str]) -> object:
     names = [str.__str__(key) if type(key) is key_type else "" for key, _ in items]
     if "" in names or len(set(names)) < len(names) or {"type", "value"} <= set(names):
         return to_json(items)
     return {name: to_json(value) for name, (_, value) in zip(names, items, strict=True)}
 
 
-def _body_json(encoded: bytes) -> dict[str, Any]:
+def _body_json(encoded: bytes) -> dict[str, object]:
     try:
         sections: list[Described] = []
         position = 0
@@ -152,7 +152,7 @@ def message_of(line: object) -> tuple[bytes, str]:
     """The encoded message of a line, and its state. ValueError."""
     if not isinstance(line, dict) or not isinstance(line.get("message"), dict):
         raise ValueError("a line is an object with the field 'message', an object")
-    message: dict[str, Any] = line["message"]
+    message: Mapping[str, object] = line["message"]
     if unknown := message.keys() - _NAMES:
         raise ValueError(f"a message has no field '{sorted(unknown)[0][:60]}'; it has {', '.join(sorted(_NAMES))}")
     sections: dict[int, bytes] = {}
@@ -173,35 +173,35 @@ def message_of(line: object) -> tuple[bytes, str]:
     return start + body + (b"" if footer is None else b"\x00\x53\x78" + footer), str(line.get("state"))
 
 
-def _object(message: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _object(message: Mapping[str, object], name: str) -> dict[str, object]:
     found = message.get(name, {})
     if not isinstance(found, dict):
         raise ValueError(f"'{name}' is not an object")
     return found
 
 
-def _known(given: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
+def _known(given: Mapping[str, object], names: tuple[str, ...]) -> tuple[str, ...]:
     for name in given:
         if name not in names:
             raise ValueError(f"there is no field '{name[:60]}'; there are {', '.join(names)}")
     return names
 
 
-def _header_field(header: Mapping[str, Any], name: str) -> object:
+def _header_field(header: Mapping[str, object], name: str) -> object:
     value, kind = header.get(name), HEADER_FIELDS[name]
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) is not (kind is bool)):
         raise ValueError(f"the header's '{name}' is not {'true or false' if kind is bool else 'a whole number'}")
     return None if value is None else kind(value)
 
 
-def _map_of(entries: Mapping[str, Any], key_type: type[str]) -> MapItems:
+def _map_of(entries: Mapping[str, object], key_type: type[str]) -> MapItems:
     if entries.keys() == {"type", "value"} and entries["type"] == "map":
         found = from_json(dict(entries))
         return found if isinstance(found, MapItems) else MapItems()
     return MapItems((key_type(name), from_json(value)) for name, value in entries.items())
 
 
-def _body_of(body: Mapping[str, Any]) -> bytes:
+def _body_of(body: Mapping[str, object]) -> bytes:
     match body.get("kind", "none"):
         case "none":
             return b""
@@ -218,17 +218,21 @@ def _body_of(body: Mapping[str, Any]) -> bytes:
             raise ValueError(f"a body is data, value, sequence, malformed or none, not {str(other)[:60]!r}")
 
 
-def _list(value: object) -> list[Any]:
+def _list(value: object) -> list[object]:
     if not isinstance(value, list):
         raise ValueError("'sections' is not a list of sections")
     return value
 
 
-def _data_of(part: Mapping[str, Any]) -> bytes:
+def _data_of(part: object) -> bytes:
+    given: Mapping[str, object] = part if isinstance(part, dict) else {}
+    written = given.get("text", given.get("base64"))
     try:
-        return part["text"].encode() if "text" in part else base64.b64decode(part["base64"], validate=True)
-    except (KeyError, TypeError, AttributeError, ValueError):
-        raise ValueError("a body of data has a 'text', or 'base64'") from None
+        if isinstance(written, str):
+            return written.encode() if "text" in given else base64.b64decode(written, validate=True)
+    except ValueError:  # half a surrogate pair, no base64
+        pass
+    raise ValueError("a body of data has a 'text', or 'base64'")
 
 
 def _section(code: int, value: object) -> bytes:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import base64
 import math
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from ...codec.decode import NESTING_MAX
 from ...codec.types import (
@@ -48,13 +48,13 @@ _BYTES: Final[Mapping[str, type[bytes]]] = {
 }
 
 
-def to_json(value: object) -> Any:
+def to_json(value: object) -> object:
     """An AMQP value, as `decode_exactly` gives it, as JSON."""
     match value:
         case None | bool():
             return value
         case Symbol() | Char():
-            found: Any = str.__str__(value)
+            found: object = str.__str__(value)
         case str():
             return value
         case list():
@@ -99,16 +99,16 @@ def from_json(value: object, depth: int = 0) -> object:
             raise ValueError("a value is null, true, false, a number, a text, a list, or has a type and a value")
 
 
-def _typed(name: str, of: Any, more: Mapping[str, Any], depth: int) -> object:
+def _typed(name: str, of: object, more: Mapping[str, object], depth: int) -> object:
     try:
         if name in _INTEGERS:
             return _INTEGERS[name](_whole(of))
         if name in _BYTES:
-            return _BYTES[name](base64.b64decode(of, validate=True))
+            return _BYTES[name](base64.b64decode(_text(of), validate=True))
         if name == "map":
-            return MapItems((from_json(key, depth), from_json(each, depth)) for key, each in of)
+            return MapItems((from_json(key, depth), from_json(each, depth)) for key, each in map(_items, _items(of)))
         if name == "array":
-            values = tuple(from_json(each, depth) for each in of)
+            values = tuple(from_json(each, depth) for each in _items(of))
             return Array(_whole(more["code"]), values, from_json(more.get("descriptor"), depth))
         if name == "described":
             return Described(from_json(more["descriptor"], depth), from_json(of, depth))
@@ -123,20 +123,30 @@ def _whole(value: object) -> int:
     return int(value)
 
 
-def _text(kind: type[str]) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if not isinstance(value, str):
-            raise TypeError
-        return kind(value)
-
-    return read
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
-_SIMPLE: Final[Mapping[str, Callable[[Any], object]]] = {
-    "string": _text(str),
-    "symbol": _text(Symbol),
-    "char": _text(Char),
-    "float": Float,
-    "double": float,
-    "uuid": uuid.UUID,
+def _number(value: object) -> float:
+    """A number, which may be a text: NaN is."""
+    if not isinstance(value, int | float | str):
+        raise TypeError
+    return float(value)
+
+
+def _items(value: object) -> Iterable[object]:
+    if not isinstance(value, Iterable):
+        raise TypeError
+    return value
+
+
+_SIMPLE: Final[Mapping[str, Callable[[object], object]]] = {
+    "string": _text,
+    "symbol": lambda value: Symbol(_text(value)),
+    "char": lambda value: Char(_text(value)),
+    "float": lambda value: Float(_number(value)),
+    "double": _number,
+    "uuid": lambda value: uuid.UUID(_text(value)),
 }
