@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from ...broker import service_errors
 from ...broker.api import SEQUENCE_NUMBER_MAX
@@ -62,7 +62,7 @@ def broker_properties_in(text: str) -> BrokerProperties:
     return read(found, PROPERTIES)
 
 
-def read(found: Mapping[str, Any], names: Mapping[str, str]) -> BrokerProperties:
+def read(found: Mapping[str, object], names: Mapping[str, str]) -> BrokerProperties:
     """The properties in a JSON object; unknown and read-only ones are ignored, as the service does.
 
     An empty string means absent. HttpRefusal (400), KeysDifferError.
@@ -88,7 +88,7 @@ def _text(name: str, value: object) -> str | None:
             raise _bad(name, value, "a string")
 
 
-def _scheduled_at(found: Mapping[str, Any]) -> int | None:
+def _scheduled_at(found: Mapping[str, object]) -> int | None:
     value = found.get("ScheduledEnqueueTimeUtc")
     if value is None or value == "":
         return None
@@ -98,7 +98,7 @@ def _scheduled_at(found: Mapping[str, Any]) -> int | None:
     return at
 
 
-def _ttl_ms(found: Mapping[str, Any]) -> int | None:
+def _ttl_ms(found: Mapping[str, object]) -> int | None:
     """Seconds as a number, or as text (Python client); in batches also a time span, under another name."""
     for name in ("TimeToLiveTimeSpan", "TimeToLive"):
         value = found.get(name)
@@ -145,7 +145,7 @@ class ReceivedProperties:
 
     sequence_number: int
     properties: Mapping[str, object]
-    annotations: Mapping[object, Any]
+    annotations: Mapping[object, object]
     delivery_count: int
     ttl_ms: int | None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
@@ -28,29 +28,29 @@ _TTL, _DELIVERY_COUNT = 2, 4  # positions in the header section
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]+")
 
-Sections = dict[int, list[Any]]
+Sections = dict[int, list[object]]
 
 
 def answer(request: web.Request, delivery: Delivery, *, locked: bool, location: str | None = None) -> web.Response:
     """The message: 201 if it is locked, at `location`, and 200 if it is deleted."""
     sections = _sections(delivery.payload)
     headers: CIMultiDict[str] = CIMultiDict()
-    properties = dict(zip(PROPERTY_NAMES, _first(sections, _PROPERTIES, list), strict=False))
+    properties = dict(zip(PROPERTY_NAMES, _fields(sections, _PROPERTIES), strict=False))
     content_type = properties.get("content-type")
     if isinstance(content_type, Symbol) and _PRINTABLE.fullmatch(content_type):
         headers[hdrs.CONTENT_TYPE] = str.__str__(content_type)
     if location is not None:
         headers[hdrs.LOCATION] = location
-    head = _first(sections, _HEADER, list)
+    head = _fields(sections, _HEADER)
     found = ReceivedProperties(
         delivery.sequence_number,
         properties,
-        _first(sections, _ANNOTATIONS, dict),
+        _entries(sections, _ANNOTATIONS),
         _integer_at(head, _DELIVERY_COUNT) or 0,
         _integer_at(head, _TTL),
     )
     headers[HEADER] = header_of(found, delivery.token if locked else None)
-    for name, value in _first(sections, _APPLICATION, dict).items():
+    for name, value in _entries(sections, _APPLICATION).items():
         text = property_text(value)
         if text is not None and isinstance(name, str) and _TOKEN.fullmatch(name) and not is_http_header(name.lower()):
             headers.add(str.__str__(name), text)
@@ -74,12 +74,19 @@ def _sections(payload: bytes) -> Sections:
     return sections
 
 
-def _first(sections: Sections, code: int, kind: type[Any]) -> Any:
+def _fields(sections: Sections, code: int) -> list[object]:
+    """The fields of the first section with that code, a list."""
     values = sections.get(code)
-    return values[0] if values and isinstance(values[0], kind) else kind()
+    return values[0] if values and isinstance(values[0], list) else []
 
 
-def _integer_at(fields: list[Any], position: int) -> int | None:
+def _entries(sections: Sections, code: int) -> dict[object, object]:
+    """The entries of the first section with that code, a map."""
+    values = sections.get(code)
+    return values[0] if values and isinstance(values[0], dict) else {}
+
+
+def _integer_at(fields: list[object], position: int) -> int | None:
     value = fields[position] if position < len(fields) else None
     return int(value) if isinstance(value, int) else None
 

@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import hdrs, web
 
@@ -145,7 +145,7 @@ def _batch_message(number: int, found: object) -> NewMessage:
         raise HttpRefusal(refusal.status, f"Message {number} of the batch is invalid: {refusal.detail}") from None
 
 
-def _object(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _object(found: Mapping[str, object], name: str) -> Mapping[str, object]:
     value = found.get(name)
     if value is None:
         return {}
@@ -154,7 +154,7 @@ def _object(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value
 
 
-def _batch_body(found: Mapping[str, Any]) -> bytes:
+def _batch_body(found: Mapping[str, object]) -> bytes:
     body = found.get("Body")
     if body is None:
         return b""
