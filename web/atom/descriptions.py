@@ -8,8 +8,8 @@ is an `HttpRefusal` with status 400 that names it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 from xml.etree.ElementTree import Element
 
 from ...broker.ids import new_shared_key
@@ -50,22 +50,23 @@ def top_level_in(
 ) -> QueueDescription | TopicDescription:
     """The queue or topic `name` as the client describes it; `known` is the present one, for an update."""
     kind = kind_of(node)
-    if kind is SubscriptionDescription:
+    if issubclass(kind, SubscriptionDescription):
         raise bad(f"The description is a SubscriptionDescription; '{excerpt(name)}' is no path of a subscription.")
     given, late = _values(node, kind, context.version)
-    values: dict[str, Any] = {**defaults_of(kind, context.limits), **_stays(kind, known), **given}
+    values: dict[str, object] = {**defaults_of(kind, context.limits), **_stays(kind, known), **given}
     _bring_within(values, given, context.limits)
-    known_mb = getattr(known, "max_size_mb", None)
-    size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], context.limits, known_mb)
     # The service ignores an element that comes too late in the order, as some versions of the Python SDK send this one
     # [recorded]: a value that it would refuse in the right place has no effect here.
     if "forward_to" in late and values.get("requires_session"):
         del values["forward_to"]
+    asked = kind.from_json({**values, "name": name})
+    known_mb = None if known is None or isinstance(known, SubscriptionDescription) else known.max_size_mb
+    size_mb = size_mb_from_client(asked.max_size_mb, asked.enable_partitioning, context.limits, known_mb)
     keys = child(node, "AuthorizationRules")
-    if keys is not None:
-        values["authorization_rules"] = keys_in(keys, getattr(known, "authorization_rules", ()), new_shared_key)
-    description: QueueDescription | TopicDescription = kind(name, **{**values, "max_size_mb": size_mb})  # type: ignore[assignment]
-    return description
+    if keys is None:
+        return replace(asked, max_size_mb=size_mb)
+    before = () if known is None or isinstance(known, SubscriptionDescription) else known.authorization_rules
+    return replace(asked, max_size_mb=size_mb, authorization_rules=keys_in(keys, before, new_shared_key))
 
 
 def subscription_in(
@@ -78,16 +79,16 @@ def subscription_in(
     given, _ = _values(node, kind, context.version)
     values = {**defaults_of(kind, context.limits), **_stays(kind, known), **given}
     _bring_within(values, given, context.limits)
+    asked = SubscriptionDescription.from_json({**values, "topic_name": topic_name, "name": name})
     if isinstance(known, SubscriptionDescription):
-        values["rules"], values["jms"] = known.rules, known.jms
-    elif (rule := child(node, "DefaultRuleDescription")) is not None:
-        values["rules"] = (rule_in(rule),)
-    return SubscriptionDescription(topic_name, name, **values)
+        return replace(asked, rules=known.rules, jms=known.jms)
+    rule = child(node, "DefaultRuleDescription")
+    return asked if rule is None else replace(asked, rules=(rule_in(rule),))
 
 
-def _values(node: Element, kind: type[Description], version: str) -> tuple[dict[str, Any], set[str]]:
+def _values(node: Element, kind: type[Description], version: str) -> tuple[dict[str, object], set[str]]:
     """The fields that a description sets, and those whose element came too late in the order."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     late: set[str] = set()
     reached = 0
     for part in children(node):
@@ -113,7 +114,7 @@ def _read(part: Element, field: Field, version: str) -> object:
         raise bad(f"The value of '{field.name}' can't be used: {problem}.") from None
 
 
-def _bring_within(values: dict[str, Any], given: Mapping[str, object], limits: Limits) -> None:
+def _bring_within(values: dict[str, object], given: Mapping[str, object], limits: Limits) -> None:
     """Lower the values that SDKs send without being asked to the profile's maximum.
 
     .NET and Java create queues and topics of 1024 MB, Java also without a limit of the time to live, whatever their
@@ -126,7 +127,7 @@ def _bring_within(values: dict[str, Any], given: Mapping[str, object], limits: L
         values["default_ttl_ms"] = ttl_ms_max
 
 
-def _stays(kind: type[Description], known: Description | None) -> dict[str, Any]:
+def _stays(kind: type[Description], known: Description | None) -> dict[str, object]:
     """The values that an update keeps when it does not name them."""
     if type(known) is not kind:
         return {}

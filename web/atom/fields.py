@@ -10,11 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ...broker.api import Home, Totals
 from ...broker.model.catalog import Description, Entry
-from ...broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
+from ...broker.model.descriptions import (
+    EntityStatus,
+    JmsSubscription,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from ...broker.model.durations import format_duration, parse_duration, parse_limit
 from ...broker.model.profiles import KIB, Limits, aggregate_size_mb, message_bytes_max
 from .keys import keys_markup
@@ -43,9 +49,22 @@ class EntityView:
     correlation_filter_count: int = 0
 
     @property
-    def description(self) -> Any:
+    def description(self) -> Description:
         """The description, of the kind that the table is for."""
         return self.entry.description
+
+    @property
+    def top_level(self) -> QueueDescription | TopicDescription:
+        """The description in the tables of queues and topics."""
+        found = self.entry.description
+        assert not isinstance(found, SubscriptionDescription), "subscriptions have a table of their own"
+        return found
+
+    @property
+    def jms(self) -> JmsSubscription | None:
+        """What marks a subscription that JMS has made."""
+        found = self.entry.description
+        return found.jms if isinstance(found, SubscriptionDescription) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +171,7 @@ def _count_details(view: EntityView) -> str:
 
 
 def _client_affine(view: EntityView) -> str | None:
-    """What marks a subscription that JMS has made."""
-    own = view.description.jms
+    own = view.jms
     if own is None:
         return None
     parts = {"ClientId": own.client_id, "IsDurable": _written(own.is_durable), "IsShared": _written(own.is_shared)}
@@ -180,7 +198,7 @@ def _accessed_subscription(view: EntityView) -> str:
 _LOCK = _span("LockDuration", "lock_duration_ms", parse_duration)
 _SIZE = Field(
     "MaxSizeInMegabytes",
-    lambda view: str(aggregate_size_mb(view.description, view.limits)),
+    lambda view: str(aggregate_size_mb(view.top_level, view.limits)),
     "max_size_mb",
     whole,
 )
@@ -196,7 +214,7 @@ _MESSAGES = Field("MessageCount", _message_count)
 _ANONYMOUS = _constant("IsAnonymousAccessible", "false")
 _KEYS = Field(
     "AuthorizationRules",
-    lambda view: keys_markup(view.description.authorization_rules),
+    lambda view: keys_markup(view.top_level.authorization_rules),
     "authorization_rules",
     is_markup=True,
 )
@@ -214,7 +232,7 @@ _FORWARD_DEAD = _address("ForwardDeadLetteredMessagesTo", "forward_dead_letters_
 _EXPRESS = _plain("EnableExpress", "enable_express", boolean)
 _MESSAGE_SIZE = Field(
     "MaxMessageSizeInKilobytes",
-    lambda view: str(message_bytes_max(view.description, view.limits) // KIB),
+    lambda view: str(message_bytes_max(view.top_level, view.limits) // KIB),
     "max_message_bytes",
     lambda text: whole(text) * KIB,
     since=MESSAGE_SIZE_SINCE,
@@ -241,7 +259,7 @@ FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
         _CREATED,
         _UPDATED,
         _ACCESSED,
-        Field("SupportOrdering", lambda view: _written(not view.description.enable_partitioning)),
+        Field("SupportOrdering", lambda view: _written(not view.top_level.enable_partitioning)),
         _COUNTS,
         _IDLE,
         _PARTITIONED,
@@ -300,7 +318,7 @@ FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
         _FORWARD_DEAD,
         _IDLE,
         _AVAILABILITY,
-        Field("IsClientAffine", lambda view: _written(view.description.jms is not None), since=MESSAGE_SIZE_SINCE),
+        Field("IsClientAffine", lambda view: _written(view.jms is not None), since=MESSAGE_SIZE_SINCE),
         Field("ClientAffineProperties", _client_affine, since=MESSAGE_SIZE_SINCE, is_markup=True),
     ),
 }
