@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 from aiohttp import hdrs, web
@@ -27,6 +27,9 @@ from ..limits import (
     UNHANDLED_BYTES_MAX,
 )
 from ..masking import MaskGuard
+
+if TYPE_CHECKING:
+    from logging import Logger
 
 STALL_MS: Final = 60_000
 """How long a client may send nothing of a body that it has begun, or read nothing of its answer."""
@@ -84,7 +87,7 @@ class HttpConnection(web.RequestHandler):
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            access_log=cast("Any", None),  # `request_log` logs requests; aiohttp accepts None, its type does not
+            access_log=cast("Logger", None),  # `request_log` logs requests; aiohttp accepts None, its type does not
             keepalive_timeout=NO_LIMIT_S,
             lingering_time=LINGER_S,
             max_line_size=line_bytes_max,

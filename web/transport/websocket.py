@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from aiohttp import WSMsgType, web
 
@@ -121,7 +121,7 @@ class WebSocketTransport(asyncio.Transport):
 
     # ---- the transport's interface
 
-    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes; calls `pause_writing` when too many are buffered."""
         if self._closing or not data:
             return
@@ -166,7 +166,7 @@ class WebSocketTransport(asyncio.Transport):
         """Number of buffered bytes."""
         return self._waiting_bytes
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> object:
         """Information about the socket below; `websocket` is true."""
         if name == "websocket":
             return True
