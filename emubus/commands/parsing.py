@@ -9,7 +9,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from . import EXIT_USAGE
 
@@ -21,8 +21,9 @@ _CHOICE: Final = re.compile(r"invalid choice: '(?P<given>.*)' \(choose from (?P<
 class Parser(argparse.ArgumentParser):
     """A parser for one command."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+    def __init__(self, prog: str | None = None, description: str | None = None, *, color: bool = False) -> None:
+        del color  # Python 3.14 passes it to the parsers of actions; the help here has no colours
+        super().__init__(prog, description=description, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         """Print one line with a suggestion, and exit with code 2."""

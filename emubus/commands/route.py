@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from ..broker.model.descriptions import QueueDescription, TopicDescription, entity_key
@@ -99,12 +99,12 @@ def _asked(parsed: argparse.Namespace) -> int:
     query = urlencode({name: value for name, value in given.items() if value is not None})
     with connect(parsed) as api:
         at = api.entity(parsed.entity)
-        path, answer = api.get(at)["path"], api.get(f"{at}/route?{query}")
+        path, answer = api.get(at).text("path"), api.get(f"{at}/route?{query}")
     _print(parsed, path, answer)
     return EXIT_OK
 
 
-def _print(parsed: argparse.Namespace, path: str, answer: Mapping[str, Any]) -> None:
+def _print(parsed: argparse.Namespace, path: str, answer: Mapping[str, object]) -> None:
     """The route as JSON, or as a sentence."""
     count, key, partition_id = answer["partition_count"], answer["key"], answer["partition_id"]
     if count == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from ...broker.access import DEFAULT_KEY, sign
@@ -60,8 +60,7 @@ def _connection_string(parsed: argparse.Namespace) -> int:
     if not parsed.json:
         sys.stdout.write(f"{text}\n")
         return EXIT_OK
-    answer: dict[str, Any] = {"connection_string": text}
-    show(parsed, answer, [])
+    show(parsed, {"connection_string": text}, [])
     return EXIT_OK
 
 

@@ -12,9 +12,10 @@ import http.client
 import json
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 from urllib.parse import quote
 
+from ...kit.answers import Answer, parse_answer
 from ...kit.http_connection import CaError, connector
 from .. import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from .address import Address, address_of
@@ -49,23 +50,23 @@ class Api:
             credentials = base64.b64encode(f"{address.key_name}:{address.key}".encode()).decode()
             self._headers["Authorization"] = f"Basic {credentials}"
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str) -> Answer:
         """What the API has at `path`."""
         return self.call("GET", path)
 
-    def post(self, path: str, body: object = None) -> Any:
+    def post(self, path: str, body: object = None) -> Answer:
         """The answer to a POST."""
         return self.call("POST", path, body)
 
-    def call(self, method: str, path: str, body: object = None) -> Any:
+    def call(self, method: str, path: str, body: object = None) -> Answer:
         """The answer to any request, decoded."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"} if data is not None else {}
-        return json.loads(self.send(method, path, data, headers))
+        return parse_answer(self.send(method, path, data, headers))
 
-    def upload(self, path: str, chunks: Iterator[bytes], media_type: str) -> Any:
+    def upload(self, path: str, chunks: Iterator[bytes], media_type: str) -> Answer:
         """The answer to a POST of bytes of any number."""
-        return json.loads(self.send("POST", path, chunks, {"Content-Type": media_type}))
+        return parse_answer(self.send("POST", path, chunks, {"Content-Type": media_type}))
 
     def send(self, method: str, path: str, data: bytes | Iterator[bytes] | None, headers: dict[str, str]) -> bytes:
         """The body of an answer."""
@@ -116,7 +117,7 @@ class Api:
     def _suggestion(self, path: str) -> str:
         from difflib import get_close_matches  # only for a mistake
 
-        names = {str(each["path"]).lower(): str(each["path"]) for each in self.get("/entities")["entities"]}
+        names = {each.text("path").lower(): each.text("path") for each in self.get("/entities").parts("entities")}
         close = get_close_matches(path.lower(), names, n=1)
         return f"; did you mean '{names[close[0]]}'?" if close else "; `emubus ls` lists the entities"
 
@@ -145,6 +146,6 @@ def entity_at(path: str) -> str:
 
 def _message(status: int, body: bytes) -> str:
     try:
-        return str(json.loads(body)["error"]["message"])
+        return str(parse_answer(body).part("error")["message"])
     except (ValueError, KeyError, TypeError):
         return f"the server answers with HTTP status {status}; it may not be emubus"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
+from ...kit.answers import Answer
 from .. import EXIT_FAILED, EXIT_OK
 from ..options import ConfigError
 from .address import add_server_options
@@ -38,9 +39,9 @@ def _purge(parsed: argparse.Namespace) -> int:
     progress, count = Progress("purged entities", len(parsed.entity)), 0
     with connect(parsed) as api:
         if parsed.all:
-            count = api.post("/reset", {"to": "empty"})["message_count"]
+            count = api.post("/reset", {"to": "empty"}).number("message_count")
         for number, path in enumerate(parsed.entity, 1):
-            count += api.post(f"{api.entity(path)}/purge")["message_count"]
+            count += api.post(f"{api.entity(path)}/purge").number("message_count")
             progress.step(number)
     progress.end()
     show(parsed, {"message_count": count}, [f"removed {count} messages"])
@@ -56,17 +57,17 @@ def add_resubmit(parser: argparse.ArgumentParser) -> None:
 
 
 def _resubmit(parsed: argparse.Namespace) -> int:
-    failures: list[dict[str, Any]] = []
+    failures: list[Answer] = []
     count, total, progress = 0, 0, None
     with connect(parsed) as api:
         at = f"{api.entity(parsed.entity)}/resubmit"
-        asked: dict[str, Any] = {"sequence_numbers": parsed.number}
+        asked: dict[str, object] = {"sequence_numbers": parsed.number}
         while True:
             answer = api.post(at, asked)
-            total = total or answer["total"]
+            total = total or answer.number("total")
             progress = progress or Progress("resubmitted", len(parsed.number) or total)
-            count += answer["resubmitted_count"]
-            failures += answer["failures"]
+            count += answer.number("resubmitted_count")
+            failures += answer.parts("failures")
             progress.step(count)
             if answer["next_sequence_number"] is None:
                 break
@@ -104,9 +105,14 @@ def add_filter(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(sub_queue="active")
 
 
-def filter_of(parsed: argparse.Namespace) -> dict[str, Any]:
+def filter_of(parsed: argparse.Namespace) -> dict[str, str]:
     """The filter of the control API that the options say."""
-    given = {"where": parsed.where, "text": parsed.text, "state": parsed.state, "session_id": parsed.session}
+    given: dict[str, str | None] = {
+        "where": parsed.where,
+        "text": parsed.text,
+        "state": parsed.state,
+        "session_id": parsed.session,
+    }
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -114,7 +120,7 @@ def _job(parsed: argparse.Namespace) -> int:
     chosen = filter_of(parsed)
     if sum((bool(parsed.number), bool(chosen), parsed.all)) != 1:
         raise ConfigError("say which messages: NUMBERs, a filter such as --where, or --all")
-    asked: dict[str, Any] = {
+    asked: dict[str, object] = {
         "verb": parsed.verb,
         "sub_queue": parsed.sub_queue,
         "target": parsed.to,
@@ -124,10 +130,10 @@ def _job(parsed: argparse.Namespace) -> int:
     }
     with connect(parsed) as api:
         job = api.post("/jobs", {**asked, "entity": unquote(api.entity(parsed.entity).rpartition("/")[2])})
-        progress = Progress("searched", job["total"])
+        progress = Progress("searched", job.number("total"))
         try:
             while job["state"] == "running":
-                progress.step(job["searched_count"])
+                progress.step(job.number("searched_count"))
                 job = api.get(f"/jobs/{job['id']}?wait_ms={JOB_WAIT_MS}")
         except KeyboardInterrupt:
             api.post(f"/jobs/{job['id']}/stop")
@@ -135,7 +141,7 @@ def _job(parsed: argparse.Namespace) -> int:
         finally:
             progress.end()
     show(parsed, job, [f"{job['verb']}: {job['done_count']} messages done, {job['failed_count']} failed"])
-    for each in job["failures"][:FAILURES_SHOWN]:
+    for each in job.parts("failures")[:FAILURES_SHOWN]:
         sys.stderr.write(f"emubus: error: {each['sequence_number']}: {each['message']}\n")
     if job["error"] is not None:
         sys.stderr.write(f"emubus: error: {job['error']}\n")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ...config_file.cursor import ConfigFileError, Cursor, suggestion
 from ...config_file.json_text import JsonNode, JsonTextError, parse_json
 from ...config_file.properties import QUEUE_PROPERTIES, SUBSCRIPTION_PROPERTIES, TOPIC_PROPERTIES, Properties
+from ...kit.answers import Answer
 from .. import EXIT_FAILED, EXIT_OK
 from ..options import ConfigError
 from .address import add_server_options
@@ -43,27 +44,27 @@ def add_ls(parser: argparse.ArgumentParser) -> None:
 
 def _ls(parsed: argparse.Namespace) -> int:
     with connect(parsed) as api:
-        found: list[Any] = []
+        found: list[Answer] = []
         total = 1
         while len(found) < total:
             page = api.get(f"/entities?skip={len(found)}")
-            found += page["entities"]
-            total = page["total"] if page["entities"] else 0
-    found = [each for each in found if parsed.pattern.lower() in each["path"].lower()]
+            found += page.parts("entities")
+            total = page.number("total") if page["entities"] else 0
+    found = [each for each in found if parsed.pattern.lower() in each.text("path").lower()]
     rows = [[each["path"], each["kind"], *_counts(each), _notes(each)] for each in found]
     headers = ["PATH", "KIND", *(state.upper() for state in _STATES), "NOTES"]
     show(parsed, {"entities": found}, table(headers, rows))
     return EXIT_OK
 
 
-def _counts(entity: Mapping[str, Any]) -> list[object]:
+def _counts(entity: Answer) -> list[object]:
     if entity["kind"] == "topic":
-        return [None, entity["messages"]["scheduled"], None, None]
-    return [entity["messages"][state] for state in _STATES]
+        return [None, entity.part("messages")["scheduled"], None, None]
+    return [entity.part("messages")[state] for state in _STATES]
 
 
-def _notes(entity: Mapping[str, Any]) -> str:
-    notes = [] if entity["status"] == "Active" else [entity["status"]]
+def _notes(entity: Answer) -> str:
+    notes = [] if entity["status"] == "Active" else [entity.text("status")]
     notes += ["partitioned"] if entity["is_partitioned"] else []
     notes += ["sessions"] if entity["requires_session"] else []
     notes += ["a store is out"] if entity["is_limited"] else []
@@ -80,13 +81,13 @@ def add_show(parser: argparse.ArgumentParser) -> None:
 def _show(parsed: argparse.Namespace) -> int:
     with connect(parsed) as api:
         at = api.entity(parsed.entity)
-        entity, properties = api.get(at), api.get(f"{at}/properties")["properties"]
+        entity, properties = api.get(at), api.get(f"{at}/properties").part("properties")
     show(parsed, {**entity, "properties": properties}, _shown(entity, properties))
     return EXIT_OK
 
 
-def _shown(entity: Mapping[str, Any], properties: Mapping[str, Any]) -> Iterable[str]:
-    counts = ", ".join(f"{count} {state}" for state, count in entity["messages"].items() if count) or "none"
+def _shown(entity: Answer, properties: Answer) -> Iterable[str]:
+    counts = ", ".join(f"{count} {state}" for state, count in entity.part("messages").items() if count) or "none"
     yield from pairs(
         [
             ("Path", entity["path"]),
@@ -95,31 +96,32 @@ def _shown(entity: Mapping[str, Any], properties: Mapping[str, Any]) -> Iterable
             ("Size", f"{entity['size_bytes']} of {entity['size_bytes_max']} bytes"),
             ("Locked", entity["locked_count"]),
             ("Links", entity["link_count"]),
-            ("Last activity", instant(entity["last_activity_at"])),
-            *_named(entity["kind"], properties),
+            ("Last activity", instant(entity.number_or_none("last_activity_at"))),
+            *_named(entity.text("kind"), properties),
         ]
     )
     if entity["is_partitioned"]:
         yield ""
         rows = [
-            [each["partition_id"], each["store"], each["health"], *_partition(each)] for each in entity["partitions"]
+            [each["partition_id"], each["store"], each["health"], *_partition(each)]
+            for each in entity.parts("partitions")
         ]
         yield from table(["PARTITION", "STORE", "HEALTH", "ACTIVE", "DEAD-LETTER", "LOCKED"], rows)
 
 
-def _partition(partition: Mapping[str, Any]) -> list[object]:
-    messages = partition["messages"] or {}
+def _partition(partition: Answer) -> list[object]:
+    messages: Mapping[str, object] = partition.part_or_none("messages") or {}
     return [messages.get("active"), messages.get("dead-letter"), partition["locked_count"]]
 
 
-def _named(kind: str, properties: Mapping[str, Any]) -> Iterable[tuple[str, object]]:
+def _named(kind: str, properties: Answer) -> Iterable[tuple[str, object]]:
     """Properties under the names of Config.json, durations in ISO 8601."""
     from ...broker.model.durations import format_duration
 
     for name, (field, _) in TABLES[kind].items():
         if field in properties:
-            value = properties[field]
-            yield name, format_duration(value) if field.endswith("_ms") else value
+            is_duration = field.endswith("_ms")
+            yield name, format_duration(properties.number_or_none(field)) if is_duration else properties[field]
 
 
 # ---------------------------------------------------------------- create, update, delete
@@ -164,11 +166,11 @@ def _create(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def properties_of(kind: str, given: Iterable[str]) -> dict[str, Any]:
+def properties_of(kind: str, given: Iterable[str]) -> dict[str, object]:
     """The fields that `NAME=VALUE` texts set. ConfigError."""
     known = TABLES[kind]
     proper = {name.lower(): name for name in known}
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for each in given:
         written, equals, text = each.partition("=")
         name = proper.get(written.strip().lower())
@@ -216,7 +218,7 @@ def _update(parsed: argparse.Namespace) -> int:
         raise ConfigError("nothing to change: give --set NAME=VALUE")
     with connect(parsed) as api:
         at = api.entity(parsed.entity)
-        kind = api.get(at)["kind"]
+        kind = api.get(at).text("kind")
         answer = api.call("PATCH", f"{at}/properties", properties_of(kind, parsed.set))
     show(parsed, answer, [f"updated {kind} {answer['path']}"])
     return EXIT_OK
@@ -237,7 +239,7 @@ def _delete(parsed: argparse.Namespace) -> int:
     with connect(parsed) as api:
         for path in parsed.entity:
             try:
-                deleted.append(api.call("DELETE", api.entity(path))["path"])
+                deleted.append(api.call("DELETE", api.entity(path)).text("path"))
             except Refused as refused:
                 failed = failed or refused
     show(parsed, {"deleted": deleted}, [f"deleted {path}" for path in deleted])

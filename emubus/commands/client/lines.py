@@ -6,9 +6,10 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 from urllib.parse import urlencode
 
+from ...kit.answers import Answer
 from .. import EXIT_FAILED, EXIT_OK
 from ..options import ConfigError
 from .address import add_server_options
@@ -64,8 +65,8 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
-def _shown(parsed: argparse.Namespace, answer: Any) -> int:
+def _shown(parsed: argparse.Namespace, answer: Answer) -> int:
     show(parsed, answer, [f"sent {answer['sent_count']} messages, {answer['failed_count']} failed"])
-    for each in answer["failures"][:FAILURES_SHOWN]:
+    for each in answer.parts("failures")[:FAILURES_SHOWN]:
         sys.stderr.write(f"emubus: error: line {each['line']}: {each['message']}\n")
     return EXIT_FAILED if answer["failed_count"] else EXIT_OK

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import base64
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
+from ...kit.answers import Answer
 from .. import EXIT_FAILED, EXIT_OK
 from ..options import ConfigError
 from .address import add_server_options
@@ -65,11 +66,11 @@ def _send(parsed: argparse.Namespace) -> int:
     message["application_properties"] = dict(map(_property, parsed.property))
     message |= {name: value for name, value in (("ttl_ms", parsed.ttl), ("delay_ms", parsed.delay)) if value}
     bodies = list(_bodies(parsed)) * parsed.count
-    progress, results = Progress("sent", len(bodies)), list[dict[str, Any]]()
+    progress, results = Progress("sent", len(bodies)), list[Answer]()
     with connect(parsed) as api:
         at = f"{api.entity(parsed.entity)}/messages"
         for portion in _portions(bodies):
-            results += api.post(at, {"messages": [{**message, **_body(each)} for each in portion]})["results"]
+            results += api.post(at, {"messages": [{**message, **_body(each)} for each in portion]}).parts("results")
             progress.step(len(results))
     progress.end()
     failed = [each for each in results if each["error"] is not None]
@@ -129,14 +130,14 @@ def _property(text: str) -> tuple[str, object]:
     return name, value
 
 
-def _sent_lines(results: list[dict[str, Any]]) -> Iterator[str]:
+def _sent_lines(results: list[Answer]) -> Iterator[str]:
     sent = [each for each in results if each["sequence_number"] is not None]
     dropped = sum(each["sequence_number"] is None and each["error"] is None for each in results)
     if len(sent) == 1:
         (one,) = sent
         yield f"sent: sequence number {one['sequence_number']}, partition {one['partition_id']}"
     elif sent:
-        partitions = sorted({each["partition_id"] for each in sent})
+        partitions = sorted({each.number("partition_id") for each in sent})
         yield f"sent {len(sent)} messages to partition{'s' * (len(partitions) > 1)} {', '.join(map(str, partitions))}"
     if dropped:
         yield f"dropped as duplicates: {dropped}"
@@ -162,20 +163,20 @@ def _peek(parsed: argparse.Namespace) -> int:
     query = f"sub_queue={parsed.sub_queue}"
     query += "" if parsed.session is None else f"&session_id={quote(parsed.session, safe='')}"
     query += "" if parsed.partition is None else f"&partition_id={parsed.partition}"
-    found: list[dict[str, Any]] = []
+    found: list[Answer] = []
     with connect(parsed) as api:
         at = f"{api.entity(parsed.entity)}/messages?{query}"
         following: int | None = parsed.first
         while following is not None and len(found) < parsed.count:
             count = min(PEEK_AT_ONCE, parsed.count - len(found))
             page = api.get(f"{at}&from_sequence_number={following}&count={count}")
-            found += page["messages"]
-            following = page["next_sequence_number"]
+            found += page.parts("messages")
+            following = page.number_or_none("next_sequence_number")
     show(parsed, {"messages": found, "next_sequence_number": following}, _listed(found, whole=parsed.body))
     return EXIT_OK
 
 
-def _listed(messages: list[dict[str, Any]], *, whole: bool) -> list[str]:
+def _listed(messages: list[Answer], *, whole: bool) -> list[str]:
     if whole:
         return [body_text(each) for each in messages]
     rows = [
@@ -183,10 +184,10 @@ def _listed(messages: list[dict[str, Any]], *, whole: bool) -> list[str]:
             each["sequence_number"],
             each["partition_id"],
             each["state"],
-            instant(each["enqueued_at"]),
+            instant(each.number_or_none("enqueued_at")),
             each["delivery_count"],
-            each["properties"].get("message_id"),
-            each["properties"].get("session_id"),
+            each.part("properties").get("message_id"),
+            each.part("properties").get("session_id"),
             excerpt(body_text(each)),
         ]
         for each in messages
@@ -194,9 +195,9 @@ def _listed(messages: list[dict[str, Any]], *, whole: bool) -> list[str]:
     return table(["NUMBER", "PARTITION", "STATE", "ENQUEUED", "DELIVERIES", "MESSAGE ID", "SESSION", "BODY"], rows)
 
 
-def body_text(message: Mapping[str, Any]) -> str:
+def body_text(message: Answer) -> str:
     """The body as text; binary data in base64."""
-    body = message["body"]
+    body = message.part("body")
     if body["text"] is not None:
         return str(body["text"])
     if body["base64"] is not None:
@@ -240,13 +241,14 @@ def _receive(parsed: argparse.Namespace) -> int:
     }
     with connect(parsed) as api:
         answer = api.post(f"{api.entity(parsed.entity)}/receive", asked)
-        messages = answer["messages"]
+        messages = answer.parts("messages")
         while 0 < len(messages) < parsed.count and not parsed.deferred:
             asked |= {"count": min(PEEK_AT_ONCE, parsed.count - len(messages)), "timeout_ms": 0}
             more = api.post(f"{api.entity(parsed.entity)}/receive", {**asked, "session_id": answer["session_id"]})
             if not more["messages"]:
                 break
-            messages += more["messages"]
+            messages += more.parts("messages")
+    answer["messages"] = messages
     lines = _listed(messages, whole=parsed.body)
     if parsed.then == "lock":
         lines += [f"lock token of {each['sequence_number']}: {each['lock_token']}" for each in messages]
@@ -278,7 +280,7 @@ def _settle(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _settled(api: Api, parsed: argparse.Namespace) -> Any:
+def _settled(api: Api, parsed: argparse.Namespace) -> Answer:
     return api.post(
         f"{api.entity(parsed.entity)}/settle",
         {

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
+from ...kit.answers import Answer
 from .. import EXIT_OK
 from ..options import ConfigError
 from .address import add_server_options
@@ -57,15 +56,15 @@ def _rules(parsed: argparse.Namespace) -> int:
         at = f"{api.entity(parsed.subscription)}/rules"
         if parsed.add is not None:
             answer = api.call("PUT", _rule_at(at, parsed.add), _asked(parsed))
-            show(parsed, answer, [f"added rule {answer['name']}: {_text(answer['filter'])}"])
+            show(parsed, answer, [f"added rule {answer['name']}: {_text(answer.part('filter'))}"])
         elif parsed.remove is not None:
             answer = api.call("DELETE", _rule_at(at, parsed.remove))
             show(parsed, answer, [f"removed rule {answer['name']}"])
         else:
             answer = api.get(at)
             rows = [
-                [each["name"], each["filter"]["kind"], _text(each["filter"]), each["action"]]
-                for each in answer["rules"]
+                [each["name"], each.part("filter")["kind"], _text(each.part("filter")), each["action"]]
+                for each in answer.parts("rules")
             ]
             show(parsed, answer, table(["RULE", "KIND", "FILTER", "ACTION"], rows))
     return EXIT_OK
@@ -75,12 +74,13 @@ def _rule_at(at: str, name: str) -> str:
     return f"{at}/{quote(name, safe='')}"
 
 
-def _asked(parsed: argparse.Namespace) -> dict[str, Any]:
-    chosen: dict[str, Any] = {"kind": "true"}
+def _asked(parsed: argparse.Namespace) -> dict[str, object]:
+    chosen: dict[str, object] = {"kind": "true"}
     if parsed.sql:
         chosen = {"kind": "sql", "expression": parsed.sql}
     elif parsed.equal:
-        chosen = {"kind": "correlation", "properties": {}}
+        properties: dict[str, str] = {}
+        chosen = {"kind": "correlation", "properties": properties}
         for each in parsed.equal:
             name, equals, value = each.partition("=")
             if not name or not equals:
@@ -88,15 +88,18 @@ def _asked(parsed: argparse.Namespace) -> dict[str, Any]:
             if name in _SYSTEM:
                 chosen[name] = value
             else:
-                chosen["properties"][name] = value
+                properties[name] = value
     return {"filter": chosen, "action": parsed.action}
 
 
-def _text(own: Mapping[str, Any]) -> str:
+def _text(own: Answer) -> str:
     """A filter on one line."""
     if own["kind"] == "sql":
         return str(own["expression"])
     if own["kind"] == "correlation":
-        given = {**{name: own[name] for name in _SYSTEM if name in own}, **own.get("properties", {})}
+        given = {
+            **{name: own[name] for name in _SYSTEM if name in own},
+            **(own.part("properties") if "properties" in own else {}),
+        }
         return ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
     return "every message" if own["kind"] == "true" else "no message"

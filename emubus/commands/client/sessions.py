@@ -33,10 +33,10 @@ def _sessions(parsed: argparse.Namespace) -> int:
             each["partition_id"],
             each["message_count"],
             each["state_bytes"],
-            instant(each["locked_until_at"]),
+            instant(each.number_or_none("locked_until_at")),
             each["holder"],
         ]
-        for each in answer["sessions"]
+        for each in answer.parts("sessions")
     ]
     show(parsed, answer, table(["SESSION", "PARTITION", "MESSAGES", "STATE BYTES", "LOCKED UNTIL", "HOLDER"], rows))
     return EXIT_OK
@@ -62,16 +62,16 @@ def _connections(parsed: argparse.Namespace) -> int:
             dropped = api.post("/connections/drop", {"entity": parsed.entity})
             show(parsed, dropped, [f"dropped {dropped['dropped_count']} connections"])
             return EXIT_OK
-        found = api.get("/connections")["connections"]
+        found = api.get("/connections").parts("connections")
     if parsed.entity is not None:
         wanted = parsed.entity.lower()
-        found = [each for each in found if any(_is_of(link["address"], wanted) for link in each["links"])]
+        found = [each for each in found if any(_is_of(link.text("address"), wanted) for link in each.parts("links"))]
     rows = [
         [
             each["number"],
             each["peer"],
             f"{each['product']} {each['version']}".strip() or each["container"],
-            ", ".join(sorted({f"{link['role']} {link['address']}" for link in each["links"]})),
+            ", ".join(sorted({f"{link['role']} {link['address']}" for link in each.parts("links")})),
         ]
         for each in found
     ]

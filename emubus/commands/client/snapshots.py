@@ -45,12 +45,12 @@ def _snapshot(parsed: argparse.Namespace) -> int:
                 rows = [
                     [
                         each["name"],
-                        instant(each["taken_at"]),
+                        instant(each.number("taken_at")),
                         each["entity_count"],
                         each["message_count"],
                         each["size_bytes"],
                     ]
-                    for each in answer["snapshots"]
+                    for each in answer.parts("snapshots")
                 ]
                 show(parsed, answer, table(["SNAPSHOT", "TAKEN", "ENTITIES", "MESSAGES", "BYTES"], rows))
                 return EXIT_OK

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import urlencode
 
+from ...kit.answers import Answer
 from .. import EXIT_FAILED, EXIT_OK
 from .address import add_server_options
 from .api import connect
@@ -47,18 +47,18 @@ def _trace(parsed: argparse.Namespace) -> int:
     return EXIT_OK if found["events"] else EXIT_FAILED
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+def _lines(found: Answer) -> Iterator[str]:
     if not found["events"]:
         yield "no event of such a message is kept"
         if not found["is_on"]:
             yield "events are not kept at present: `emubus trace --on`, or `emubus serve --story`"
         elif found["forgotten_count"]:
             yield f"{found['forgotten_count']} older events are forgotten"
-    for each in found["events"]:
+    for each in found.parts("events"):
         number = "" if each["sequence_number"] is None else f" #{each['sequence_number']}"
-        yield f"{instant(each['at'])}  {each['entity']}{number}  {each['text']}"
-        for verdict in each["verdicts"]:
+        yield f"{instant(each.number('at'))}  {each['entity']}{number}  {each['text']}"
+        for verdict in each.parts("verdicts"):
             yield f"    {verdict['subscription']}: {'takes it' if verdict['takes'] else 'does not take it'}"
-            for rule in verdict["rules"]:
+            for rule in verdict.parts("rules"):
                 if not rule["matches"]:
                     yield f"        {rule['name']}: {rule['reason']}"

@@ -12,10 +12,11 @@ import select
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ....conditions.chance import SEED_MAX
 from ....conditions.presets import PRESETS
+from ....kit.answers import Answer
 from ....kit.exercise import Step, steps
 from ... import EXIT_FAILED, EXIT_OK, CommandError
 from ...options import ConfigError, names
@@ -65,7 +66,7 @@ def _exercise(parsed: argparse.Namespace) -> int:
     if unknown:
         raise ConfigError(f"--presets has {unknown[0]!r}; allowed is {', '.join(PRESETS)}")
     with connect(parsed) as api:
-        entities = 1 if parsed.entity is not None else len(api.get("/entities")["entities"])
+        entities = 1 if parsed.entity is not None else len(api.get("/entities").parts("entities"))
         planned = steps(int(parsed.minutes * MINUTE_MS), parsed.seed, parsed.presets, entities)
         exercise = Exercise(api, planned, parsed.seed, parsed.entity)
         try:
@@ -91,7 +92,7 @@ class Exercise:
         self._seed = seed
         self._entity = entity
         self._started_at = self._now()
-        self._done: list[dict[str, Any]] = []
+        self._done: list[Answer] = []
         self._is_complete = False
 
     def run(self) -> None:
@@ -108,20 +109,20 @@ class Exercise:
     def _step(self, step: Step) -> None:
         asked = {"name": step.name, "seed": self._seed, "entity": self._entity, "set": dict(step.values)}
         begun = self._api.post("/conditions", {**asked, "duration_ms": step.on_ms})
-        at = f"/conditions/{begun['id']}"
+        at, started_at = f"/conditions/{begun['id']}", begun.number("started_at")
         try:
-            self._wait_until(begun["started_at"] + step.on_ms)
+            self._wait_until(started_at + step.on_ms)
         finally:
             found = self._api.get(at)
             if found["is_on"]:
                 self._api.call("DELETE", at)
-            self._done.append({**found, "is_on": False, "ended_at": self._now()})
-        self._wait_until(begun["started_at"] + step.on_ms + step.rest_ms)
+            self._done.append(Answer(found, is_on=False, ended_at=self._now()))
+        self._wait_until(started_at + step.on_ms + step.rest_ms)
 
     def _wait_until(self, at_ms: int) -> None:
         while True:
             clock = self._api.get("/clock")
-            left_ms = at_ms - clock["now_ms"]
+            left_ms = at_ms - clock.number("now_ms")
             if left_ms <= 0:
                 return
             if clock["is_frozen"]:
@@ -129,22 +130,22 @@ class Exercise:
             wait(min(left_ms, POLL_MS))
 
     def _now(self) -> int:
-        return int(self._api.get("/clock")["now_ms"])
+        return self._api.get("/clock").number("now_ms")
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Answer:
         """What was done, when (Unix ms), and what struck."""
-        return {
-            "seed": self._seed,
-            "entity": self._entity,
-            "is_complete": self._is_complete,
-            "started_at": self._started_at,
-            "ended_at": self._done[-1]["ended_at"] if self._done else self._started_at,
-            "order": [each.name for each in self._planned],
-            "steps": self._done,
-        }
+        return Answer(
+            seed=self._seed,
+            entity=self._entity,
+            is_complete=self._is_complete,
+            started_at=self._started_at,
+            ended_at=self._done[-1]["ended_at"] if self._done else self._started_at,
+            order=[each.name for each in self._planned],
+            steps=self._done,
+        )
 
 
-def _write(path: Path, report: dict[str, Any]) -> None:
+def _write(path: Path, report: Answer) -> None:
     try:
         path.with_name(f"{path.name}.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
         path.with_name(f"{path.name}.md").write_text("\n".join(markdown(report)) + "\n")
@@ -152,34 +153,39 @@ def _write(path: Path, report: dict[str, Any]) -> None:
         raise CommandError(f"can't write {path}.json and {path}.md: {error.strerror}") from error
 
 
-def _table(report: dict[str, Any]) -> list[str]:
+def _table(report: Answer) -> list[str]:
     rows = [
-        [each["name"], instant(each["started_at"]), instant(each["ended_at"]), each["struck_count"]]
-        for each in report["steps"]
+        [each["name"], instant(each.number("started_at")), instant(each.number("ended_at")), each["struck_count"]]
+        for each in report.parts("steps")
     ]
     return table(["PRESET", "FROM", "UNTIL", "STRUCK"], rows)
 
 
-def markdown(report: dict[str, Any]) -> Iterator[str]:
+def markdown(report: Answer) -> Iterator[str]:
     """The report for people."""
     entity = f"the entity `{report['entity']}`" if report["entity"] is not None else "all entities"
     how = "Complete" if report["is_complete"] else "Not complete"
     yield from ("# Exercise", "")
-    begun, ended = instant(report["started_at"]), instant(report["ended_at"])
+    begun, ended = instant(report.number("started_at")), instant(report.number("ended_at"))
     yield f"{how}: seed {report['seed']}, {entity}, from {begun} to {ended}."
     yield from ("", "| Preset | From | Until | Struck | Behaviours |", "|---|---|---|---|---|")
-    for each in report["steps"]:
-        counts = Counter(struck["behaviour"] for struck in each["struck"])
+    for each in report.parts("steps"):
+        counts = Counter(struck["behaviour"] for struck in each.parts("struck"))
         behaviours = ", ".join(f"{name} {count}" for name, count in counts.most_common()) or "nothing"
         yield (
-            f"| {each['name']} | {instant(each['started_at'])} | {instant(each['ended_at'])} | "
+            f"| {each['name']} | {instant(each.number('started_at'))} | {instant(each.number('ended_at'))} | "
             f"{each['struck_count']} | {behaviours} |"
         )
-    for each in report["steps"]:
+    for each in report.parts("steps"):
         yield from ("", f"## {each['name']}", "")
-        yield from (f"* {instant(plan['at'])}: planned, {plan['behaviour']}: {plan['what']}" for plan in each["plan"])
-        struck = each["struck"][-STRIKES_SHOWN:]
-        left = each["struck_count"] - len(struck)
+        yield from (
+            f"* {instant(plan.number('at'))}: planned, {plan['behaviour']}: {plan['what']}"
+            for plan in each.parts("plan")
+        )
+        struck = each.parts("struck")[-STRIKES_SHOWN:]
+        left = each.number("struck_count") - len(struck)
         yield from ([f"* {left} earlier strikes"] if left else [])
-        yield from (f"* {instant(one['at'])}: {one['behaviour']}, {one['scope']}: {one['what']}" for one in struck)
+        yield from (
+            f"* {instant(one.number('at'))}: {one['behaviour']}, {one['scope']}: {one['what']}" for one in struck
+        )
         yield from ([] if each["plan"] or each["struck_count"] else ["* Nothing struck."])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from ... import EXIT_OK
 from ...options import ConfigError
@@ -46,7 +45,7 @@ def _clock(parsed: argparse.Namespace) -> int:
         else:
             answer = api.post(f"/clock/{parsed.action}", {"ms": parsed.by} if parsed.by is not None else None)
     ahead = f"{answer['offset_ms']} ms ahead of the machine's clock"
-    lines = pairs([("Time", instant(answer["now_ms"])), ("Offset", ahead), ("Frozen", answer["is_frozen"])])
+    lines = pairs([("Time", instant(answer.number("now_ms"))), ("Offset", ahead), ("Frozen", answer["is_frozen"])])
     show(parsed, answer, lines)
     return EXIT_OK
 
@@ -87,7 +86,7 @@ def _outage(parsed: argparse.Namespace) -> int:
         answer = api.get("/stores")
     rows = [
         [each["store"], each["health"], each["delay_ms"], each["commit_count"], each["failed_commit_count"]]
-        for each in answer["stores"]
+        for each in answer.parts("stores")
     ]
     show(parsed, answer, table(["STORE", "HEALTH", "DELAY MS", "COMMITS", "FAILED"], rows))
     return EXIT_OK
@@ -138,17 +137,17 @@ def _fault(parsed: argparse.Namespace) -> int:
                     each["id"],
                     each["kind"],
                     each["entity"],
-                    ", ".join(each["operations"]),
+                    ", ".join(each.texts("operations")),
                     each["count"],
                     each["hit_count"],
                 ]
-                for each in answer["faults"]
+                for each in answer.parts("faults")
             ]
             show(parsed, answer, table(["ID", "KIND", "ENTITY", "OPERATIONS", "LEFT", "HITS"], rows))
     return EXIT_OK
 
 
-def _asked(parsed: argparse.Namespace) -> dict[str, Any]:
+def _asked(parsed: argparse.Namespace) -> dict[str, object]:
     return {
         "kind": parsed.what,
         "entity": parsed.entity,
