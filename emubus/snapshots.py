@@ -16,10 +16,10 @@ import asyncio
 import json
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -69,7 +69,7 @@ class Snapshots:
         self._open_stores = open_stores
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._turn = asyncio.Lock()
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[object]] = set()
 
     async def stop(self) -> None:
         """Wait for running operations; delete a temporary folder."""
@@ -122,7 +122,7 @@ class Snapshots:
 
     # ---- operations
 
-    async def _alone(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _alone(self, work: Coroutine[object, None, T]) -> T:
         """Run operations one at a time, each to its end even if its caller is cancelled."""
 
         async def in_turn() -> T:
@@ -332,17 +332,20 @@ def _read_all(source: Path, store_count: int) -> tuple[Catalog, Sequence[Store]]
 
 
 def _read(folder: Path) -> Snapshot:
-    values = json.loads((folder / MANIFEST).read_text())
+    values: dict[str, object] = json.loads((folder / MANIFEST).read_text())
     if values.pop("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     return _snapshot(values, folder.name)
 
 
-def _snapshot(values: dict[str, Any], name: str) -> Snapshot:
-    numbers = {key: value for key, value in values.items() if key != "name"}
-    for key, value in numbers.items():
+def _snapshot(values: Mapping[str, object], name: str) -> Snapshot:
+    numbers: dict[str, int] = {}
+    for key, value in values.items():
+        if key == "name":
+            continue
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
             raise ValueError(f"{key} is {value!r}")
+        numbers[key] = value
     return Snapshot(name=name, **numbers)
 
 

@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import structlog
 
@@ -51,6 +51,8 @@ from .broker.model.profiles import Profile, defaults_of
 from .conditions.behaviour import Value
 from .conditions.fault_table import Fault, FaultKind, FaultOperation
 from .config import Auth, Config, ConfigError, Durability, Tls, load_config
+from .kit.answers import Answer
+from .kit.parsing import message_in
 from .kit.remote import RemoteEmubus
 from .kit.verbs import (
     ConditionReport,
@@ -197,18 +199,19 @@ class EmubusServer:
 
     def create_queue(self, queue: QueueDescription | str) -> None:
         """Create a queue; properties that are not given come from the profile, as for clients."""
-        self.create(QueueDescription(queue, **self._defaults(QueueDescription)) if isinstance(queue, str) else queue)
+        if isinstance(queue, str):
+            queue = QueueDescription(queue, **defaults_of(QueueDescription, self._server.config.limits))
+        self.create(queue)
 
     def create_topic(self, topic: TopicDescription | str) -> None:
         """Create a topic, in the same way."""
-        self.create(TopicDescription(topic, **self._defaults(TopicDescription)) if isinstance(topic, str) else topic)
+        if isinstance(topic, str):
+            topic = TopicDescription(topic, **defaults_of(TopicDescription, self._server.config.limits))
+        self.create(topic)
 
     def create_subscription(self, subscription: SubscriptionDescription) -> None:
         """Create a subscription of a topic, with its rules; without rules it receives every message."""
         self.create(subscription)
-
-    def _defaults(self, kind: type[Description]) -> dict[str, Any]:
-        return defaults_of(kind, self._server.config.limits)
 
     def update(self, description: Description) -> None:
         """Change an entity's properties; BrokerError for one that is fixed at creation."""
@@ -257,7 +260,7 @@ class EmubusServer:
             page = await overview.messages(
                 entity, SUB_QUEUES[sub_queue], first=first, count=MESSAGES_MAX, bytes_max=MESSAGES_BYTES_MAX
             )
-            found += (PeekedMessage(**message_json(each)) for each in page.messages)
+            found += (message_in(Answer(message_json(each))) for each in page.messages)
             first = page.next_sequence_number
         return found
 
@@ -325,9 +328,19 @@ class EmubusServer:
         """A condition with what struck so far; one that has ended can be read for a while."""
         return self.call(partial(report_of, self._server.amqp.conditions, number))
 
-    def conditions(self, name: str, **values: Any) -> RunningCondition:
+    def conditions(
+        self,
+        name: str,
+        *,
+        seed: int = 0,
+        entity: str | None = None,
+        duration_ms: int | None = None,
+        count: int | None = None,
+        **values: Value,
+    ) -> RunningCondition:
         """A condition for a `with` block, with the arguments of `start_condition`."""
-        return RunningCondition(self, name, values)
+        start = partial(self.start_condition, name, seed=seed, entity=entity, duration_ms=duration_ms, count=count)
+        return RunningCondition(self, partial(start, **values))
 
     def end_condition(self, number: int) -> None:
         """End a condition; nothing if it has ended."""
@@ -366,7 +379,7 @@ class EmubusServer:
 
         return self.run(on_loop())
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[object, None, T]) -> T:
         """Run a coroutine on the server's event loop; returns its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_TIMEOUT_S)
 

@@ -6,6 +6,7 @@ Knows the types of JSON. Does not know which members an answer has: who asked do
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -46,6 +47,11 @@ class Answer(dict[str, object]):
     def part_or_none(self, name: str) -> Answer | None:
         """An object or null."""
         return None if self[name] is None else self.part(name)
+
+    def members(self, name: str) -> Mapping[str, object]:
+        """An object with names that its writer chose."""
+        found: dict[str, object] = self._member(name, dict)
+        return found
 
     def parts(self, name: str) -> list[Answer]:
         """A list of objects."""

@@ -11,8 +11,9 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from defusedxml.ElementTree import fromstring
@@ -24,14 +25,15 @@ from ..broker.errors import BrokerError, Condition
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from ..conditions.behaviour import Value
-from ..conditions.condition import Planned, Struck
 from ..conditions.fault_table import Fault, FaultKind, FaultOperation
 from ..web.atom.entries import entity_entry, named_entry, rule_entry
 from ..web.atom.feeds import ENTRY_TYPE
 from ..web.atom.markup import ATOM
 from ..web.control import ROOT
 from ..web.services import Snapshot
+from .answers import Answer, parse_answer
 from .http_connection import DEFAULT_PORTS, connector
+from .parsing import fault_in, message_in, report_in, route_in, snapshot_in
 from .verbs import ConditionReport, PeekedMessage, RunningCondition, in_ms, parameters_of
 
 CALL_TIMEOUT_S: Final = 30.0
@@ -139,24 +141,25 @@ class RemoteEmubus:
         while first is not None:
             query = f"sub_queue={quote(sub_queue)}&from_sequence_number={first}&count={PAGE_MESSAGES}"
             page = self._control("GET", f"{_entity(path)}/messages?{query}")
-            found += (PeekedMessage(**each) for each in page["messages"])
-            first = page["next_sequence_number"]
+            found += map(message_in, page.parts("messages"))
+            first = page.number_or_none("next_sequence_number")
         return found
 
     def message_counts(self, path: str) -> dict[str, int]:
         """Messages of an entity by state."""
-        return dict(self._control("GET", _entity(path))["messages"])
+        counts = self._control("GET", _entity(path)).part("messages")
+        return {state: counts.number(state) for state in counts}
 
     def route(self, path: str, key: str | None = None) -> Route:
         """Where a message with a key would go: its partition and store."""
         query = "" if key is None else f"?key={quote(key, safe='')}"
-        return Route(**self._control("GET", f"{_entity(path)}/route{query}"))
+        return route_in(self._control("GET", f"{_entity(path)}/route{query}"))
 
     def purge(self, path: str | None = None) -> int:
         """Remove all messages and session states of an entity, or of all; returns the number of messages."""
         if path is None:
-            return int(self._control("POST", "/reset", {"to": "empty"})["message_count"])
-        return int(self._control("POST", f"{_entity(path)}/purge")["message_count"])
+            return self._control("POST", "/reset", {"to": "empty"}).number("message_count")
+        return self._control("POST", f"{_entity(path)}/purge").number("message_count")
 
     def reset(self) -> None:
         """Reset to the state at the start: its entities without messages, no faults of any kind, the machine's time."""
@@ -164,17 +167,17 @@ class RemoteEmubus:
 
     def snapshot(self, name: str) -> Snapshot:
         """Take a snapshot of all entities and messages."""
-        return Snapshot(**self._control("PUT", f"/snapshots/{quote(name, safe='')}"))
+        return snapshot_in(self._control("PUT", f"/snapshots/{quote(name, safe='')}"))
 
     def restore(self, name: str) -> Snapshot:
         """Restore a snapshot; SDKs reconnect on their own."""
-        return Snapshot(**self._control("POST", f"/snapshots/{quote(name, safe='')}/restore"))
+        return snapshot_in(self._control("POST", f"/snapshots/{quote(name, safe='')}/restore"))
 
     # ---- time
 
     def now_ms(self) -> int:
         """The time of the clock."""
-        return int(self._control("GET", "/clock")["now_ms"])
+        return self._control("GET", "/clock").number("now_ms")
 
     def advance(self, by: int | timedelta) -> None:
         """Move the clock forward, by milliseconds or a timedelta."""
@@ -221,21 +224,11 @@ class RemoteEmubus:
             "probability": probability,
             "delay_ms": delay_ms,
         }
-        fault = self._control("POST", "/faults", asked)
-        return Fault(
-            fault["id"],
-            FaultKind(fault["kind"]),
-            fault["entity"],
-            tuple(FaultOperation(each) for each in fault["operations"]),
-            fault["count"],
-            fault["probability"],
-            fault["delay_ms"],
-            fault["hit_count"],
-        )
+        return fault_in(self._control("POST", "/faults", asked))
 
     def clear_faults(self) -> int:
         """Clear all faults; returns how many were set."""
-        return int(self._control("DELETE", "/faults")["cleared_count"])
+        return self._control("DELETE", "/faults").number("cleared_count")
 
     def start_condition(
         self,
@@ -249,15 +242,25 @@ class RemoteEmubus:
     ) -> ConditionReport:
         """Start a preset or a single behaviour: for a time, for `count` strikes, or until it is ended."""
         asked = {"name": name, "seed": seed, "entity": entity, "duration_ms": duration_ms, "count": count}
-        return _report(self._control("POST", "/conditions", {**asked, "set": parameters_of(name, values)}))
+        return report_in(self._control("POST", "/conditions", {**asked, "set": parameters_of(name, values)}))
 
     def condition(self, number: int) -> ConditionReport:
         """A condition with what struck so far; one that has ended can be read for a while."""
-        return _report(self._control("GET", f"/conditions/{number}"))
+        return report_in(self._control("GET", f"/conditions/{number}"))
 
-    def conditions(self, name: str, **values: Any) -> RunningCondition:
+    def conditions(
+        self,
+        name: str,
+        *,
+        seed: int = 0,
+        entity: str | None = None,
+        duration_ms: int | None = None,
+        count: int | None = None,
+        **values: Value,
+    ) -> RunningCondition:
         """A condition for a `with` block, with the arguments of `start_condition`."""
-        return RunningCondition(self, name, values)
+        start = partial(self.start_condition, name, seed=seed, entity=entity, duration_ms=duration_ms, count=count)
+        return RunningCondition(self, partial(start, **values))
 
     def end_condition(self, number: int) -> None:
         """End a condition; nothing if it has ended."""
@@ -269,16 +272,16 @@ class RemoteEmubus:
 
     def end_conditions(self) -> int:
         """End all conditions; returns how many were on."""
-        return int(self._control("DELETE", "/conditions")["ended_count"])
+        return self._control("DELETE", "/conditions").number("ended_count")
 
     def drop_connections(self, entity: str | None = None) -> int:
         """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""
-        return int(self._control("POST", "/connections/drop", {"entity": entity})["dropped_count"])
+        return self._control("POST", "/connections/drop", {"entity": entity}).number("dropped_count")
 
     def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
         """Detach every link to `entity`, its sub-queues and its `$management` node; returns how many."""
         asked = {"entity": entity, "condition": condition.value}
-        return int(self._control("POST", "/links/drop", asked)["dropped_count"])
+        return self._control("POST", "/links/drop", asked).number("dropped_count")
 
     # ---- over HTTP
 
@@ -302,14 +305,14 @@ class RemoteEmubus:
             raise _refusal(status, _SUPPORT.sub("", detail))
         return answer
 
-    def _control(self, method: str, path: str, body: object = None) -> Any:
+    def _control(self, method: str, path: str, body: object = None) -> Answer:
         content, headers = b"", {}
         if body is not None:
             content, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
         status, answer = self._send(method, ROOT + path, content, headers)
-        reply = json.loads(answer)
+        reply = parse_answer(answer)
         if status >= 400:
-            raise _refusal(status, reply["error"]["message"])
+            raise _refusal(status, reply.part("error").text("message"))
         return reply
 
     def _send(
@@ -327,20 +330,6 @@ class RemoteEmubus:
             raise ConnectionError(f"no emubus answers at {self.url}: {error or type(error).__name__}") from error
         finally:
             connection.close()
-
-
-def _report(found: dict[str, Any]) -> ConditionReport:
-    return ConditionReport(
-        found["id"],
-        found["name"],
-        found["seed"],
-        found["entity"],
-        found["is_on"],
-        found["ends_at"],
-        [Planned(**each) for each in found["plan"]],
-        found["struck_count"],
-        [Struck(**each) for each in found["struck"]],
-    )
 
 
 def _entity(path: str) -> str:

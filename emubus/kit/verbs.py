@@ -7,11 +7,11 @@ directly.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from ..broker.admin.overview import Route
 from ..broker.api import OutageKind
@@ -40,20 +40,20 @@ class PeekedMessage:
     enqueued_at: int | None
     delivery_count: int
     size_bytes: int
-    header: Mapping[str, Any]
-    properties: Mapping[str, Any]
-    application_properties: Mapping[str, Any]
-    annotations: Mapping[str, Any]
-    body: Mapping[str, Any]
+    header: Mapping[str, object]
+    properties: Mapping[str, object]
+    application_properties: Mapping[str, object]
+    annotations: Mapping[str, object]
+    body: Mapping[str, object]
 
     @property
     def text(self) -> str | None:
         """The body as text; None if it is not text."""
-        text: str | None = self.body["text"]
-        return text
+        text = self.body["text"]
+        return text if isinstance(text, str) else None
 
     @property
-    def message_id(self) -> Any:
+    def message_id(self) -> object:
         """The MessageId, None if it has none."""
         return self.properties.get("message_id")
 
@@ -212,7 +212,16 @@ class Emubus(Protocol):
         """
         ...
 
-    def conditions(self, name: str, **values: Any) -> RunningCondition:
+    def conditions(
+        self,
+        name: str,
+        *,
+        seed: int = 0,
+        entity: str | None = None,
+        duration_ms: int | None = None,
+        count: int | None = None,
+        **values: Value,
+    ) -> RunningCondition:
         """A condition for a `with` block, with the arguments of `start_condition`."""
         ...
 
@@ -240,10 +249,9 @@ class Emubus(Protocol):
 class RunningCondition:
     """A condition that is on inside a `with` block: `report` reads what struck, the end of the block ends it."""
 
-    def __init__(self, emubus: Emubus, name: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, emubus: Emubus, start: Callable[[], ConditionReport]) -> None:
         self._emubus = emubus
-        self._name = name
-        self._values = values
+        self._start = start
         self.number = 0
 
     @property
@@ -252,7 +260,7 @@ class RunningCondition:
         return self._emubus.condition(self.number)
 
     def __enter__(self) -> Self:
-        self.number = self._emubus.start_condition(self._name, **self._values).number
+        self.number = self._start().number
         return self
 
     def __exit__(

@@ -291,8 +291,10 @@ def test_an_upgrade_costs_locks_and_no_message(server: EmubusServer, connect: Co
         sender.send_messages([ServiceBusMessage(str(number)) for number in range(count)])
     server.freeze()
     done: Counter[str] = Counter()
-    away = {"broker_move__away_min_ms": 1, "broker_move__away_max_ms": 1}  # the clock stands still while it lasts
-    with server.conditions("rolling-upgrade", seed=7, **away) as on, client.get_queue_receiver(QUEUE) as receiver:
+    upgrade = server.conditions(  # the clock stands still while a partition is away
+        "rolling-upgrade", seed=7, broker_move__away_min_ms=1, broker_move__away_max_ms=1
+    )
+    with upgrade as on, client.get_queue_receiver(QUEUE) as receiver:
         while len(done) < count:
             for message in receiver.receive_messages(max_message_count=10, max_wait_time=WAIT_S):
                 assert message.delivery_count == 0

@@ -1,0 +1,93 @@
+"""Values of the test kit, read from answers of the control API. ValueError, KeyError: an answer breaks its schema."""
+
+from __future__ import annotations
+
+from ..broker.admin.overview import Route
+from ..conditions.condition import Planned, Struck
+from ..conditions.fault_table import Fault, FaultKind, FaultOperation
+from ..web.services import Snapshot
+from .answers import Answer
+from .verbs import ConditionReport, PeekedMessage
+
+
+def message_in(found: Answer) -> PeekedMessage:
+    """A peeked message."""
+    return PeekedMessage(
+        found.number("partition_id"),
+        found.number("sequence_number"),
+        found.text("state"),
+        found.number_or_none("locked_until_at"),
+        found.number_or_none("enqueued_at"),
+        found.number("delivery_count"),
+        found.number("size_bytes"),
+        found.members("header"),
+        found.members("properties"),
+        found.members("application_properties"),
+        found.members("annotations"),
+        found.members("body"),
+    )
+
+
+def route_in(found: Answer) -> Route:
+    """The route of a message."""
+    return Route(
+        found.text_or_none("key"),
+        found.text_or_none("key_source"),
+        found.number("partition_count"),
+        found.number_or_none("partition_id"),
+        found.number_or_none("store"),
+        found.flag("is_available"),
+    )
+
+
+def snapshot_in(found: Answer) -> Snapshot:
+    """A snapshot."""
+    return Snapshot(
+        found.text("name"),
+        found.number("taken_at"),
+        found.number("store_count"),
+        found.number("entity_count"),
+        found.number("message_count"),
+        found.number("size_bytes"),
+    )
+
+
+def fault_in(found: Answer) -> Fault:
+    """An injected fault."""
+    return Fault(
+        found.number("id"),
+        FaultKind(found.text("kind")),
+        found.text_or_none("entity"),
+        tuple(FaultOperation(each) for each in found.texts("operations")),
+        found.number_or_none("count"),
+        found.fraction("probability"),
+        found.number("delay_ms"),
+        found.number("hit_count"),
+    )
+
+
+def report_in(found: Answer) -> ConditionReport:
+    """A condition."""
+    return ConditionReport(
+        found.number("id"),
+        found.text("name"),
+        found.number("seed"),
+        found.text_or_none("entity"),
+        found.flag("is_on"),
+        found.number_or_none("ends_at"),
+        [Planned(each.number("at"), each.text("behaviour"), each.text("what")) for each in found.parts("plan")],
+        found.number("struck_count"),
+        [_struck(each) for each in found.parts("struck")],
+    )
+
+
+def _struck(found: Answer) -> Struck:
+    return Struck(
+        found.number("number"),
+        found.number("at"),
+        found.text("behaviour"),
+        found.text("scope"),
+        found.text("what"),
+        found.number("decision"),
+        found.text("tracking_id"),
+    )
