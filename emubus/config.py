@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
 from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Profile, defaults_of, limits_for
-from .commands.options import HOST, HTTP_PORT, Option, names, non_empty, port, read_option, variables_of_process, whole
+from .commands.options import HOST, HTTP_PORT, Option, names, non_empty, port, read_options, variables_of_process, whole
 from .commands.options import ConfigError as ConfigError
 from .storage.contract import Durability as Durability
 
@@ -157,7 +157,7 @@ def _one_of(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
     return parse
 
 
-OPTIONS: Final = (
+OPTIONS: Final[tuple[Option[object], ...]] = (
     Option(
         "config",
         Path,
@@ -298,7 +298,7 @@ OPTIONS: Final = (
         is_hidden=True,
     ),
 )
-OPTIONS_BY_NAME: Final[Mapping[str, Option]] = {option.name: option for option in OPTIONS}
+OPTIONS_BY_NAME: Final[Mapping[str, Option[object]]] = {option.name: option for option in OPTIONS}
 
 
 # ---------------------------------------------------------------- reading them
@@ -310,14 +310,13 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     An `environment` of None is the process's own. ConfigError for an invalid setting.
     """
     variables = variables_of_process() if environment is None else environment
-    values = {option.name: read_option(option, arguments, variables) for option in OPTIONS}
-    limits = limits_of(values)
-    config_file = values["config"]
+    values = read_options(OPTIONS, arguments, variables)
+    limits = limits_of(values.of("profile", Profile), values.maybe("premium_partitions", int))
+    config_file = values.maybe("config", Path)
     if config_file is None and MOUNTED_CONFIG_FILE.is_file():
         config_file = MOUNTED_CONFIG_FILE
-    found = _entities(values["queues"], variables.get(JSON_VARIABLE), config_file, limits)
-    durability: Durability = values["durability"]
-    data_dir: Path = values["data"]
+    found = _entities(values.maybe("queues", str), variables.get(JSON_VARIABLE), config_file, limits)
+    durability, data_dir = values.of("durability", Durability), values.of("data", Path)
     if durability is not Durability.NONE and data_dir.exists() and not data_dir.is_dir():
         raise ConfigError(f"the data folder {data_dir} is a file")
     fresh = bool(values["fresh"])
@@ -332,30 +331,29 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         data_dir=None if durability is Durability.NONE else data_dir,
         fresh=fresh,
         durability=durability,
-        host=values["host"],
-        amqp_port=values["amqp_port"],
-        http_port=values["http_port"],
-        auth=values["auth"],
-        keys=_keys(found.keys, values["sas_key"]),
-        tls=values["tls"],
+        host=values.of("host", str),
+        amqp_port=values.of("amqp_port", int),
+        http_port=values.of("http_port", int),
+        auth=values.of("auth", Auth),
+        keys=_keys(found.keys, values.maybe("sas_key", str)),
+        tls=values.of("tls", Tls),
         tls_dir=data_dir,
-        tls_files=_tls_files(values),
-        more_ports=values["tls_port"] or (),
-        log_format=values["log_format"],
-        log_level=values["log_level"],
-        failpoint=values["failpoint"],
-        allowed_hosts=values["allowed_host"] or (),
-        ready_file=values["ready_file"],
-        conditions=values["conditions"] or (),
-        seed=values["seed"],
+        tls_files=_tls_files(values.maybe("tls_cert", Path), values.maybe("tls_key", Path), values.of("tls", Tls)),
+        more_ports=values.maybe("tls_port", tuple) or (),
+        log_format=values.of("log_format", LogFormat),
+        log_level=values.of("log_level", LogLevel),
+        failpoint=values.maybe("failpoint", Failpoint),
+        allowed_hosts=values.maybe("allowed_host", tuple) or (),
+        ready_file=values.maybe("ready_file", Path),
+        conditions=values.maybe("conditions", tuple) or (),
+        seed=values.of("seed", int),
         story=bool(values["story"]),
         notes=(*_notes(variables), *map(str, found.warnings)),
     )
 
 
-def limits_of(values: Mapping[str, Any]) -> Limits:
+def limits_of(profile: Profile, partitions: int | None) -> Limits:
     """The limits of `profile` and `premium_partitions`. ConfigError if they contradict each other."""
-    profile, partitions = values["profile"], values["premium_partitions"]
     if partitions is not None and profile is not Profile.PREMIUM:
         flag = OPTIONS_BY_NAME["premium_partitions"].flag
         raise ConfigError(f"{flag} {partitions} needs the profile premium; the profile is {profile}")
@@ -421,13 +419,14 @@ def _keys(from_file: tuple[SharedKey, ...], sas_key: str | None) -> tuple[Shared
     )
 
 
-def _tls_files(values: Mapping[str, Any]) -> tuple[Path, Path] | None:
-    certificate, key = values["tls_cert"], values["tls_key"]
+def _tls_files(certificate: Path | None, key: Path | None, tls: Tls) -> tuple[Path, Path] | None:
     if (certificate is None) != (key is None):
         raise ConfigError("--tls-cert and --tls-key go together: a certificate and its key")
-    if certificate is not None and values["tls"] is Tls.DEV:
+    if certificate is None or key is None:
+        return None
+    if tls is Tls.DEV:
         raise ConfigError("--tls dev makes its own certificate: leave out --tls-cert and --tls-key")
-    return None if certificate is None else (certificate, key)
+    return certificate, key
 
 
 def _notes(variables: Mapping[str, str]) -> list[str]:

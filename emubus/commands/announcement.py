@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from ..broker.access import DEFAULT_KEY, DEFAULT_SHARED_KEY
 from ..broker.keys import Right, SharedKey
@@ -21,9 +21,23 @@ LOCAL: Final = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1"})
 NAMES_SHOWN: Final = 6
 
 
-def facts(
-    config: Config, ports: Mapping[str, int], ca_file: Path | None, entities: Sequence[tuple[str, str]]
-) -> dict[str, Any]:
+class Facts(TypedDict):
+    """What scripts read from the ready file."""
+
+    pid: int
+    url: str
+    amqp_port: int
+    http_port: int
+    more_ports: list[int]
+    connection_string: str
+    admin_connection_string: str
+    tls_connection_string: str | None
+    ca_file: str | None
+    config_file: str | None
+    entities: list[str]
+
+
+def facts(config: Config, ports: Mapping[str, int], ca_file: Path | None, entities: Sequence[tuple[str, str]]) -> Facts:
     """Ports and connection strings of a ready server. `ports` by name; `entities` are pairs of kind and path."""
     host = "localhost" if config.host in LOCAL else config.host
     host = f"[{host}]" if ":" in host else host
@@ -55,7 +69,7 @@ def _key(config: Config) -> SharedKey:
     return next((each for each in config.keys if Right.MANAGE in each.rights), DEFAULT_SHARED_KEY)
 
 
-def banner(found: Mapping[str, Any], config: Config, entities: Sequence[tuple[str, str]]) -> list[str]:
+def banner(found: Facts, config: Config, entities: Sequence[tuple[str, str]]) -> list[str]:
     """The lines for people; a key that is not the default one is not shown."""
     secret = f"SharedAccessKey={_key(config).key};"
 
@@ -84,7 +98,7 @@ def _summary(entities: Sequence[tuple[str, str]]) -> str:
     return f"{', '.join(words)}: {', '.join(names[:NAMES_SHOWN])}{more}" if names else "none"
 
 
-def write_ready_file(path: Path, found: Mapping[str, Any]) -> None:
+def write_ready_file(path: Path, found: Mapping[str, object]) -> None:
     """Write the facts as JSON, readable by the owner alone, as it may hold a key. ConfigError.
 
     The file appears whole: a script may wait for it.

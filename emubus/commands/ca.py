@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from ..config import OPTIONS_BY_NAME
 from ..tls import TlsError, ca_file, make_authority, trust_lines
 from . import EXIT_FAILED, EXIT_OK
-from .options import add_option, read_option
+from .options import add_option, read_options
 
 COMMAND_SECONDS_MAX: Final = 60
 JAVA_PASSWORD: Final = "changeit"
@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Make the CA if it does not exist, so that clients can be set up before the first start; the exit code."""
-    path = ca_file(read_option(OPTIONS_BY_NAME["data"], {"data": parsed.data}))
+    path = ca_file(read_options([OPTIONS_BY_NAME["data"]], {"data": parsed.data}).of("data", Path))
     try:
         make_authority(path.parent)
     except TlsError as error:

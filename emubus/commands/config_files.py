@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from . import EXIT_OK, EXIT_USAGE
 from .client.address import add_server_options
-from .options import ConfigError, add_option, read_option
+from .options import ConfigError, add_option, read_options
 
 if TYPE_CHECKING:
     from ..config_file.cursor import Problem
@@ -45,6 +45,7 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(parsed: argparse.Namespace) -> int:
+    from ..broker.model.profiles import Profile
     from ..config import OPTIONS_BY_NAME, limits_of
     from ..config_file.cursor import ConfigFileError
     from ..config_file.reading import read_config_file
@@ -54,7 +55,8 @@ def _check(parsed: argparse.Namespace) -> int:
     summary = ""
     try:
         names = ("profile", "premium_partitions")
-        limits = limits_of({name: read_option(OPTIONS_BY_NAME[name], vars(parsed)) for name in names})
+        values = read_options([OPTIONS_BY_NAME[name] for name in names], vars(parsed))
+        limits = limits_of(values.of("profile", Profile), values.maybe("premium_partitions", int))
         found = read_config_file(parsed.file, limits)
         warnings, topology = found.warnings, found.topology
         counts = (len(topology.queues), len(topology.topics), len(topology.subscriptions))

@@ -13,7 +13,7 @@ import sys
 from typing import Final
 
 from . import EXIT_FAILED, EXIT_OK
-from .options import HOST, HTTP_PORT, add_option, read_option
+from .options import HOST, HTTP_PORT, add_option, read_default
 
 ANSWER_BYTES_MAX: Final = 10_000
 SETTLED_S: Final = 10
@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Print the server's answer; the exit code is 0 if it is healthy, else 1. ConfigError."""
     arguments = {"host": parsed.host, "http_port": parsed.http_port}
-    host = str(read_option(HOST, arguments))
-    host, port = LOCAL.get(host, host), int(read_option(HTTP_PORT, arguments))
+    host = read_default(HOST, arguments)
+    host, port = LOCAL.get(host, host), read_default(HTTP_PORT, arguments)
     authority = f"{f'[{host}]' if ':' in host else host}:{port}"
     try:
         status, body, uptime_s = _asked(host, port, authority, parsed.timeout)

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class ConfigError(Exception):
     """The settings cannot be used; the text is one line for stderr."""
 
 
-class Option(NamedTuple):
+class Option(NamedTuple, Generic[T_co]):
     """One setting. `parse` raises ValueError with what is allowed; `variables` in the order of precedence.
 
     `help` describes it in the documentation, `brief` in the help of a command, where a line has room for 50 characters.
@@ -25,7 +28,7 @@ class Option(NamedTuple):
     """
 
     name: str
-    parse: Callable[[str], Any]
+    parse: Callable[[str], T_co]
     metavar: str
     help: str
     default: str | None = None
@@ -94,7 +97,7 @@ HTTP_PORT: Final = Option(
 )
 
 
-def add_option(parser: argparse._ActionsContainer, option: Option) -> None:
+def add_option(parser: argparse._ActionsContainer, option: Option[object]) -> None:
     """Let `parser` accept the option; its value is a text, or None if it is not given."""
     text = (option.brief or option.help).replace("%", "%%") if not option.is_hidden else argparse.SUPPRESS
     if option.is_switch:
@@ -109,8 +112,8 @@ def variables_of_process() -> Mapping[str, str]:
 
 
 def read_option(
-    option: Option, arguments: Mapping[str, str | None], environment: Mapping[str, str] | None = None
-) -> Any:
+    option: Option[T], arguments: Mapping[str, str | None], environment: Mapping[str, str] | None = None
+) -> T | None:
     """The value of one option; None if it is not set and has no default. ConfigError if it is not allowed."""
     variables = variables_of_process() if environment is None else environment
     source, text = option.flag, arguments.get(option.name)
@@ -128,6 +131,36 @@ def read_option(
         raise ConfigError(f"{source} is {shown}; allowed is {error}") from error
 
 
-def _is_service_link(option: Option, text: str) -> bool:
+def read_default(option: Option[T], arguments: Mapping[str, str | None]) -> T:
+    """As `read_option`, for an option that has a default."""
+    found = read_option(option, arguments)
+    assert found is not None, f"{option.flag} has no default"
+    return found
+
+
+class Values(dict[str, object]):
+    """The values of options by name; who reads one knows the type that the option's `parse` gives."""
+
+    def of(self, name: str, kind: type[T]) -> T:
+        """A value that is set, or has a default."""
+        value = self[name]
+        assert isinstance(value, kind), f"{name} is {value!r}"
+        return value
+
+    def maybe(self, name: str, kind: type[T]) -> T | None:
+        """A value, or None if it is not set."""
+        return None if self[name] is None else self.of(name, kind)
+
+
+def read_options(
+    options: Iterable[Option[object]],
+    arguments: Mapping[str, str | None],
+    environment: Mapping[str, str] | None = None,
+) -> Values:
+    """The values of several options, as `read_option` reads each."""
+    return Values({option.name: read_option(option, arguments, environment) for option in options})
+
+
+def _is_service_link(option: Option[object], text: str) -> bool:
     # Kubernetes sets EMUBUS_AMQP_PORT=tcp://10.0.0.1:5672 in every pod beside a Service named emubus-amqp.
     return option.parse is port and text.startswith(("tcp://", "udp://"))

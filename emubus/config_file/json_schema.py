@@ -6,7 +6,7 @@ Knows how the type of a property is written in JSON Schema. Editors compare name
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ..broker.keys import Right
 from ..broker.model.descriptions import TEXT_TYPE_NAMES, EntityStatus
@@ -22,7 +22,7 @@ from .properties import (
     Properties,
 )
 
-JsonSchema = dict[str, Any]
+JsonSchema = dict[str, object]
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TEXT: Final[JsonSchema] = {"type": "string"}
@@ -117,6 +117,6 @@ def _list(items: JsonSchema) -> JsonSchema:
     return {"type": "array", "items": items}
 
 
-def _object(properties: JsonSchema, *required: str) -> JsonSchema:
+def _object(properties: Mapping[str, object], *required: str) -> JsonSchema:
     found: JsonSchema = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**found, "required": [*required]} if required else found

@@ -11,7 +11,7 @@ import bisect
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 _DEPTH_MAX: Final = 64
 _SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -103,13 +103,13 @@ class _Parser:
     def _string(self) -> str:
         start = self._at
         try:
-            text: Any
+            text: str
             text, self._at = _STRINGS.raw_decode(self._text, self._at)
         except json.JSONDecodeError as error:
             self._fail(error.msg[:1].lower() + error.msg[1:], error.pos)
-        if not str(text).isascii() and _HALF_PAIR.search(text):
+        if not text.isascii() and _HALF_PAIR.search(text):
             self._fail("a lone surrogate (\\ud800 to \\udfff) is not a character", start)
-        return str(text)
+        return text
 
     def _scalar(self) -> int | float | bool | None:
         number = _NUMBER.match(self._text, self._at)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from ..broker.model.descriptions import QueueDescription
+from ..broker.model.descriptions import QueueDescription, with_fields
 from ..broker.model.profiles import Limits
 from ..broker.model.validation import validate_queue
 from .cursor import suggestion
@@ -27,8 +26,7 @@ def queues_in(text: str, template: QueueDescription, limits: Limits) -> Iterator
         unknown = next((word for word in flags if word not in FLAGS), None)
         if unknown is not None:
             raise ValueError(f"has {unknown!r}; allowed is {', '.join(FLAGS)}{suggestion(unknown, FLAGS)}")
-        chosen: dict[str, Any] = {FLAGS[word]: True for word in flags}
-        queue = replace(template, name=name, **chosen)
+        queue = with_fields(template, {"name": name, **{FLAGS[word]: True for word in flags}})
         for violation in validate_queue(queue, limits):
             raise ValueError(f"has a queue whose {violation}")
         yield queue

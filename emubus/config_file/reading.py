@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..broker.address import strip_authority
 from ..broker.keys import Right, SharedKey
@@ -35,6 +35,7 @@ from ..broker.model.descriptions import (
     Topology,
     TrueFilter,
     entity_key,
+    with_fields,
 )
 from ..broker.model.profiles import Limits, defaults_of, size_mb_from_client
 from ..broker.model.validation import (
@@ -166,9 +167,10 @@ class _Reader:
         members = cursor.members(("Name", "Properties"), required=["Name"])
         name = members["Name"].text()
         properties = self.properties(members, QUEUE_PROPERTIES, with_keys=True)
-        values = {**defaults_of(QueueDescription, self.limits), **self.values(properties, QUEUE_PROPERTIES)}
+        queue = QueueDescription(name, **defaults_of(QueueDescription, self.limits))
+        queue = with_fields(queue, self.values(properties, QUEUE_PROPERTIES))
         keys = self.authorization_rules(properties)
-        queue = QueueDescription(name, **self.sized(values), authorization_rules=keys)
+        queue = replace(queue, max_size_mb=self.size_mb(queue), authorization_rules=keys)
         violations = validate_queue(queue, self.limits) + forwards_to_itself(queue, name)
         _refuse(violations, cursor, {**members, **properties}, self.limits)
         return queue
@@ -177,9 +179,10 @@ class _Reader:
         members = cursor.members(("Name", "Properties", "Subscriptions"), required=["Name"])
         name = members["Name"].text()
         properties = self.properties(members, TOPIC_PROPERTIES, with_keys=True)
-        values = {**defaults_of(TopicDescription, self.limits), **self.values(properties, TOPIC_PROPERTIES)}
+        topic = TopicDescription(name, **defaults_of(TopicDescription, self.limits))
+        topic = with_fields(topic, self.values(properties, TOPIC_PROPERTIES))
         keys = self.authorization_rules(properties)
-        topic = TopicDescription(name, **self.sized(values), authorization_rules=keys)
+        topic = replace(topic, max_size_mb=self.size_mb(topic), authorization_rules=keys)
         _refuse(validate_topic(topic, self.limits), cursor, {**members, **properties}, self.limits)
         cursors = items_of(members, "Subscriptions")
         found = self.each(cursors, lambda each: self.subscription(each, name))
@@ -197,7 +200,7 @@ class _Reader:
         members = cursor.members(("Name", "Properties", "Rules"), required=["Name"])
         properties = self.properties(members, SUBSCRIPTION_PROPERTIES)
         given = self.values(properties, SUBSCRIPTION_PROPERTIES)
-        values = {**defaults_of(SubscriptionDescription, self.limits), **given}
+        defaults = defaults_of(SubscriptionDescription, self.limits)
         if "ClientAffineProperties" in properties:
             self.needs_jms(properties["ClientAffineProperties"])
         cursors = items_of(members, "Rules")
@@ -206,8 +209,9 @@ class _Reader:
         refuse_duplicates(found, [rule.name for rule in rules], "rule of this subscription")
         # Generators write an empty list for no rules: Microsoft's emulator then adds $Default.
         subscription = SubscriptionDescription(
-            topic_name, members["Name"].text(), rules=rules or DEFAULT_RULES, **values
+            topic_name, members["Name"].text(), rules=rules or DEFAULT_RULES, **defaults
         )
+        subscription = with_fields(subscription, given)
         violations = validate_subscription(subscription, self.limits)
         violations += forwards_to_itself(subscription, subscription.path)
         _refuse(violations, cursor, {**members, **properties}, self.limits)
@@ -258,7 +262,7 @@ class _Reader:
             places["SqlExpression"] = parts["SqlExpression"]
             return SqlFilter(parts["SqlExpression"].text(), _values_in(parts, "Parameters"))
         parts = places[name].members((*CORRELATION_PROPERTIES, "Properties", *IDLE))
-        values: dict[str, Any] = {
+        values = {
             CORRELATION_PROPERTIES[each]: part.text() for each, part in parts.items() if each in CORRELATION_PROPERTIES
         }
         return CorrelationFilter(**values, properties=_values_in(parts, "Properties"))
@@ -272,9 +276,9 @@ class _Reader:
         names = (*known, "AuthorizationRules") if with_keys else tuple(known)
         return members["Properties"].members(names)
 
-    def values(self, properties: Members, known: Properties) -> dict[str, Any]:
+    def values(self, properties: Members, known: Properties) -> dict[str, object]:
         """The fields of a description that the file sets."""
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for name, cursor in properties.items():
             if name in known:
                 target, read = known[name]
@@ -292,9 +296,8 @@ class _Reader:
                 found[cursor] = read(cursor)
         return found
 
-    def sized(self, values: dict[str, Any]) -> dict[str, Any]:
-        size_mb = size_mb_from_client(values["max_size_mb"], values["enable_partitioning"], self.limits)
-        return {**values, "max_size_mb": size_mb}
+    def size_mb(self, entity: QueueDescription | TopicDescription) -> int:
+        return size_mb_from_client(entity.max_size_mb, entity.enable_partitioning, self.limits)
 
     def authorization_rules(self, members: Members) -> tuple[AuthorizationRule, ...]:
         """The authorisation rules of the namespace or an entity; Manage includes the other rights."""

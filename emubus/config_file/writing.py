@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Any, Final
+from typing import Final
 
 from ..broker.access import DEFAULT_SHARED_KEY
 from ..broker.address import strip_authority
@@ -21,6 +21,7 @@ from ..broker.model.descriptions import (
     AuthorizationRule,
     CorrelationFilter,
     FalseFilter,
+    JmsSubscription,
     PropertyValue,
     QueueDescription,
     RuleDescription,
@@ -42,7 +43,7 @@ from .properties import (
     Properties,
 )
 
-JsonObject = dict[str, Any]
+JsonObject = dict[str, object]
 
 _BY_PROFILE: Final = ("lock_duration_ms", "max_delivery_count", "default_ttl_ms", "max_size_mb")
 """Fields whose default depends on the profile."""
@@ -80,7 +81,7 @@ def _topic(topic: TopicDescription, subscriptions: Iterable[SubscriptionDescript
 
 
 def _subscription(subscription: SubscriptionDescription) -> JsonObject:
-    found = {"Name": subscription.name, "Properties": _properties(subscription, SUBSCRIPTION_PROPERTIES)}
+    found: JsonObject = {"Name": subscription.name, "Properties": _properties(subscription, SUBSCRIPTION_PROPERTIES)}
     rules = subscription.rules
     if len(rules) == 1 and is_same(rules[0], DEFAULT_RULES[0]):
         return found
@@ -97,16 +98,18 @@ def _properties(description: Description, table: Properties) -> JsonObject:
     return written
 
 
-def _value(field: str, value: Any) -> Any:
-    if field in _TARGETS:
-        return strip_authority(value)
-    if field == "max_message_bytes":
-        return value // KIB
-    if field == "jms":
-        return {"ClientId": value.client_id, "IsDurable": True, "IsShared": value.is_shared}
-    if field.endswith("_ms"):
-        return format_duration(value)
-    return value
+def _value(field: str, value: object) -> object:
+    match value:
+        case str() if field in _TARGETS:
+            return strip_authority(value)
+        case int() if field == "max_message_bytes":
+            return value // KIB
+        case JmsSubscription(client_id=client_id, is_shared=is_shared):
+            return {"ClientId": client_id, "IsDurable": True, "IsShared": is_shared}
+        case int() | None if field.endswith("_ms"):
+            return format_duration(value)
+        case _:
+            return value
 
 
 def _rule(rule: RuleDescription) -> JsonObject:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from ...broker.access import DEFAULT_KEY, sign
 from ...broker.clock import Clock
 from .. import EXIT_OK
-from ..options import Option, add_option, port, read_option
+from ..options import Option, add_option, port, read_default
 from .address import Address, add_server_options, address_of
 from .output import add_json, show, span_ms
 
@@ -53,7 +53,7 @@ def add_connection_string(parser: argparse.ArgumentParser) -> None:
 
 def _connection_string(parsed: argparse.Namespace) -> int:
     address = address_of(parsed)
-    number = address.port if parsed.admin else int(read_option(AMQP_PORT, {"amqp_port": parsed.amqp_port}))
+    number = address.port if parsed.admin else read_default(AMQP_PORT, {"amqp_port": parsed.amqp_port})
     text = written(address, number, tls=parsed.tls)
     if parsed.entity:
         text += f"EntityPath={parsed.entity};"

@@ -11,7 +11,16 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from ...kit.http_connection import DEFAULT_PORTS
-from ..options import HTTP_PORT, ConfigError, Option, add_option, non_empty, read_option, variables_of_process
+from ..options import (
+    HTTP_PORT,
+    ConfigError,
+    Option,
+    add_option,
+    non_empty,
+    read_default,
+    read_option,
+    variables_of_process,
+)
 
 DEFAULT_HOST: Final = "localhost"
 KEY_NAME: Final = "RootManageSharedAccessKey"
@@ -105,7 +114,7 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
 
 def address_of(parsed: argparse.Namespace) -> Address:
     """The server that the options or the environment name. ConfigError."""
-    given: ConnectionString | None = read_option(CONNECTION_STRING, {"connection_string": parsed.connection_string})
+    given = read_option(CONNECTION_STRING, {"connection_string": parsed.connection_string})
     key = variables_of_process().get(KEY_VARIABLE) or None
     key_name = KEY_NAME
     if given is not None:
@@ -113,14 +122,14 @@ def address_of(parsed: argparse.Namespace) -> Address:
     ca_file = ca_file_of(parsed)
     url = parsed.url or variables_of_process().get("EMUBUS_URL")
     if url:
-        parts = urlsplit(str(read_option(URL, {"url": url})))
+        parts = urlsplit(read_default(URL, {"url": url}))
         try:
             port = parts.port
         except ValueError as error:
             raise ConfigError(f"--url is {url!r}; allowed is a port from 0 to 65535") from error
         port = port or DEFAULT_PORTS[parts.scheme]
         return Address(parts.scheme, parts.hostname or DEFAULT_HOST, port, key_name, key, ca_file)
-    port = int(read_option(HTTP_PORT, {}))
+    port = read_default(HTTP_PORT, {})
     if given is not None:
         return Address("http", given.host, given.port or port, key_name, key, ca_file)
     return Address("http", DEFAULT_HOST, port, key_name, key, ca_file)
@@ -128,8 +137,7 @@ def address_of(parsed: argparse.Namespace) -> Address:
 
 def ca_file_of(parsed: argparse.Namespace) -> Path | None:
     """The CA that the options or the environment name."""
-    found: Path | None = read_option(CA, {"ca": parsed.ca})
-    return found
+    return read_option(CA, {"ca": parsed.ca})
 
 
 def text_of(text: str) -> str:
