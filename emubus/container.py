@@ -41,7 +41,7 @@ class EmubusContainer(DockerContainer):
         profile: str = "standard",
         auth: Auth | str = Auth.NONE,
         sas_key: str = DEFAULT_KEY,
-        **kwargs: Any,
+        **kwargs: Any,  # those of `DockerContainer` and of the Docker SDK behind it, which has no types
     ) -> None:
         super().__init__(image, **kwargs)
         self._sas_key = sas_key

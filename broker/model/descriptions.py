@@ -321,7 +321,7 @@ _Description = TypeVar("_Description", bound=EntityDescription)
 
 
 def with_fields(description: _Description, values: Mapping[str, Any]) -> _Description:
-    """The description with these values by field name; whoever has read them knows that they have the fields' types."""
+    """The description with these values by field name; the caller has read them as the fields' types."""
     return replace(description, **values)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from ..config_file.properties import QUEUE_PROPERTIES, SUBSCRIPTION_PROPERTIES, TOPIC_PROPERTIES
 from .expressions import Scope, Unresolved
@@ -24,7 +24,7 @@ _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     f"{_NAMESPACE}/topics/subscriptions": tuple(SUBSCRIPTION_PROPERTIES),
     f"{_NAMESPACE}/topics/subscriptions/rules": _RULE,
 }
-JsonObject = dict[str, Any]
+JsonObject = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Found:
         return {"Name": name, "Properties": self.subscriptions[topic, name], "Rules": rules}
 
 
-def read_template(template: Mapping[str, Any], parameters: Mapping[str, Any]) -> Found:
-    """The entities of a template with these values of its parameters."""
+def read_template(template: Mapping[str, object], parameters: Mapping[str, object]) -> Found:
+    """The entities of a template with these values of its parameters. Unresolved if it is no template."""
     found = Found()
     _template(found, template, parameters, 0)
     known = {name.lower() for name in found.topics}
@@ -67,32 +67,41 @@ def read_template(template: Mapping[str, Any], parameters: Mapping[str, Any]) ->
     return found
 
 
-def parameters_in(document: Mapping[str, Any]) -> JsonObject:
-    """The values in a parameters file, which wraps each in `value`, or in an object of plain values."""
-    values = document.get("parameters", document)
-    found = {
+def parameters_in(document: Mapping[str, object]) -> JsonObject:
+    """The values in a parameters file, which wraps each in `value`, or in an object of plain values. Unresolved."""
+    values = _members(document.get("parameters", document))
+    found: JsonObject = {
         name: each["value"] if isinstance(each, dict) and "value" in each else each for name, each in values.items()
     }
     return {name: each for name, each in found.items() if not name.startswith("$") and name != "contentVersion"}
 
 
-def _template(found: Found, template: Mapping[str, Any], given: Mapping[str, Any], depth: int) -> None:
-    declared: Mapping[str, Any] = template.get("parameters", {})
+def _template(found: Found, template: Mapping[str, object], given: Mapping[str, object], depth: int) -> None:
+    declared = {name: _members(each) for name, each in _members(template.get("parameters", {})).items()}
     defaults = {name: each["defaultValue"] for name, each in declared.items() if "defaultValue" in each}
     proper = {name.lower(): name for name in declared}
     values = {**defaults, **{proper.get(name.lower(), name): each for name, each in given.items()}}
-    variables = {name: each for name, each in template.get("variables", {}).items() if name != "copy"}
+    variables = {name: each for name, each in _members(template.get("variables", {})).items() if name != "copy"}
     scope = Scope(values, variables)
     for resource in _listed(template.get("resources", [])):
         _resource(found, resource, scope, ("", ""), depth)
 
 
-def _listed(resources: Any) -> list[Any]:
-    """Resources are a list, or in newer templates an object of names."""
-    return list(resources.values()) if isinstance(resources, dict) else list(resources)
+def _members(value: object) -> Mapping[str, object]:
+    """The members of an object. Unresolved if the value is none."""
+    if not isinstance(value, dict):
+        raise Unresolved(f"what must be an object is of type {type(value).__name__}")
+    found: JsonObject = value
+    return found
 
 
-def _resource(found: Found, resource: Mapping[str, Any], scope: Scope, above: tuple[str, str], depth: int) -> None:
+def _listed(resources: object) -> list[Mapping[str, object]]:
+    """Resources are a list, or in newer templates an object of names. Unresolved if they are neither."""
+    items: list[object] = resources if isinstance(resources, list) else [*_members(resources).values()]
+    return [_members(each) for each in items]
+
+
+def _resource(found: Found, resource: Mapping[str, object], scope: Scope, above: tuple[str, str], depth: int) -> None:
     """A resource, each time that its loop makes it; `above` is type and name of the resource that it is nested in."""
     if resource.get("existing"):
         return
@@ -112,11 +121,11 @@ def _resource(found: Found, resource: Mapping[str, Any], scope: Scope, above: tu
         found.passed_over.append(f"{kind} {resource.get('name', '')}: {error}")
 
 
-def _rounds(resource: Mapping[str, Any], scope: Scope) -> Iterator[Scope]:
-    loop = resource.get("copy")
-    if loop is None:
+def _rounds(resource: Mapping[str, object], scope: Scope) -> Iterator[Scope]:
+    if resource.get("copy") is None:
         yield scope
         return
+    loop = _members(resource["copy"])
     count = scope.value(loop.get("count", 0))
     if not isinstance(count, int) or not 0 <= count <= LOOP_COUNT_MAX:
         raise Unresolved(f"the count of the loop is {count!r}")
@@ -125,16 +134,17 @@ def _rounds(resource: Mapping[str, Any], scope: Scope) -> Iterator[Scope]:
         yield Scope(scope.parameters, scope.variables, loops)
 
 
-def _deployment(found: Found, resource: Mapping[str, Any], scope: Scope, depth: int) -> None:
+def _deployment(found: Found, resource: Mapping[str, object], scope: Scope, depth: int) -> None:
     """A nested template, as Bicep makes of a module."""
-    properties: Mapping[str, Any] = resource.get("properties", {})
+    properties = _members(resource.get("properties", {}))
     if "template" not in properties:
         raise Unresolved("its template is not in the file")
-    given = {name: scope.value(each.get("value")) for name, each in properties.get("parameters", {}).items()}
-    _template(found, properties["template"], given, depth + 1)
+    parameters = _members(properties.get("parameters", {}))
+    given = {name: scope.value(_members(each).get("value")) for name, each in parameters.items()}
+    _template(found, _members(properties["template"]), given, depth + 1)
 
 
-def _one(found: Found, kind: str, name: str, resource: Mapping[str, Any], scope: Scope) -> None:
+def _one(found: Found, kind: str, name: str, resource: Mapping[str, object], scope: Scope) -> None:
     lowered = kind.lower()
     if lowered == _NAMESPACE:
         return
@@ -145,7 +155,7 @@ def _one(found: Found, kind: str, name: str, resource: Mapping[str, Any], scope:
         return
     proper = {each.lower(): each for each in known}
     properties: JsonObject = {}
-    for written, value in resource.get("properties", {}).items():
+    for written, value in _members(resource.get("properties", {})).items():
         if written.lower() in proper:
             properties[proper[written.lower()]] = scope.value(value)
         else:

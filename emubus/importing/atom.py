@@ -10,7 +10,7 @@ import http.client
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, ParseError
 
@@ -21,7 +21,7 @@ from ..broker.access import sign
 from ..broker.address import strip_authority
 from ..broker.clock import Clock
 from ..broker.model.catalog import Description
-from ..broker.model.descriptions import QueueDescription, RuleDescription, TopicDescription
+from ..broker.model.descriptions import QueueDescription, RuleDescription, TopicDescription, with_fields
 from ..broker.model.profiles import LIMITS, Limits
 from ..commands import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from ..commands.client.address import ConnectionString
@@ -130,11 +130,11 @@ def _local(description: Description) -> Description:
 
     The service returns addresses with its own host, and the tier's largest message as if it had been set.
     """
-    changed: dict[str, Any] = {}
+    changed: dict[str, object] = {}
     for name in _TARGETS:
         target: str | None = getattr(description, name, None)
         if target is not None:
             changed[name] = strip_authority(target)
     if getattr(description, "max_message_bytes", None) in _TIER_BYTES:
         changed["max_message_bytes"] = None
-    return replace(description, **changed)
+    return with_fields(description, changed)

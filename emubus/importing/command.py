@@ -6,12 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ..broker.errors import BrokerError
 from ..broker.model.catalog import Description, path_of
+from ..broker.model.descriptions import with_fields
 from ..broker.model.profiles import LIMITS, Profile
 from ..commands import EXIT_OK, EXIT_USAGE, CommandError
 from ..commands.client.address import (
@@ -101,9 +101,13 @@ def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequenc
     from ..config_file.cursor import ConfigFileError
     from ..config_file.reading import parse_config
     from .arm import parameters_in, read_template
+    from .expressions import Unresolved
 
-    parameters = {} if parsed.parameters is None else parameters_in(_json(parsed.parameters))
-    found = read_template(_json(parsed.arm), parameters)
+    try:
+        parameters = {} if parsed.parameters is None else parameters_in(_json(parsed.parameters))
+        found = read_template(_json(parsed.arm), parameters)
+    except Unresolved as error:
+        raise CommandError(f"{parsed.arm}: {error}", EXIT_USAGE) from error
     try:
         topology = parse_config(json.dumps(found.config()), LIMITS[Profile.STANDARD], str(parsed.arm)).topology
     except ConfigFileError as error:
@@ -111,16 +115,17 @@ def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequenc
     return [*topology.queues, *topology.topics, *topology.subscriptions], found.passed_over
 
 
-def _json(path: Path) -> Any:
+def _json(path: Path) -> dict[str, object]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        found: object = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError(f"{path} is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ConfigError(f"{path} is not a JSON object")
-    return found
+    members: dict[str, object] = found
+    return members
 
 
 def _write(path: Path, entities: Sequence[Description]) -> None:
@@ -151,9 +156,8 @@ def _create(parsed: argparse.Namespace, entities: Sequence[Description]) -> Copi
     progress, path = Progress("created", len(entities)), ""
     try:
         for number, each in enumerate(entities, 1):
-            without: dict[str, Any] = {name: None for name in _TARGETS if hasattr(each, name)}
             path = path_of(each)
-            server.create(replace(each, **without))
+            server.create(with_fields(each, {name: None for name in _TARGETS if hasattr(each, name)}))
             progress.step(number)
         progress.end()
         copied = _copy_messages(parsed, address, entities) if parsed.messages else None

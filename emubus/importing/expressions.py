@@ -7,9 +7,9 @@ Knows the syntax and the functions that depend on nothing but the template and i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 DEPTH_MAX: Final = 32
 _TOKEN: Final = re.compile(
@@ -25,12 +25,12 @@ class Unresolved(Exception):  # noqa: N818 - it says what the value is
 class Scope:
     """The parameters and variables of a template, and the index of each loop by its name ("" for the innermost)."""
 
-    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    parameters: Mapping[str, object] = field(default_factory=dict[str, object])
+    variables: Mapping[str, object] = field(default_factory=dict[str, object])
     loops: Mapping[str, int] = field(default_factory=dict[str, int])
     depth: int = 0
 
-    def value(self, written: Any) -> Any:
+    def value(self, written: object) -> object:
         """A value of the template with all expressions in it replaced. Unresolved."""
         match written:
             case dict():
@@ -44,7 +44,7 @@ class Scope:
             case _:
                 return written
 
-    def named(self, kind: str, values: Mapping[str, Any], name: object) -> Any:
+    def named(self, kind: str, values: Mapping[str, object], name: object) -> object:
         """A parameter or variable. Unresolved if it has no value."""
         found = {each.lower(): each for each in values}.get(str(name).lower())
         if found is None:
@@ -63,7 +63,7 @@ class _Parser:
         self._tokens = list(self._split(text))
         self._at = 0
 
-    def whole(self) -> Any:
+    def whole(self) -> object:
         """The value of the expression."""
         found = self._expression()
         if self._at < len(self._tokens):
@@ -82,10 +82,10 @@ class _Parser:
             at = match.end()
         return found
 
-    def _expression(self) -> Any:
+    def _expression(self) -> object:
         kind, text = self._next()
         if kind == "text":
-            found: Any = text[1:-1].replace("''", "'")
+            found: object = text[1:-1].replace("''", "'")
         elif kind == "number":
             found = int(text)
         elif kind == "name" and self._take("("):
@@ -101,8 +101,8 @@ class _Parser:
             else:
                 return found
 
-    def _call(self, name: str) -> Any:
-        given: list[Any] = []
+    def _call(self, name: str) -> object:
+        given: list[object] = []
         while not self._take(")"):
             if given:
                 self._expect(",")
@@ -110,13 +110,15 @@ class _Parser:
         return _called(self._scope, name, given)
 
     @staticmethod
-    def _item(value: Any, key: Any) -> Any:
+    def _item(value: object, key: object) -> object:
         try:
             if isinstance(value, dict):
                 return {str(name).lower(): each for name, each in value.items()}[str(key).lower()]
-            return value[key]
-        except (KeyError, IndexError, TypeError):
-            raise Unresolved(f"there is no '{key}' in a value") from None
+            if isinstance(value, list | str) and isinstance(key, int):
+                return value[key]
+        except LookupError:
+            pass
+        raise Unresolved(f"there is no '{key}' in a value")
 
     def _next(self) -> tuple[str, str]:
         if self._at == len(self._tokens):
@@ -135,7 +137,7 @@ class _Parser:
             raise Unresolved(f"'{self._text}' can't be read: '{sign}' is missing")
 
 
-def _called(scope: Scope, name: str, given: list[Any]) -> Any:
+def _called(scope: Scope, name: str, given: list[object]) -> object:
     """The value of a function. Unresolved if it depends on the cloud."""
     lowered = name.lower()
     if lowered == "parameters" and len(given) == 1:
@@ -153,7 +155,7 @@ def _called(scope: Scope, name: str, given: list[Any]) -> Any:
         raise Unresolved(f"{name}() can't be evaluated: {error}") from None
 
 
-def _copy_index(scope: Scope, given: list[Any]) -> int:
+def _copy_index(scope: Scope, given: list[object]) -> int:
     loop = given[0] if given and isinstance(given[0], str) else ""
     offset = next((each for each in given if isinstance(each, int)), 0)
     if loop.lower() not in scope.loops:
@@ -161,27 +163,33 @@ def _copy_index(scope: Scope, given: list[Any]) -> int:
     return scope.loops[loop.lower()] + offset
 
 
-def _concat(*given: Any) -> Any:
+# The values of a template have any type. The types of the functions below say which ones a function is for; with others
+# Python raises what `_called` makes an Unresolved of.
+
+
+def _concat(*given: Iterable[object]) -> object:
     if given and isinstance(given[0], list):
         return [item for each in given for item in each]
     return "".join(map(_string, given))
 
 
-def _string(value: Any) -> str:
+def _string(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _format(pattern: str, *given: Any) -> str:
+def _format(pattern: str, *given: object) -> str:
     return re.sub(r"\{(\d+)(?::[^}]*)?\}", lambda match: _string(given[int(match[1])]), pattern)
 
 
-def _joined(*given: Any) -> Any:
-    if isinstance(given[0], dict):
-        return {name: each for value in given for name, each in value.items()}
+def _merged(*given: Mapping[str, object]) -> dict[str, object]:
+    return {name: each for value in given for name, each in value.items()}
+
+
+def _united(*given: Sequence[object]) -> list[object]:
     return [item for at, value in enumerate(given) for item in value if not any(item in each for each in given[:at])]
 
 
-_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+_FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
     "add": lambda a, b: a + b,
     "and": lambda *each: all(each),
     "bool": lambda value: _string(value).lower() in ("true", "1"),
@@ -219,5 +227,5 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "toupper": lambda value: value.upper(),
     "trim": lambda value: value.strip(),
     "true": lambda: True,
-    "union": _joined,
+    "union": lambda *given: (_merged if isinstance(given[0], dict) else _united)(*given),
 }

@@ -210,6 +210,19 @@ def test_what_is_wrong_is_refused(emubus: CommandLine, arguments: tuple[str, ...
 
 
 @pytest.mark.parametrize(
+    "template", ['{"resources": 1}', '{"parameters": []}', '{"resources": [null]}', '{"variables": ""}']
+)
+def test_json_that_is_no_template_is_refused_with_one_line(emubus: CommandLine, tmp_path: Path, template: str) -> None:
+    file = tmp_path / "template.json"
+    file.write_text(template)
+
+    ended = emubus("import", "--arm", str(file))
+
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"emubus: error: {file}: what must be an object is of type ")
+
+
+@pytest.mark.parametrize(
     ("expression", "expected"),
     [
         ("plain", "plain"),
@@ -219,6 +232,7 @@ def test_what_is_wrong_is_refused(emubus: CommandLine, arguments: tuple[str, ...
         ("[join(union(createArray('a'), createArray('a', 'b')), ',')]", "a,b"),
         ("[format('{0}-{1}', padLeft(3, 2, '0'), last(split('a/b', '/')))]", "03-b"),
         ("[variables('v')]", "VALUE"),
+        ("[union(createObject('a', 1), createObject('a', 2, 'b', 3)).b]", 3),
     ],
 )
 def test_expressions_are_evaluated(expression: str, expected: object) -> None:
@@ -238,7 +252,16 @@ def test_expressions_are_evaluated(expression: str, expected: object) -> None:
             "[a.b]",
             "['a' 'b']",
         ),
-        *("[div(1, 0)]", "[createArray(1)[4]]", "[substring(1)]", "[#]", "[]", "[add('a', 1)]"),
+        *(
+            "[div(1, 0)]",
+            "[createArray(1)[4]]",
+            "[createArray(1).a]",
+            "[true().a]",
+            "[substring(1)]",
+            "[#]",
+            "[]",
+            "[add('a', 1)]",
+        ),
     ],
 )
 def test_what_is_not_literal_is_not_guessed(expression: str) -> None:
