@@ -103,11 +103,13 @@ def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequenc
     from .arm import parameters_in, read_template
     from .expressions import Unresolved
 
+    read: Path = parsed.parameters or parsed.arm
     try:
         parameters = {} if parsed.parameters is None else parameters_in(_json(parsed.parameters))
+        read = parsed.arm
         found = read_template(_json(parsed.arm), parameters)
     except Unresolved as error:
-        raise CommandError(f"{parsed.arm}: {error}", EXIT_USAGE) from error
+        raise CommandError(f"{read}: {error}", EXIT_USAGE) from error
     try:
         topology = parse_config(json.dumps(found.config()), LIMITS[Profile.STANDARD], str(parsed.arm)).topology
     except ConfigFileError as error:

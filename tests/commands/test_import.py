@@ -222,6 +222,18 @@ def test_json_that_is_no_template_is_refused_with_one_line(emubus: CommandLine, 
     assert ended.err.startswith(f"emubus: error: {file}: what must be an object is of type ")
 
 
+def test_parameters_that_are_no_object_are_refused_by_the_name_of_their_file(
+    emubus: CommandLine, tmp_path: Path
+) -> None:
+    template, values = tmp_path / "template.json", tmp_path / "values.json"
+    template.write_text("{}")
+    values.write_text('{"parameters": 1}')
+
+    ended = emubus("import", "--arm", str(template), "--parameters", str(values))
+
+    assert (ended.code, ended.err) == (2, f"emubus: error: {values}: what must be an object is of type int\n")
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
