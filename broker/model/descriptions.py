@@ -321,12 +321,10 @@ _Description = TypeVar("_Description", bound=EntityDescription)
 
 
 def with_fields(description: _Description, values: Mapping[str, Any]) -> _Description:
-    """The description with these values by field name; the caller has read them as the fields' types."""
-    return replace(description, **values)
+    """The description with other values, by the names of its fields; the caller has read them as the fields' types.
 
-
-def with_values(description: EntityDescription, values: Mapping[str, Any]) -> EntityDescription:
-    """Return the description with other values, by the names of its fields. TypeError for a name that it lacks."""
+    TypeError for a name that it lacks.
+    """
     return replace(description, **values)
 
 

@@ -27,7 +27,7 @@ from ...broker.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
     TrueFilter,
-    with_values,
+    with_fields,
 )
 from ...broker.model.profiles import Limits, defaults_of, size_mb_from_client
 from ..exports.arm import arm_template
@@ -233,7 +233,7 @@ async def change_properties(call: ControlCall) -> object:
     if not isinstance(before, SubscriptionDescription):
         partitioned, known_mb = before.enable_partitioning, before.max_size_mb
         _sized(values, partitioned=partitioned, limits=broker.limits, known_mb=known_mb)
-    entity = broker.administration.update(with_values(before, values))
+    entity = broker.administration.update(with_fields(before, values))
     return {"path": entity.path, "properties": described(entity.description, broker.limits)}
 
 

@@ -15,7 +15,7 @@ from ....broker.model.descriptions import (
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
-    with_values,
+    with_fields,
 )
 from ..forms import Form, FormError
 from ..rendering import span_input
@@ -71,7 +71,7 @@ def changed(before: Description, form: Form) -> Description:
         fields["forward_dead_letters_to"] = form.optional("forward_dead_letters_to")
     if isinstance(before, SubscriptionDescription):
         fields["dead_letter_on_filter_exceptions"] = form.checked("dead_letter_on_filter_exceptions")
-    return with_values(before, fields)
+    return with_fields(before, fields)
 
 
 def _finite(form: Form, name: str, label: str, default_ms: int) -> int:
