@@ -159,12 +159,12 @@ def test_a_job_takes_only_what_was_there_when_it_began(control: Http, server: Em
 def test_a_job_is_stopped_between_two_batches(control: Http, server: EmubusServer) -> None:
     fill(server, 40)
     server.call(server.clock.freeze)
-    server.begin_outage(range(8, 16), OutageKind.SLOW, delay_ms=60_000)  # these wait for the clock, which stands
+    server.begin_outage(range(16), OutageKind.SLOW, delay_ms=60_000)  # commits wait for the clock, which stands
     job = control.post("/jobs", {"verb": "copy", "entity": FROM, "target": TO, "filter": {}})
     again = control.ask("POST", "/jobs", {"verb": "copy", "entity": FROM, "target": TO, "filter": {}})
     assert (again.status, "is running" in again.json["error"]["message"]) == (409, True)
     assert control.post(f"/jobs/{job['id']}/stop")["id"] == job["id"]
-    server.end_outage(range(8, 16))
+    server.end_outage(range(16))
     server.call(server.clock.thaw)
     ended = control.get(f"/jobs/{job['id']}?wait_ms=20000")
     assert control.get("/jobs")["jobs"][0] == ended
