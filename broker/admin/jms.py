@@ -99,7 +99,7 @@ class JmsEntities:
         return not any(_serves(known, consumer) for known in self._known(consumer))
 
     def subscribe(self, consumer: TopicConsumer) -> Entity:
-        """Return the subscription of a consumer, made or made anew if need be.
+        """Return the subscription of a consumer; create it, or replace it, if it does not fit.
 
         Raises BrokerError: not-allowed while others use the subscription in another way, and the errors of a creation.
         """

@@ -211,7 +211,7 @@ class JointPlanner:
     def _paths(self, starts: Mapping[str, Json]) -> list[str]:
         """The entities to look at: those of the checkpoint, and, unless the query is to end, those there are now.
 
-        A path is spelt as in the checkpoint, so that a change of case begins nothing anew.
+        A path keeps the case that it has in the checkpoint: another case is not another entity.
         """
         known = {path.lower() for path in starts}
         there = [path for path in (self._planners if self._is_frozen else self._find()) if path.lower() not in known]

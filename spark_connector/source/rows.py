@@ -97,7 +97,7 @@ class TaskRows:
         return self.messages.rows >= BATCH_ROWS_MIN or self.messages.size_bytes >= BATCH_BYTES_MIN
 
     def take(self) -> Any:
-        """The rows as a `pyarrow.RecordBatch`, whose schema is Spark's; begins anew."""
+        """The rows as a `pyarrow.RecordBatch`, whose schema is Spark's; the next row begins another one."""
         count = self.messages.rows
         batch = self.messages.take()
         if not self._at:

@@ -2,7 +2,7 @@
 
 While somebody listens, the feed looks at entities, stores, jobs and the clock a few times a second, and numbers what
 differs from the last look. It keeps the last events, so that a client that comes back with `Last-Event-ID` misses none;
-one that was away for too long gets `reset`, and reads everything anew. Nothing is looked at while nobody listens.
+one that was away for too long gets `reset`, and reads everything again. Nothing is looked at while nobody listens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names of entities as a server lists them, and what a user is told when it does not."""
+"""The names of entities as a server lists them, and the error when it lists none."""
 
 from __future__ import annotations
 
