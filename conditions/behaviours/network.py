@@ -191,7 +191,7 @@ ROWS: Final = (
     Row(
         "latency",
         TOPIC,
-        "Clients are far away: bytes travel for half a round trip each way.",
+        "Clients are far away: bytes of open connections travel for half a round trip each way, by the broker's clock.",
         "connection",
         "late bytes, in their order",
         "documentation (performance)",
@@ -205,7 +205,7 @@ ROWS: Final = (
     Row(
         "bandwidth",
         TOPIC,
-        "The way to the broker is narrow, in each direction.",
+        "The way of open connections to the broker is narrow, in each direction, by the broker's clock.",
         "connection",
         "late bytes, in their order",
         "azure-sdk-for-net 25381",
