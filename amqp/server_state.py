@@ -84,7 +84,7 @@ class ServerState:
             del self._strangers[oldest]
             if oldest.is_stranger:
                 oldest.abort()
-                self._count_cut()
+                self._log_cut_connection()
 
     def open(self, connection: LinkContext) -> None:
         """A client has said its `open`; BrokerError beyond the quota."""
@@ -122,7 +122,7 @@ class ServerState:
 
     # ---- the log
 
-    def _count_cut(self) -> None:
+    def _log_cut_connection(self) -> None:
         """Log the first cut at once and those of the next second together: many come with a flood of connections."""
         self._cut_count += 1
         if not self._is_cut_logged:

@@ -156,7 +156,7 @@ class DataFolder(FolderView):
         parts = {name: Part(new_message_id()) for name in part_names(store_count)}
         manifest = Manifest(new_message_id(), FolderState.CLOSED, parts, self._release)
         self._mark_all(manifest, place)
-        self._write(replace(manifest, parts=_sealed(manifest, place)), place)
+        self._write(replace(manifest, parts=_parts_on_disk(manifest, place)), place)
 
     @staticmethod
     def _mark_all(manifest: Manifest, place: Path, *, create: bool = False) -> None:
@@ -256,10 +256,10 @@ class DataFolder(FolderView):
             FolderLock(self.path / name).release()  # StoreError: this process has not closed it, and may write on
             if not self._stores_sync:
                 sync_file(self.path / name / DATA_FILE)
-        self._write(replace(manifest, state=FolderState.CLOSED, parts=_sealed(manifest, self.path)))
+        self._write(replace(manifest, state=FolderState.CLOSED, parts=_parts_on_disk(manifest, self.path)))
 
 
-def _sealed(manifest: Manifest, place: Path) -> dict[str, Part]:
+def _parts_on_disk(manifest: Manifest, place: Path) -> dict[str, Part]:
     """The parts exactly as they are in folder `place`. OSError, ValueError."""
     files = {name: place / name / DATA_FILE for name in manifest.parts}
     sizes = {name: file.stat().st_size for name, file in files.items()}

@@ -209,7 +209,7 @@ class Endpoints:
         link = self._links.pop(pointer, None)
         self._needs.pop(pointer, None)
         if link is not None:
-            self._leave(pointer, link)
+            self._link_closed(pointer, link)
             self._faults.detached(self._context, pointer)
             name, entity = proton.link_name(pointer), _entity_of(pointer)
             if error is None:
@@ -265,7 +265,7 @@ class Endpoints:
 
     # ---- deliveries that are settled after their link
 
-    def _leave(self, pointer: Pointer, link: Link) -> None:
+    def _link_closed(self, pointer: Pointer, link: Link) -> None:
         """A link is over; it lingers while deliveries of it are unsettled."""
         self._flows.link_detached(pointer)
         if link.has_unsettled() and self._linger(pointer, link):

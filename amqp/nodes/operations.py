@@ -86,7 +86,7 @@ class Body:
             raise self._wrong(name, "a map")
         return value
 
-    def changes(self, name: str) -> dict[str, object]:
+    def property_changes(self, name: str) -> dict[str, object]:
         """A map of application properties; null and absent are empty."""
         return property_changes(self.map(name))
 

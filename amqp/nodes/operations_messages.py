@@ -101,15 +101,15 @@ def _suspended(body: Body) -> Outcome:
     return DeadLetter(
         body.text_or_none("deadletter-reason"),
         body.text_or_none("deadletter-description"),
-        body.changes("properties-to-modify"),
+        body.property_changes("properties-to-modify"),
     )
 
 
 _DISPOSITIONS: Final[Mapping[str, Callable[[Body], Outcome]]] = {
     "completed": lambda _: Complete(),
-    "abandoned": lambda body: Abandon(body.changes("properties-to-modify")),
-    "defered": lambda body: Defer(body.changes("properties-to-modify")),
-    "deferred": lambda body: Defer(body.changes("properties-to-modify")),
+    "abandoned": lambda body: Abandon(body.property_changes("properties-to-modify")),
+    "defered": lambda body: Defer(body.property_changes("properties-to-modify")),
+    "deferred": lambda body: Defer(body.property_changes("properties-to-modify")),
     "suspended": _suspended,
 }
 

@@ -71,7 +71,7 @@ async def claim_messages(context: Context, body: Body) -> Result:
         body.integer("partition-id"),
         body.integer("sequence-number-before", SEQUENCE_NUMBER_MAX),
         min(body.count("message-count"), CLAIM_COUNT_MAX),
-        body.changes("properties-to-modify"),
+        body.property_changes("properties-to-modify"),
     )
     return Result(body=encoded_fields({"sequence-numbers": encode_array(_LONG, numbers)}))
 

@@ -148,11 +148,11 @@ def _plain(value: object) -> object:
     return value if plainer is None else plainer(value)
 
 
-def _plain_double(number: float) -> object:
+def _finite_or_text(number: float) -> object:
     return number if math.isfinite(number) else float_text(number)
 
 
-def _plain_float(number: float) -> object:
+def _finite_single_or_text(number: float) -> object:
     short = float_text(number, single=True)
     return float(short) if math.isfinite(number) else short
 
@@ -160,8 +160,8 @@ def _plain_float(number: float) -> object:
 _PLAIN: Final[dict[type, Callable[[Any], object]]] = {
     Symbol: str,
     Char: str,
-    Float: _plain_float,
-    float: _plain_double,
+    Float: _finite_single_or_text,
+    float: _finite_or_text,
     **dict.fromkeys(_DECIMALS, decimals.to_text),
     Timestamp: instant_text,
     uuid.UUID: str,
@@ -192,7 +192,7 @@ def _typed(value: object) -> object:
 
 
 _TYPED: Final[dict[str, Callable[[Any], object]]] = {
-    "float": _plain_float,
+    "float": _finite_single_or_text,
     "double": float_text,
     "timestamp": lambda at_ms: instant_text(at_ms) if _INSTANT_MS_MIN <= at_ms <= _INSTANT_MS_MAX else at_ms,
     "uuid": str,

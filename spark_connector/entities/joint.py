@@ -111,7 +111,7 @@ class JointPlanner:
         if self._initial is None:
             found: dict[str, Json] = {}
             for path in self._find():
-                offset = self._try(path, partial(self._begin, path), was_read=False)
+                offset = self._try(path, partial(self._initial_offset, path), was_read=False)
                 if offset is not None:
                     found[path] = offset
             log.info("%s: the query begins with %d entities: %s", self._options.entity, len(found), ", ".join(found))
@@ -231,7 +231,7 @@ class JointPlanner:
         planner = self._planner(path, is_new=start is None)
         return planner.plan(start or planner.initial(), end)
 
-    def _begin(self, path: str) -> Json:
+    def _initial_offset(self, path: str) -> Json:
         return self._planner(path, is_new=False).initial()
 
     def _freeze(self, path: str) -> None:

@@ -27,7 +27,7 @@ from .claiming.deletion import delete_all
 from .offsets import VERSION, ClaimOffset, base_of, numbers_in, parse_claim_offset, partition_of, runs_of
 from .plan import ClaimTask, split_runs
 from .positions import Extents, ExtentTracker
-from .retries import connected, node_of, with_retries
+from .retries import connected, management_node, with_retries
 from .rows import CLAIM_PROPERTY, DEFERRED
 from .watching.identity import is_other, other_generation, tell_loss
 from .watching.outage import LOOK_S, OutageWatch
@@ -286,7 +286,7 @@ class Claimer:
         if self._notice(extents):
             claimed.clear()
         filled = [each for each, end in sorted(extents.following.items()) if extents.first.get(each, end) < end]
-        node = node_of(connection, self._options.entity, extents.generation)
+        node = management_node(connection, self._options.entity, extents.generation)
         self._offers_claims = claim_by_request(node, filled, self._claim_id, claimed, count_max, self._frozen)
         return self._offers_claims
 

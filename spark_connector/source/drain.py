@@ -24,7 +24,7 @@ from ..timing import backoff_s, monotonic_s
 from .browse import first_from
 from .offsets import base_of, partition_of
 from .positions import is_sub_queue
-from .retries import connected, node_of
+from .retries import connected, management_node
 
 log = logging.getLogger("emubus.spark")
 RANGE_COUNT: Final = 2_000
@@ -184,7 +184,7 @@ class Settler:
             try:
                 count: int | None = RANGE_COUNT
                 while count == RANGE_COUNT:
-                    management = node_of(connection, self._options.entity, generation)
+                    management = management_node(connection, self._options.entity, generation)
                     count = management.delete_before(partition, number, RANGE_COUNT)
                     if count is None:
                         return False

@@ -75,7 +75,7 @@ def connected(options: ConnectionOptions) -> Iterator[Any]:
         yield connection
 
 
-def node_of(connection: Any, entity: str, generation: str | None) -> Any:
+def management_node(connection: Any, entity: str, generation: str | None) -> Any:
     """The management node of an entity; its requests fail with DATA_LOSS if the entity has another generation."""
     management = connection.management(entity)
     return management if generation is None else management.of_generation(generation)

@@ -23,7 +23,7 @@ from ..worker import freeze_gc
 from .browse import Page, pages
 from .offsets import numbers_in, partition_of
 from .plan import ClaimTask, RangeGroup, RangeTask, Span, stretches
-from .retries import RetryPolicy, connected, node_of
+from .retries import RetryPolicy, connected, management_node
 
 log = logging.getLogger("emubus.spark")
 BATCH_BYTES_MIN: Final = 1 << 20
@@ -128,7 +128,7 @@ def _pages(options: SourceOptions, task: RangeTask | ClaimTask, span: Span, part
     while True:
         try:
             with connected(options.connection) as connection:
-                management = node_of(connection, task.entity, task.generation)
+                management = management_node(connection, task.entity, task.generation)
                 size, claimed = options.peek_batch_size, isinstance(task, ClaimTask)
                 for page in pages(management, at, span.high, size, partition_id, deferred_only=claimed):
                     at = page.following

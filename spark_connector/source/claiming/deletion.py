@@ -15,7 +15,7 @@ from ...errors import Code, ConnectorError
 from ..browse import pages
 from ..offsets import partition_of, runs_of
 from ..plan import stretches
-from ..retries import node_of
+from ..retries import management_node
 from ..rows import DEFERRED
 
 DELETE_COUNT: Final = 1_000
@@ -36,7 +36,7 @@ def delete_all(
         rest = list(group)
         try:
             while rest:
-                _delete(node_of(connection, entity, generation), rest[:DELETE_COUNT])
+                _delete(management_node(connection, entity, generation), rest[:DELETE_COUNT])
                 del rest[:DELETE_COUNT]
         except ConnectorError as error:
             if not connection.usable:
@@ -57,7 +57,7 @@ def _delete(management: Any, numbers: Sequence[int]) -> None:
         too_large = error.code is Code.MESSAGE_TOO_LARGE and len(numbers) > 1
         if error.condition != NOT_FOUND and not too_large:
             raise
-        present = numbers if too_large else _present(management, numbers)
+        present = numbers if too_large else _deferred_among(management, numbers)
     if 0 < len(present) < len(numbers):
         _delete(management, present)
     elif len(present) > 1:  # one of them is locked, or the answer is too large
@@ -66,7 +66,7 @@ def _delete(management: Any, numbers: Sequence[int]) -> None:
         _delete(management, present[middle:])
 
 
-def _present(management: Any, numbers: Sequence[int]) -> list[int]:
+def _deferred_among(management: Any, numbers: Sequence[int]) -> list[int]:
     """Those of the messages that are there and deferred."""
     wanted, found = set(numbers), list[int]()
     for span in stretches(runs_of(numbers)):
