@@ -377,4 +377,23 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "an expired copy was taken for one that had expired elsewhere, and again where it was forwarded to",
+        "lost",
+        (
+            Shape("q0", ttl_ms=5_000, forward_to="t1"),
+            Shape("t1", "topic"),
+            Shape("t1/Subscriptions/s0", "subscription", forward_to="t0"),
+            Shape("t1/Subscriptions/s2", "subscription", bury_expired=True, forward_dead_letters_to="t0"),
+            Shape("t0", "topic"),
+            Shape("t0/Subscriptions/s0", "subscription", bury_expired=True),
+        ),
+        (
+            Tear(13, "REFUSED"),
+            Send("q0", (Spec(1),)),
+            Advance(120_000),
+            Receive("t0/Subscriptions/s0", 500, home="dead letters"),
+            Rest(),
+        ),
+    ),
 )

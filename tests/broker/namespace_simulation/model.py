@@ -363,7 +363,7 @@ class Model:
                     each.doubts.add("expired")
         return possibilities
 
-    def follow(self, item: Item, is_it: Callable[[Item], bool], depth: int = 3) -> bool:
+    def follow(self, item: Item, is_it: Callable[[Item], bool], depth: int) -> bool:
         """Whether doubts of a message, one after the other, lead to what `is_it` describes; if so, they were right."""
         for what in sorted(item.doubts - {"taken"}):
             possibilities = self.suppose(item, what)

@@ -43,6 +43,7 @@ OUTCOMES: dict[str, tuple[Callable[[], Outcome], str]] = {
 
 
 UNSEEN: Mapping[int, Mark] = {}
+DOUBTS_MAX = 4  # that came true one after the other, unseen
 LOCK_LOST = (Condition.MESSAGE_LOCK_LOST, Condition.SESSION_LOCK_LOST)
 
 
@@ -391,9 +392,13 @@ class Run:
         return found
 
     def happened(self, label: int, is_it: Callable[[Item], bool]) -> bool:
-        """Whether one of a message's doubts, or another order of copies, leads to what was seen; the model follows."""
+        """Whether doubts of a message, or another order of copies, lead to what was seen; the model follows.
+
+        Of two copies that may have become what was seen it is the one to which less has happened.
+        """
         items = list(self.model.items.get(label, ()))
-        return any(self.model.follow(item, is_it) for item in items) or self.model.came_another_way(label, is_it)
+        follows = (self.model.follow(item, is_it, depth) for depth in range(DOUBTS_MAX) for item in items)
+        return any(follows) or self.model.came_another_way(label, is_it)
 
     def _settle(self, command: c.Settle) -> None:
         stack = self.held.get((command.label, command.of))
