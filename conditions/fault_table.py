@@ -1,7 +1,7 @@
 """Injected faults: their kinds, the operations that each can hit, and the choice of the next one.
 
 Knows the table of kinds and the faults that are set: for one entity or all, a number of times or until cleared, always
-or with a probability. Does not know how to execute a fault (`amqp/faults.py` does). Owned by the composition root.
+or with a probability. Does not know how to execute a fault (`amqp/injection/` does). Owned by the composition root.
 """
 
 from __future__ import annotations
