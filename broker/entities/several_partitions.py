@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from .. import service_errors
@@ -77,8 +78,7 @@ async def take_deferred(
             await _remove(found, sub_queue, session_id)
     except BrokerError:
         for handle, deliveries in found.items():
-            for delivery in deliveries:
-                handle.submit(Settle(delivery.token, Release(), None))
+            _release(handle, sub_queue, deliveries)
         raise
     order = {number: position for position, number in enumerate(numbers)}
     taken = [delivery for deliveries in found.values() for delivery in deliveries]
@@ -100,25 +100,33 @@ async def claim(
     received: Received[Delivery] = await handle.request(ask)
     if received.error is not None:
         raise received.error
-    for delivery in received.deliveries:
-        if delivery.sequence_number >= before:
-            handle.submit(Settle(delivery.token, Release(), None, sub_queue))
+    _release(handle, sub_queue, [each for each in received.deliveries if each.sequence_number >= before])
     mine = [delivery for delivery in received.deliveries if delivery.sequence_number < before]
     if mine:
-        await _end(handle, sub_queue, [delivery.token for delivery in mine], Defer(properties))
+        try:
+            await _end(handle, sub_queue, [delivery.token for delivery in mine], Defer(properties))
+        except BrokerError:
+            _release(handle, sub_queue, mine)
+            raise
     return [delivery.sequence_number for delivery in mine]
 
 
 async def lock(entity: Entity, sub_queue: SubQueue, numbers: Sequence[int]) -> list[Delivery]:
     """Lock available and deferred messages by sequence number; those that are locked or gone are left out.
 
-    Raises BrokerError (not-allowed) where messages belong to sessions, and while a store of theirs is out.
+    Raises BrokerError (not-allowed) where messages belong to sessions, and while a store of theirs is out; then it
+    locks none.
     """
     pairs = [(entity.partition_of_number(number), number) for number in numbers]
-    locked: list[Delivery] = []
-    for handle, group in grouped((handle, number) for handle, number in pairs if handle is not None).items():
-        locked += await handle.request(partial(LockMessages, sub_queue, group))
-    return locked
+    locked: Groups[Delivery] = {}
+    try:
+        for handle, group in grouped((handle, number) for handle, number in pairs if handle is not None).items():
+            locked[handle] = await handle.request(partial(LockMessages, sub_queue, group))
+    except BrokerError:
+        for handle, deliveries in locked.items():
+            _release(handle, sub_queue, deliveries)
+        raise
+    return list(chain.from_iterable(locked.values()))
 
 
 async def _remove(found: Groups[Delivery], sub_queue: SubQueue, session_id: str | None) -> None:
@@ -174,6 +182,12 @@ async def _end(handle: PartitionHandle, sub_queue: SubQueue, tokens: Sequence[by
     """End locks of one partition in one commit."""
     operations = [(handle, Settle(token, outcome, None, sub_queue)) for token in tokens]
     await handle.request(partial(Commit, operations))
+
+
+def _release(handle: PartitionHandle, sub_queue: SubQueue, deliveries: Iterable[Delivery]) -> None:
+    """End locks whose request has failed, so that other receivers get the messages at once."""
+    for delivery in deliveries:
+        handle.submit(Settle(delivery.token, Release(), None, sub_queue))
 
 
 def _by_token(entity: Entity, tokens: Iterable[bytes]) -> Groups[bytes]:

@@ -83,6 +83,43 @@ class ReceiveDeferred:
 
 
 @dataclass(frozen=True)
+class LockByNumber:
+    """Lock messages by their numbers, active or deferred."""
+
+    of: str
+    labels: tuple[int, ...]
+    home: str = ACTIVE
+
+
+@dataclass(frozen=True)
+class DeliverNow:
+    """Make a scheduled message active before its time."""
+
+    of: str
+    label: int
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Defer available messages of a partition, the oldest first, those below a number if `below` of them are."""
+
+    of: str
+    count: int
+    partition: int = 0
+    below: int | None = None
+
+
+@dataclass(frozen=True)
+class SettleTogether:
+    """Settle messages that were received, all or none."""
+
+    of: str
+    labels: tuple[int, ...]
+    outcome: str
+    home: str = ACTIVE
+
+
+@dataclass(frozen=True)
 class Renew:
     """Renew the lock of a message that was received."""
 
@@ -229,6 +266,10 @@ Command = (
     | Cancel
     | Receive
     | ReceiveDeferred
+    | LockByNumber
+    | DeliverNow
+    | Claim
+    | SettleTogether
     | Settle
     | Renew
     | Peek

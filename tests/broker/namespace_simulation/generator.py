@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from . import commands as c
-from .items import DEFERRED, SCHEDULED
+from .items import ACTIVE, DEFERRED, DEFERRED_HOMES, SCHEDULED
+from .numbered import PLACES
 from .shapes import ACTIONS, QUEUE, SUBSCRIPTION, TOPIC, Rule, Shape
 from .steps import HOMES, OUTCOMES, Run
 from .world import STORES
@@ -107,6 +108,10 @@ class Generator:
             (self._receive, 5),
             (self._settle, 8),
             (self._deferred, 1.5),
+            (self._lock, 1),
+            (self._deliver_now, 0.7),
+            (self._claim, 0.7),
+            (self._settle_together, 1.5),
             (self._renew, 1),
             (self._peek, 0.5),
             (self._purge, 0.5),
@@ -233,6 +238,42 @@ class Generator:
         labels = [item.label for item in deferred if (item.path, item.session) == (first.path, first.session)]
         chosen = self._chance.sample(labels, min(len(labels), self._chance.randint(1, 4)))
         return c.ReceiveDeferred(first.path, tuple(chosen), self._chance.random() < 0.25)
+
+    def _lock(self) -> c.Command | None:
+        places = {place: home for home, (_, place) in PLACES.items()}
+        there = [item for item in self._run.model.all() if item.home in places and item.number is not None]
+        if not there:
+            return None
+        first = self._chance.choice(there)
+        home = places[first.home]
+        near = [item.label for item in there if (item.path, item.home) == (first.path, first.home)]
+        deferred = [item.label for item in self._run.model.at(first.path, DEFERRED_HOMES[first.home])]
+        labels = self._chance.sample([*near, *deferred], min(len(near) + len(deferred), self._chance.randint(1, 6)))
+        return c.LockByNumber(first.path, tuple(labels), home)
+
+    def _deliver_now(self) -> c.Command | None:
+        scheduled = [item for item in self._run.model.all() if item.home == SCHEDULED]
+        if not scheduled:
+            return None
+        item = self._chance.choice(scheduled)
+        return c.DeliverNow(item.path, item.label)
+
+    def _claim(self) -> c.Command | None:
+        there = [item for item in self._run.model.all() if item.home == ACTIVE and item.number is not None]
+        if not there:
+            return None
+        item = self._chance.choice(there)
+        below = self._chance.choice((None, None, 1, 3))
+        return c.Claim(item.path, self._chance.choice((1, 5, 50)), (item.number or 0) >> 48, below)
+
+    def _settle_together(self) -> c.Command | None:
+        if not self._run.held:
+            return None
+        _, of = self._chance.choice(list(self._run.held))
+        labels = [label for label, path in self._run.held if path == of]
+        chosen = self._chance.sample(labels, min(len(labels), self._chance.randint(1, 6)))
+        home = c.ACTIVE if self._chance.random() < 0.8 else c.DEAD_LETTERS
+        return c.SettleTogether(of, tuple(chosen), self._chance.choice(list(OUTCOMES)), home)
 
     def _renew(self) -> c.Command | None:
         return c.Renew(*self._chance.choice(list(self._run.held))) if self._run.held else None

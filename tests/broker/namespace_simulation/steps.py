@@ -19,6 +19,7 @@ from .changes import Changes
 from .comparing import Tally, bears, compare, latitude
 from .items import ACTIVE, DEAD_LETTER, DEFERRED, SCHEDULED, TRANSFER_DEAD_LETTER, Holding, Item
 from .model import Model
+from .numbered import Numbered
 from .requests import Requests
 from .rules import BrokenRuleError
 from .sending import BROKER_GONE, Sending
@@ -27,7 +28,7 @@ from .shapes import Shape
 from .transactions import Transacting
 from .world import LIMITS, START_AT, STEP_MS, STEPS_MAX, STORES, Answer, Mark, World, label_bytes, label_of
 
-Receiving = c.Receive | c.ReceiveDeferred | c.ReceiveInSession
+Receiving = c.Receive | c.ReceiveDeferred | c.ReceiveInSession | c.LockByNumber
 HOMES = {
     c.ACTIVE: ("", ACTIVE),
     c.DEAD_LETTERS: ("/$DeadLetterQueue", DEAD_LETTER),
@@ -95,7 +96,7 @@ class Run:
             c.Kill: self._kill,
         }
         self.sessions = Sessions(self)
-        self._handlers |= self.sessions.handlers | Requests(self).handlers
+        self._handlers |= self.sessions.handlers | Requests(self).handlers | Numbered(self).handlers
         self._handlers |= Transacting(self).handlers | Changes(self).handlers
 
     def do(self, command: c.Command) -> None:
