@@ -165,9 +165,12 @@ async def _remove_from(
 
 
 async def show_that_stores_commit(handles: Iterable[PartitionHandle]) -> None:
-    """Commit an empty change in each store. Raises BrokerError (server-busy) if a store fails."""
+    """Commit an empty change in each store. Raises BrokerError (server-busy) if a store fails: nothing is done then."""
     for handle in handles:
-        await handle.request(partial(Reserve, 0))
+        try:
+            await handle.request(partial(Reserve, 0))
+        except UnknownOutcomeError as error:
+            raise service_errors.store_unavailable(handle.worker.index, "a commit failed") from error
 
 
 def _cut(settled_count: int, count: int, store_index: int) -> UnknownOutcomeError:

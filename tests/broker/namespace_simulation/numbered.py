@@ -178,6 +178,19 @@ class Numbered:
                 run.report("answer", f"{command}: a lock is lost, though all are locked: {seen}")
             return
         for held, is_locked in taken:
-            run.judge_settle(
-                c.Settle(held.item.label, command.of, command.outcome), held.item, answer, is_locked=is_locked
-            )
+            if isinstance(answer.error, UnknownOutcomeError):
+                self._doubt_settled(outcome, held.item)
+            else:
+                run.judge_settle(outcome, held.item, answer, is_locked=is_locked)
+
+    def _doubt_settled(self, command: c.Settle, item: Item) -> None:
+        """Of several stores some may have settled theirs; the others keep the locks."""
+        model = self._run.model
+        if item not in model.items.get(item.label, ()):
+            return
+        until = item.lock_until
+        if command.outcome == "abandon":
+            model.attempt_failed(item, sure=False)
+        elif command.outcome != "release":
+            item.doubts.add(self._run.named(command))
+        item.lock_until, item.lock_sure = until, False

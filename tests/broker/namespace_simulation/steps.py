@@ -17,7 +17,7 @@ from ..tearing import Fate
 from . import commands as c
 from .changes import Changes
 from .comparing import Tally, bears, compare, latitude
-from .items import ACTIVE, DEAD_LETTER, DEFERRED, SCHEDULED, TRANSFER_DEAD_LETTER, Holding, Item
+from .items import ACTIVE, DEAD_LETTER, DEFERRED, DEFERRED_HOMES, SCHEDULED, TRANSFER_DEAD_LETTER, Holding, Item
 from .model import Model
 from .numbered import Numbered
 from .requests import Requests
@@ -45,6 +45,7 @@ OUTCOMES: dict[str, tuple[Callable[[], Outcome], str]] = {
 
 UNSEEN: Mapping[int, Mark] = {}
 DOUBTS_MAX = 4  # that came true one after the other, unseen
+DEAD = (DEAD_LETTER, DEFERRED_HOMES[DEAD_LETTER])
 LOCK_LOST = (Condition.MESSAGE_LOCK_LOST, Condition.SESSION_LOCK_LOST)
 
 
@@ -425,9 +426,13 @@ class Run:
         """How the broker is given the outcome."""
         return OUTCOMES[command.outcome][0]()
 
+    def named(self, command: c.Settle) -> str:
+        """What the outcome is in the model; empty if the message stays."""
+        return OUTCOMES[command.outcome][1]
+
     def judge_settle(self, command: c.Settle, item: Item, answer: Answer, *, is_locked: bool) -> None:
         error = answer.error
-        what = OUTCOMES[command.outcome][1]
+        what = self.named(command)
         is_there = item in self.model.items.get(item.label, ())
         if error is None:
             if not is_locked and item.lock_sure:
@@ -446,7 +451,7 @@ class Run:
                 self.report("answer", f"{command}: the lock is lost, though {item} is locked")
             elif is_locked:
                 item.lock_until = 0
-        elif error.condition is Condition.NOT_ALLOWED and command.outcome == "dead-letter" and item.home == DEAD_LETTER:
+        elif error.condition is Condition.NOT_ALLOWED and command.outcome == "dead-letter" and item.home in DEAD:
             pass
         elif not (error.condition is Condition.SERVER_BUSY and not self.model.calm):
             self.report("answer", f"{command} is answered '{error}'")
