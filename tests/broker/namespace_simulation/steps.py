@@ -256,7 +256,13 @@ class Run:
                     "cancel: all or none", f"{command} is accepted and these are there: {[str(item) for item in there]}"
                 )
         else:
-            is_any_missing = bool(dropped) or command.stranger is not None
+            delivered = [item for item in items if "activated" in item.doubts]  # perhaps, before their time
+            items = [item for item in items if item not in delivered]
+            there = [item for item in there if item not in delivered]
+            is_any_missing = bool(dropped) or bool(delivered) or command.stranger is not None
+            if isinstance(error, UnknownOutcomeError):
+                for item in delivered:
+                    item.doubts.add("taken")
             if not (error.condition is Condition.SERVER_BUSY and on_the_way):
                 self._check_cancel_error(command, numbers, error, is_any_missing=is_any_missing)
             allowed = {0, len(items)} if isinstance(error, UnknownOutcomeError) else {len(items)}
