@@ -15,13 +15,13 @@ from pathlib import Path
 from ...storage import FolderLock, FolderState, Manifest, StoreError, StoreReader, check_store, read_into_memory
 from ..errors import BrokerError
 from ..message.stored import parse_stored
+from ..message.stored_form import ROW_HEAD_BYTES
 from ..model.catalog import CATALOG_TABLES, Catalog, CatalogError, Description, Entry, path_of
 from ..partition.records import (
     COUNTER_MASK,
     DUE,
     DUE_KEY,
     DUPLICATES,
-    HEAD_BYTES,
     HOMES,
     INSTANT,
     KEY,
@@ -205,7 +205,7 @@ def _contents(rows: _Rows) -> _Contents:
     contents = _Contents()
     for key, record in rows.of(MESSAGES):
         queue_id, home, number = KEY.unpack(key)
-        if len(record) < HEAD_BYTES or record_version(record) != RECORD_VERSION:
+        if len(record) < ROW_HEAD_BYTES or record_version(record) != RECORD_VERSION:
             contents.unreadable[queue_id, number] = "has an unknown record version"
             continue
         try:

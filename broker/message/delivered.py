@@ -1,15 +1,18 @@
-"""Encodes a stored message for delivery to a client [wire 5.4].
+"""Encodes stored messages for delivery to a client [wire 5.4].
 
-Knows the broker's annotations. Does not know why a message is delivered. Pure.
+Knows the broker's annotations. Does not know why a message is delivered. The function in Python is the reference;
+`_delivered.c` has the same one for usual messages, and takes its place where it was built. Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Final
 
 from ...codec.encode import encode
+from ...codec.native import native_module
 from .stored_form import (
     ANNOTATIONS_HEAD,
     DELIVERY_ANNOTATIONS_HEAD,
@@ -17,8 +20,11 @@ from .stored_form import (
     FORM_HEAD_BYTES,
     LOCK_TOKEN,
     PLAIN,
+    ROW_HEAD,
+    ROW_HEAD_BYTES,
     annotation_key,
     split_delivery_annotations,
+    token_uuids,
 )
 
 _UUID_BYTES: Final = 16
@@ -37,6 +43,7 @@ _NO_DELIVERY_ANNOTATIONS: Final = DELIVERY_ANNOTATIONS_HEAD + b"\xc1\x01\x00"
 _ENTRIES_BYTES: Final = 4 + len(_SEQUENCE_NUMBER) + 8 + len(_ENQUEUED_TIME) + 8
 _SHAPES_MAX: Final = 256
 _unpack_form = FORM_HEAD.unpack_from
+_unpack_row = ROW_HEAD.unpack_from
 _pack_i64 = Struct(">q").pack
 _pack_i16 = Struct(">h").pack
 
@@ -55,7 +62,7 @@ def _start(delivery_bytes: int, uuid_bytes: int, more_bytes: int) -> Struct:
 class DeliveryEncoder:
     """Encodes stored messages for a client; has what the messages of one answer share."""
 
-    __slots__ = ("_count", "_delivery", "_first", "_last", "_more", "_pack")
+    __slots__ = ("_count", "_delivery", "_first", "_last", "_more", "_pack", "_with_lock_token", "_with_origins")
 
     def __init__(
         self,
@@ -65,11 +72,13 @@ class DeliveryEncoder:
         partition_id: int | None,
         with_lock_token: bool,
         deleted: bool = False,
+        with_origins: bool = False,
     ) -> None:
         """The lock's end is in Unix milliseconds, `state` is 0 active, 1 deferred, 2 scheduled; None omits a value.
 
-        `with_lock_token`: `encode` gets lock tokens, for the delivery annotations. `deleted`: the client receives and
-        deletes; without delivery annotations it gets an empty section, as from the service.
+        `with_lock_token`: there are lock tokens, for the delivery annotations. `deleted`: the client receives and
+        deletes; without delivery annotations it gets an empty section, as from the service. `with_origins`: messages
+        have the number that they had in their topic; forwarded ones have that of their source in any case.
         """
         self._first = b"" if locked_until_at is None else _LOCKED_UNTIL + _pack_i64(locked_until_at)
         state_entry = b"" if state is None else _MESSAGE_STATES[state]
@@ -78,6 +87,54 @@ class DeliveryEncoder:
         self._count = 4 + 2 * sum(value is not None for value in (locked_until_at, state, partition_id))
         self._delivery = _ONLY_LOCK_TOKEN if with_lock_token else _NO_DELIVERY_ANNOTATIONS if deleted else b""
         self._pack = _start(len(self._delivery), _UUID_BYTES if with_lock_token else 0, len(self._more)).pack
+        self._with_lock_token = with_lock_token
+        self._with_origins = with_origins
+
+    def encode_rows(self, rows: Sequence[tuple[int, bytes]], tokens: Sequence[bytes] = ()) -> list[bytes]:
+        """Return the encoded messages of rows (sequence number, row) with these lock tokens."""
+        if _native is not None:
+            payloads = _native.encode_rows(rows, tokens if self._with_lock_token else None, *self._gaps())
+            if payloads is not None:
+                return payloads
+        return self.encode_each(rows, tokens)
+
+    def encode_each(self, rows: Sequence[tuple[int, bytes]], tokens: Sequence[bytes] = ()) -> list[bytes]:
+        """The same one by one: the reference."""
+        uuids = token_uuids(tokens) if self._with_lock_token else [b""] * len(rows)
+        encode_one, with_origins = self.encode, self._with_origins
+        payloads: list[bytes] = []
+        for (number, row), uuid in zip(rows, uuids, strict=True):
+            _, hops, path_bytes, delivery_count, enqueued_at, _, enqueued_number = _unpack_row(row)
+            if not (path_bytes or hops or with_origins):
+                payloads.append(encode_one(row, ROW_HEAD_BYTES, uuid, number, enqueued_at, delivery_count))
+                continue
+            stored_at = ROW_HEAD_BYTES + path_bytes
+            source = row[ROW_HEAD_BYTES:stored_at].decode() or None
+            has_origin = (hops or with_origins) and enqueued_number >= 0  # it had another number in its source
+            origin = enqueued_number if has_origin else None
+            payloads.append(encode_one(row, stored_at, uuid, number, enqueued_at, delivery_count, origin, source))
+        return payloads
+
+    def _gaps(self) -> tuple[bytes, int, int, int, int, int]:
+        """What the broker writes into each message, with zeros where messages differ, and where that is.
+
+        Lock token, size and count of the annotations, sequence number, enqueued time, number in the topic (or -1).
+        """
+        delivery, more, count, pack = self._delivery, self._more, self._count, self._pack
+        uuid_bytes = _UUID_BYTES if self._with_lock_token else 0
+        if self._with_origins:
+            more, more_count = self._entries(0, None)
+            count += more_count
+            pack = _start(len(delivery), uuid_bytes, len(more)).pack
+        size_bytes = _ENTRIES_BYTES + len(more)
+        numbers = _SEQUENCE_NUMBER, 0, _ENQUEUED_TIME, 0
+        start = pack(0x70, 0, delivery, b"", ANNOTATIONS_HEAD, size_bytes, count, *numbers, more)
+        token_at = 5 + len(delivery)
+        map_at = token_at + uuid_bytes + len(ANNOTATIONS_HEAD)
+        number_at = map_at + 8 + len(_SEQUENCE_NUMBER)
+        enqueued_at = number_at + 8 + len(_ENQUEUED_TIME)
+        origin_at = enqueued_at + 8 + len(self._first) + len(_ENQUEUE_SEQUENCE_NUMBER)
+        return start, token_at, map_at, number_at, enqueued_at, origin_at if self._with_origins else -1
 
     def encode(
         self,
@@ -133,3 +190,8 @@ class DeliveryEncoder:
             more += _DEADLETTER_SOURCE + encode(dead_letter_source)
             more_count += 2
         return more, more_count
+
+
+_native: Final = native_module(f"{__package__}._delivered")
+IS_NATIVE: Final = _native is not None
+"""Whether the function in C is in use."""

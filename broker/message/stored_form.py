@@ -1,4 +1,4 @@
-"""The byte layout of a stored message: a fixed head, header, annotations, the other sections.
+"""The byte layout of a stored message: a fixed head, header, annotations, the other sections; and what precedes it.
 
 `message` writes it; `stored` and `delivered` read it. Pure.
 """
@@ -15,6 +15,11 @@ from ...codec.errors import DecodeError
 from ...codec.sections import locate
 from ..errors import decode_refusal
 
+# What a row begins with: version (low 4 bits) and target index (high 4 bits), hops, bytes of the path, delivery count,
+# enqueued at, expires at (0: never), enqueued sequence number; then the path (UTF-8: dead-letter source or transfer
+# destination) and the stored message.
+ROW_HEAD: Final = Struct(">BBHIqqq")
+ROW_HEAD_BYTES: Final = ROW_HEAD.size
 # version, bytes of the header section without delivery count, items and bytes of the sender's annotations
 FORM_HEAD: Final = Struct(">BBII")
 FORM_HEAD_BYTES: Final = FORM_HEAD.size

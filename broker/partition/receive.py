@@ -17,11 +17,10 @@ from ..ids import new_lock_tokens
 from ..message.delivered import DeliveryEncoder
 from ..message.message import Message
 from ..message.stored import parse_stored
-from ..message.stored_form import token_uuids
 from ..model.descriptions import SubscriptionDescription
 from .locks import HeldSession, LockGroup, LockSource
 from .ready_queue import Reader
-from .records import HEAD_BYTES, MESSAGES, Home, Record, message_key, unpack_head
+from .records import MESSAGES, Home, Record, expiries_of, message_key
 from .requests import DeleteMessages, GetExtent, LockMessages, Peek, Receive, ReceiveDeferred, ReceiveFromSession
 from .sessions import MessageSessions
 from .state import PartitionState
@@ -41,8 +40,8 @@ PEEK_HOMES = {
     SubQueue.TRANSFER_DEAD_LETTER: (Home.TRANSFER_DEAD_LETTER, Home.TRANSFER_DEAD_LETTER_DEFERRED),
 }
 
-Taken = tuple[int, bytes, tuple[int, ...]]
-"""A message for a receiver: sequence number, row, the fields of the row's head."""
+Rows = list[tuple[int, bytes]]
+"""Messages: sequence number and row of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +68,11 @@ class ReceiveHandlers:
         ready_queue, selection = state.ready_queues[request.sub_queue], request.selection
         if selection is None:
             take = partial(ready_queue.take, view, average_bytes=state.average_bytes())
-            taken, is_hidden = self._take(take, request.count, now, step, ready_queue)
+            taken, expiries, is_hidden = self._take(take, request.count, now, step, ready_queue)
             more = ready_queue.has_more() and not is_hidden
         else:
             take = partial(ready_queue.take_selected, view, selection, average_bytes=state.average_bytes())
-            taken, is_hidden = self._take(take, request.count, now, step, ready_queue)
+            taken, expiries, is_hidden = self._take(take, request.count, now, step, ready_queue)
             more = ready_queue.has_more_for(selection) and not is_hidden
         if not more:
             ready_queue.announce_again()
@@ -82,7 +81,7 @@ class ReceiveHandlers:
         delays = state.ref.delays
         cut = NO_CUT if delays is None or not taken else delays.lock_cut(state.ref.path)
         group = self._new_group(ready_queue, ready_queue.home, now, earlier_ms=cut.earlier_ms)
-        deliveries = self._deliver(taken, group, request.mode, step, request.by, cut.believed_ms)
+        deliveries = self._deliver(taken, expiries, group, request.mode, step, request.by, cut.believed_ms)
         if cut.earlier_ms:
             state.locks.sort()
         step.effects.append((request.reply, Received(deliveries, more)))
@@ -95,10 +94,10 @@ class ReceiveHandlers:
             step.effects.append((request.reply, Received([], False, service_errors.session_lock_lost())))
             return
         take = partial(held.ready_queue.take, view)
-        taken, is_hidden = self._take(take, request.count, now, step, held.ready_queue, held.number)
+        taken, expiries, is_hidden = self._take(take, request.count, now, step, held.ready_queue, held.number)
         self._state.mark_used(now)
         group = self._new_group(held.ready_queue, Home.ACTIVE, now, held)
-        deliveries = self._deliver(taken, group, request.mode, step, request.by)
+        deliveries = self._deliver(taken, expiries, group, request.mode, step, request.by)
         more = held.ready_queue.has_more() and not is_hidden
         step.effects.append((request.reply, Received(deliveries, more)))
 
@@ -115,15 +114,16 @@ class ReceiveHandlers:
             if held is None:
                 step.effects.append((request.reply, service_errors.session_lock_lost()))
                 return
-        found: list[Taken] = []
+        found: Rows = []
         for number in dict.fromkeys(request.sequence_numbers):  # a repeated number is locked once
             row = view.get(MESSAGES, message_key(state.queue_id, ready_queue.deferred_home, number))
             if row is None or number in state.locks.by_number or (held is not None and not _is_of(row, held.name)):
                 step.effects.append((request.reply, service_errors.deferred_not_found()))
                 return
-            found.append((number, row, unpack_head(row)))
+            found.append((number, row))
         group = self._new_group(ready_queue, ready_queue.deferred_home, now, held)
-        step.effects.append((request.reply, self._deliver(found, group, request.mode, step)))
+        deliveries = self._deliver(found, expiries_of(found), group, request.mode, step)
+        step.effects.append((request.reply, deliveries))
 
     def lock(self, request: LockMessages, now: int, view: Reader, step: Step) -> None:
         """Lock messages by number, wherever they stand in their queue; refused for messages of a session."""
@@ -134,15 +134,15 @@ class ReceiveHandlers:
         ready_queue = state.ready_queues[request.sub_queue]
         locked: list[Delivery] = []
         for home in (ready_queue.home, ready_queue.deferred_home):
-            found: list[Taken] = []
+            found: Rows = []
             for number in dict.fromkeys(request.sequence_numbers):
                 row = view.get(MESSAGES, message_key(state.queue_id, home, number))
                 if row is not None and number not in state.locks.by_number:
-                    found.append((number, row, unpack_head(row)))
+                    found.append((number, row))
                     if home is ready_queue.home:
                         ready_queue.lift(number)
             group = self._new_group(ready_queue, home, now)
-            locked += self._deliver(found, group, ReceiveMode.PEEK_LOCK, step)
+            locked += self._deliver(found, expiries_of(found), group, ReceiveMode.PEEK_LOCK, step)
         step.effects.append((request.reply, locked))
 
     def peek(self, request: Peek, now: int, view: Reader, step: Step) -> None:
@@ -155,7 +155,7 @@ class ReceiveHandlers:
         for number, home, row in self._rows(request, view):
             if request.session_id is not None and not _is_of(row, request.session_id):
                 continue
-            (payload,) = self._payloads(encoders[home], [(number, row, unpack_head(row))])
+            (payload,) = encoders[home].encode_each([(number, row)])
             bytes_left -= len(payload)
             if answer and bytes_left < 0:
                 break
@@ -237,31 +237,41 @@ class ReceiveHandlers:
         step: Step,
         source: LockSource,
         session: int = 0,
-    ) -> tuple[list[Taken], bool]:
+    ) -> tuple[Rows, list[int], bool]:
         """Take up to `count` messages, and end those whose time to live is over; `session` is their session's number.
 
         `take(count, bytes_max)` removes messages from their queue `source` and returns them, none if it is empty.
-        Returns the messages, and whether the next one is hidden on purpose: it stays in the queue with those behind it.
+        Returns the messages, the ends of their times to live (Unix ms, 0: none), and whether the next one is hidden on
+        purpose: it stays in the queue with those behind it.
         """
         ref, delays = self._state.ref, self._state.ref.delays
-        taken: list[Taken] = []
+        taken: Rows = []
+        expiries: list[int] = []
         bytes_left = RECEIVE_BYTES_MAX
         while len(taken) < count and bytes_left > 0:
             rows = take(count - len(taken), bytes_left)
             if not rows:
                 break
+            ends = expiries_of(rows)
+            if delays is None and not any(ends):
+                taken += rows
+                expiries += ends
+                bytes_left -= sum([len(row) for _, row in rows])
+                continue
             for at, (number, row) in enumerate(rows):
-                head = unpack_head(row)
-                if 0 < head[5] <= now:
+                if 0 < ends[at] <= now:
                     self._state.expire(number, row, session, step)
-                elif delays is not None and delays.hidden_until(ref.path, source.sub_queue, number, head[4]) > now:
+                elif delays is not None and (
+                    delays.hidden_until(ref.path, source.sub_queue, number, Record.unpack(row).enqueued_at) > now
+                ):
                     for again, _ in rows[at:]:
                         source.put_back(again)
-                    return taken, True
+                    return taken, expiries, True
                 else:
-                    taken.append((number, row, head))
+                    taken.append((number, row))
+                    expiries.append(ends[at])
                     bytes_left -= len(row)
-        return taken, False
+        return taken, expiries, False
 
     def _new_group(
         self, ready_queue: LockSource, home: Home, now: int, held: HeldSession | None = None, earlier_ms: int = 0
@@ -272,7 +282,8 @@ class ReceiveHandlers:
 
     def _deliver(
         self,
-        taken: Sequence[Taken],
+        rows: Rows,
+        expiries: Sequence[int],
         group: LockGroup,
         mode: ReceiveMode,
         step: Step,
@@ -283,27 +294,26 @@ class ReceiveHandlers:
 
         The receiver believes that the locks end `believed_ms` later than they do.
         """
-        if not taken:
+        if not rows:
             return []
         state = self._state
-        tokens = new_lock_tokens(state.index, len(taken))
-        numbers = [number for number, _, _ in taken]
+        tokens = new_lock_tokens(state.index, len(rows))
+        numbers = [number for number, _ in rows]
         if step.events is not None:
             if mode is ReceiveMode.PEEK_LOCK:
                 step.note(EventKind.LOCKED, state.ref, numbers, by=by, until_at=group.until_at)
             else:
                 step.note(EventKind.RECEIVED, state.ref, numbers, by=by)
-        sizes = [len(row) for _, row, _ in taken]
-        expiries = [head[5] for _, _, head in taken]
+        sizes = [len(row) for _, row in rows]
         # Of a message that the receiver asked for by its number.
         message_state = None if group.home is group.ready_queue.home else STATES[group.home]
         if mode is ReceiveMode.PEEK_LOCK:
             state.locks.add(group, tokens, numbers, sizes, expiries)
             encoder = self._encoder(message_state, locked_until_at=group.until_at + believed_ms)
-            payloads = self._payloads(encoder, taken, token_uuids(tokens))
         else:
             state.remove_run(group.home, numbers, sum(sizes), expiries, group.session, step)
-            payloads = self._payloads(self._encoder(message_state, deleted=True), taken)
+            encoder = self._encoder(message_state, deleted=True)
+        payloads = encoder.encode_rows(rows, tokens)
         return list(map(new_delivery, zip(tokens, payloads, numbers, strict=True)))
 
     def _encoder(
@@ -316,26 +326,8 @@ class ReceiveHandlers:
             partition_id=self._state.partition_id,
             with_lock_token=locked_until_at is not None,
             deleted=deleted,
+            with_origins=self._of_subscription,
         )
-
-    def _payloads(
-        self, encoder: DeliveryEncoder, taken: Sequence[Taken], lock_uuids: Sequence[bytes] | None = None
-    ) -> list[bytes]:
-        """Return the encoded messages for a client."""
-        encode, of_subscription = encoder.encode, self._of_subscription
-        payloads: list[bytes] = []
-        uuids = [b""] * len(taken) if lock_uuids is None else lock_uuids
-        for (number, row, head), uuid in zip(taken, uuids, strict=True):
-            _, hops, path_bytes, delivery_count, enqueued_at, _, enqueued_number = head
-            if not (path_bytes or hops or of_subscription):
-                payloads.append(encode(row, HEAD_BYTES, uuid, number, enqueued_at, delivery_count))
-                continue
-            stored_at = HEAD_BYTES + path_bytes
-            source = row[HEAD_BYTES:stored_at].decode() or None
-            has_origin = (hops or of_subscription) and enqueued_number >= 0  # it had another number in its source
-            origin = enqueued_number if has_origin else None
-            payloads.append(encode(row, stored_at, uuid, number, enqueued_at, delivery_count, origin, source))
-        return payloads
 
     def _rows(self, request: Peek, view: Reader) -> Iterator[tuple[int, Home, bytes]]:
         """Yield (number, home, row) of all homes of a sub-queue, in order of the numbers."""

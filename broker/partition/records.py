@@ -18,8 +18,11 @@ Tables of a messaging store (every key begins with the queue id, u32, unless it 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct
+
+from ..message.stored_form import ROW_HEAD, ROW_HEAD_BYTES
 
 MESSAGES = "messages"
 DUE = "due"
@@ -89,20 +92,16 @@ FORWARDED_KEY = Struct(">IIH")
 NUMBER = Struct(">Q")
 INSTANT = Struct(">q")
 
-# version (low 4 bits) and target index (high 4 bits), hops, bytes of the path, delivery count, enqueued at, expires at
-# (0: never), enqueued sequence number; then the path (UTF-8: dead-letter source or transfer destination) and the stored
-# message
-HEAD = Struct(">BBHIqqq")
-HEAD_BYTES = HEAD.size
-
 # next counter, bytes used, message count of each home
 STATE_VALUE = Struct(f">QQ{len(HOMES)}Q")
 
 message_key = KEY.pack
 unpack_message_key = KEY.unpack
 due_key = DUE_KEY.pack
-pack_head = HEAD.pack
-unpack_head = HEAD.unpack_from
+pack_head = ROW_HEAD.pack
+unpack_head = ROW_HEAD.unpack_from
+_unpack_instant = INSTANT.unpack_from
+_EXPIRES_AT = 16  # where it is in a row
 session_message_key = SESSION_MESSAGE_KEY.pack
 session_number_key = SESSION_NUMBER_KEY.pack
 SESSION_NAME_BYTES_MAX = 400  # keys have at most 511; longer names (128 characters are up to 512) are hashed
@@ -190,7 +189,7 @@ class Record:
     def pack(self) -> bytes:
         """Return the row for the `messages` table."""
         other_path = self.other_path.encode()
-        head = HEAD.pack(
+        head = pack_head(
             RECORD_VERSION | self.target_index << VERSION_BITS,
             self.hops,
             len(other_path),
@@ -204,14 +203,17 @@ class Record:
     @classmethod
     def unpack(cls, row: bytes) -> Record:
         """Return the record of a row; the inverse of `pack`."""
-        version, hops, other_path_bytes, delivery_count, enqueued_at, expires_at, enqueued_number = HEAD.unpack_from(
-            row
-        )
-        start = HEAD_BYTES + other_path_bytes
-        other_path = row[HEAD_BYTES:start].decode() if other_path_bytes else ""
+        version, hops, other_path_bytes, delivery_count, enqueued_at, expires_at, enqueued_number = unpack_head(row)
+        start = ROW_HEAD_BYTES + other_path_bytes
+        other_path = row[ROW_HEAD_BYTES:start].decode() if other_path_bytes else ""
         target_index = version >> VERSION_BITS
         stored = row[start:]
         return cls(stored, enqueued_at, expires_at, enqueued_number, delivery_count, hops, other_path, target_index)
+
+
+def expiries_of(rows: Sequence[tuple[int, bytes]]) -> list[int]:
+    """Return when the times to live of messages (sequence number, row) end; Unix ms, 0: never."""
+    return [_unpack_instant(row, _EXPIRES_AT)[0] for _, row in rows]
 
 
 def record_version(row: bytes) -> int:
