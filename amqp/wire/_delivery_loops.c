@@ -288,29 +288,61 @@ static bool is_simple_disposition(const uint8_t *p, const uint8_t *end)
     return p == end;
 }
 
-enum { FORMAT_END_MAX = 80, HANDLE_MAX = 20, HEAD_MAX = 7 };
+enum { FORMAT_END_MAX = 80, LIST8 = 0xc0, LIST32 = 0xd0, LIST8_ITEMS = 14, LIST32_ITEMS = 20, HEAD_MAX = 7 };
 
-typedef struct { uint8_t bytes[HEAD_MAX]; int size; } head_t; /* channel and handle of a transfer */
+typedef struct { uint8_t bytes[HEAD_MAX]; int size; } head_t; /* channel and handle of a frame */
 
-/* 1 for a transfer on a link of `sending` that is no batch, 0 for anything else, -1 for a Python error. */
-static int is_plain_transfer(const uint8_t *frame, const uint8_t *end, PyObject *sending,
-                             head_t *known)
+/* 1 if the head of a frame, whose handle is at `handle`, is in a set of heads, else 0; -1 for a Python error. */
+static int has_head(PyObject *heads, const uint8_t *frame, const uint8_t *handle, const uint8_t *end, head_t *known)
 {
-    static const uint8_t BATCH[] = {0x70, 0x80, 0x01, 0x37, 0x00};
-    const uint8_t *handle = frame + (frame[11] == 0xc0 ? 14 : HANDLE_MAX);
     int handle_bytes = *handle == 0x52 ? 2 : *handle == 0x70 ? 5 : 1;
     if (handle + handle_bytes > end)
         return 0;
     head_t head = {{frame[6], frame[7]}, 2 + handle_bytes};
     memcpy(head.bytes + 2, handle, (size_t)handle_bytes);
-    if (head.size != known->size || memcmp(head.bytes, known->bytes, (size_t)head.size)) {
-        PyObject *key = PyBytes_FromStringAndSize((char *)head.bytes, head.size);
-        int found = key ? PySet_Contains(sending, key) : -1;
-        Py_XDECREF(key);
-        if (found != 1)
-            return found;
+    if (head.size == known->size && !memcmp(head.bytes, known->bytes, (size_t)head.size))
+        return 1;
+    PyObject *key = PyBytes_FromStringAndSize((char *)head.bytes, head.size);
+    int found = key ? PySet_Contains(heads, key) : -1;
+    Py_XDECREF(key);
+    if (found == 1)
         *known = head;
+    return found;
+}
+
+/* 1 for a flow of a link in `attached` that wants no answer, 0 for anything else, -1 for a Python error. */
+static int is_simple_flow(const uint8_t *frame, const uint8_t *end, PyObject *attached)
+{
+    enum { HANDLE = 4, DRAIN = 8, PROPERTIES = 10 };
+    bool is_small = frame[11] == LIST8;
+    const uint8_t *p = frame + (is_small ? LIST8_ITEMS : LIST32_ITEMS), *handle = NULL;
+    if (p > end || (!is_small && frame[11] != LIST32))
+        return 0;
+    uint32_t size = is_small ? frame[12] : u32(frame + 12), count = is_small ? frame[13] : u32(frame + 16);
+    if (count <= HANDLE || count > PROPERTIES + 1 || size != (uint32_t)(end - frame) - (is_small ? 13 : 16))
+        return 0;
+    for (uint32_t i = 0; p && i < count; i++) {
+        if (i == HANDLE)
+            handle = p;
+        if (i < DRAIN)
+            p = past_uint(p, end, i == 0 || i > HANDLE);
+        else if (i < PROPERTIES && end - p >= 2 && p[0] == 0x56 && !p[1])
+            p += 2;
+        else
+            p = p < end && (*p == 0x40 || (i < PROPERTIES && *p == 0x42)) ? p + 1 : NULL;
     }
+    head_t known = {{0}, 0};
+    return p == end ? has_head(attached, frame, handle, end, &known) : 0;
+}
+
+/* 1 for a transfer on a link of `sending` that is no batch, 0 for anything else, -1 for a Python error. */
+static int is_plain_transfer(const uint8_t *frame, const uint8_t *end, PyObject *sending, head_t *known)
+{
+    static const uint8_t BATCH[] = {0x70, 0x80, 0x01, 0x37, 0x00};
+    const uint8_t *handle = frame + (frame[11] == LIST8 ? LIST8_ITEMS : LIST32_ITEMS);
+    int found = has_head(sending, frame, handle, end, known);
+    if (found != 1)
+        return found;
     const uint8_t *last = frame + 8 + FORMAT_END_MAX < end ? frame + 8 + FORMAT_END_MAX : end;
     for (const uint8_t *p = handle; p + 5 <= last; p++)
         if (*p == BATCH[0] && !memcmp(p, BATCH, 5))
@@ -322,9 +354,9 @@ static PyObject *passthrough_end(PyObject *self, PyObject *args)
 {
     Py_buffer view;
     unsigned long size_max;
-    PyObject *sending;
+    PyObject *sending, *attached;
     Py_ssize_t pos;
-    if (!PyArg_ParseTuple(args, "y*nkO", &view, &pos, &size_max, &sending))
+    if (!PyArg_ParseTuple(args, "y*nkOO", &view, &pos, &size_max, &sending, &attached))
         return NULL;
     const uint8_t *data = view.buf;
     Py_ssize_t length = view.len;
@@ -338,8 +370,11 @@ static PyObject *passthrough_end(PyObject *self, PyObject *args)
         if (size > 10) {
             if (frame[4] != 2)
                 break;
-            if (size > HANDLE_MAX && !frame[8] && frame[9] == 0x53 && frame[10] == 0x14)
+            bool is_described = !frame[8] && frame[9] == 0x53;
+            if (is_described && frame[10] == 0x14 && size > LIST32_ITEMS)
                 verdict = is_plain_transfer(frame, end, sending, &known);
+            else if (is_described && frame[10] == 0x13 && size > LIST8_ITEMS)
+                verdict = is_simple_flow(frame, end, attached);
             else
                 verdict = is_simple_disposition(frame + 8, end);
             if (verdict != 1)

@@ -157,7 +157,7 @@ class FrameReader:
                 data = data[:pos]
                 break
             if not self._ended:
-                pos = passthrough_end(data, pos, size_max, self._handles.sending)
+                pos = passthrough_end(data, pos, size_max, self._handles.sending, self._handles.attached)
             if pos + 4 > length:
                 break
             stop = pos + _size_at(data, pos)[0]

@@ -60,9 +60,11 @@ class _Channel:
 class Handles:
     """The handles of one connection. `refusals` has the errors of rulings that close something, in order."""
 
-    __slots__ = ("_by_name", "_channels", "refusals", "sending", "victim")
+    __slots__ = ("_by_name", "_channels", "attached", "refusals", "sending", "victim")
 
     def __init__(self) -> None:
+        self.attached: set[bytes] = set()
+        """Channel and encoded handle of every link: what its flows may say."""
         self.sending: set[bytes] = set()
         """Channel and encoded handle of every link on which the client sends: how its transfers may begin."""
         self.refusals: deque[BrokerError] = deque()
@@ -109,8 +111,10 @@ class Handles:
         state.late.pop(handle, None)
         state.attached[handle] = name, role
         self._by_name[name, role] = channel, handle
+        heads = _heads(channel, handle)
+        self.attached.update(heads)
         if not role:
-            self.sending.update(_transfer_heads(channel, handle))
+            self.sending.update(heads)
         return Ruling.PASS if victim is None else Ruling.STEAL
 
     def detach(self, channel: bytes, fields: Sequence[object]) -> Ruling:
@@ -176,15 +180,17 @@ class Handles:
         channel, handle = at
         name, receives = state.attached.pop(handle)
         del self._by_name[name, receives]
+        heads = _heads(channel, handle)
+        self.attached.difference_update(heads)
         if not receives:
-            self.sending.difference_update(_transfer_heads(channel, handle))
+            self.sending.difference_update(heads)
         state.late.pop(handle, None)
         state.late[handle] = False
         if len(state.late) > LATE_HANDLES_MAX:
             del state.late[next(iter(state.late))]
 
 
-def _transfer_heads(channel: bytes, handle: int) -> tuple[bytes, ...]:
+def _heads(channel: bytes, handle: int) -> tuple[bytes, ...]:
     """The channel and each encoding of the handle."""
     wide = channel + b"\x70" + handle.to_bytes(4, "big")
     if handle > 0xFF:

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Any, Final
 
 from ...broker.api import Delivery
-from ...codec.frames import DISPOSITION, TRANSFER
+from ...codec.frames import DISPOSITION, FLOW, TRANSFER
 from ...codec.native import native_module
 from .engine import Pointer, ffi, lib
 
@@ -44,6 +44,17 @@ _SIMPLE_DISPOSITION: Final = re.compile(
     rb"(?:[\x40-\x42]|\x56.)"  # settled
     rb"\x00\x53[\x24\x26](?:\x45|\xc0\x01\x00|\xd0\x00\x00\x00\x04\x00\x00\x00\x00)"  # state
     rb"(?:[\x40-\x42]|\x56.)?",  # batchable
+    re.DOTALL,
+).fullmatch
+
+# A flow of a link that wants no answer: without drain, echo and properties. Its size, count of fields (in one of two
+# encodings) and handle are groups, and so is each field behind the handle: the last group is the number of fields.
+_UINT: Final = rb"\x43|\x52.|\x70.{4}"
+_FLOW_FIELDS: Final = (rb"[\x40\x43]|\x52.|\x70.{4}",) * 3 + (rb"[\x40\x42]|\x56\x00",) * 2 + (rb"\x40",)
+_SIMPLE_FLOW: Final = re.compile(
+    rb"\x00\x53" + bytes((FLOW,)) + rb"(?:\xc0(.)(.)|\xd0(.{4})\x00\x00\x00(.))"
+    rb"(?:\x40|" + _UINT + rb")(?:" + _UINT + rb"){3}(" + _UINT + rb")"
+    + b"".join(rb"(?:(" + field + rb")" for field in _FLOW_FIELDS) + rb")?" * len(_FLOW_FIELDS),
     re.DOTALL,
 ).fullmatch
 
@@ -174,24 +185,27 @@ def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any]
             unsettled[token] = None
 
 
-def passthrough_end_in_python(data: bytes, pos: int, size_max: int, sending: Set[bytes]) -> int:
+def passthrough_end_in_python(
+    data: bytes, pos: int, size_max: int, sending: Set[bytes], attached: Set[bytes]
+) -> int:
     """Where the frames from `pos` on end that need nothing but Proton; `pos` if there is none.
 
-    Those are transfers on a link in `sending` (channel and encoded handle) that are no batches, dispositions of the
-    simplest form, and empty frames; all whole, with at most `size_max` bytes.
+    Those are transfers on a link in `sending` (channel and encoded handle) that are no batches, flows of a link in
+    `attached` (the same) that want no answer, dispositions of the simplest form, and empty frames; all whole, with at
+    most `size_max` bytes.
     """
     length = len(data)
     while pos + 4 <= length:
         stop = pos + _size_at(data, pos)[0]
         if stop > length or not 8 <= stop - pos <= size_max:
             break
-        if stop - pos > 10 and not (data[pos + 4] == 2 and _is_passthrough(data, pos, stop, sending)):
+        if stop - pos > 10 and not (data[pos + 4] == 2 and _is_passthrough(data, pos, stop, sending, attached)):
             break
         pos = stop
     return pos
 
 
-def _is_passthrough(data: bytes, pos: int, stop: int, sending: Set[bytes]) -> bool:
+def _is_passthrough(data: bytes, pos: int, stop: int, sending: Set[bytes], attached: Set[bytes]) -> bool:
     if stop - pos > _TRANSFER_HANDLE_MAX and data.startswith(_TRANSFER_HEAD, pos + 8):
         handle = pos + (14 if data[pos + 11] == 0xC0 else _TRANSFER_HANDLE_MAX)
         behind = handle + _HANDLE_BYTES.get(data[handle], 1)
@@ -199,7 +213,21 @@ def _is_passthrough(data: bytes, pos: int, stop: int, sending: Set[bytes]) -> bo
             return False
         head = data[pos + 6 : pos + 8] + data[handle:behind]
         return head in sending and data.find(BATCH_FIELD, handle, min(stop, pos + 8 + _FORMAT_END_MAX)) < 0
+    if data[pos + 10] == FLOW:
+        return _is_simple_flow(data, pos, stop, attached)
     return _SIMPLE_DISPOSITION(data, pos + 8, stop) is not None
+
+
+def _is_simple_flow(data: bytes, pos: int, stop: int, attached: Set[bytes]) -> bool:
+    found = _SIMPLE_FLOW(data, pos + 8, stop)
+    if found is None:
+        return False
+    size = found[1] or found[3]
+    return (
+        found.lastindex == (found[2] or found[4])[0]
+        and int.from_bytes(size, "big") == stop - found.end(1 if found[1] else 3)
+        and data[pos + 6 : pos + 8] + found[5] in attached
+    )
 
 
 def _bound() -> Any:

@@ -210,8 +210,17 @@ DISPOSITIONS = st.builds(
     FIELDS,
     STATES,
 )
-OTHERS = st.sampled_from([frame(0, FLOW, [None, Uint(1), Uint(0), Uint(1)]), b"\0\0\0\x08\x02\0\0\0", b"\0\0\0\x07"])
-STREAMS = st.lists(TRANSFERS | DISPOSITIONS | OTHERS, max_size=6).map(b"".join)
+UINTS = st.integers(0, 300).map(Uint)
+FLOWS = st.builds(
+    lambda first, uints, counts, ends, size: frame(0, FLOW, [first, *uints, *counts, *ends][:size]),
+    UINTS | st.none(),
+    st.lists(UINTS, min_size=4, max_size=4),
+    st.lists(UINTS | st.none(), min_size=3, max_size=3),
+    st.sampled_from([[False, False], [None, False, None], [True, None], [None, True], [False, False, {}]]),
+    st.integers(4, 11),
+)
+OTHERS = st.sampled_from([b"\0\0\0\x08\x02\0\0\0", b"\0\0\0\x07"])
+STREAMS = st.lists(TRANSFERS | DISPOSITIONS | FLOWS | OTHERS, max_size=6).map(b"".join)
 
 
 @given(stream=STREAMS, changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3))
@@ -221,6 +230,33 @@ def test_frames_are_passed_through_alike_in_python_and_in_c(stream: bytes, chang
         if at < len(data):
             data[at] = value
     sending: Any = {b"\0\0\x43", b"\0\0\x52\x05", b"\0\0\x70\0\0\0\x2c"}
+    attached: Any = sending | {b"\0\0\x52" + bytes((handle,)) for handle in range(100)}
     for pos in (0, len(data) // 2):
-        expected = passthrough_end_in_python(bytes(data), pos, 1 << 16, sending)
-        assert passthrough_end(bytes(data), pos, 1 << 16, sending) == expected
+        expected = passthrough_end_in_python(bytes(data), pos, 1 << 16, sending, attached)
+        assert passthrough_end(bytes(data), pos, 1 << 16, sending, attached) == expected
+
+
+CREDIT = [Uint(0), Uint(9), Uint(1), Uint(9), Uint(5), Uint(0), Uint(1)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "passes"),
+    [
+        (CREDIT, True),
+        ([None, *CREDIT[1:], None, False, False], True),
+        ([*CREDIT, None, True], False),  # drain
+        ([*CREDIT, None, False, True], False),  # echo
+        ([*CREDIT, None, False, False, {}], False),
+        (CREDIT[:4], False),  # of the AMQP session
+        ([*CREDIT[:4], Uint(6), *CREDIT[5:]], False),  # no such link
+        ([Uint(0), None, *CREDIT[2:]], False),  # without a mandatory field
+    ],
+)
+def test_a_flow_that_only_gives_credit_needs_nothing_but_proton(fields: list[Any], passes: bool) -> None:
+    data = frame(0, FLOW, fields)
+    wide = data[:11] + b"\xd0" + (data[12] + 3).to_bytes(4, "big") + data[13].to_bytes(4, "big") + data[14:]
+    wide = len(wide).to_bytes(4, "big") + wide[4:]
+    too_long = data[:12] + bytes((data[12] + 1,)) + data[13:]
+    for given, end in ((data, len(data)), (wide, len(wide)), (too_long, 0)):
+        for passthrough in (passthrough_end, passthrough_end_in_python):
+            assert passthrough(given, 0, 1 << 16, set(), {b"\0\0\x52\x05"}) == (end if passes else 0)
