@@ -60,6 +60,8 @@ class AmqpLayer:
         """All bytes that are to be written now, whole frames."""
         states = self._link_states() if self._context.replies else []
         chunks = self.engine.output()
+        if not (chunks or states):
+            return chunks
         if states or self._padder is not None or self._flows.awaits_numbers or self._input.renumbers:
             output = b"".join(chunks)
             self._flows.observe(output)

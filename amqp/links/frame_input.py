@@ -19,7 +19,7 @@ from ..wire.engine import Engine, Pointer
 from ..wire.flow_rewriter import FlowRewriter
 from ..wire.frames import PADDING_BYTES_MAX, FrameReader, Kind, delivery_count_of, with_lower_frame_size
 from ..wire.link import PN_LINK_FLOW, link_of_next, run_events
-from ..wire.loops import PN_DELIVERY
+from ..wire.loops import PN_DELIVERY, handle_of
 from .endpoints import ENDPOINT_EVENTS, Endpoints
 
 Handler = Callable[[Pointer], None]
@@ -38,6 +38,7 @@ class FrameInput:
         handlers: dict[int, Handler],
     ) -> None:
         self._engine = engine
+        self._collector = handle_of(engine.collector)
         self._endpoints = endpoints
         self._flows = flows
         self._context = context
@@ -73,7 +74,7 @@ class FrameInput:
         return self._reader.take_left()
 
     def _run_events(self) -> None:
-        run_events(self._engine, self._context, self._control, self._endpoints.settled_late)
+        run_events(self._engine, self._collector, self._context, self._control, self._endpoints.settled_late)
 
     def _control(self, kind: int, event: Pointer) -> None:
         handler = self._handlers.get(kind)

@@ -209,20 +209,20 @@ class Link:
 
 def run_events(
     engine: Engine,
+    collector: Handle,
     state: ConnectionState,
     control: Callable[[int, Pointer], None],
     late: Callable[[Pointer], None],
 ) -> None:
     """Handle all events that Proton has: deliveries and flows here, deliveries of links that have gone through
-    `late(delivery)`, everything else through `control(type, event)`.
+    `late(delivery)`, everything else through `control(type, event)`. `collector` is the handle of the engine's.
 
     Runs of deliveries and dispositions go on until another kind of event, or the last: nothing overtakes them.
     """
-    collector = engine.collector
-    drained = handle_of(collector)
+    events = engine.collector
     peek, pop, kind_of, find = _peek, _pop, _type, state.links.get
     while True:
-        event = peek(collector)
+        event = peek(events)
         if not event:
             state.end_runs()
             return
@@ -232,7 +232,7 @@ def run_events(
             link = find(_delivery_link(delivery))
             if link is None:
                 late(delivery)
-            elif link.drain(drained):
+            elif link.drain(collector):
                 continue
             else:
                 link.on_delivery(delivery)
@@ -244,7 +244,7 @@ def run_events(
         else:
             state.end_runs()
             control(kind, event)
-        pop(collector)
+        pop(events)
 
 
 def link_of_next(engine: Engine, kind: int, links: dict[Pointer, Link]) -> Link | None:

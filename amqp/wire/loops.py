@@ -53,8 +53,15 @@ _UINT: Final = rb"\x43|\x52.|\x70.{4}"
 _FLOW_FIELDS: Final = (rb"[\x40\x43]|\x52.|\x70.{4}",) * 3 + (rb"[\x40\x42]|\x56\x00",) * 2 + (rb"\x40",)
 _SIMPLE_FLOW: Final = re.compile(
     rb"\x00\x53" + bytes((FLOW,)) + rb"(?:\xc0(.)(.)|\xd0(.{4})\x00\x00\x00(.))"
-    rb"(?:\x40|" + _UINT + rb")(?:" + _UINT + rb"){3}(" + _UINT + rb")"
-    + b"".join(rb"(?:(" + field + rb")" for field in _FLOW_FIELDS) + rb")?" * len(_FLOW_FIELDS),
+    rb"(?:\x40|"
+    + _UINT
+    + rb")(?:"
+    + _UINT
+    + rb"){3}("
+    + _UINT
+    + rb")"
+    + b"".join(rb"(?:(" + field + rb")" for field in _FLOW_FIELDS)
+    + rb")?" * len(_FLOW_FIELDS),
     re.DOTALL,
 ).fullmatch
 
@@ -185,9 +192,7 @@ def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any]
             unsettled[token] = None
 
 
-def passthrough_end_in_python(
-    data: bytes, pos: int, size_max: int, sending: Set[bytes], attached: Set[bytes]
-) -> int:
+def passthrough_end_in_python(data: bytes, pos: int, size_max: int, sending: Set[bytes], attached: Set[bytes]) -> int:
     """Where the frames from `pos` on end that need nothing but Proton; `pos` if there is none.
 
     Those are transfers on a link in `sending` (channel and encoded handle) that are no batches, flows of a link in

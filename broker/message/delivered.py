@@ -6,10 +6,10 @@ Knows the broker's annotations. Does not know why a message is delivered. The fu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...codec.encode import encode
 from ...codec.native import native_module
@@ -59,10 +59,60 @@ def _start(delivery_bytes: int, uuid_bytes: int, more_bytes: int) -> Struct:
     return Struct(f">BI{delivery_bytes}s{uuid_bytes}s{len(ANNOTATIONS_HEAD)}sII{entries}")
 
 
+class _Shape(NamedTuple):
+    """What encoders share that write the same annotations."""
+
+    count: int
+    """Keys and values in the annotations."""
+
+    delivery: bytes
+    """The delivery annotations, without the lock token at their end."""
+
+    last: bytes
+    """The last annotations."""
+
+    pack: Callable[..., bytes]
+    """Packs what is written into each message (see `_start`)."""
+
+    head: bytes
+    """What is written before the lock's end, with zeros where messages differ."""
+
+    tail: bytes
+    """What is written behind it."""
+
+    gaps: tuple[int, int, int, int, int]
+    """Where messages differ in that: lock token, size and count of the annotations, sequence number, enqueued time,
+    number in the topic (-1: none)."""
+
+
+@lru_cache(_SHAPES_MAX)
+def _shape(
+    with_end: bool, state: int | None, partition_id: int | None, with_token: bool, deleted: bool, with_origins: bool
+) -> _Shape:
+    """The shape for an encoder with the same arguments; `with_end`: with the lock's end."""
+    first_bytes = (len(_LOCKED_UNTIL) + 8) * with_end
+    state_entry = b"" if state is None else _MESSAGE_STATES[state]
+    last = state_entry + (b"" if partition_id is None else _PARTITION_ID + _pack_i16(partition_id))
+    count = 4 + 2 * sum((with_end, state is not None, partition_id is not None))
+    delivery = _ONLY_LOCK_TOKEN if with_token else _NO_DELIVERY_ANNOTATIONS if deleted else b""
+    uuid_bytes = _UUID_BYTES * with_token
+    pack = _start(len(delivery), uuid_bytes, first_bytes + len(last)).pack
+    tail = (_ENQUEUE_SEQUENCE_NUMBER + _pack_i64(0) if with_origins else b"") + last
+    sizes = _ENTRIES_BYTES + first_bytes + len(tail), count + 2 * with_origins
+    numbers = _SEQUENCE_NUMBER, 0, _ENQUEUED_TIME, 0
+    head = _start(len(delivery), uuid_bytes, 0).pack(0x70, 0, delivery, b"", ANNOTATIONS_HEAD, *sizes, *numbers, b"")
+    token_at = 5 + len(delivery)
+    map_at = token_at + uuid_bytes + len(ANNOTATIONS_HEAD)
+    number_at = map_at + 8 + len(_SEQUENCE_NUMBER)
+    enqueued_at = number_at + 8 + len(_ENQUEUED_TIME)
+    origin_at = enqueued_at + 8 + first_bytes + len(_ENQUEUE_SEQUENCE_NUMBER) if with_origins else -1
+    return _Shape(count, delivery, last, pack, head, tail, (token_at, map_at, number_at, enqueued_at, origin_at))
+
+
 class DeliveryEncoder:
     """Encodes stored messages for a client; has what the messages of one answer share."""
 
-    __slots__ = ("_count", "_delivery", "_first", "_last", "_more", "_pack", "_with_lock_token", "_with_origins")
+    __slots__ = ("_first", "_shape", "_with_lock_token", "_with_origins")
 
     def __init__(
         self,
@@ -80,20 +130,19 @@ class DeliveryEncoder:
         deletes; without delivery annotations it gets an empty section, as from the service. `with_origins`: messages
         have the number that they had in their topic; forwarded ones have that of their source in any case.
         """
+        self._shape = _shape(locked_until_at is not None, state, partition_id, with_lock_token, deleted, with_origins)
         self._first = b"" if locked_until_at is None else _LOCKED_UNTIL + _pack_i64(locked_until_at)
-        state_entry = b"" if state is None else _MESSAGE_STATES[state]
-        self._last = state_entry + (b"" if partition_id is None else _PARTITION_ID + _pack_i16(partition_id))
-        self._more = self._first + self._last
-        self._count = 4 + 2 * sum(value is not None for value in (locked_until_at, state, partition_id))
-        self._delivery = _ONLY_LOCK_TOKEN if with_lock_token else _NO_DELIVERY_ANNOTATIONS if deleted else b""
-        self._pack = _start(len(self._delivery), _UUID_BYTES if with_lock_token else 0, len(self._more)).pack
         self._with_lock_token = with_lock_token
         self._with_origins = with_origins
 
     def encode_rows(self, rows: Sequence[tuple[int, bytes]], tokens: Sequence[bytes] = ()) -> list[bytes]:
         """Return the encoded messages of rows (sequence number, row) with these lock tokens."""
         if _native is not None:
-            payloads = _native.encode_rows(rows, tokens if self._with_lock_token else None, *self._gaps())
+            shape = self._shape
+            start = shape.head + self._first + shape.tail
+            payloads: list[bytes] | None = _native.encode_rows(
+                rows, tokens if self._with_lock_token else None, start, *shape.gaps
+            )
             if payloads is not None:
                 return payloads
         return self.encode_each(rows, tokens)
@@ -115,27 +164,6 @@ class DeliveryEncoder:
             payloads.append(encode_one(row, stored_at, uuid, number, enqueued_at, delivery_count, origin, source))
         return payloads
 
-    def _gaps(self) -> tuple[bytes, int, int, int, int, int]:
-        """What the broker writes into each message, with zeros where messages differ, and where that is.
-
-        Lock token, size and count of the annotations, sequence number, enqueued time, number in the topic (or -1).
-        """
-        delivery, more, count, pack = self._delivery, self._more, self._count, self._pack
-        uuid_bytes = _UUID_BYTES if self._with_lock_token else 0
-        if self._with_origins:
-            more, more_count = self._entries(0, None)
-            count += more_count
-            pack = _start(len(delivery), uuid_bytes, len(more)).pack
-        size_bytes = _ENTRIES_BYTES + len(more)
-        numbers = _SEQUENCE_NUMBER, 0, _ENQUEUED_TIME, 0
-        start = pack(0x70, 0, delivery, b"", ANNOTATIONS_HEAD, size_bytes, count, *numbers, more)
-        token_at = 5 + len(delivery)
-        map_at = token_at + uuid_bytes + len(ANNOTATIONS_HEAD)
-        number_at = map_at + 8 + len(_SEQUENCE_NUMBER)
-        enqueued_at = number_at + 8 + len(_ENQUEUED_TIME)
-        origin_at = enqueued_at + 8 + len(self._first) + len(_ENQUEUE_SEQUENCE_NUMBER)
-        return start, token_at, map_at, number_at, enqueued_at, origin_at if self._with_origins else -1
-
     def encode(
         self,
         data: bytes,
@@ -154,7 +182,8 @@ class DeliveryEncoder:
         version, header_bytes, entries_count, entries_bytes = _unpack_form(data, at)
         header_at = at + FORM_HEAD_BYTES
         entries_at = header_end = header_at + header_bytes
-        pack, delivery, more, count = self._pack, self._delivery, self._more, self._count
+        shape = self._shape
+        pack, delivery, more, count = shape.pack, shape.delivery, self._first + shape.last, shape.count
         if version != PLAIN or enqueue_sequence_number is not None or dead_letter_source is not None:
             more, more_count = self._entries(enqueue_sequence_number, dead_letter_source)
             count += more_count
@@ -185,7 +214,7 @@ class DeliveryEncoder:
         if enqueue_sequence_number is not None:
             more += _ENQUEUE_SEQUENCE_NUMBER + _pack_i64(enqueue_sequence_number)
             more_count += 2
-        more += self._last
+        more += self._shape.last
         if dead_letter_source is not None:
             more += _DEADLETTER_SOURCE + encode(dead_letter_source)
             more_count += 2
