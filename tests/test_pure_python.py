@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from emubus.amqp.wire import loops
-from emubus.broker.message import scan
+from emubus.broker.message import delivered, scan
 from emubus.codec.native import PURE_PYTHON_VARIABLE
 
 from .building import ROOT
@@ -23,12 +23,13 @@ FILES = (
     "tests/amqp/test_sending.py",
     "tests/amqp/test_settling.py",
     "tests/amqp/test_transactions.py",
+    "tests/broker/test_delivered.py",
     "tests/broker/test_scan.py",
 )
 CHOSEN = """
 from emubus.amqp.wire import loops
-from emubus.broker.message import scan
-print(loops.IS_NATIVE, scan.IS_NATIVE)
+from emubus.broker.message import delivered, scan
+print(loops.IS_NATIVE, delivered.IS_NATIVE, scan.IS_NATIVE)
 """
 
 
@@ -45,11 +46,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_functions_in_c_are_built_where_there_is_a_compiler() -> None:
-    assert (loops.IS_NATIVE and scan.IS_NATIVE) or shutil.which("cc") is None
+    assert (loops.IS_NATIVE and delivered.IS_NATIVE and scan.IS_NATIVE) or shutil.which("cc") is None
 
 
 def test_the_variable_leaves_the_functions_in_c_out() -> None:
-    assert run("-c", CHOSEN).stdout.split() == ["False", "False"]
+    assert run("-c", CHOSEN).stdout.split() == ["False"] * 3
 
 
 def test_the_same_tests_pass_in_python_alone() -> None:

@@ -36,6 +36,7 @@ from ..partition.requests import (
 )
 from ..partition.step import Extent
 from .entity_base import SEND_REFUSED, EntityBase, PartitionHandle
+from .router import key_of
 
 T = TypeVar("T")
 
@@ -94,16 +95,17 @@ class Entity(EntityBase):
             done(range(len(run)), self.disabled())
             return
         bounds, requires_session, is_partitioned = self.bounds, self.requires_session, len(self.partitions) > 1
+        duplicates, partition_of = self.detects_duplicates, self._router.handle
         for position, data in enumerate(run):
             try:
                 message = parse_sent(data, bounds)
                 if requires_session and message.session_id is None:
                     raise service_errors.session_id_missing()
-                index = self.keyed_index(message)
+                key = key_of(message, duplicate_detection=duplicates)
             except BrokerError as error:
                 done((position,), error)
             else:
-                yield position, message, index if is_partitioned else 0
+                yield position, message, (None if key is None else partition_of(key)) if is_partitioned else 0
 
     def _parts(
         self, positions: list[int], messages: list[Message]

@@ -221,6 +221,12 @@ class EntityBase:
         self.partitions[index].submit(request)
 
     @property
+    def detects_duplicates(self) -> bool:
+        """Whether a message is stored once within a window of time, by its message id."""
+        description = self.description
+        return not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
+
+    @property
     def requires_session(self) -> bool:
         """Whether receivers must use message sessions."""
         description = self.description
@@ -293,18 +299,14 @@ class EntityBase:
 
     def route(self, messages: Sequence[Message]) -> tuple[int, bool]:
         """Return the partition for a delivery, and whether a key chose it. BrokerError: keys contradict (P8 to P12)."""
-        description = self.description
-        duplicates = not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
-        index = self._router.route_keyed(messages, duplicate_detection=duplicates)
+        index = self._router.route_keyed(messages, duplicate_detection=self.detects_duplicates)
         if index is not None:
             return index, True
         return self.next_index(), False
 
     def keyed_index(self, message: Message) -> int | None:
         """Return the partition that the key of a message chooses, None without a key. BrokerError: keys contradict."""
-        description = self.description
-        duplicates = not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
-        key = key_of(message, duplicate_detection=duplicates)
+        key = key_of(message, duplicate_detection=self.detects_duplicates)
         return None if key is None else self._router.handle(key)
 
     def dealt(self, count: int) -> Iterator[tuple[int, int]]:
@@ -357,9 +359,7 @@ class EntityBase:
         Without a key the stored `turn` of the record decides, so that every attempt goes to the same partition: a
         partition drops repetitions by the highest outbox number that it has stored.
         """
-        description = self.description
-        duplicates = not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
-        key = kept_key_of(message, duplicate_detection=duplicates)
+        key = kept_key_of(message, duplicate_detection=self.detects_duplicates)
         count = len(self.partitions)
         if key is None:
             return self.partitions[turn % count], count == 1

@@ -22,13 +22,11 @@ def key_of(message: Message, *, duplicate_detection: bool) -> str | None:
 
     Raises BrokerError (amqp:not-allowed) where SessionId and PartitionKey are both set and differ (P8, P9).
     """
-    session_id = message.session_id
-    if session_id is not None:
-        partition_key = message.partition_key
-        if partition_key is not None and partition_key != session_id:
-            raise service_errors.key_mismatch(session_id, partition_key)
-        return session_id
-    return kept_key_of(message, duplicate_detection=duplicate_detection)
+    session_id, partition_key = message.session_id, message.partition_key
+    if session_id is not None and partition_key is not None and partition_key != session_id:
+        raise service_errors.key_mismatch(session_id, partition_key)
+    key = partition_key if session_id is None else session_id
+    return message.message_id if key is None and duplicate_detection else key
 
 
 def kept_key_of(message: Message, *, duplicate_detection: bool) -> str | None:
@@ -37,13 +35,8 @@ def kept_key_of(message: Message, *, duplicate_detection: bool) -> str | None:
     A rule's action may give a copy a SessionId that differs from its PartitionKey. Only senders must set both equal
     (P9); inside the broker the SessionId is the key (P8).
     """
-    session_id = message.session_id
-    if session_id is not None:
-        return session_id
-    partition_key = message.partition_key
-    if partition_key is not None:
-        return partition_key
-    return message.message_id if duplicate_detection else None
+    key = message.partition_key if message.session_id is None else message.session_id
+    return message.message_id if key is None and duplicate_detection else key
 
 
 class Router:

@@ -7,7 +7,7 @@ few hundred bytes costs one comparison. Must not depend on queues and storage. P
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ...codec.decode import decode
@@ -35,11 +35,11 @@ class MessageBounds:
     property_bytes_max: int = 32 * 1024
     key_length_max: int = IDENTIFIER_CHARS_MAX
     forward_hops_max: int = 4
+    scanned_bytes_max: int = field(init=False)
+    """A message of up to so many bytes can't exceed the limits of properties."""
 
-    @property
-    def scanned_bytes_max(self) -> int:
-        """A message of up to so many bytes can't exceed the limits of properties."""
-        return min(self.property_bytes_max, self.properties_bytes_max)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scanned_bytes_max", min(self.property_bytes_max, self.properties_bytes_max))
 
     def may_be_exceeded(self, data: bytes, at: list[int]) -> bool:
         """Whether a message may exceed a limit; `at` is from `sections.locate`. Cheap, and False for most messages."""

@@ -62,7 +62,7 @@ def _start(delivery_bytes: int, uuid_bytes: int, more_bytes: int) -> Struct:
 class _Shape(NamedTuple):
     """What encoders share that write the same annotations."""
 
-    count: int
+    item_count: int
     """Keys and values in the annotations."""
 
     delivery: bytes
@@ -183,7 +183,7 @@ class DeliveryEncoder:
         header_at = at + FORM_HEAD_BYTES
         entries_at = header_end = header_at + header_bytes
         shape = self._shape
-        pack, delivery, more, count = shape.pack, shape.delivery, self._first + shape.last, shape.count
+        pack, delivery, more, count = shape.pack, shape.delivery, self._first + shape.last, shape.item_count
         if version != PLAIN or enqueue_sequence_number is not None or dead_letter_source is not None:
             more, more_count = self._entries(enqueue_sequence_number, dead_letter_source)
             count += more_count

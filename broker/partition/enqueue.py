@@ -28,6 +28,7 @@ from .records import (
     duplicate_hash,
     message_key,
     pack_head,
+    pack_number,
     session_number_key,
 )
 from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, SendRun
@@ -89,8 +90,8 @@ class EnqueueHandlers:
         )
 
     def _note_refused(self, run: SendRun, error: BrokerError, step: Step) -> None:
-        nowhere: list[int | None] = [None] * len(run.messages)
-        step.note(EventKind.REFUSED, self._state.ref, nowhere, run.messages, reason=error.description, by=run.by)
+        ref, nowhere = self._state.ref, [None] * len(run.messages)
+        step.note(EventKind.REFUSED, ref, nowhere, run.messages, reason=error.description, by=run.by)
 
     def _note_sent(
         self, run: SendRun | None, numbers: Sequence[int | None], messages: Sequence[Message], step: Step
@@ -102,24 +103,23 @@ class EnqueueHandlers:
         """Store messages that `_appends` approved: `store_all` for a run, at a lower cost for each message."""
         state, messages = self._state, request.messages
         state.mark_used(now)
-        default_ttl_ms = state.receivable.default_ttl_ms
-        queue_id, number = state.queue_id, state.rows.take_numbers(len(messages))
+        number, default_ttl_ms = state.rows.take_numbers(len(messages)), state.receivable.default_ttl_ms
         rows: list[tuple[bytes, bytes]] = []
-        size_bytes = 0
+        key_start = message_key(state.queue_id, Home.ACTIVE, 0)[:-8]
+        head_start = pack_head(RECORD_VERSION, 0, 0, 0, now, 0, 0)[:-8]
         for message in messages:
+            end = pack_number(number)  # of the key and of the row's head
             ttl_ms = message.ttl_ms if default_ttl_ms is None else _min_ttl(message.ttl_ms, default_ttl_ms)
             if ttl_ms is None:
-                row = message.stored(now, None, pack_head(RECORD_VERSION, 0, 0, 0, now, 0, number))
+                row = message.stored(now, None, head_start + end)
             else:
                 expires_at = now + ttl_ms
                 row = message.stored(now, expires_at, pack_head(RECORD_VERSION, 0, 0, 0, now, expires_at, number))
                 state.rows.put_due(expires_at, Due.EXPIRE, number, step)
-            size_bytes += len(row)
-            rows.append((message_key(queue_id, 0, number), row))
+            rows.append((key_start + end, row))
             number += 1
-        if step.events is not None:
-            self._note_sent(request, range(number - len(rows), number), messages, step)
-        state.rows.put_active_run(rows, size_bytes, step)
+        self._note_sent(request, range(number - len(rows), number), messages, step)
+        state.rows.put_active_run(rows, sum([len(row) for _, row in rows]), step)
         state.active_queue.extend(number - len(rows), rows)
         state.announce_ready(state.active_queue, step)
 

@@ -96,6 +96,7 @@ INSTANT = Struct(">q")
 STATE_VALUE = Struct(f">QQ{len(HOMES)}Q")
 
 message_key = KEY.pack
+pack_number = NUMBER.pack  # the last 8 bytes of a message's key, and of a row's head
 unpack_message_key = KEY.unpack
 due_key = DUE_KEY.pack
 pack_head = ROW_HEAD.pack

@@ -257,6 +257,6 @@ def test_a_flow_that_only_gives_credit_needs_nothing_but_proton(fields: list[Any
     wide = data[:11] + b"\xd0" + (data[12] + 3).to_bytes(4, "big") + data[13].to_bytes(4, "big") + data[14:]
     wide = len(wide).to_bytes(4, "big") + wide[4:]
     too_long = data[:12] + bytes((data[12] + 1,)) + data[13:]
-    for given, end in ((data, len(data)), (wide, len(wide)), (too_long, 0)):
+    for sent, end in ((data, len(data)), (wide, len(wide)), (too_long, 0)):
         for passthrough in (passthrough_end, passthrough_end_in_python):
-            assert passthrough(given, 0, 1 << 16, set(), {b"\0\0\x52\x05"}) == (end if passes else 0)
+            assert passthrough(sent, 0, 1 << 16, set(), {b"\0\0\x52\x05"}) == (end if passes else 0)

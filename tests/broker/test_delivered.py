@@ -77,6 +77,11 @@ def test_messages_of_queues_and_topics_are_encoded_together(
     tokens = [bytes([number] * 16) for number in range(3)]
     expected = encoder.encode_each(rows, tokens)
     one_by_one: list[object] = []
-    monkeypatch.setattr(DeliveryEncoder, "encode_each", lambda *arguments: one_by_one.append(arguments) or expected)
+
+    def encode_each(*arguments: object) -> list[bytes]:
+        one_by_one.append(arguments)
+        return expected
+
+    monkeypatch.setattr(DeliveryEncoder, "encode_each", encode_each)
     assert encoder.encode_rows(rows, tokens) == expected
     assert bool(one_by_one) is not IS_NATIVE
