@@ -52,18 +52,10 @@ from .conditions.behaviour import Value
 from .conditions.fault_table import Fault, FaultKind, FaultOperation
 from .config import Auth, Config, ConfigError, Durability, Tls, load_config
 from .kit.answers import Answer
+from .kit.conditions import ConditionReport, ConditionVerbs, parameters_of, report_of
 from .kit.parsing import message_in
 from .kit.remote import RemoteEmubus
-from .kit.verbs import (
-    ConditionReport,
-    Emubus,
-    ManualClock,
-    PeekedMessage,
-    RunningCondition,
-    in_ms,
-    parameters_of,
-    report_of,
-)
+from .kit.verbs import Emubus, ManualClock, PeekedMessage, in_ms
 from .server import Server
 from .tls import ca_file
 from .web.control.entities import MESSAGES_BYTES_MAX, MESSAGES_MAX, SUB_QUEUES
@@ -108,7 +100,7 @@ T = TypeVar("T")
 CALL_TIMEOUT_S = 300.0
 
 
-class EmubusServer:
+class EmubusServer(ConditionVerbs):
     """A running emubus with these entities, or those of `config_file`; use it with `with`, `async with`, or `close()`.
 
     Without `data_dir` it keeps everything in memory. `keys` are valid besides the root key. With `tls_dir` its ports
@@ -328,20 +320,6 @@ class EmubusServer:
         """A condition with what struck so far; one that has ended can be read for a while."""
         return self.call(partial(report_of, self._server.amqp.conditions, number))
 
-    def conditions(
-        self,
-        name: str,
-        *,
-        seed: int = 0,
-        entity: str | None = None,
-        duration_ms: int | None = None,
-        count: int | None = None,
-        **values: Value,
-    ) -> RunningCondition:
-        """A condition for a `with` block, with the arguments of `start_condition`."""
-        start = partial(self.start_condition, name, seed=seed, entity=entity, duration_ms=duration_ms, count=count)
-        return RunningCondition(self, partial(start, **values))
-
     def end_condition(self, number: int) -> None:
         """End a condition; nothing if it has ended."""
         self.call(partial(self._server.amqp.conditions.end, number))
@@ -349,6 +327,9 @@ class EmubusServer:
     def end_conditions(self) -> int:
         """End all conditions; returns how many were on."""
         return self.call(self._server.amqp.conditions.end_all)
+
+    def _entity_count(self) -> int:
+        return self.call(lambda: sum(1 for _ in self._server.broker.entities()))
 
     def drop_connections(self, entity: str | None = None) -> int:
         """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""

@@ -69,6 +69,9 @@ rest in which clients recover; times that are longer, such as the ten minutes of
 struck. Both are written also when the exercise ends early: then a step that was on is ended. Exit code 0: all steps
 were on for their time; 1: the server refuses, or its clock is frozen; 3: no server answers.
 
+In a test, `for on in emubus.exercise(minutes=10, seed=7):` has each preset on for one turn of the loop, see
+[TESTING](TESTING.md).
+
 ## Presets
 """
 SURVIVAL = """

@@ -7,7 +7,8 @@ from ..conditions.condition import Planned, Struck
 from ..conditions.fault_table import Fault, FaultKind, FaultOperation
 from ..web.services import Snapshot
 from .answers import Answer
-from .verbs import ConditionReport, PeekedMessage
+from .conditions import ConditionReport
+from .verbs import PeekedMessage
 
 
 def message_in(found: Answer) -> PeekedMessage:

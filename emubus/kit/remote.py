@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -32,9 +31,10 @@ from ..web.atom.markup import ATOM
 from ..web.control import ROOT
 from ..web.services import Snapshot
 from .answers import Answer, parse_answer
+from .conditions import ConditionReport, ConditionVerbs, parameters_of
 from .http_connection import DEFAULT_PORTS, connector
 from .parsing import fault_in, message_in, report_in, route_in, snapshot_in
-from .verbs import ConditionReport, PeekedMessage, RunningCondition, in_ms, parameters_of
+from .verbs import PeekedMessage, in_ms
 
 CALL_TIMEOUT_S: Final = 30.0
 PAGE_MESSAGES: Final = 250
@@ -56,7 +56,7 @@ _SUPPORT: Final = re.compile(r"^SubCode=\d+\. | TrackingId:.*", re.DOTALL)
 """The tracking parts of the management API's error texts."""
 
 
-class RemoteEmubus:
+class RemoteEmubus(ConditionVerbs):
     """The emubus at `url`, such as `http://localhost:5300`; any of its ports will do.
 
     `key` is for a server with `--auth sas`, and needs the Manage right. With https, `ca_file` is a CA to trust besides
@@ -248,20 +248,6 @@ class RemoteEmubus:
         """A condition with what struck so far; one that has ended can be read for a while."""
         return report_in(self._control("GET", f"/conditions/{number}"))
 
-    def conditions(
-        self,
-        name: str,
-        *,
-        seed: int = 0,
-        entity: str | None = None,
-        duration_ms: int | None = None,
-        count: int | None = None,
-        **values: Value,
-    ) -> RunningCondition:
-        """A condition for a `with` block, with the arguments of `start_condition`."""
-        start = partial(self.start_condition, name, seed=seed, entity=entity, duration_ms=duration_ms, count=count)
-        return RunningCondition(self, partial(start, **values))
-
     def end_condition(self, number: int) -> None:
         """End a condition; nothing if it has ended."""
         try:
@@ -273,6 +259,9 @@ class RemoteEmubus:
     def end_conditions(self) -> int:
         """End all conditions; returns how many were on."""
         return self._control("DELETE", "/conditions").number("ended_count")
+
+    def _entity_count(self) -> int:
+        return len(self._control("GET", "/entities").parts("entities"))
 
     def drop_connections(self, entity: str | None = None) -> int:
         """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""

@@ -7,22 +7,20 @@ directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from ..broker.admin.overview import Route
 from ..broker.api import OutageKind
-from ..broker.errors import BrokerError, Condition
+from ..broker.errors import Condition
 from ..broker.model.catalog import Description
 from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from ..conditions.behaviour import Value
-from ..conditions.condition import Planned, Struck
-from ..conditions.engine import Conditions
 from ..conditions.fault_table import Fault, FaultKind, FaultOperation
 from ..web.services import Snapshot
+from .conditions import ConditionReport, Exercise, RunningCondition
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +54,6 @@ class PeekedMessage:
     def message_id(self) -> object:
         """The MessageId, None if it has none."""
         return self.properties.get("message_id")
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionReport:
-    """A condition: its number, what it planned, and what struck, the oldest first. Instants are Unix ms."""
-
-    number: int
-    name: str
-    seed: int
-    entity: str | None
-    is_on: bool
-    ends_at: int | None
-    plan: Sequence[Planned]
-    struck_count: int
-    struck: Sequence[Struck]
 
 
 class Emubus(Protocol):
@@ -225,6 +208,12 @@ class Emubus(Protocol):
         """A condition for a `with` block, with the arguments of `start_condition`."""
         ...
 
+    def exercise(
+        self, *, minutes: float = 10.0, seed: int = 0, presets: Sequence[str] = (), entity: str | None = None
+    ) -> Exercise:
+        """All presets, or these, one after the other in the order of the seed: a turn of a loop for each."""
+        ...
+
     def condition(self, number: int) -> ConditionReport:
         """A condition with what struck so far; one that has ended can be read for a while."""
         ...
@@ -244,56 +233,6 @@ class Emubus(Protocol):
     def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
         """Detach every link to `entity`, its sub-queues and its `$management` node; returns how many."""
         ...
-
-
-class RunningCondition:
-    """A condition that is on inside a `with` block: `report` reads what struck, the end of the block ends it."""
-
-    def __init__(self, emubus: Emubus, start: Callable[[], ConditionReport]) -> None:
-        self._emubus = emubus
-        self._start = start
-        self.number = 0
-
-    @property
-    def report(self) -> ConditionReport:
-        """The condition with what struck so far, also after its end."""
-        return self._emubus.condition(self.number)
-
-    def __enter__(self) -> Self:
-        self.number = self._start().number
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._emubus.end_condition(self.number)
-
-
-def report_of(conditions: Conditions, number: int) -> ConditionReport:
-    """The report of a condition; BrokerError (not-found)."""
-    condition = conditions.get(number)
-    if condition is None:
-        raise BrokerError(Condition.NOT_FOUND, f"There is no condition {number}.")
-    return ConditionReport(
-        number,
-        condition.name,
-        condition.seed,
-        condition.entity,
-        conditions.is_on(number),
-        condition.ends_at,
-        tuple(condition.plan),
-        condition.struck_count,
-        tuple(condition.struck),
-    )
-
-
-def parameters_of(name: str, values: Mapping[str, Value]) -> dict[str, Value]:
-    """The parameters of a condition, by their names in the table, from the names of arguments in Python."""
-    found: dict[str, Value] = {}
-    for key, value in values.items():
-        behaviour, split, parameter = key.partition("__")
-        found[f"{behaviour.replace('_', '-')}.{parameter}" if split else f"{name}.{key}"] = value
-    return found
 
 
 class ManualClock:

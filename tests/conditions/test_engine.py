@@ -90,6 +90,33 @@ def test_a_condition_is_started_read_and_ended(broker: Emubus, server: EmubusSer
     assert server.call(server.server.amqp.conditions.list) == []
 
 
+def test_an_exercise_has_each_preset_on_for_one_turn_of_a_loop(broker: Emubus) -> None:
+    broker.freeze()
+    exercise = broker.exercise(minutes=8, seed=7, presets=["unsure", "far-away", "rolling-upgrade"])
+    seen = []
+    for on in exercise:
+        report = on.report
+        seen.append(report.name)
+        assert (report.is_on, report.seed, report.ends_at) == (True, 7, broker.now_ms() + 128_000)
+    assert seen == list(exercise.order) != sorted(seen)
+    assert [(each.name, each.is_on) for each in exercise.reports] == [(name, False) for name in seen]
+    (upgrade,) = (each for each in exercise.reports if each.name == "rolling-upgrade")
+    assert upgrade.plan
+    assert all(each.at < (upgrade.ends_at or 0) for each in upgrade.plan)  # its times fit
+    with pytest.raises(BrokerError, match="no preset 'storm'"):
+        broker.exercise(presets=["storm"])
+
+
+def test_an_exercise_that_fails_leaves_nothing_on(broker: Emubus) -> None:
+    def fail() -> None:
+        for _ in broker.exercise():
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert broker.end_conditions() == 0
+
+
 def test_a_condition_ends_at_its_time(broker: Emubus) -> None:
     broker.freeze()
     report = broker.start_condition("firewall", duration_ms=1_000)

@@ -42,7 +42,13 @@ def test_the_examples_for_pytest_pass_as_they_are_written(tmp_path: Path) -> Non
     section = (ROOT / "README.md").read_text().partition("\n## In tests\n")[2].partition("\n## ")[0]
     (readme,) = blocks("python", section)
     chosen = {name: example for name, example in examples().items() if name not in HELD_ELSEWHERE}
-    assert set(chosen) == {"test_orders.py", "test_more.py", "test_async.py", "test_with_unittest.py"}
+    assert set(chosen) == {
+        "test_orders.py",
+        "test_more.py",
+        "test_bad_days.py",
+        "test_async.py",
+        "test_with_unittest.py",
+    }
     chosen["test_readme.py"] = readme
     for name, example in chosen.items():
         (tmp_path / name).write_text(example)
