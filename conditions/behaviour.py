@@ -18,7 +18,7 @@ from ..broker.errors import BrokerError, Condition
 from .bucket import Bucket
 from .chance import Stream
 from .network import Network
-from .strikes import AdminRefusal, AdminRequest, Attempt, Passing, Strike
+from .strikes import AdminRefusal, AdminRequest, Attempt, Passing, Strike, TlsFailure
 
 Value = int | float | str
 
@@ -31,6 +31,7 @@ class Way(StrEnum):
     OUTAGE = "outage"  # as an outage of a store, by its kind
     DROP = "drop"  # at once
     ALWAYS = "always"  # without being asked for
+    KIT = "kit"  # by the test kit: no server can
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,16 @@ class Behaviour:
         del path
         return None
 
+    def holds_rules(self, path: str, use: Callable[[], None]) -> bool:
+        """Whether it calls `use()` later, by which the changed rules of a subscription are used."""
+        del path, use
+        return False
+
     # ---- what adapters ask
+
+    def handshake(self) -> TlsFailure | None:
+        """How the TLS handshake of a new connection fails; None: it does not."""
+        return None
 
     def accepts(self, connection: int) -> bool:
         """Whether a new connection (by number) is accepted; otherwise it is reset."""
@@ -198,8 +208,13 @@ class Behaviour:
         del address
         return 0
 
-    def delivered(self, address: str, count: int) -> None:
-        """A client got messages of an entity."""
+    def room(self, address: str, unsettled: Callable[[], int]) -> int | None:
+        """How many more messages a client gets while its AMQP session has so many unsettled; None: any number."""
+        del address, unsettled
+        return None
+
+    def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
+        """A client got messages of an entity over a link."""
 
     def administer(self, request: AdminRequest) -> AdminRefusal | None:
         """The refusal of a request of an administration client."""

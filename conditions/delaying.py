@@ -5,7 +5,7 @@ Knows when to have receivers ask again. Does not know why a message is late. Own
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..broker.address import SubQueue
 from ..broker.api import NO_CUT, LockCut
@@ -54,6 +54,10 @@ class Delaying:
     def lock_cut(self, path: str) -> LockCut:
         """How much earlier the locks of the next answer to a receiver end."""
         return next((cut for each in self._behaviours if (cut := each.lock_cut(path)) is not None), NO_CUT)
+
+    def holds_rules(self, path: str, use: Callable[[], None]) -> bool:
+        """Whether changed rules of a subscription are used later: by `use()`."""
+        return any(each.holds_rules(path, use) for each in self._behaviours)
 
     def _ask_again(self, path: str) -> None:
         del self._asked_again[path]

@@ -25,7 +25,7 @@ from .condition import Condition, Planned
 from .delaying import Delaying
 from .network import Network
 from .presets import PRESETS
-from .strikes import AdminRefusal, AdminRequest, Attempt, Passing, Strike
+from .strikes import AdminRefusal, AdminRequest, Attempt, Passing, Strike, TlsFailure
 from .table import BEHAVIOURS, read_values
 
 CONDITIONS_MAX: Final = 100
@@ -205,6 +205,10 @@ class Conditions:
         """The error with which a new connection is closed."""
         return next(_found(each.opening() for each in self._behaviours), None)
 
+    def handshake(self) -> TlsFailure | None:
+        """How the TLS handshake of a new connection fails; None: it does not."""
+        return next(_found(each.handshake() for each in self._behaviours), None)
+
     def accepts(self, connection: int) -> bool:
         """Whether a new connection is accepted."""
         return all(each.accepts(connection) for each in self._behaviours)
@@ -230,10 +234,14 @@ class Conditions:
         """How many messages more than asked for a front end takes, and keeps locked."""
         return max((each.cache_max(address) for each in self._behaviours), default=0)
 
-    def delivered(self, address: str, count: int) -> None:
-        """A client got messages of an entity."""
+    def room(self, address: str, unsettled: Callable[[], int]) -> int | None:
+        """How many more messages a client gets while its AMQP session has so many unsettled; None: any number."""
+        return min(_found(each.room(address, unsettled) for each in self._behaviours), default=None)
+
+    def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
+        """A client got messages of an entity over a link."""
         for each in self._behaviours:
-            each.delivered(address, count)
+            each.delivered(address, count, link)
 
     def administer(self, request: AdminRequest) -> AdminRefusal | None:
         """The refusal of a request of an administration client; None: it is granted."""

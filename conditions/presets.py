@@ -108,6 +108,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
                 "conflict-running": {"share": 0.05},
                 "conflict-cleanup": {"ms": 10_000},
                 "admin-500-done": {"share": 0.02},
+                "rule-late": {"ms": 5_000},
                 "scheduled-late": {"ms": 15_000},
                 "expiry-late": {"ms": 60_000},
             },

@@ -32,6 +32,13 @@ class Effect(StrEnum):
     LIMIT = "limit"  # at most `count` messages; for credit, what is left comes after `delay_ms`
 
 
+class TlsFailure(StrEnum):
+    """How a TLS handshake fails."""
+
+    ALERT = "alert"  # the server ends it
+    CERTIFICATE = "certificate"  # the client does not know who has issued the certificate
+
+
 class Discharge(StrEnum):
     """The ways to end a transaction."""
 

@@ -76,6 +76,16 @@ _ALWAYS: Final = (
         way=Way.ALWAYS,
     ),
     Row(
+        "limit-stale",
+        "Always",
+        "The largest size of a message was changed: a link that is open keeps the old one, for what it tells and for "
+        "what it takes, until it is attached again.",
+        "link",
+        "`max-message-size` of the attach; `amqp:link:message-size-exceeded`",
+        "azure-service-bus 705",
+        way=Way.ALWAYS,
+    ),
+    Row(
         "transaction-timeout",
         "Always",
         "A transaction has been open for two minutes.",
@@ -83,6 +93,18 @@ _ALWAYS: Final = (
         "rejected, `No active Transaction was found`",
         "azure-sdk-for-net 6540",
         way=Way.ALWAYS,
+    ),
+)
+_KIT: Final = (
+    Row(
+        "name-unknown",
+        "Not by a server",
+        "The host of the namespace has no address. A server can't make that: the test kit has a connection string "
+        "whose host no resolver knows. The nearest that a server can do are `refuse` and `firewall`.",
+        "client",
+        "nothing",
+        "azure-sdk-for-net 54572",
+        way=Way.KIT,
     ),
 )
 
@@ -119,7 +141,7 @@ def _rows() -> tuple[Row, ...]:
         *(lateness, transactions, administration, quotas, network),
     )
     behaviours = (module.ROWS for module in topics)
-    return (*(row for rows in behaviours for row in rows), *faults, *outages, *_DROPS, *_ALWAYS)
+    return (*(row for rows in behaviours for row in rows), *faults, *outages, *_DROPS, *_ALWAYS, *_KIT)
 
 
 TABLE: Final[tuple[Row, ...]] = _rows()

@@ -29,6 +29,7 @@ TLS_HELLO: Final = 0x16
 AMQP_MAGIC: Final = b"AMQP"
 SPEAK_WAIT_MS: Final = 60_000
 """How long a connection may take to send its first bytes, and TLS its handshake."""
+HELLO_BYTES_MAX: Final = 16_384
 TLS_END_WAIT_S: Final = 5.0
 """How long TLS may take to end: many clients don't answer, and all data is sent by then."""
 ACCEPT_PAUSE_MS: Final = 1_000
@@ -45,13 +46,24 @@ log = structlog.get_logger("emubus")
 
 
 class Listener:
-    """Listens on any number of ports and gives each connection to `amqp()` or `http()`; no TLS without `tls`."""
+    """Listens on any number of ports and gives each connection to `amqp()` or `http()`; no TLS without `tls`.
 
-    def __init__(self, amqp: Factory, http: Factory, clock: Clock, tls: ssl.SSLContext | None = None) -> None:
+    `handshake()` gives the bytes with which a TLS connection ends instead, or the context that it gets (`conditions`).
+    """
+
+    def __init__(
+        self,
+        amqp: Factory,
+        http: Factory,
+        clock: Clock,
+        tls: ssl.SSLContext | None = None,
+        handshake: Callable[[], ssl.SSLContext | bytes | None] = lambda: None,
+    ) -> None:
         self._amqp = amqp
         self._http = http
         self._clock = clock
         self._tls = tls
+        self._handshake = handshake
         self._refusals = RefusalLog(list)
         self._loop = asyncio.get_running_loop()
         self._listening: list[socket.socket] = []
@@ -153,12 +165,17 @@ class Listener:
             log.info("refused", client=client, reason=reason, remedy=remedy)
 
     async def _hand_over(self, connection: socket.socket, secret: bool) -> None:
+        tls = self._tls if secret else None
+        instead = self._handshake() if secret else None
+        if isinstance(instead, bytes):
+            _end_with(connection, instead)
+            return
         try:
             async with self._clock.time_limit(SPEAK_WAIT_MS):
                 await self._loop.connect_accepted_socket(
                     self._detector,
                     connection,
-                    ssl=self._tls if secret else None,
+                    ssl=instead or tls,
                     ssl_handshake_timeout=2 * SPEAK_WAIT_MS / 1000 if secret else None,  # the clock's limit comes first
                     ssl_shutdown_timeout=TLS_END_WAIT_S if secret else None,
                 )
@@ -176,6 +193,16 @@ class Listener:
     def _drop(self, connection: socket.socket) -> None:
         self._release(connection)
         connection.close()
+
+
+def _end_with(connection: socket.socket, data: bytes) -> None:
+    """Answer what has come with `data`, and close."""
+    try:
+        connection.recv(HELLO_BYTES_MAX)  # what is unread would reset the connection, and the answer with it
+        connection.send(data)
+    except OSError:
+        pass  # the client has gone
+    connection.close()
 
 
 class ProtocolDetector(asyncio.Protocol):

@@ -31,6 +31,7 @@ from .broker.model.descriptions import QueueDescription, SubscriptionDescription
 from .broker.model.profiles import Partitioning, limits_over
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
 from .commands.announcement import banner, facts, write_ready_file
+from .conditions.strikes import TlsFailure
 from .config import Auth, Config, LogFormat, Tls
 from .data_folder import DataFolder
 from .failpoint import failpoint_hook
@@ -39,7 +40,16 @@ from .logging import announce_ready
 from .snapshots import Snapshots, finish_restore
 from .storage import Durability, FolderLock, Store, StoreError, no_failpoint, open_store, read_into_memory
 from .story.ring import Story
-from .tls import FOLDER, TlsError, ca_file, certify, context_from_files, development_context
+from .tls import (
+    FOLDER,
+    HANDSHAKE_FAILURE,
+    TlsError,
+    ca_file,
+    certify,
+    context_from_files,
+    development_context,
+    stranger_context,
+)
 from .web.lazy_server import LazyHttpServer
 from .web.sampling.sampler import Sampler
 from .web.services import Services
@@ -85,6 +95,8 @@ class Server:
         self._cleanup = contextlib.AsyncExitStack()
         self._broker: Broker | None = None
         self._amqp: AmqpServer | None = None
+        self._stranger: ssl.SSLContext | None = None
+        """With a certificate that nobody knows, once a condition wants it."""
         self._snapshots: Snapshots | None = None
         self._sampler: Sampler | None = None
         self._folder: DataFolder | None = None
@@ -155,7 +167,7 @@ class Server:
     async def _start(self) -> None:
         config = self.config
         tls = self._tls_context()
-        self._listener = listener = Listener(self._new_amqp, self._new_http, self.clock, tls)
+        self._listener = listener = Listener(self._new_amqp, self._new_http, self.clock, tls, self._handshake)
         self.http_port = listener.listen(config.host, config.http_port)  # first: a taken port changes nothing
         self._broker = self._open_broker()
         self._cleanup.callback(self.clock.close)
@@ -244,6 +256,16 @@ class Server:
         if config.tls is Tls.DEV:
             return development_context(config.tls_dir / FOLDER, [config.host])
         return None
+
+    def _handshake(self) -> ssl.SSLContext | bytes | None:
+        """What a TLS client meets in place of our certificate, if a condition says so."""
+        conditions = None if self._amqp is None else self._amqp.conditions
+        failure = None if conditions is None or not conditions.are_on else conditions.handshake()
+        if failure is not TlsFailure.CERTIFICATE:
+            return None if failure is None else HANDSHAKE_FAILURE
+        if self._stranger is None:
+            self._stranger = stranger_context([self.config.host])
+        return self._stranger
 
     def _connection_counts(self) -> dict[str, int]:
         amqp = self.amqp

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 CA_FILE: Final = "ca.pem"
 CA_KEY_FILE: Final = "ca-key.pem"
 FOLDER: Final = "tls"
+HANDSHAKE_FAILURE: Final = bytes([21, 3, 3, 0, 2, 2, 40])
+"""A TLS record: the fatal alert `handshake_failure` [RFC 5246 7.2]."""
 NAMES: Final = (
     "localhost",
     "127.0.0.1",
@@ -64,6 +66,12 @@ def development_context(folder: Path, names: Sequence[str] = (), ports: Sequence
     context = _context()
     certify(context, folder, names, ports)
     return context
+
+
+def stranger_context(names: Sequence[str] = ()) -> ssl.SSLContext:
+    """A server's context with a certificate of a CA that nobody knows. TlsError."""
+    with tempfile.TemporaryDirectory() as folder:
+        return development_context(Path(folder), names)
 
 
 def certify(context: ssl.SSLContext, folder: Path, names: Sequence[str] = (), ports: Sequence[int] = ()) -> None:

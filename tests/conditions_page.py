@@ -37,9 +37,9 @@ on by default.
 * **Record**: what struck is in the API, in the log (`condition struck`) and in the metric
   `emubus_condition_strikes_total`, so that a failing test can say because of what.
 
-No condition loses an acknowledged message, and none changes the order within a partition or a message session. The
-texts and conditions are the service's. Sources name issues of the SDKs' repositories on GitHub by repository and
-number.
+No condition but `region-failover` with `lost_ms` loses an acknowledged message, and none changes the order within a
+partition or a message session. The texts and conditions are the service's. Sources name issues of the SDKs'
+repositories on GitHub by repository and number.
 
 ## A test that survives throttling
 
@@ -149,6 +149,7 @@ WAYS = {
     Way.OUTAGE: "Begun by `POST /emubus/v1/outages` or `emubus.begin_outage`, see [TESTING](TESTING.md).",
     Way.DROP: "Done by `POST /emubus/v1/connections/drop` and `/links/drop`.",
     Way.ALWAYS: "Happens without being asked for.",
+    Way.KIT: "From the test kit: `emubus.unresolved_connection_string`.",
 }
 
 

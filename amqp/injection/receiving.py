@@ -59,10 +59,30 @@ class FaultyConsumer:
             self._point.end(strike)
 
     def _allow(self, count: int) -> None:
+        room = self._room()
+        count = count if room is None else min(count, room)
         self._allowed = count
         kept_max = self._point.conditions.cache_max(self.address) if count and self._may_cache() else 0
         self._has_cache = kept_max > 0
         self._inner.set_credit(count + max(0, kept_max - len(self._cache)))
+
+    def _room(self) -> int | None:
+        """How many more messages the AMQP session takes, with those that it has unsettled; None: any number."""
+        return None if self._link.presettled else self._point.conditions.room(self.address, self._unsettled)
+
+    def _unsettled(self) -> int:
+        return sum(link.unsettled_count for link in self._links_of_session())
+
+    def _links_of_session(self) -> list[OutgoingLink]:
+        """The receiver links of the AMQP session."""
+        links = self._point.connection.links.values()
+        return [each for each in links if isinstance(each, OutgoingLink) and each.session == self._link.session]
+
+    def _make_room(self) -> None:
+        """A message was settled: links that wait for that go on."""
+        if self._room() is not None:
+            for link in self._links_of_session():
+                link.grant_anew()
 
     # ---- what a front end keeps
 
@@ -116,7 +136,8 @@ class FaultyConsumer:
         self._allowed = max(0, self._allowed - count)
         if point.connection.watch is not None and point.pointer is not None:
             point.connection.watch.used(point.pointer)
-        point.conditions.delivered(point.address, count)
+        point.conditions.delivered(point.address, count, point.name_of_link)
+        self._room()  # noted if there is none left
 
     def drain(self, drained: Callable[[], None]) -> None:
         """Pass a drain on."""
@@ -124,6 +145,7 @@ class FaultyConsumer:
 
     def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
         """Settle one delivery, or fail."""
+        asyncio.get_running_loop().call_soon(self._make_room)
         strike = self._point.next_strike(FaultOperation.SETTLE)
         if strike is None:
             self._inner.settle(token, outcome, done)

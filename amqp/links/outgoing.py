@@ -67,9 +67,9 @@ class OutgoingLink(OutgoingDeliveries):
         "_own_receiver",
         "_receiver",
         "_released",
-        "_session",
         "_sieve",
         "_unwrapped",
+        "session",
     )
 
     TAKES_RUNS = True
@@ -81,7 +81,7 @@ class OutgoingLink(OutgoingDeliveries):
         self._context = context
         self._released = released
         """Called when the link has given its receiver up."""
-        self._session = session_of(pointer)
+        self.session = session_of(pointer)
         self._own_receiver: ReceiverHandle | None = None
         """The broker's."""
         self._receiver: ReceiverHandle | None = None
@@ -168,7 +168,7 @@ class OutgoingLink(OutgoingDeliveries):
         if receiver is None:
             return
         bytes_max = self._context.limits.outgoing_bytes_max
-        if self.credit and (flow.is_blocked or lib.pn_session_outgoing_bytes(self._session) > bytes_max):
+        if self.credit and (flow.is_blocked or lib.pn_session_outgoing_bytes(self.session) > bytes_max):
             flow.hold(self.resume)
             granted = 0
         else:

@@ -50,6 +50,11 @@ class OutgoingDeliveries(Link):
         self.credit -= len(deliveries)
         self._count += len(deliveries)
 
+    @property
+    def unsettled_count(self) -> int:
+        """How many deliveries the client has said nothing about."""
+        return sum(1 for entry in self._open.values() if entry is None)
+
     # ---- credit
 
     def wants_drain(self) -> bool:

@@ -12,17 +12,25 @@ from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ...storage import StoreError
 from .. import service_errors
+from ..address import SubQueue
+from ..entities import several_partitions
 from ..entities.entity import Entity
+from ..entities.entity_base import PartitionHandle
 from ..entities.namespace import Namespace
 from ..errors import BrokerError, Condition
 from ..model.catalog import Description
 from ..model.descriptions import SubscriptionDescription, TopicDescription
+from ..outcomes import Complete
+from ..partition.records import MESSAGES, Home, Record, message_key
 from ..partition.requests import AdoptSequence
 from .administration import Administration
 from .folder_view import CATALOG_FOLDER, STORE_FOLDER
+
+SCAN_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +90,24 @@ class Maintenance:
         self._namespace.clock.reset()
         return self.reset()
 
+    async def lose_since(self, since_at: int) -> int:
+        """Remove the messages that are active and unlocked and were accepted since then (Unix ms); return their number.
+
+        Those of message sessions stay, and those in stores that are out. Raises BrokerError, StoreError.
+        """
+        lost_count = 0
+        for entity in list(self._namespace.entities()):
+            if entity.routing is not None or entity.requires_session:
+                continue
+            for handle in entity.partitions:
+                numbers = _accepted_since(handle, since_at) if handle.worker.available else ()
+                found = await several_partitions.lock(entity, SubQueue.ACTIVE, list(numbers))
+                if found:
+                    tokens = [each.token for each in found]
+                    await several_partitions.settle(entity, SubQueue.ACTIVE, tokens, Complete())
+                lost_count += len(found)
+        return lost_count
+
     async def copy_to(self, folder: Path) -> Copied:
         """Copy the namespace into a folder, as the stores of a data folder; return the contents.
 
@@ -117,6 +143,18 @@ class Maintenance:
         if isinstance(entity.description, TopicDescription):
             return [entity, *self._namespace.subscriptions_of(entity.path).entities()]
         return [entity]
+
+
+def _accepted_since(handle: PartitionHandle, since_at: int) -> Iterable[int]:
+    """The sequence numbers of the active messages of a partition that were accepted since then."""
+    start, stop = message_key(handle.queue_id, Home.ACTIVE, 0), message_key(handle.queue_id, Home.ACTIVE + 1, 0)
+    while True:
+        with handle.worker.view() as view:
+            rows = view.scan(MESSAGES, start, stop, SCAN_MAX)
+        yield from (int.from_bytes(key[-8:], "big") for key, row in rows if Record.unpack(row).enqueued_at >= since_at)
+        if len(rows) < SCAN_MAX:
+            return
+        start = rows[-1][0] + b"\0"
 
 
 def _topics_first(entities: Iterable[Entity]) -> Sequence[Entity]:

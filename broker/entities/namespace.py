@@ -178,7 +178,8 @@ class Namespace:
         """Apply a changed description to an entity."""
         entity.describe(description)
         if isinstance(description, SubscriptionDescription):
-            self.subscriptions_of(description.topic_name).change_rules(entity, description.rules)
+            holds = None if self._delays is None else self._delays.holds_rules
+            self.subscriptions_of(description.topic_name).change_rules(entity, description.rules, holds)
             return
         size_bytes_max = self._partition_bytes_max(description)
         for each in [

@@ -6,7 +6,8 @@ copies (`partition/enqueue.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ..message.message import Message
 from ..model.descriptions import (
@@ -27,6 +28,7 @@ REASON_FILTER = "FilterException"
 
 
 CountedFilter = type[SqlFilter] | type[CorrelationFilter]
+HoldsRules = Callable[[str, Callable[[], None]], bool]
 
 
 def rules_of(description: Description) -> Sequence[RuleDescription]:
@@ -49,6 +51,9 @@ class TopicSubscriptions:
         self._entities: dict[str, Entity] = {}
         self._copies_max: int | None = None  # None: not counted yet
         self._rules: dict[str, Sequence[RuleDescription]] | None = None  # None: not gathered yet
+        self._change_count = 0
+        self._used_changes: dict[str, int] = {}
+        """The newest change of rules that is in use, by subscription."""
 
     def add(self, subscription: Entity) -> None:
         """Add a subscription; it gets the messages sent from now on."""
@@ -60,12 +65,24 @@ class TopicSubscriptions:
         self._index.put_subscription(key, description.rules)
         self._copies_max = self._rules = None
 
-    def change_rules(self, subscription: Entity, rules: Sequence[RuleDescription]) -> None:
-        """Change the rules of a subscription."""
+    def change_rules(
+        self, subscription: Entity, rules: Sequence[RuleDescription], holds: HoldsRules | None = None
+    ) -> None:
+        """Change the rules of a subscription: at once, unless `holds(path, use)` says that it calls `use()` later."""
+        self._change_count += 1
+        self._copies_max = self._rules = None
+        use = partial(self._use_rules, subscription, rules, self._change_count)
+        if holds is None or not holds(subscription.path, use):
+            use()
+
+    def _use_rules(self, subscription: Entity, rules: Sequence[RuleDescription], change: int) -> None:
+        """Messages meet these rules from now on, unless newer ones are in use or the subscription has gone."""
         description = subscription.description
         assert isinstance(description, SubscriptionDescription)
-        self._index.change_subscription(description.name.lower(), rules)
-        self._copies_max = self._rules = None
+        key = description.name.lower()
+        if self._entities.get(key) is subscription and change > self._used_changes.get(key, 0):
+            self._used_changes[key] = change
+            self._index.change_subscription(key, rules)
 
     def remove(self, subscription: Entity) -> None:
         """Remove a subscription."""
@@ -73,6 +90,7 @@ class TopicSubscriptions:
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
         self._entities.pop(key, None)
+        self._used_changes.pop(key, None)
         subscription.use_totals(())
         for handle in subscription.partitions:
             partition = handle.worker.partition(handle.queue_id)

@@ -308,6 +308,10 @@ class Delays(Protocol):
         """How much earlier the locks of the next answer to a receiver end."""
         ...
 
+    def holds_rules(self, path: str, use: Callable[[], None]) -> bool:
+        """Whether changed rules of a subscription are used later: by `use()`."""
+        ...
+
 
 class PartitionRef(Protocol):
     """One partition of an entity, as its entity describes it; the partition itself may not be open."""

@@ -6,7 +6,9 @@ Knows which requests of administration clients are refused and which counts they
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from ...broker.api import Home, Totals
@@ -176,6 +178,35 @@ class AdminLimited(Behaviour):
         return AdminRefusal(500, texts.admin_failed())
 
 
+class RuleLate(Behaviour):
+    """Changed rules are used later; messages meet the old ones."""
+
+    delays = True
+
+    def __init__(self, on: Circumstances) -> None:
+        super().__init__(on)
+        self._held: dict[int, Callable[[], None]] = {}
+        self._held_count = 0
+
+    def holds_rules(self, path: str, use: Callable[[], None]) -> bool:
+        """Keep a change back."""
+        if not self.covers(path) or not self.on.record(key_of(path), "rules late"):
+            return False
+        self._held_count += 1
+        self._held[self._held_count] = use
+        self.at(self.on.clock.now_ms() + self.number("ms"), partial(self._use, self._held_count))
+        return True
+
+    def end(self) -> None:
+        """Use all changes, in their order."""
+        super().end()
+        for number in list(self._held):
+            self._use(number)
+
+    def _use(self, number: int) -> None:
+        self._held.pop(number)()
+
+
 class Rule500(Behaviour):
     """After a rule that is not there was removed, no rule can be added for a while."""
 
@@ -283,5 +314,16 @@ ROWS: Final = (
         "azure-service-bus 36",
         (Parameter("ms", "How long.", 10_000, "ms", 1),),
         Rule500,
+    ),
+    Row(
+        "rule-late",
+        TOPIC,
+        "Rules of a subscription are changed: messages that are sent soon after meet the old ones. Requests for rules "
+        "show the new ones.",
+        "subscription",
+        "nothing: copies that the new rules would not make, or none",
+        "inferred; NServiceBus.Transport.AzureServiceBus 779",
+        (Parameter("ms", "How long after a change.", 5_000, "ms", 1),),
+        RuleLate,
     ),
 )

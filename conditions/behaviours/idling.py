@@ -14,7 +14,9 @@ from typing import Final
 from ...broker.clock import Timer
 from .. import texts
 from ..behaviour import Behaviour, Circumstances, Parameter, Row, key_of
+from ..fault_table import FaultOperation
 from ..network import Connection
+from ..strikes import Attempt, Effect, Strike
 
 TOPIC: Final = "Silence"
 
@@ -124,6 +126,38 @@ class AgeLimit(Idling):
             yield each.opened_at + ms, _scope(each), partial(each.close, error)
 
 
+class RenewalsOnly(Behaviour):
+    """Locks of a partitioned entity are lost if nothing but renewals went over their link for a time."""
+
+    def __init__(self, on: Circumstances) -> None:
+        super().__init__(on)
+        self._used_at: dict[str, int] = {}
+
+    def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
+        """Messages went over a link."""
+        del count
+        if self._is_partitioned(address):
+            self._used_at[link()] = self.on.clock.now_ms()
+
+    def strike(self, attempt: Attempt) -> Strike | None:
+        """Lose the lock of a message that is settled over a link that was not used."""
+        if attempt.operation not in (FaultOperation.RECEIVE, FaultOperation.SETTLE):
+            return None
+        if attempt.request or not self._is_partitioned(attempt.address):
+            return None
+        now, link = self.on.clock.now_ms(), attempt.link()
+        since = self._used_at.get(link, self.on.started_at)
+        if attempt.operation is FaultOperation.SETTLE and now - since >= self.number("ms"):
+            scope = key_of(attempt.address)
+            return Strike(Effect.LOSE_LOCK) if self.on.record(scope, "lock lost although renewed") else None
+        self._used_at[link] = now
+        return None
+
+    def _is_partitioned(self, address: str) -> bool:
+        entity = self.on.broker.entity(key_of(address))
+        return entity is not None and len(entity.partitions) > 1 and self.covers(address)
+
+
 def _scope(connection: Connection) -> str:
     return f"connection {connection.number}"
 
@@ -173,5 +207,16 @@ ROWS: Final = (
         "our own",
         (Parameter("max_age_ms", "The age.", 86_400_000, "ms", 1),),
         AgeLimit,
+    ),
+    Row(
+        "partitioned-20-minutes",
+        TOPIC,
+        "For twenty minutes nothing but renewals of locks goes over a link to a partitioned entity: its locks are lost "
+        "although they are renewed. A defect of 2019.",
+        "link",
+        "`com.microsoft:message-lock-lost` at a settlement",
+        "azure-service-bus 276",
+        (Parameter("ms", "Time with renewals only.", 1_200_000, "ms", 1),),
+        RenewalsOnly,
     ),
 )

@@ -6,6 +6,7 @@ found and detached: the network does that.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Final
 
@@ -163,6 +164,31 @@ class GatewayRestart(Behaviour):
                 connection.close(service_errors.connection_closed(on.network.container))
 
 
+class RegionFailover(Behaviour):
+    """The secondary region of a namespace is promoted."""
+
+    def begin(self) -> None:
+        """Lose all connections, with the locks of messages, and what the secondary does not have."""
+        on = self.on
+        self._until_at = on.started_at + self.number("away_ms")
+        on.plan(self._until_at, "the other region answers")
+        if not on.record("namespace", f"failover, away for {self.number('away_ms')} ms"):
+            return
+        for connection in list(on.network.connections()):
+            for link in list(connection.links):
+                link.forget_locks()
+            connection.cut()
+        if self.number("lost_ms"):
+            since = on.started_at - self.number("lost_ms")
+            self._losing = asyncio.get_running_loop().create_task(on.broker.maintenance.lose_since(since))
+
+    def accepts(self, connection: int) -> bool:
+        """Reset new connections until the other region answers."""
+        if self.on.clock.now_ms() >= self._until_at:
+            return True
+        return not self.on.record("namespace", f"connection {connection} refused")
+
+
 class PhantomNotFound(Behaviour):
     """Metadata is in trouble: an entity that exists can't be found for a time."""
 
@@ -250,6 +276,21 @@ ROWS: Final = (
             Parameter("after_ms", "Time before the restart.", 0, "ms"),
         ),
         GatewayRestart,
+    ),
+    Row(
+        "region-failover",
+        TOPIC,
+        "The secondary region of a Premium namespace is promoted: all connections and all locks are lost, and new "
+        "connections are refused for a while. A forced failover loses the newest accepted messages, too: those that "
+        "are active and unlocked after it.",
+        "namespace",
+        "TCP reset, of new AMQP connections, too",
+        "documentation (geo-replication); times inferred",
+        (
+            Parameter("away_ms", "Time without a region.", 10_000, "ms"),
+            Parameter("lost_ms", "Of which time accepted messages are lost; 0: none.", 0, "ms"),
+        ),
+        RegionFailover,
     ),
     Row(
         "attach-refused",

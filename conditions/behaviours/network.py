@@ -14,7 +14,7 @@ from ...broker.errors import BrokerError
 from .. import texts
 from ..behaviour import Behaviour, Circumstances, Parameter, Row, share
 from ..network import Connection
-from ..strikes import Passing
+from ..strikes import Passing, TlsFailure
 from .idling import End, Idling
 
 TOPIC: Final = "Network"
@@ -38,6 +38,15 @@ class Refuse(Behaviour):
         """Reset a share of the new connections."""
         scope = "namespace"
         return not self.chosen(scope) or not self.on.record(scope, f"connection {connection} refused")
+
+
+class TlsFails(Behaviour):
+    """The TLS handshake fails."""
+
+    def handshake(self) -> TlsFailure | None:
+        """Let the handshakes of a share of the connections fail."""
+        how, scope = TlsFailure(self.word("how")), "namespace"
+        return how if self.chosen(scope) and self.on.record(scope, f"TLS handshake fails: {how}") else None
 
 
 class OnConnections(Behaviour):
@@ -266,6 +275,20 @@ ROWS: Final = (
         "documentation (troubleshooting)",
         (share(),),
         Refuse,
+    ),
+    Row(
+        "tls-fails",
+        TOPIC,
+        "The TLS handshake of a new connection fails, AMQP or HTTP: the server ends it, or a proxy in between shows a "
+        "certificate of its own.",
+        "namespace",
+        "the alert `handshake_failure`, or a certificate of an unknown CA",
+        "documentation (troubleshooting)",
+        (
+            share(),
+            Parameter("how", "An alert, or an unknown certificate.", TlsFailure.ALERT.value, choices=tuple(TlsFailure)),
+        ),
+        TlsFails,
     ),
     Row(
         "websocket-cut",

@@ -5,6 +5,7 @@ Knows what is refused when. Does not know how a connection, an AMQP session or a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -24,6 +25,27 @@ class LinksPerSession(Behaviour):
     def links_per_session_max(self) -> int | None:
         """The lower limit."""
         return self.number("max")
+
+
+class UnsettledWindow(Behaviour):
+    """An AMQP session with many unsettled messages gets no more."""
+
+    def __init__(self, on: Circumstances) -> None:
+        super().__init__(on)
+        self._full: set[str] = set()
+
+    def room(self, address: str, unsettled: Callable[[], int]) -> int | None:
+        """What is left up to the limit; noted when nothing is."""
+        if not self.covers(address):
+            return None
+        scope, left = key_of(address), self.number("max") - unsettled()
+        if left > 0:
+            self._full.discard(scope)
+            return left
+        if scope not in self._full and not self.on.record(scope, "too many messages unsettled"):
+            return None
+        self._full.add(scope)
+        return 0
 
 
 class Connections(Behaviour):
@@ -124,6 +146,16 @@ ROWS: Final = (
         "azure-sdk-for-java 32211",
         (Parameter("max", "Links of an AMQP session.", 255, "links", 1, 255),),
         LinksPerSession,
+    ),
+    Row(
+        "unsettled-window",
+        "Quotas",
+        "A client leaves messages unsettled, also when their locks are long over: its AMQP session gets no more.",
+        "entity",
+        "nothing, although there are messages and credit",
+        "azure-amqp 152, azure-sdk-for-net 6450",
+        (Parameter("max", "Unsettled messages of an AMQP session.", 5_000, "messages", 1, 5_000),),
+        UnsettledWindow,
     ),
     Row(
         "connections",

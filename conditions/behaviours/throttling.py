@@ -5,6 +5,7 @@ Knows costs of operations, the bucket of credits and the times of bursts. Does n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ...broker import service_errors
@@ -36,8 +37,9 @@ class ThrottleCredits(Behaviour):
             return None
         return Strike(Effect.REFUSE, service_errors.throttled(self.on.broker.namespace))
 
-    def delivered(self, address: str, count: int) -> None:
+    def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
         """Messages that a receiver got cost a credit each."""
+        del link
         if self.covers(address):
             self.on.shared.bucket.use(count)
 

@@ -6,6 +6,7 @@ two kits do (`testing.py`, `remote.py`).
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from ..conditions.presets import PRESETS
 from .exercise import Step, steps
 
 MINUTE_MS: Final = 60_000
+UNKNOWN_HOST: Final = "emubus.invalid"
+"""A name that is never given an address [RFC 6761 6.4]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,16 @@ class ConditionVerbs(ABC):
     @abstractmethod
     def _entity_count(self) -> int:
         """How many entities there are."""
+
+    @property
+    @abstractmethod
+    def connection_string(self) -> str:
+        """The connection string, for data and administration clients."""
+
+    @property
+    def unresolved_connection_string(self) -> str:
+        """The connection string with a host that has no address, in place of the emubus's: `name-unknown`."""
+        return re.sub(r"(?<=Endpoint=sb://)(\[.*?\]|[^:;]*)", UNKNOWN_HOST, self.connection_string, count=1)
 
     def conditions(
         self,

@@ -68,6 +68,7 @@ def fitting(name: str, on_ms: int, entity_count: int) -> dict[str, Value]:
             "counts-stale.lag_ms": part(3),
             "create-not-visible.ms": part(8),
             "conflict-cleanup.ms": part(6),
+            "rule-late.ms": part(8),
         },
         "quiet-hours": {
             "idle-link.idle_ms": part(4),

@@ -66,6 +66,11 @@ class Emubus(Protocol):
         """The connection string, for data and administration clients."""
         ...
 
+    @property
+    def unresolved_connection_string(self) -> str:
+        """The connection string with a host that has no address: `name-unknown` of `docs/CONDITIONS.md`."""
+        ...
+
     # ---- entities
 
     def create(self, description: Description) -> None:

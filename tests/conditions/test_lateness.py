@@ -11,17 +11,23 @@ from proton import timestamp
 from emubus.broker.api import Abandon, Complete, DeadLetter, Delivery, Home, ReceiveMode
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.model.descriptions import (
+    QueueDescription,
+    RuleDescription,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from emubus.codec.types import Symbol
 from emubus.conditions.behaviour import Value
 from emubus.conditions.condition import Condition
 from emubus.conditions.engine import Conditions
 
 from ..amqp.asking import sections
-from ..amqp.wire import TRANSFER, Wire
+from ..amqp.wire import DISPOSITION, TRANSFER, Wire, accepted
 from ..broker.driving import encoded
 from ..broker.namespace import Receiver, _brokers_stop, brokers_stop, loop_turns, open_broker, send
-from .wires import START_AT, wire_to
+from .wires import START_AT, error_of, wire_to
 
 __all__ = ["_brokers_stop", "brokers_stop"]
 
@@ -289,3 +295,82 @@ async def test_what_front_ends_keep_is_free_when_the_condition_ends() -> None:
     await loop_turns(20)
     assert len(await Receiver(broker, "q").drain()) == 3
     wire.lose()
+
+
+def with_rule(expression: str) -> SubscriptionDescription:
+    return SubscriptionDescription("t", "s", rules=(RuleDescription("r", SqlFilter(expression)),))
+
+
+async def test_messages_meet_the_old_rules_for_a_while_after_a_change(setting: Setting) -> None:
+    administration = setting.broker.administration
+    administration.create(TopicDescription("t"))
+    administration.create(with_rule("1=1"))
+    condition = setting.start("rule-late", "t/Subscriptions/s", ms=5_000)
+    administration.update(with_rule("1=0"))
+    await setting.advance(3_000)
+    administration.update(with_rule("1=1"))
+    await send(setting.broker, "t", encoded("the first rule"))
+    await setting.advance(2_000)
+    await send(setting.broker, "t", encoded("the second"))
+    assert [each.name for each in administration.rules("t/Subscriptions/s")] == ["r"]
+    await setting.advance(3_000)
+    await send(setting.broker, "t", encoded("the third"))
+    assert bodies(await Receiver(setting.broker, "t/Subscriptions/s").drain()) == ["the first rule", "the third"]
+    assert condition.struck_count == 2
+
+
+async def test_rules_that_are_late_are_used_at_once_when_the_condition_ends(setting: Setting) -> None:
+    administration = setting.broker.administration
+    administration.create(TopicDescription("t"))
+    administration.create(with_rule("1=1"))
+    condition = setting.start("rule-late", "t/Subscriptions/s", ms=5_000)
+    administration.update(with_rule("1=0"))
+    setting.on.end(condition.number)
+    administration.update(with_rule("1=1"))
+    await setting.advance(5_000)  # what was late does not come back
+    await send(setting.broker, "t", encoded("x"))
+    assert bodies(await Receiver(setting.broker, "t/Subscriptions/s").drain()) == ["x"]
+
+
+async def test_a_change_that_is_late_ends_with_its_subscription(setting: Setting) -> None:
+    administration = setting.broker.administration
+    administration.create(TopicDescription("t"))
+    administration.create(with_rule("1=1"))
+    setting.start("rule-late", "t/Subscriptions/s", ms=5_000)
+    administration.update(with_rule("1=0"))
+    administration.delete("t/Subscriptions/s")
+    administration.create(with_rule("1=1"))
+    await setting.advance(5_000)
+    await send(setting.broker, "t", encoded("x"))
+    assert bodies(await Receiver(setting.broker, "t/Subscriptions/s").drain()) == ["x"]
+
+
+@pytest.mark.parametrize(("minutes", "condition"), [(19, None), (20, "com.microsoft:message-lock-lost")])
+async def test_twenty_minutes_with_renewals_only_cost_a_lock_of_a_partitioned_entity(
+    minutes: int, condition: str | None
+) -> None:
+    wire, broker = await parted(1)
+    struck = wire.state.conditions.start("partitioned-20-minutes", entity="q").struck
+    wire.attach_receiver(credit=1)
+    (transfer,) = await wire.frames(TRANSFER)
+    for _ in range(2 * minutes):
+        wire.clock.advance(LOCK_MS // 2)
+        await broker.renew_locks("q", [bytes(transfer.get(2))])
+    wire.dispose(accepted, 0)
+    (outcome,) = await wire.frames(DISPOSITION)
+    assert (None if outcome.get(4) == accepted else error_of(outcome)[0]) == condition
+    assert len(struck) == (condition is not None)
+    wire.lose()
+
+
+async def test_a_forced_failover_loses_what_was_accepted_last(setting: Setting) -> None:
+    await send(setting.broker, "q", encoded("old"))
+    await setting.advance(1_000)
+    await send(setting.broker, "q", encoded("new"))
+    for number in range(8):
+        await send(setting.broker, "parts", encoded(str(number)))
+    await setting.advance(499)
+    setting.on.start("region-failover", values={"lost_ms": 500})
+    await loop_turns(200)
+    assert bodies(await Receiver(setting.broker, "q").drain()) == ["old"]
+    assert await Receiver(setting.broker, "parts").drain() == []

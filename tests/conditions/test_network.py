@@ -115,6 +115,28 @@ async def test_a_new_connection_is_reset_while_nobody_listens(wire: Wire) -> Non
     assert closed == [True, False]
 
 
+async def test_another_region_answers_after_a_while_and_no_lock_is_left(wire: Wire) -> None:
+    wire.attach_receiver(credit=1)
+    wire.broker.q.put(b"m")
+    await wire.turn()
+    condition = wire.state.conditions.start("region-failover", values={"away_ms": 5_000})
+    await wire.turn()
+    assert (wire.socket.closed, list(wire.broker.q.locked)) == (True, [])
+    assert [type(outcome).__name__ for _, outcome in wire.broker.q.settled] == ["Release"]
+    closed = []
+    for number, advance_ms in ((2, 4_999), (3, 1)):
+        connection, socket = Connection(wire.state, number), FakeTransport()
+        connection.connection_made(socket)
+        closed.append(socket.closed)
+        connection.connection_lost(None)
+        wire.clock.advance(advance_ms)
+    connection, socket = Connection(wire.state, 4), FakeTransport()
+    connection.connection_made(socket)
+    assert (closed, socket.closed) == ([True, True], False)
+    connection.connection_lost(None)
+    assert [each.what for each in condition.plan] == ["the other region answers"]
+
+
 async def test_a_proxy_cuts_connections_over_websockets_only(wire: Wire) -> None:
     wire.attach_sender()
     wire.state.conditions.start("websocket-cut", values={"ms": 100_000})

@@ -9,6 +9,7 @@ import pytest
 from emubus.amqp.links.incoming import IncomingLink
 from emubus.broker.errors import BrokerError, Condition
 from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
+from emubus.codec.types import Ubyte
 from emubus.conditions.engine import Conditions
 
 from ..amqp.conftest import _brokers_stop, bare, wire
@@ -247,6 +248,32 @@ async def test_messages_trickle_and_come_at_once_when_the_condition_ends(wire: W
     assert seen == [0, 1, 1]
     on.end(condition.number)
     assert len(await wire.turn()) == 2
+
+
+async def test_a_session_with_too_many_unsettled_messages_gets_no_more_until_one_is_settled(
+    wire: Wire, on: Conditions
+) -> None:
+    condition = on.start("unsettled-window", values={"max": 3})
+    wire.broker.q.put(*(b"%d" % number for number in range(10)))
+    wire.attach_receiver(credit=2)
+    wire.attach_receiver(handle=1, credit=10)
+    await wire.turns(2)
+    held = len(wire.broker.q.locked)
+    assert (held, [each.what for each in condition.struck]) == (3, ["too many messages unsettled"])
+    wire.dispose(accepted, 0)
+    wire.dispose(accepted, 1, settled=True)
+    await wire.turns(4)
+    assert (len(wire.broker.q.settled), len(wire.broker.q.locked)) == (2, 3)
+    on.end(condition.number)
+    await wire.turns(2)
+    assert len(wire.broker.q.locked) == 8
+
+
+async def test_what_is_received_and_deleted_fills_no_window(wire: Wire, on: Conditions) -> None:
+    on.start("unsettled-window", values={"max": 1})
+    wire.broker.q.put(b"1", b"2", b"3")
+    frames = wire.attach_receiver(credit=3, snd=Ubyte(1)) + await wire.turn()
+    assert [frame.code for frame in frames].count(TRANSFER) == 3
 
 
 async def test_a_firewall_lets_nobody_in(bare: Wire) -> None:

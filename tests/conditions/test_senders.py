@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emubus.broker.api import Outage, OutageKind, partition_for_key
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.model.profiles import Profile
 
 from ..amqp.conftest import _brokers_stop, bare, brokers_stop, wire
 from ..amqp.wire import ATTACH, BATCH, DISPOSITION, FLOW, TRANSFER, Wire, accepted
@@ -12,7 +13,8 @@ from .wires import error_of, wire_to
 
 __all__ = ["_brokers_stop", "bare", "brokers_stop", "wire"]
 
-STORES = 16
+STORES, MIB = 16, 1 << 20
+FRAME_BYTES = 60_000
 TIMED_OUT = "The operation did not complete within the allotted timeout of 00:00:08."
 
 
@@ -113,3 +115,25 @@ async def test_held_credit_comes_when_the_condition_ends(wire: Wire) -> None:
     await wire.turn()
     wire.state.conditions.end(condition.number)
     assert [frame.get(6) for frame in await wire.turn() if frame.code == FLOW] == [wire.limits.link_credit]
+
+
+def write_large(wire: Wire, payload: bytes, handle: int) -> None:
+    """A delivery of several frames."""
+    for start in range(0, len(payload), FRAME_BYTES):
+        more = start + FRAME_BYTES < len(payload)
+        wire.write(wire.transfer(payload[start : start + FRAME_BYTES], handle=handle, more=more))
+
+
+async def test_a_link_keeps_the_largest_size_that_it_was_told_until_it_is_attached_again() -> None:
+    wire, broker = wire_to(QueueDescription("q", max_message_bytes=MIB), profile=Profile.PREMIUM)
+    assert wire.attach_sender()[0].get(10) == MIB
+    broker.administration.update(QueueDescription("q", max_message_bytes=2 * MIB))
+    assert wire.attach_sender(handle=1)[0].get(10) == 2 * MIB
+    payload = encoded("x" * (MIB + 1))
+    write_large(wire, payload, 1)
+    (taken,) = await wire.frames(DISPOSITION)
+    assert taken.get(4) == accepted
+    write_large(wire, payload, 0)
+    (refused,) = await wire.frames(DISPOSITION)
+    assert error_of(refused)[0] == "amqp:link:message-size-exceeded"
+    wire.lose()

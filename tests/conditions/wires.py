@@ -7,6 +7,7 @@ from typing import Any, cast
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.model.profiles import Profile
 
 from ..amqp.fakes import FakeBroker
 from ..amqp.wire import CLOSE, DETACH, DISPOSITION, END, Frame, Wire
@@ -15,10 +16,10 @@ from ..broker.namespace import open_broker
 START_AT = 1_700_000_000_000
 
 
-def wire_to(*queues: QueueDescription) -> tuple[Wire, Broker]:
+def wire_to(*queues: QueueDescription, profile: Profile = Profile.STANDARD) -> tuple[Wire, Broker]:
     """An open connection to a broker with these queues."""
     clock = Clock(start_at=START_AT, manual=True)
-    broker = open_broker(*queues, clock=clock)
+    broker = open_broker(*queues, clock=clock, profile=profile)
     wire = Wire(broker=cast("FakeBroker", broker), clock=clock)
     wire.open()
     return wire, broker
