@@ -81,7 +81,7 @@ _ALWAYS: Final = (
         "The largest size of a message was changed: a link that is open keeps the old one, for what it tells and for "
         "what it takes, until it is attached again.",
         "link",
-        "`max-message-size` of the attach; `amqp:link:message-size-exceeded`",
+        "`max-message-size` of the attach; detach, `amqp:link:message-size-exceeded`",
         "azure-service-bus 705",
         way=Way.ALWAYS,
     ),

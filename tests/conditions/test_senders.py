@@ -7,7 +7,7 @@ from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.model.profiles import Profile
 
 from ..amqp.conftest import _brokers_stop, bare, brokers_stop, wire
-from ..amqp.wire import ATTACH, BATCH, DISPOSITION, FLOW, TRANSFER, Wire, accepted
+from ..amqp.wire import ATTACH, BATCH, DETACH, DISPOSITION, FLOW, TRANSFER, Wire, accepted
 from ..broker.driving import encoded
 from .wires import error_of, wire_to
 
@@ -134,6 +134,6 @@ async def test_a_link_keeps_the_largest_size_that_it_was_told_until_it_is_attach
     (taken,) = await wire.frames(DISPOSITION)
     assert taken.get(4) == accepted
     write_large(wire, payload, 0)
-    (refused,) = await wire.frames(DISPOSITION)
-    assert error_of(refused)[0] == "amqp:link:message-size-exceeded"
+    refused, detach = await wire.frames(DISPOSITION, DETACH)
+    assert error_of(refused)[0] == error_of(detach)[0] == "amqp:link:message-size-exceeded"
     wire.lose()
