@@ -14,6 +14,7 @@ QUEUE, PARTS, SESSIONS, TOPIC = "orders", "parts", "sessions", "prices"
 UNIQUE = "unique"
 
 Connect = Callable[..., ServiceBusClient]
+Administrations = Callable[..., ServiceBusAdministrationClient]
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +40,27 @@ def server(running: EmubusServer) -> Iterator[EmubusServer]:
 
 
 @pytest.fixture
-def administration(server: EmubusServer) -> Iterator[ServiceBusAdministrationClient]:
-    """The administration client of the Python SDK; it tries once."""
-    text = server.tls_connection_string.replace(f":{server.amqp_port};", f":{server.http_port};")
-    client = ServiceBusAdministrationClient.from_connection_string(
-        text, connection_verify=str(server.ca_file), retry_total=0
-    )
-    with client:
-        yield client
+def administrations(server: EmubusServer) -> Iterator[Administrations]:
+    """Makes administration clients of the Python SDK, which are closed at the end."""
+    clients: list[ServiceBusAdministrationClient] = []
+
+    def connected(**options: float) -> ServiceBusAdministrationClient:
+        text = server.tls_connection_string.replace(f":{server.amqp_port};", f":{server.http_port};")
+        trust = str(server.ca_file)
+        clients.append(
+            ServiceBusAdministrationClient.from_connection_string(text, connection_verify=trust, **options)  # type: ignore[arg-type]
+        )
+        return clients[-1]
+
+    yield connected
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def administration(administrations: Administrations) -> ServiceBusAdministrationClient:
+    """One that tries once."""
+    return administrations(retry_total=0)
 
 
 @pytest.fixture
