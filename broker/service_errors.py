@@ -344,11 +344,14 @@ def transaction_spans_partitions() -> BrokerError:
     return BrokerError(Condition.NOT_ALLOWED, "Transactions cannot span multiple entities or partitions of an entity.")
 
 
-def transaction_over(transaction_id: bytes, timeout_s: int) -> BrokerError:
-    """The transaction has ended or never existed."""
+def transaction_over(transaction_id: bytes, timeout_s: int, *, is_work: bool) -> BrokerError:
+    """The transaction has ended or never existed: an answer to work in it, or to a discharge.
+
+    For work the service has another condition: the Java SDK takes work that is rejected with unknown-id for done.
+    """
     minutes, seconds = divmod(timeout_s, 60)
     return BrokerError(
-        Condition.TRANSACTION_UNKNOWN_ID,
+        Condition.NOT_ALLOWED if is_work else Condition.TRANSACTION_UNKNOWN_ID,
         f"No active Transaction was found for ID 'txn:{transaction_id.hex()}'. The Transaction may have timed out or "
         "attempted to span multiple top-level entities such as Queue or Topic. The server Transaction timeout is: "
         f"00:{minutes:02}:{seconds:02}.",

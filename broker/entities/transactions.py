@@ -65,7 +65,7 @@ class Transactions:
     def discharge(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
         """End a transaction: commit it, or roll back if `fail`. `done(None)` comes when the outcome is durable."""
         try:
-            transaction = self._named(ref)
+            transaction = self._named(ref, is_work=False)
         except BrokerError as error:
             done(error)
             return
@@ -255,15 +255,15 @@ class Transactions:
 
     # ---- helpers
 
-    def _named(self, ref: TransactionRef) -> Transaction:
+    def _named(self, ref: TransactionRef, *, is_work: bool) -> Transaction:
         """Return the open transaction that the connection of `ref` has declared. Raises BrokerError."""
         transaction = self._open.get(ref.id)
         if transaction is None or transaction.ref.connection is not ref.connection:
-            raise _unknown(ref.id)
+            raise service_errors.transaction_over(ref.id, TIMEOUT_MS // 1000, is_work=is_work)
         return transaction
 
     def _find(self, ref: TransactionRef) -> Transaction:
-        transaction = self._named(ref)
+        transaction = self._named(ref, is_work=True)
         transaction.look_for_via()
         return transaction
 
@@ -403,10 +403,6 @@ def _key_needed(entity: Entity) -> BrokerError:
         f"A message sent to the partitioned entity '{entity.path}' within a transaction needs a SessionId, a "
         "PartitionKey or a MessageId.",
     )
-
-
-def _unknown(transaction_id: bytes) -> BrokerError:
-    return service_errors.transaction_over(transaction_id, TIMEOUT_MS // 1000)
 
 
 def _rolled_back(error: BrokerError | None) -> BrokerError | None:

@@ -322,6 +322,11 @@ async def test_sends_and_settlements_come_true_together_or_not_at_all(both: Toge
 async def test_a_transaction_that_takes_too_long_is_unknown(both: Together) -> None:
     transaction = await declared(both)
     both.clock.advance(120_000)
+    both.wire.attach_sender("q", handle=1)
+    await both.nothing()
+    both.wire.write(both.wire.transfer(message("late"), handle=1, state=within(transaction)))
+    (refused,) = await both.frames(DISPOSITION)
+    assert refused.get(4).value[0].value[0] == "amqp:not-allowed"
     answer = await both.transact(0x32, [transaction, False])
     assert answer.get(4).value[0].value[0] == "amqp:transaction:unknown-id"
 

@@ -279,8 +279,8 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "azure-sdk-for-net 18160",
     ),
     (
-        lambda: say.transaction_over(b"\x01\x02", 120),
-        "amqp:transaction:unknown-id",
+        lambda: say.transaction_over(b"\x01\x02", 120, is_work=True),
+        "amqp:not-allowed",
         "No active Transaction was found for ID 'txn:0102'. The Transaction may have timed out or attempted to span "
         "multiple top-level entities such as Queue or Topic. The server Transaction timeout is: 00:02:00.",
         "azure-sdk-for-net 6540",

@@ -370,10 +370,13 @@ class Sdk:
             return
         raise AssertionError("the loss goes on")
 
-    def reset(self, *, cross_entity: bool = False) -> None:
-        """Close everything that was opened through the driver; the next client may be one across entities."""
+    def reset(self, *, cross_entity: bool = False, retries: Mapping[str, int] | None = None) -> None:
+        """Close everything that was opened through the driver; the next client may be one across entities.
+
+        JavaScript's may have retries of its own: `max` of them, `delay_ms` apart, `try_ms` for each try.
+        """
         if self._driver.alive:
-            self._request("reset", cross_entity=cross_entity or None)
+            self._request("reset", cross_entity=cross_entity or None, retries=retries)
 
     def _request(self, op: str, **arguments: Any) -> dict[str, Any]:
         return self._driver.request(op, timeout_s=REQUEST_SECONDS_MAX, **_present(arguments))

@@ -47,6 +47,8 @@ class SdkError(Exception):
         self.type: str = error["type"]
         self.code: str | None = error.get("code")
         self.message: str = error["message"]
+        self.tries: list[str] = error.get("tries") or []
+        """The codes of all tries, where the SDK raises them together."""
 
 
 class DriverFailedError(Exception):

@@ -37,6 +37,11 @@ const sdk = await import(ARGUMENTS.packageName);
 const CLIENT_OPTIONS = {
   retryOptions: { maxRetries: 1, retryDelayInMs: 100, timeoutInMs: 10000, mode: sdk.RetryMode.Fixed },
 };
+const RETRIES = ({ max, delay_ms: delayMs, try_ms: tryMs }) => ({
+  ...(max == null ? {} : { maxRetries: max }),
+  ...(delayMs == null ? {} : { retryDelayInMs: delayMs }),
+  ...(tryMs == null ? {} : { timeoutInMs: tryMs }),
+});
 const CLOSE_MS_MAX = 15000;
 const SUB_QUEUES = { "dead-letter": "deadLetter", "transfer-dead-letter": "transferDeadLetter" };
 const MODES = { "peek-lock": "peekLock", "receive-and-delete": "receiveAndDelete" };
@@ -88,6 +93,7 @@ class Driver {
   #connecting;
   #administration;
   #client = null;
+  #retryOptions = CLIENT_OPTIONS.retryOptions;
   #waitingClients = new Map();
   #senders = new Map();
   #receivers = new Map();
@@ -243,7 +249,10 @@ class Driver {
       await opened.link.close();
     },
 
-    reset: () => this.reset(),
+    reset: async ({ retries }) => {
+      await this.reset();
+      this.#retryOptions = { ...CLIENT_OPTIONS.retryOptions, ...RETRIES(retries ?? {}) };
+    },
 
     close: async () => {
       this.closed = true;
@@ -263,13 +272,13 @@ class Driver {
   }
 
   #openedClient() {
-    this.#client ??= this.#connecting.dataClient(CLIENT_OPTIONS);
+    this.#client ??= this.#connecting.dataClient({ retryOptions: this.#retryOptions });
     return this.#client;
   }
 
   /** The client whose try timeout, which the SDK asks the server to wait for a message session, is `waitMs`. */
   #clientWaiting(waitMs) {
-    const { retryOptions } = CLIENT_OPTIONS;
+    const retryOptions = this.#retryOptions;
     if (waitMs === retryOptions.timeoutInMs) return this.#openedClient();
     if (!this.#waitingClients.has(waitMs)) {
       const options = { retryOptions: { ...retryOptions, maxRetries: 0, timeoutInMs: waitMs } };

@@ -84,7 +84,9 @@ export function errorToJson(raised) {
     KIND_BY_STATUS[error?.statusCode] ??
     KIND_BY_FIRST_WORD[message.split(":", 1)[0]] ??
     "other";
-  return { kind, type: error?.name ?? typeof error, code: code === null ? null : String(code), message };
+  const answer = { kind, type: error?.name ?? typeof error, code: code === null ? null : String(code), message };
+  if (error !== raised) answer.tries = raised.errors.map((each) => String(each?.code ?? each?.name ?? each));
+  return answer;
 }
 
 function madeBody(sizeBytes) {
