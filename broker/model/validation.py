@@ -100,6 +100,8 @@ def _subscription_violations(subscription: SubscriptionDescription, limits: Limi
     yield from _sub_entity_name(name.removesuffix(suffix), limits)
     if suffix:
         yield from _sub_entity_name(suffix, replace(limits, sub_entity_name_length_max=len(suffix)))
+    if subscription.jms is not None and not limits.jms:
+        yield Violation("ClientAffineProperties", "set", "none: JMS needs the profile premium, without partitions")
     yield from _receive_violations(subscription, limits)
     if subscription.status is EntityStatus.SEND_DISABLED:
         yield Violation("Status", subscription.status, "Active, Disabled or ReceiveDisabled for a subscription")

@@ -201,8 +201,6 @@ class _Reader:
         properties = self.properties(members, SUBSCRIPTION_PROPERTIES)
         given = self.values(properties, SUBSCRIPTION_PROPERTIES)
         defaults = defaults_of(SubscriptionDescription, self.limits)
-        if "ClientAffineProperties" in properties:
-            self.needs_jms(properties["ClientAffineProperties"])
         cursors = items_of(members, "Rules")
         found = self.each(cursors, self.rule)
         rules = tuple(found.values())

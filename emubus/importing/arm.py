@@ -17,11 +17,13 @@ LOOP_COUNT_MAX: Final = 10_000
 NESTED_MAX: Final = 8
 _NAMESPACE: Final = "microsoft.servicebus/namespaces"
 _DEPLOYMENT: Final = "microsoft.resources/deployments"
+_IS_OF_JMS: Final = "IsClientAffine"
+_CLIENT: Final = "ClientAffineProperties"
 _RULE: Final = ("FilterType", "SqlFilter", "CorrelationFilter", "Action")
 _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     f"{_NAMESPACE}/queues": tuple(QUEUE_PROPERTIES),
     f"{_NAMESPACE}/topics": tuple(TOPIC_PROPERTIES),
-    f"{_NAMESPACE}/topics/subscriptions": tuple(SUBSCRIPTION_PROPERTIES),
+    f"{_NAMESPACE}/topics/subscriptions": (*SUBSCRIPTION_PROPERTIES, _IS_OF_JMS),
     f"{_NAMESPACE}/topics/subscriptions/rules": _RULE,
 }
 JsonObject = dict[str, object]
@@ -49,12 +51,25 @@ class Found:
 
     def _subscription(self, topic: str, name: str) -> JsonObject:
         key = (topic.lower(), name.lower())
+        of_jms = _CLIENT in self.subscriptions[topic, name]
         rules = [
-            {"Name": rule, "Properties": properties}
+            {"Name": rule, "Properties": _with_selector(properties) if of_jms and rule == "$Default" else properties}
             for (of, subscription, rule), properties in self.rules.items()
             if (of.lower(), subscription.lower()) == key
         ]
         return {"Name": name, "Properties": self.subscriptions[topic, name], "Rules": rules}
+
+
+def _with_selector(properties: JsonObject) -> JsonObject:
+    """The default rule of a subscription of JMS: its SQL filter is the selector."""
+    sql = properties.get("SqlFilter")
+    if not isinstance(sql, dict):
+        return properties
+    parts: JsonObject = {str(name).lower(): value for name, value in _members(sql).items()}
+    expression = parts.get("sqlexpression")
+    if expression == "1=1":
+        return {"FilterType": "True"}
+    return {"FilterType": "Selector", "SelectorFilter": {"Selector": expression}}
 
 
 def read_template(template: Mapping[str, object], parameters: Mapping[str, object]) -> Found:
@@ -165,6 +180,10 @@ def _one(found: Found, kind: str, name: str, resource: Mapping[str, object], sco
     elif lowered.endswith("/topics"):
         found.topics["/".join(parts)] = properties
     elif lowered.endswith("/subscriptions"):
+        if properties.pop(_IS_OF_JMS, _CLIENT in properties) is True:
+            properties.setdefault(_CLIENT, {})
+        else:
+            properties.pop(_CLIENT, None)
         found.subscriptions["/".join(parts[:-1]), parts[-1]] = properties
     else:
         found.rules["/".join(parts[:-2]), parts[-2], parts[-1]] = properties

@@ -7,7 +7,7 @@ in the namespace and reads no messages.
 from __future__ import annotations
 
 import http.client
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -21,14 +21,20 @@ from ..broker.access import sign
 from ..broker.address import strip_authority
 from ..broker.clock import Clock
 from ..broker.model.catalog import Description
-from ..broker.model.descriptions import QueueDescription, RuleDescription, TopicDescription, with_fields
+from ..broker.model.descriptions import (
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    TopicDescription,
+    with_fields,
+)
 from ..broker.model.profiles import LIMITS, Limits
 from ..commands import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from ..commands.client.address import ConnectionString
 from ..kit.http_connection import DEFAULT_PORTS, CaError, connector
 from ..web.atom.descriptions import ReadContext, subscription_in, top_level_in
 from ..web.atom.parsing import child, children, local_name, text_of
-from ..web.atom.rules import rule_in
+from ..web.atom.rules import rule_of
 from ..web.errors import HttpRefusal
 
 VERSION: Final = "2021-05"
@@ -41,7 +47,10 @@ EMULATOR_PORT: Final = 5300
 
 
 class LiveNamespace:
-    """A namespace that a connection string names; the key needs Manage. CommandError if it refuses or is silent."""
+    """A namespace that a connection string names; the key needs Manage. CommandError if it refuses or is silent.
+
+    `passed_over` grows while it is read: what can't be imported, one line each.
+    """
 
     def __init__(self, source: ConnectionString, *, tls: bool, ca_file: Path | None, limits: Limits) -> None:
         scheme, port = ("https", DEFAULT_PORTS["https"]) if tls else ("http", EMULATOR_PORT)
@@ -51,6 +60,7 @@ class LiveNamespace:
             raise CommandError(str(error), EXIT_USAGE) from error
         self._source = source
         self._context = ReadContext(limits, VERSION)
+        self.passed_over: list[str] = []
 
     def close(self) -> None:
         """Close the connection."""
@@ -68,10 +78,13 @@ class LiveNamespace:
             yield _local(topic)
             for own, each in self._feed(f"{name}/Subscriptions"):
                 subscription = subscription_in(each, name, own, None, self._context)
-                yield _local(replace(subscription, rules=tuple(self._rules(subscription.path))))
+                if subscription.jms is not None and not own.endswith(subscription.jms.suffix):
+                    self.passed_over.append(f"{subscription.path}: it goes with its JMS consumers")
+                    continue
+                yield _local(replace(subscription, rules=tuple(self._rules(subscription))))
 
-    def _rules(self, path: str) -> Iterator[RuleDescription]:
-        return (rule_in(node, name) for name, node in self._feed(f"{path}/Rules"))
+    def _rules(self, subscription: SubscriptionDescription) -> Iterator[RuleDescription]:
+        return (rule_of(subscription, node, name) for name, node in self._feed(f"{subscription.path}/Rules"))
 
     def _feed(self, path: str) -> Iterator[tuple[str, Element]]:
         """Name and description of each entry of a list, page by page."""
@@ -114,11 +127,13 @@ class LiveNamespace:
         return f"SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={name}"
 
 
-def read_namespace(source: ConnectionString, *, tls: bool, ca_file: Path | None, limits: Limits) -> list[Description]:
-    """All entities of a live namespace. CommandError."""
+def read_namespace(
+    source: ConnectionString, *, tls: bool, ca_file: Path | None, limits: Limits
+) -> tuple[list[Description], Sequence[str]]:
+    """All entities of a live namespace, and what is passed over, one line each. CommandError."""
     namespace = LiveNamespace(source, tls=tls, ca_file=ca_file, limits=limits)
     try:
-        return list(namespace.entities())
+        return list(namespace.entities()), namespace.passed_over
     except HttpRefusal as error:
         raise CommandError(f"a description of {source.host} can't be read: {error.detail}") from error
     finally:

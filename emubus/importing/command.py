@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -85,7 +86,7 @@ def _of_namespace(parsed: argparse.Namespace) -> tuple[list[Description], Sequen
     from .atom import read_namespace  # parses XML with the tables of the management API
 
     source, is_local, ca_file = _source_of(parsed)
-    return read_namespace(source, tls=not is_local, ca_file=ca_file, limits=LIMITS[Profile.STANDARD]), ()
+    return read_namespace(source, tls=not is_local, ca_file=ca_file, limits=LIMITS[Profile.STANDARD])
 
 
 def _source_of(parsed: argparse.Namespace) -> tuple[ConnectionString, bool, Path | None]:
@@ -111,7 +112,8 @@ def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequenc
     except Unresolved as error:
         raise CommandError(f"{read}: {error}", EXIT_USAGE) from error
     try:
-        topology = parse_config(json.dumps(found.config()), LIMITS[Profile.STANDARD], str(parsed.arm)).topology
+        limits = replace(LIMITS[Profile.STANDARD], jms=True)  # the server refuses what it has not
+        topology = parse_config(json.dumps(found.config()), limits, str(parsed.arm)).topology
     except ConfigFileError as error:
         raise CommandError("\n".join(f"{parsed.arm}: {each.text}" for each in error.problems), EXIT_USAGE) from error
     return [*topology.queues, *topology.topics, *topology.subscriptions], found.passed_over

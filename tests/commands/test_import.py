@@ -12,18 +12,22 @@ import pytest
 
 from emubus.broker.keys import Right
 from emubus.broker.model.descriptions import (
+    DEFAULT_RULE_NAME,
     AuthorizationRule,
     CorrelationFilter,
     EntityStatus,
     FalseFilter,
+    JmsSubscription,
     QueueDescription,
     RuleDescription,
+    SelectorFilter,
     SqlFilter,
     SubscriptionDescription,
     TopicDescription,
     TrueFilter,
     TypedText,
 )
+from emubus.broker.model.profiles import Profile
 from emubus.config import Auth
 from emubus.importing.expressions import Scope, Unresolved
 from emubus.testing import EmubusServer
@@ -87,6 +91,39 @@ def test_a_namespace_is_imported_into_another_server_and_into_a_file(offline: Co
         assert (refused.code, "HTTP status 401" in refused.err) == (1, True)
     with EmubusServer(config_file=file) as served:
         assert export(offline, served) == wanted
+
+
+def test_subscriptions_of_jms_are_imported_as_such_and_what_goes_with_its_consumers_is_passed_over(
+    offline: CommandLine, tmp_path: Path
+) -> None:
+    template = tmp_path / "main.json"
+    selected = RuleDescription(DEFAULT_RULE_NAME, SelectorFilter("k BETWEEN 1 AND 2"))
+    shared, own = JmsSubscription("", is_durable=True, is_shared=True), JmsSubscription("c", True, False)
+    passing = SubscriptionDescription("t", "s$$ND", jms=JmsSubscription("", is_durable=False, is_shared=True))
+    durable = (
+        SubscriptionDescription("t", "own$c$D", jms=own, rules=(selected,)),
+        SubscriptionDescription("t", "shared$$D", jms=shared),
+    )
+    with EmubusServer((TopicDescription("t"), *durable), profile=Profile.PREMIUM) as source:
+        source.call(lambda: source.server.broker.administration.create(passing))
+        template.write_text(json.dumps(Http(source.http_port).get("/config/arm")))
+        script = Http(source.http_port).send("GET", "/emubus/v1/config/commands").content.decode()
+        for way in (("--namespace", connection_string(source)), ("--arm", str(template))):
+            with EmubusServer(profile=Profile.PREMIUM) as target:
+                made = offline("import", *way, "--connection-string", connection_string(target))
+                assert made.code == 0, made.err
+                passed_over = "emubus: passed over: t/Subscriptions/s$$ND: it goes with its JMS consumers\n"
+                assert made.err == (passed_over if way[0] == "--namespace" else "")
+                found = {each.path: each.description for each in target.call(target.server.broker.entities)}
+                assert list(found) == ["t", *(each.path for each in durable)]
+                for each in durable:
+                    there = found[each.path]
+                    assert isinstance(there, SubscriptionDescription)
+                    assert (there.jms, there.rules[0].filter) == (each.jms, each.rules[0].filter)
+        with EmubusServer() as standard:
+            refused = offline("import", *way, "--connection-string", connection_string(standard))
+            assert (refused.code, "JMS needs the profile premium" in refused.err) == (1, True), refused.err
+    assert "# subscription 't/own$c$D' is one of JMS: take it from the Config.json\n" in script
 
 
 TEMPLATE = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from emubus.broker.model.descriptions import (
     DEFAULT_RULE_NAME,
     JmsSubscription,
@@ -11,6 +13,7 @@ from emubus.broker.model.descriptions import (
     SelectorFilter,
     SubscriptionDescription,
     TopicDescription,
+    TrueFilter,
 )
 
 from .administering import CONNECT, raw, running
@@ -52,16 +55,43 @@ async def test_a_subscription_of_jms_shows_its_client_and_its_selector_and_an_up
         assert (await http("DELETE", PATH)).status == 200
 
 
-async def test_a_subscription_that_is_created_as_one_of_a_client_is_a_plain_one(tmp_path: Path) -> None:
-    sent = (
-        "<SubscriptionDescription><IsClientAffine>true</IsClientAffine><ClientAffineProperties><ClientId>c</ClientId>"
-        "<IsDurable>true</IsDurable><IsShared>false</IsShared></ClientAffineProperties></SubscriptionDescription>"
-    )
+OF_CLIENT = (
+    "<SubscriptionDescription><IsClientAffine>true</IsClientAffine><ClientAffineProperties><ClientId>c</ClientId>"
+    "<IsShared>{}</IsShared></ClientAffineProperties></SubscriptionDescription>"
+)
+RULE = '<RuleDescription><Filter i:type="SqlFilter"><SqlExpression>{}</SqlExpression></Filter></RuleDescription>'
+
+
+async def test_a_subscription_of_jms_is_created_with_its_client_and_its_default_rule_is_its_selector(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path, profile="premium") as server, raw(server) as http:
         server.broker.administration.create(TopicDescription("t"))
-        answer = await http.put(PATH, sent)
+        answer = await http.put(PATH, OF_CLIENT.format("false"))
         assert answer.status == 201, answer.text
         entity = server.broker.entity("t/Subscriptions/s$c$D")
         assert entity is not None
         assert isinstance(entity.description, SubscriptionDescription)
-        assert entity.description.jms is None
+        assert entity.description.jms == JmsSubscription("c", is_durable=True, is_shared=False)
+        for expression, expected in (("k BETWEEN 1 AND 2", SelectorFilter("k BETWEEN 1 AND 2")), ("1=1", TrueFilter())):
+            changed = await http.put(f"{PATH}/rules/$Default", RULE.format(expression), update=True)
+            assert changed.status == 200, changed.text
+            assert [rule.filter for rule in server.broker.administration.rules(entity.path)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("profile", "path", "is_shared", "problem"),
+    [
+        ("standard", PATH, "false", "ClientAffineProperties is set; allowed is none: JMS needs the profile premium"),
+        ("premium", "/t/subscriptions/s$c$ND", "false", "a name that ends with the client id, as in '$c$D'"),
+        ("premium", "/t/subscriptions/s$d$D", "false", "a name that ends with the client id, as in '$c$D'"),
+        ("premium", PATH, "perhaps", "The value of 'IsShared' can't be used: "),
+    ],
+)
+async def test_a_subscription_of_jms_that_can_not_be_is_refused(
+    profile: str, path: str, is_shared: str, problem: str, tmp_path: Path
+) -> None:
+    async with running(tmp_path, profile=profile) as server, raw(server) as http:
+        server.broker.administration.create(TopicDescription("t"))
+        answer = await http.put(path, OF_CLIENT.format(is_shared))
+        assert (answer.status, problem in answer.text.replace("&apos;", "'")) == (400, True), answer.text

@@ -14,12 +14,12 @@ from xml.etree.ElementTree import Element
 
 from ...broker.ids import new_shared_key
 from ...broker.model.catalog import Description
-from ...broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from ...broker.model.descriptions import JmsSubscription, QueueDescription, SubscriptionDescription, TopicDescription
 from ...broker.model.profiles import Limits, defaults_of, size_mb_from_client
-from .fields import FIELDS, Field
+from .fields import FIELDS, Field, boolean
 from .keys import keys_in
 from .parsing import bad, child, children, excerpt, local_name, text_of
-from .rules import rule_in
+from .rules import rule_of
 
 _CLASSES: Final = {kind.kind.element: kind for kind in FIELDS}
 _BY_NAME: Final = {
@@ -82,8 +82,27 @@ def subscription_in(
     asked = SubscriptionDescription.from_json({**values, "topic_name": topic_name, "name": name})
     if isinstance(known, SubscriptionDescription):
         return replace(asked, rules=known.rules, jms=known.jms)
+    asked = replace(asked, jms=_client_affine_in(node))
     rule = child(node, "DefaultRuleDescription")
-    return asked if rule is None else replace(asked, rules=(rule_in(rule),))
+    return asked if rule is None else replace(asked, rules=(rule_of(asked, rule),))
+
+
+def _client_affine_in(node: Element) -> JmsSubscription | None:
+    """The mark of a new subscription of JMS. It is always durable: only a consumer makes the others [jms 4]."""
+    flag, parts = child(node, "IsClientAffine"), child(node, "ClientAffineProperties")
+    if flag is None or not _boolean(flag):
+        return None
+    found = {} if parts is None else {local_name(part): part for part in children(parts)}
+    client_id = text_of(found["ClientId"]) if "ClientId" in found else ""
+    is_shared = _boolean(found["IsShared"]) if "IsShared" in found else True
+    return JmsSubscription(client_id, is_durable=True, is_shared=is_shared)
+
+
+def _boolean(node: Element) -> bool:
+    try:
+        return boolean(text_of(node).strip())
+    except ValueError as error:
+        raise bad(f"The value of '{local_name(node)}' can't be used: {excerpt(str(error))}.") from None
 
 
 def _values(node: Element, kind: type[Description], version: str) -> tuple[dict[str, object], set[str]]:

@@ -11,7 +11,7 @@ from ...broker.model.catalog import Description
 from ...broker.model.descriptions import RuleDescription, SubscriptionDescription
 from ...broker.model.durations import format_duration
 from ...broker.model.profiles import KIB
-from .fields import FIELDS, Field
+from .fields import FIELDS, Field, client_affine
 from .keys import keys_markup
 from .markup import ATOM, CONNECT, INSTANCE, element
 from .rules import KIND, rule_markup
@@ -28,6 +28,8 @@ def entity_entry(description: Description) -> bytes:
     if isinstance(description, SubscriptionDescription) and description.rules:
         rule = rule_markup(description.rules[0])
         parts.append(f"<Default{rule.removeprefix('<').removesuffix(f'{KIND}>')}Default{KIND}>")
+    if isinstance(description, SubscriptionDescription) and description.jms is not None:
+        parts += [element("IsClientAffine", "true"), client_affine(description.jms) or ""]
     return named_entry(type(description), "".join(parts))
 
 

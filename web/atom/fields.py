@@ -170,8 +170,8 @@ def _count_details(view: EntityView) -> str:
     return f'<CountDetails xmlns:d2p1="{COUNTS}">{counts}</CountDetails>'
 
 
-def _client_affine(view: EntityView) -> str | None:
-    own = view.jms
+def client_affine(own: JmsSubscription | None) -> str | None:
+    """The element with the client of a subscription of JMS; None for other subscriptions."""
     if own is None:
         return None
     parts = {"ClientId": own.client_id, "IsDurable": _written(own.is_durable), "IsShared": _written(own.is_shared)}
@@ -319,7 +319,7 @@ FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
         _IDLE,
         _AVAILABILITY,
         Field("IsClientAffine", lambda view: _written(view.jms is not None), since=MESSAGE_SIZE_SINCE),
-        Field("ClientAffineProperties", _client_affine, since=MESSAGE_SIZE_SINCE, is_markup=True),
+        Field("ClientAffineProperties", lambda view: client_affine(view.jms), since=MESSAGE_SIZE_SINCE, is_markup=True),
     ),
 }
 

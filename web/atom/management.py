@@ -40,7 +40,7 @@ from .fields import EntityView, description_markup
 from .markup import CONNECT, INSTANCE, element, instant, ticks
 from .parsing import bad, description_in, excerpt, local_name
 from .refusals import too_large, unauthorized
-from .rules import KIND, rule_in, rule_markup
+from .rules import KIND, rule_markup, rule_of
 
 ERROR_TYPE: Final = "application/xml; charset=utf-8"
 FORWARDING: Final[Mapping[str, str]] = {
@@ -235,11 +235,11 @@ class Management:
         node = description_in(call.body)
         if local_name(node) != KIND:
             raise bad(f"The description is a '{excerpt(local_name(node))}'; at a rule's path it must be a {KIND}.")
-        rule = rule_in(node, target.rule)
-        path = self._subscription(target).path
+        subscription = self._subscription(target)
+        rule = rule_of(subscription.description, node, target.rule)
         try:
             change = self._administration.replace_rule if call.is_update else self._administration.add_rule
-            change(path, rule)
+            change(subscription.path, rule)
         except BrokerError as error:
             if error.condition is Condition.NOT_FOUND:
                 raise self._not_found(target) from None

@@ -7,24 +7,30 @@ Knows the types of filters and actions and the order of their parts. Does not kn
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from ...broker.model.descriptions import (
     DEFAULT_RULE_NAME,
     CorrelationFilter,
+    EntityDescription,
     FalseFilter,
     Filter,
     PropertyValue,
     RuleDescription,
+    SelectorFilter,
     SqlFilter,
+    SubscriptionDescription,
     TrueFilter,
+    entity_key,
 )
 from .markup import CONNECT, INSTANCE, element, instant
 from .parsing import bad, child, children, excerpt, local_name, text_of, type_of
 from .values import values_in, values_markup
 
 KIND: Final = "RuleDescription"
+_EVERYTHING: Final = "1=1"
 _LEVEL: Final = "<CompatibilityLevel>20</CompatibilityLevel>"
 
 _CORRELATION: Final[Mapping[str, str]] = {
@@ -53,6 +59,19 @@ def rule_in(node: Element, name: str | None = None) -> RuleDescription:
         name = DEFAULT_RULE_NAME if given is None else text_of(given)
     action, parameters = _action_in(child(node, "Action"))
     return RuleDescription(name, _filter_in(child(node, "Filter")), action, action_parameters=parameters)
+
+
+def rule_of(subscription: EntityDescription, node: Element, name: str | None = None) -> RuleDescription:
+    """The rule of a subscription that an element describes, read as `rule_in` does.
+
+    A subscription of JMS has its selector in the rule `$Default`, where it is written as a SQL filter [jms 4].
+    """
+    rule = rule_in(node, name)
+    of_jms = isinstance(subscription, SubscriptionDescription) and subscription.jms is not None
+    if not of_jms or entity_key(rule.name) != entity_key(DEFAULT_RULE_NAME) or type(rule.filter) is not SqlFilter:
+        return rule
+    expression = rule.filter.expression
+    return replace(rule, filter=TrueFilter() if expression == _EVERYTHING else SelectorFilter(expression))
 
 
 def _filter_in(node: Element | None) -> Filter:
@@ -117,7 +136,7 @@ def _filter_markup(description: Filter) -> str:
             parameters = values_markup("Parameters", description.parameters)
             return f'<Filter i:type="SqlFilter">{_sql(description.expression)}{parameters}</Filter>'
         case TrueFilter():
-            return f'<Filter i:type="TrueFilter">{_sql("1=1")}</Filter>'
+            return f'<Filter i:type="TrueFilter">{_sql(_EVERYTHING)}</Filter>'
         case FalseFilter():
             return f'<Filter i:type="FalseFilter">{_sql("1=0")}</Filter>'
         case CorrelationFilter():

@@ -15,6 +15,7 @@ SCHEMA: Final = "https://schema.management.azure.com/schemas/2019-04-01/deployme
 DEFAULT_RULE: Final = "$Default"
 _TYPE: Final = "Microsoft.ServiceBus/namespaces"
 _TARGETS: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
+_CLIENT: Final = "ClientAffineProperties"
 _SQL: Final[Mapping[str, str]] = {"True": "1=1", "False": "1=0"}
 
 
@@ -45,8 +46,11 @@ def arm_template(config: Mapping[str, object]) -> dict[str, object]:
 
 
 def _resource(kind: str, names: list[str], entity: JsonObject, needs: list[str]) -> dict[str, object]:
-    given = {name: value for name, value in entity.object_of("Properties").items() if name != "AuthorizationRules"}
-    return _of_type(kind, names, _camels(given), needs)
+    own = entity.object_of("Properties")
+    given = _camels({name: value for name, value in own.items() if name not in ("AuthorizationRules", _CLIENT)})
+    if _CLIENT in own:
+        given |= {"isClientAffine": True, _camel(_CLIENT): _camels(own.object_of(_CLIENT))}
+    return _of_type(kind, names, given, needs)
 
 
 def _of_type(kind: str, names: list[str], properties: Mapping[str, object], needs: list[str]) -> dict[str, object]:
@@ -89,6 +93,8 @@ def _rules(subscription: JsonObject) -> Iterator[tuple[str, dict[str, object]]]:
         found: dict[str, object] = {"filterType": "CorrelationFilter" if kind == "Correlation" else "SqlFilter"}
         if kind == "Correlation":
             found["correlationFilter"] = _camels(given.object_of("CorrelationFilter"))
+        elif kind == "Selector":  # the service has it in a SQL filter
+            found["sqlFilter"] = {"sqlExpression": given.object_of("SelectorFilter").one("Selector", str)}
         else:
             sql = given.object_of("SqlFilter") if "SqlFilter" in given else {"SqlExpression": _SQL.get(kind, "1=1")}
             found["sqlFilter"] = _camels(sql)

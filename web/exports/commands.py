@@ -1,6 +1,7 @@
 """The commands that create the entities in a Config.json: `emubus create`, `emubus rules`.
 
-A rule that the command line can't say is a comment. Entities are made before anything forwards to them. Pure.
+What the command line can't say is a comment: some rules, and the subscriptions of JMS. Entities are made before
+anything forwards to them. Pure.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ def commands(config: Mapping[str, object]) -> str:
         lines.append(_create("topic", topic.one("Name", str), topic.object_of("Properties")))
         for subscription in topic.objects_of("Subscriptions"):
             path, properties = f"{topic['Name']}/{subscription['Name']}", subscription.object_of("Properties")
+            if "ClientAffineProperties" in properties:
+                lines.append(f"# subscription {path!r} is one of JMS: take it from the Config.json")
+                continue
             lines.append(_create("subscription", path, properties))
             later += _forwarding(path, properties)
             if "Rules" in subscription:
