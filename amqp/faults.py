@@ -26,7 +26,7 @@ from .link_context import LinkContext
 from .links.browsing import BrowsingLink
 from .links.coordinator import CoordinatorLink
 from .links.incoming import IncomingLink
-from .links.outgoing import OutgoingLink
+from .links.outgoing import OutgoingLink, address_of
 from .links.seen import SeenConnection
 from .nodes.cbs import CBS_ADDRESS
 from .nodes.requests import RequestLink
@@ -155,7 +155,7 @@ class Faults:
 
     def _wrap(self, connection: LinkContext, pointer: Pointer) -> None:
         link = connection.links[pointer]
-        address = read_attach(pointer).address
+        address = address_of(connection, pointer)
         point = InjectionPoint(self.table, self._conditions, connection, pointer, address)
         if isinstance(link, IncomingLink):
             link.wrap(partial(FaultySend, point=point))
@@ -212,4 +212,4 @@ def _has_links(connection: LinkContext) -> bool:
 
 def _links(connection: LinkContext, target: Target) -> Iterator[Pointer]:
     """The links of a connection that are meant, each by its pointer."""
-    return (pointer for pointer in connection.links if target.covers(read_attach(pointer).address))
+    return (pointer for pointer in connection.links if target.covers(address_of(connection, pointer)))

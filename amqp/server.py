@@ -19,6 +19,8 @@ from ..conditions.engine import Conditions
 from .connection import Connection
 from .faults import Faults
 from .limits import Limits
+from .link_context import LinkContext
+from .links.outgoing import address_of
 from .server_state import ServerState
 from .wire.engine import Pointer, link_load, read_attach
 
@@ -77,7 +79,7 @@ class AmqpServer:
         found: list[dict[str, object]] = []
         for each in sorted(self._state.connections, key=lambda connection: connection.number):
             if each.client:
-                links = [_link_report(pointer) for pointer in each.links]
+                links = [_link_report(each, pointer) for pointer in each.links]
                 found.append({"number": each.number, "since": each.opened_at, **each.client, "links": links})
         return found
 
@@ -98,12 +100,12 @@ class AmqpServer:
         await state.wait_until_empty()
 
 
-def _link_report(pointer: Pointer) -> dict[str, object]:
+def _link_report(connection: LinkContext, pointer: Pointer) -> dict[str, object]:
     """A link: what the client does over it, and how much of it is under way."""
     link = read_attach(pointer)
     credit, in_flight = link_load(pointer)
     return {
-        "address": parse_address(link.address).path,
+        "address": parse_address(address_of(connection, pointer)).path,
         "role": "sender" if link.sends else "receiver",
         "name": link.name,
         "credit": credit,

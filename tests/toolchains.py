@@ -72,6 +72,7 @@ NEEDED: Final[Mapping[str, Toolchain]] = {
     "java": MAVEN,
     "qpid-jms-1": MAVEN,
     "qpid-jms-2": MAVEN,
+    "spring-jms": MAVEN,
     "javascript": NODE,
     "go": GO,
 }

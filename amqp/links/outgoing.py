@@ -14,7 +14,7 @@ from typing import Protocol
 from ...broker.api import Delivery, Outcome, RunDone, TransactionRef
 from ...broker.errors import BrokerError, Condition
 from ..link_context import LinkContext
-from ..wire.engine import Pointer, lib, session_of
+from ..wire.engine import Pointer, lib, read_attach, session_of
 from ..wire.link import Done, link_credit
 from ..wire.outgoing_deliveries import Enrolled, OutgoingDeliveries
 from ..wire.transaction_states import TRANSACTIONAL, read_transactional, transactional_state
@@ -95,6 +95,11 @@ class OutgoingLink(OutgoingDeliveries):
         self._observer: Callable[[int], None] | None = None
         self._sieve: Sieve | None = None
         self._unwrapped: Callable[[], None] | None = None
+
+    @property
+    def entity(self) -> str | None:
+        """The address of what it receives from; None without a receiver."""
+        return None if self._own_receiver is None else self._own_receiver.address
 
     def start(self, receiver: ReceiverHandle) -> None:
         """From now on messages may come."""
@@ -327,3 +332,10 @@ class OutgoingLink(OutgoingDeliveries):
             receiver.close()
             if self._released is not None:
                 self._released()
+
+
+def address_of(context: LinkContext, pointer: Pointer) -> str:
+    """What a link is for: a JMS consumer on a topic is for its subscription, all else for the address of its attach."""
+    link = context.links.get(pointer)
+    entity = link.entity if isinstance(link, OutgoingLink) else None
+    return entity or read_attach(pointer).address

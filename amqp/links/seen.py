@@ -16,7 +16,7 @@ from ..wire.engine import AttachRequest, Pointer, read_attach
 from .coordinator import CoordinatorLink
 from .incoming import IncomingLink
 from .message_sessions import MessageSessionLink
-from .outgoing import OutgoingLink
+from .outgoing import OutgoingLink, address_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class SeenLink:
 
     @property
     def address(self) -> str:
-        """The address that the client attached to."""
-        return self.request.address
+        """The address that the client attached to; of a JMS consumer on a topic that of its subscription."""
+        return address_of(self.connection, self.pointer)
 
     @property
     def name(self) -> str:

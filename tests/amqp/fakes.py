@@ -202,7 +202,9 @@ class FakeBroker(FakeVerbs):
         client: str = "",
     ) -> FakeConsumer:
         assert matches is None
-        return FakeConsumer(self.queue_at(address), mode, deliver, detached)
+        consumer = FakeConsumer(self.queue_at(address), mode, deliver, detached)
+        consumer.address = address
+        return consumer
 
     async def peek(
         self,

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from emubus.amqp.faults import Faults, Target
 from emubus.broker.broker import Broker
 from emubus.broker.model.descriptions import JmsSubscription, SelectorFilter, SubscriptionDescription
 from emubus.codec.types import Symbol
 
 from .jms_client import LIBRARY, JmsClient, premium_broker, refusal, subscriptions
 from .test_browsing import bodies
-from .wire import ATTACH, accepted
+from .wire import ATTACH, DETACH, accepted
 
 PLAIN = "t/Subscriptions/plain"
 
@@ -187,6 +188,16 @@ async def test_unsubscribing_removes_the_subscription(broker: Broker, shared: st
     assert refusal(client.unsubscribe(name))[0] == "amqp:not-found"
     client.subscribe(link, shared=shared)
     assert len(subscriptions(broker)) == 2
+
+
+async def test_a_fault_of_a_subscription_strikes_its_consumer_and_one_of_the_topic_does_not(broker: Broker) -> None:
+    client = JmsClient(broker, "c1")
+    client.subscribe("sub")
+    faults = Faults([client.wire.server], client.wire.state.conditions)
+    assert faults.drop_links(Target("t")) == 0
+    assert faults.drop_links(Target("t/subscriptions/SUB$c1$D")) == 1
+    (detach,) = await client.frames(DETACH)
+    assert detach.get(2).value[0] == "amqp:link:detach-forced"
 
 
 async def test_a_missing_topic_is_not_made(broker: Broker) -> None:

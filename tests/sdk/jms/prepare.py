@@ -1,4 +1,7 @@
-"""Builds the program of JMS scenarios, once for each generation of Qpid JMS; uses the standard library only."""
+"""Builds the program of JMS scenarios, once for each generation of Qpid JMS, and the one with Spring's starter.
+
+Uses the standard library only.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from ...building import Build, build
 from ...toolchains import BRIEF_JAVA
 
 PROGRAM: Final = Path(__file__).resolve().parent / "program"
+SPRING: Final = Path(__file__).resolve().parent / "spring"
 _MAVEN: Final = ("env", f"MAVEN_OPTS={' '.join(BRIEF_JAVA)}", "mvn", "-q", "-B")
 _SOURCES: Final = ("pom.xml", "src/**/*")
 _TO_JAVAX: Final = (
@@ -35,12 +39,23 @@ BUILDS: Final = {
         output=PROGRAM / "target" / "jakarta",
         commands=((*_MAVEN, "package", "-Djms.output=target/jakarta/out"),),
     ),
+    "spring-jms": Build(
+        folder=SPRING,
+        sources=_SOURCES,
+        output=SPRING / "target",
+        commands=((*_MAVEN, "package"),),
+    ),
 }
 
 
 def jar(name: str) -> Path:
-    """The program of a build."""
+    """The program of scenarios with a generation of Qpid JMS."""
     return BUILDS[name].output / "out" / "jms.jar"
+
+
+def spring_jar() -> Path:
+    """The program with Spring's starter."""
+    return BUILDS["spring-jms"].output / "spring.jar"
 
 
 def builders() -> dict[str, Callable[[], bool]]:

@@ -14,6 +14,8 @@ final class Access extends Scenarios {
     Map<String, Scenario> all() {
         Map<String, Scenario> found = new LinkedHashMap<>();
         found.put("wrong-key", this::wrongKey);
+        found.put("send-only-key", this::sendOnlyKey);
+        found.put("auto-delete", this::autoDelete);
         found.put("token", this::token);
         found.put("expired-in-buffer", this::expiredInBuffer);
         found.put("standard", this::standard);
@@ -30,6 +32,32 @@ final class Access extends Scenarios {
         } catch (JMSSecurityException expected) {
             expect(true, expected.getMessage().contains("'Listen' claim(s) are required"));
         }
+    }
+
+    /** Sending to a queue that is there needs no more than Send; making one needs Manage. */
+    private void sendOnlyKey(String name) throws Exception {
+        Session owner = session(null);
+        Queue queue = owner.createQueue(name);
+        MessageConsumer consumer = owner.createConsumer(queue);
+        Session session = connection(clients.sending(), null).createSession(false, Session.AUTO_ACKNOWLEDGE);
+        session.createProducer(queue).send(session.createTextMessage("sent"));
+        expect("sent", text(consumer));
+        try {
+            session.createProducer(session.createQueue(name + "-missing"));
+            throw new AssertionError("a key without Manage made a queue");
+        } catch (JMSSecurityException expected) {
+            expect(true, clients.areOfLibrary());
+        } catch (InvalidDestinationException expected) {
+            expect(false, clients.areOfLibrary());
+        }
+    }
+
+    /** Whoever started the program looks at what was made. */
+    private void autoDelete(String name) throws Exception {
+        Session session = connection(clients.makingPassingEntities(600), name + "-client")
+            .createSession(false, Session.AUTO_ACKNOWLEDGE);
+        session.createProducer(session.createQueue(name + "-made")).close();
+        session.createDurableConsumer(session.createTopic(name + "-made-topic"), "sub").close();
     }
 
     /** A token of Entra ID, as both libraries show it: the name `$jwt`, and the token for a key. */

@@ -1,5 +1,9 @@
 package emubus.jms;
 
+import java.io.BufferedReader;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStreamReader;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.util.Arrays;
@@ -9,10 +13,13 @@ import java.util.Map;
 /**
  * Runs the scenarios; a line for each tells how it ended.
  *
- * <p>Arguments: `qpid` or `library`, and `host:port` of four namespaces: Premium, Premium that verifies nothing,
- * Standard, and Premium with partitions.
+ * <p>Arguments: `qpid` or `library`, and `host:port` of five namespaces: Premium, Premium that verifies nothing,
+ * Standard, Premium with partitions, and Premium that is killed. A line without an end asks whoever started the program
+ * to do what it names; the next line of its input says that it is done.
  */
 public final class Program {
+    private static final BufferedReader INPUT = new BufferedReader(new InputStreamReader(System.in));
+
     private Program() {}
 
     public static void main(String[] arguments) throws Exception {
@@ -23,11 +30,20 @@ public final class Program {
             new Subscriptions(clients),
             new Destinations(clients),
             new Settlements(clients),
-            new Access(clients));
+            new Access(clients),
+            new Breaks(clients));
         for (Scenarios scenarios : all) {
             for (Map.Entry<String, Scenarios.Scenario> each : scenarios.all().entrySet()) {
                 System.out.println(each.getKey() + ": " + end(scenarios, each.getKey(), each.getValue()));
             }
+        }
+    }
+
+    /** Have something done to the broker. */
+    static void ask(String what) throws IOException {
+        System.out.println(what);
+        if (INPUT.readLine() == null) {
+            throw new EOFException("nobody does it: " + what);
         }
     }
 

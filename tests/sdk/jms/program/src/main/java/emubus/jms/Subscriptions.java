@@ -19,11 +19,13 @@ final class Subscriptions extends Scenarios {
         Map<String, Scenario> found = new LinkedHashMap<>();
         found.put("unshared-non-durable", this::unsharedNonDurable);
         found.put("durable-resumes", this::durableResumes);
+        found.put("client-ids", this::clientIds);
         found.put("durable-is-exclusive", this::durableIsExclusive);
         found.put("durable-selector", this::durableSelector);
         found.put("durable-changes-topic", this::durableChangesTopic);
         found.put("shared-against-unshared", this::sharedAgainstUnshared);
         found.put("shared-durable", this::sharedDurable);
+        found.put("shared-durable-of-a-client", this::sharedDurableOfAClient);
         found.put("shared-non-durable", this::sharedNonDurable);
         found.put("unsubscribe", this::unsubscribe);
         found.put("no-local", this::noLocal);
@@ -52,6 +54,23 @@ final class Subscriptions extends Scenarios {
         expect("kept", text(session(name + "-client").createDurableConsumer(topic, "sub")));
     }
 
+    /** Two names of two client ids are four subscriptions, each with a copy. */
+    private void clientIds(String name) throws Exception {
+        Topic topic = session(null).createTopic(name + "-topic");
+        List<MessageConsumer> consumers = new ArrayList<>();
+        for (String client : List.of("-one", "-two")) {
+            Session session = session(name + client);
+            consumers.add(session.createDurableConsumer(topic, "s1"));
+            consumers.add(session.createDurableConsumer(topic, "s2"));
+        }
+        Session session = session(null);
+        session.createProducer(topic).send(session.createTextMessage("copy"));
+        for (MessageConsumer consumer : consumers) {
+            expect("copy", text(consumer));
+            expectNothing(consumer);
+        }
+    }
+
     private void durableIsExclusive(String name) throws Exception {
         Session one = session(name + "-client");
         Topic topic = one.createTopic(name + "-topic");
@@ -77,6 +96,9 @@ final class Subscriptions extends Scenarios {
         MessageConsumer consumer = session.createDurableConsumer(topic, "sub", "year < 1980", false);
         expect("1900", text(consumer));
         expectNothing(consumer);
+        consumer.close();
+        producer.send(session.createTextMessage("lost"));
+        expectNothing(session.createDurableConsumer(topic, "sub", "year > 1980 OR year IS NULL", false));
     }
 
     private void durableChangesTopic(String name) throws Exception {
@@ -119,6 +141,15 @@ final class Subscriptions extends Scenarios {
         expectShared(topic, consumers);
     }
 
+    private void sharedDurableOfAClient(String name) throws Exception {
+        Session session = session(name + "-client");
+        Topic topic = session.createTopic(name + "-topic");
+        List<MessageConsumer> consumers = new ArrayList<>();
+        consumers.add(session.createSharedDurableConsumer(topic, "sub"));
+        consumers.add(session.createSharedDurableConsumer(topic, "sub"));
+        expectShared(topic, consumers);
+    }
+
     private void sharedNonDurable(String name) throws Exception {
         Session session = session(null);
         Topic topic = session.createTopic(name + "-topic");
@@ -155,13 +186,26 @@ final class Subscriptions extends Scenarios {
         session.createProducer(topic).send(session.createTextMessage("lost"));
         session.unsubscribe("sub");
         expectNothing(session.createDurableConsumer(topic, "sub"));
+        expectActive(session, "sub");
         try {
             session.unsubscribe("unknown");
             throw new AssertionError("an unknown subscription was removed");
         } catch (InvalidDestinationException expected) {
             Session other = session(null);
-            other.createSharedDurableConsumer(topic, name).close();
+            MessageConsumer consumer = other.createSharedDurableConsumer(topic, name);
+            expectActive(session(null), name);
+            consumer.close();
             other.unsubscribe(name);
+        }
+    }
+
+    /** A subscription with a consumer is not removed: the client refuses it if the consumer is its own, else the broker. */
+    private static void expectActive(Session session, String name) throws JMSException {
+        try {
+            session.unsubscribe(name);
+            throw new AssertionError("a subscription was removed under its consumer");
+        } catch (JMSException expected) {
+            expect(false, expected instanceof InvalidDestinationException);
         }
     }
 
