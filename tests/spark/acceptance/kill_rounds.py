@@ -23,7 +23,7 @@ from typing import Any, Final
 import pyspark
 
 from .kit import Killing, driver_conf, parquet_rows, queue_rows
-from .processes import HERE, READY_S_MAX, Broker, Child, Children, Driver, kill
+from .processes import HERE, Broker, Child, Children, Driver, kill
 
 KILLS_PER_ROUND: Final = 25
 KINDS: Final = ("worker", "worker", "executor", "executor", "broker", "broker", "driver")
@@ -41,6 +41,13 @@ PAUSE_S_MAX: Final = 2.0  # between a batch and a kill, so that kills hit all pa
 FINISHES_MAX: Final = 4
 SCHEMA: Final = "sequenceNumber BIGINT, body STRING"
 MASTERS: Final = ("local[2]", "local-cluster[2,1,512]")
+PATIENCE: Final = {  # a machine that is busy with other things slows Spark down, and no round fails of it
+    "spark.deploy.maxExecutorRetries": "-1",  # else a master ends an application whose executors were killed ten times
+    "spark.python.authenticate.socketTimeout": "300s",
+    "spark.network.timeout": "600s",
+    "spark.executor.heartbeatInterval": "60s",
+}
+END_S_MAX: Final = 1_800.0
 
 
 def topic() -> dict[str, object]:
@@ -77,7 +84,8 @@ def plan_of(connection_string: str, folder: Path, master: str) -> dict[str, Any]
             "write": {"format": "servicebus" if name in QUEUES else "parquet", "options": write},
             "every": EVERY,
         }
-    return {"conf": {**driver_conf(folder), "spark.executor.memory": "512m"}, "master": master, "queries": queries}
+    conf = {**driver_conf(folder), **PATIENCE, "spark.executor.memory": "512m"}
+    return {"conf": conf, "master": master, "queries": queries}
 
 
 def spark_home(folder: Path) -> Path:
@@ -150,7 +158,7 @@ class Round:
 
     def _await_batch(self) -> None:
         """Wait until any query has done a batch."""
-        while (event := self._driver.next_event(READY_S_MAX)) is not None:
+        while (event := self._driver.next_event(END_S_MAX)) is not None:
             self._killing.note(event)
             if event["event"] == "batch":
                 return
@@ -173,7 +181,7 @@ class Round:
     def _finish(self) -> None:
         """Let all queries come to their end; again while messages are left that were locked when a claim broke off."""
         for _ in range(FINISHES_MAX):
-            self._killing.finish()
+            self._killing.finish(END_S_MAX)
             if not self._left():
                 return
             self._driver.restart()

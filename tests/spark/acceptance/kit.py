@@ -24,7 +24,7 @@ from emubus.spark_connector.wire.management import PartitionRange
 from emubus.spark_connector.wire.pool import close_idle, pooled
 
 from ..conftest import SPARK_CONF
-from .processes import Driver, Event, kill
+from .processes import READY_S_MAX, Driver, Event, kill
 
 ROWS = StructType([StructField("sequenceNumber", LongType()), StructField("body", StringType())])
 LOOK_S, LOOK_S_MAX = 0.7, 10.0
@@ -143,10 +143,10 @@ class Killing:
         for query in queries:
             self.restarts[query] += 1
 
-    def finish(self) -> None:
-        """Let the queries come to their end."""
+    def finish(self, seconds: float = READY_S_MAX) -> None:
+        """Let the queries come to their end; AssertionError if they don't in so many seconds."""
         self.driver.finish()
-        assert self.driver.wait_for("ended", "", self.note), self.driver.errors()
+        assert self.driver.wait_for("ended", "", self.note, seconds), self.driver.errors()
 
     def listen(self, seconds: float, until: str | None = None) -> None:
         """Hear what happens for so long, or until a query fails."""

@@ -37,11 +37,18 @@ class Runner:
         self._batch = -1
         self.is_ended = False
 
-    def look(self, seconds: float, *, finish: bool) -> None:
-        """Follow the query for a moment: start it if it doesn't run, tell what happened to it."""
+    @property
+    def is_starting(self) -> bool:
+        """Whether the query has started and has no batch yet."""
+        return self._query is not None and self._batch < 0
+
+    def look(self, seconds: float, *, finish: bool, may_start: bool) -> None:
+        """Follow the query for a moment: start it if it doesn't run and may, tell what happened to it."""
         if self.is_ended:
             return
         if self._query is None:
+            if not may_start:
+                return
             self._is_last = finish
             self._query = self._start()
             self._batch = -1
@@ -97,7 +104,9 @@ def main() -> None:
     while not all(runner.is_ended for runner in runners):
         finish = finish or bool(select.select([sys.stdin], [], [], 0)[0])
         for runner in runners:
-            runner.look(LOOK_S / len(runners), finish=finish)
+            # Spark gives the processes of a query ten seconds to start, which many at a time may need.
+            may_start = not any(each.is_starting for each in runners)
+            runner.look(LOOK_S / len(runners), finish=finish, may_start=may_start)
     spark.stop()
     tell("ended", "")
 
