@@ -23,7 +23,7 @@ C = TypeVar("C", bound=str)
 Mode = Literal["browse", "drain", "claim"]
 SubQueue = Literal["none", "deadLetter", "transferDeadLetter"]
 PropertiesFormat = Literal["text", "json"]
-MessageIdPolicy = Literal["deterministic", "position", "column", "none"]
+MessageIdPolicy = Literal["deterministic", "origin", "position", "column", "none"]
 
 LONG_MAX = (1 << 63) - 1
 ENTITY_PATH_LENGTH_MAX = 260 + 50 + len("/Subscriptions/") + len("/$Transfer/$DeadLetterQueue")
@@ -380,11 +380,12 @@ ON_OVERSIZE: Option[Literal["fail", "skip"]] = Option(
 )
 MESSAGE_ID_POLICY: Option[MessageIdPolicy] = Option(
     "messageIdPolicy",
-    _choice("deterministic", "position", "column", "none"),
+    _choice("deterministic", "origin", "position", "column", "none"),
     "deterministic",
     Context.WRITE,
     "deterministic: rows without a messageId get one from their content and origin, the same if they are written "
-    "again; position: from their position in the task; column: they get none; none: no row has one",
+    "again; origin: the same in whichever batch of the query; position: from their position in the task; column: they "
+    "get none; none: no row has one",
 )
 WRITE_ID: Option[str | None] = Option(
     "writeId",

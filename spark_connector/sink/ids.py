@@ -6,6 +6,9 @@ in another order, would then give the id of one row to another, and duplicate de
 sent. A row that does not say where it comes from is also named by its Spark partition, so equal rows of two tasks stay
 two. Equal rows of one task are counted; it does not matter which of them is the first.
 
+An id that `spans_batches` does not name the batch either, if the row has an origin: an older copy of a checkpoint deals
+the same messages to other batches.
+
 Knows Arrow batches under the sink's names. Does not know which ids are wanted (`writer`). A `RowIds` belongs to one
 task and keeps eight bytes of each row.
 """
@@ -32,11 +35,14 @@ _MERGE_RATIO: Final = 2  # a run of keys that is not longer than this many times
 class RowIds:
     """Makes the ids of a task's rows; `origins` are the columns that name the message a row was read from."""
 
-    def __init__(self, task: Task, columns: Sequence[str], origins: Sequence[str]) -> None:
+    def __init__(
+        self, task: Task, columns: Sequence[str], origins: Sequence[str], *, spans_batches: bool = False
+    ) -> None:
         self._task = task
         self._columns = [name for name in columns if name not in ("messageId", "body")]
         self._has_ids = "messageId" in columns
         self._origins = origins
+        self._scope = task.query if spans_batches else task.write
         self._seen = Occurrences()
 
     def of(self, batch: pa.RecordBatch) -> Callable[[int], str | None] | None:
@@ -56,7 +62,7 @@ class RowIds:
         return made.get
 
     def _id(self, digest: str, count: int, *, has_origin: bool) -> str:
-        scope = self._task.write if has_origin else self._task.name
+        scope = self._scope if has_origin else self._task.name
         return f"{scope}/{digest}/{count}" if count else f"{scope}/{digest}"
 
     def _digests(self, batch: pa.RecordBatch, indexes: Sequence[int]) -> list[bytes]:

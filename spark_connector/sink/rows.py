@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.types import DataType, DecimalType, MapType, StructType, TimestampType
 
+from ..errors import Code, ConnectorError
 from ..options import SinkOptions
 from ..schema import SinkField, origin_fields, sink_fields
 
@@ -32,6 +33,8 @@ ARROW_TYPES: Final = {
     "double": pa.float64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
+
+ORIGIN_NEEDED: Final = ("sequenceNumber", "enqueuedTime")  # numbers begin again when an entity is created again
 
 _log = logging.getLogger("emubus.spark")
 _logged: set[str] = set()  # what this process has logged once
@@ -91,7 +94,11 @@ def match_columns(schema: StructType, options: SinkOptions) -> RowPlan:
     if left_out and left_out not in _logged:
         _logged.add(left_out)
         _log.info("Columns that are not written to Service Bus: %s", left_out)
-    origins = origin_fields(schema, entity=options.entity) if options.message_id_policy == "deterministic" else ()
+    has_digests = options.message_id_policy in ("deterministic", "origin")
+    origins = origin_fields(schema, entity=options.entity) if has_digests else ()
+    if options.message_id_policy == "origin" and not {each.column for each in origins} >= {*ORIGIN_NEEDED}:
+        text = f"messageIdPolicy=origin needs the columns {' and '.join(ORIGIN_NEEDED)} of the source"
+        raise ConnectorError(Code.OPTION_INVALID, f"{text}: keep them in the frame, they are not sent")
 
     def types_of(fields: tuple[SinkField, ...]) -> tuple[DataType, ...]:
         return tuple(schema.fields[field.index].dataType for field in fields)

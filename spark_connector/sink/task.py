@@ -34,8 +34,12 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One attempt at a Spark partition; `write` is the same if the task or, after a restart, the batch is repeated."""
+    """One attempt at a Spark partition; `write` is the same if the task or, after a restart, the batch is repeated.
 
+    `query` is the same for all batches of a streaming query; a batch write has its own.
+    """
+
+    query: str
     write: str
     partition_id: int = 0
     attempt: int = 0
@@ -85,8 +89,9 @@ def stream_task(plan_id: str) -> Task:
     if query_id is None or batch_id is None:
         _log.warning("Spark does not name the query and batch of this task: repeated batches get new message ids.")
         return _task(context, plan_id)
-    return _task(context, f"{query_id}/{batch_id}")
+    return _task(context, query_id, f"{query_id}/{batch_id}")
 
 
-def _task(context: Context | None, name: str) -> Task:
-    return Task(name) if context is None else Task(name, context.partitionId(), context.attemptNumber())
+def _task(context: Context | None, query: str, write: str | None = None) -> Task:
+    name = write or query
+    return Task(query, name) if context is None else Task(query, name, context.partitionId(), context.attemptNumber())

@@ -94,7 +94,7 @@ class _RowSink:
         for batch in batches:
             if ids is None:
                 origins = [name for name in batch.schema.names if name not in columns]
-                ids = RowIds(self._task, columns, origins)
+                ids = RowIds(self._task, columns, origins, spans_batches=self._options.message_id_policy == "origin")
             for row in self._encode(encoder, batch, first, ids):
                 self._take(first + row.index, row)
             first += batch.num_rows
@@ -110,7 +110,7 @@ class _RowSink:
 
     def _ids(self, batch: pa.RecordBatch, first: int, ids: RowIds) -> Callable[[int], str | None] | None:
         match self._options.message_id_policy:
-            case "deterministic":
+            case "deterministic" | "origin":
                 return ids.of(batch)
             case "position":
                 return lambda index: self._task.position_id(first + index)

@@ -238,7 +238,7 @@ def test_rows_of_a_spark_without_arrow_streams_are_written_alike(rig: Rig) -> No
     local = LATER.astimezone().replace(tzinfo=None)
     rows = [spark_row({"n": number}, str(number), local, local) for number in range(2500)]
     plan = writer._plan
-    assert write_rows(writer._options, plan.columns, plan.of_rows(rows), Task("t")).rows == 2500
+    assert write_rows(writer._options, plan.columns, plan.of_rows(rows), Task("t", "t")).rows == 2500
     found = rig.peek("rows")
     assert [body_of(each) for each in found] == [str(number) for number in range(2500)]
     assert properties_of(found[-1]) == [("n", 2499)]

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import Row
 
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.spark_connector.errors import ConnectorError
+from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.sink.ids import KEY_BYTES, Occurrences, RowIds
 from emubus.spark_connector.sink.task import Task
 
@@ -139,6 +139,33 @@ def test_equal_rows_of_two_batches_and_of_an_entity_made_anew_are_different_ones
     assert in_queue(rig, queue) == {7: 3}
 
 
+@pytest.mark.parametrize(
+    ("detected", "policy", "doubled"),
+    [(True, "origin", range(0)), (True, "deterministic", range(200, 300)), (False, "origin", range(100, 300))],
+)
+def test_an_older_checkpoint_deals_rows_to_other_batches_and_ids_of_the_origin_do_not_mind(
+    rig: Rig, detected: bool, policy: str, doubled: Sequence[int]
+) -> None:
+    queue = "older"
+    rig.create(QueueDescription(queue, requires_duplicate_detection=detected))
+    columns = "body string, sequenceNumber bigint, enqueuedTime timestamp"
+
+    def rows(first: int, last: int) -> list[pa.RecordBatch]:
+        enqueued = {"enqueuedTime": lambda number: FIRST_AT + timedelta(seconds=number // 2)}
+        return [texts(range(first, last), sequenceNumber=lambda number: number + 1, **enqueued)]
+
+    for number in range(3):
+        attempt(rig, queue, columns, rows(100 * number, 100 * (number + 1)), batch=number, messageIdPolicy=policy)
+    attempt(rig, queue, columns, rows(100, 400), batch=1, messageIdPolicy=policy)  # the checkpoint has batch 0 only
+    assert in_queue(rig, queue) == Counter([*range(400), *doubled])
+
+
+def test_ids_of_the_origin_need_what_tells_messages_apart(rig: Rig) -> None:
+    with pytest.raises(ConnectorError, match="needs the columns sequenceNumber and enqueuedTime") as refused:
+        rig.stream_writer("body string, sequenceNumber bigint", queue="q", messageIdPolicy="origin")
+    assert refused.value.code is Code.OPTION_INVALID
+
+
 def test_rows_with_and_without_an_id_or_an_origin_may_be_mixed(rig: Rig) -> None:
     queue = queue_with_detection(rig, "mixed-ids")
     types = {"body": pa.string(), "messageId": pa.string(), "sequenceNumber": pa.int64()}
@@ -201,7 +228,7 @@ def test_rows_and_arrow_batches_of_one_frame_have_the_same_ids(rig: Rig) -> None
     found = []
     for batches in (plan.of_rows(rows), plan.of_batches(table.to_batches())):
         (batch,) = batches
-        make = RowIds(Task("q/1"), plan.columns, [each.column for each in plan.origins]).of(batch)
+        make = RowIds(Task("q", "q/1"), plan.columns, [each.column for each in plan.origins]).of(batch)
         assert make is not None
         found.append([make(index) for index in range(5)])
     assert found[0] == found[1]

@@ -11,7 +11,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
@@ -163,10 +163,46 @@ def test_a_purge_takes_only_what_had_arrived(rig: Rig, impatience: Todo, detecte
         assert set(present.values()) == {1}
 
 
-def test_a_batch_that_was_written_before_a_restore_is_written_again_as_a_whole(rig: Rig) -> None:
-    rig.create(describe(True))
-    rig.server.snapshot("before-the-batch")
+@pytest.mark.parametrize("detected", [True, False], ids=["detected", "not detected"])
+def test_a_batch_that_was_written_before_a_restore_is_written_again_as_a_whole(rig: Rig, detected: bool) -> None:
+    rig.create(describe(detected))
+    name = f"before-the-batch-{detected}".lower()
+    rig.server.snapshot(name)
     write_batch(rig, list(range(ROWS)))
-    rig.server.restore("before-the-batch")
+    rig.server.restore(name)
     write_batch(rig, list(range(ROWS)))
     assert found(rig) == Counter(range(ROWS))
+
+
+@pytest.mark.parametrize("detected", [True, False], ids=["detected", "not detected"])
+def test_rows_that_expire_while_others_are_written_are_dead_letters(rig: Rig, detected: bool) -> None:
+    rig.create(replace(describe(detected), default_ttl_ms=60_000, dead_letter_on_expiration=True))
+    numbers = list(range(ROWS))
+    write_batch(rig, numbers, lambda: rig.server.advance(61_000))
+    if detected:  # ids are known for longer than the messages were there
+        write_batch(rig, numbers)
+    present, expired = found(rig), Counter(map(int, rig.bodies(f"{QUEUE}/$DeadLetterQueue")))
+    assert set(present) | set(expired) == set(numbers)
+    assert 0 < expired.total() <= BEFORE
+    if detected:
+        assert present + expired == Counter(numbers)
+
+
+class KilledError(Exception):
+    """The executor ended here."""
+
+
+@pytest.mark.parametrize("detected", [True, False], ids=["detected", "not detected"])
+def test_a_task_whose_executor_is_killed_in_the_middle_is_repeated_as_a_whole(rig: Rig, detected: bool) -> None:
+    def die() -> None:
+        raise KilledError
+
+    rig.create(describe(detected))
+    numbers = list(range(ROWS))
+    with pytest.raises(KilledError):
+        write_batch(rig, numbers, die)
+    assert 0 < found(rig).total() <= BEFORE
+    write_batch(rig, random.Random(5).sample(numbers, ROWS))
+    assert set(found(rig)) == set(numbers)
+    if detected:
+        assert found(rig) == Counter(numbers)

@@ -7,11 +7,13 @@ calls, without Spark.
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from emubus.broker.api import OutageKind
 from emubus.broker.model.descriptions import QueueDescription
@@ -146,6 +148,25 @@ def test_a_task_reads_no_message_of_an_entity_that_replaced_its_own(
     assert lost.value.code is Code.DATA_LOSS
     tolerant = StreamReader(options_of(world, "q", **MODES[mode], **ALLOWED), BODIES)
     assert rows_of(tolerant, tasks) == []
+    reader.stop()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_task_whose_executor_is_killed_in_the_middle_is_read_again_alike(
+    world: EmubusServer, entity: QueueDescription, mode: str
+) -> None:
+    send_texts(world, "q", 64)
+    query = query_of(world, mode, peekBatchSize=2)
+    reader = StreamReader(query.options, BODIES)
+    start = json_again(reader.initialOffset())
+    end = json_again(reader.latestOffset(start, ReadAllAvailable()))
+    tasks = reader.partitions(start, end)
+    broken = [next(iter(reader.read(task))).num_rows for task in tasks]
+    executor = pickle.loads(pickle.dumps(StreamReader(query.options, BODIES)))
+    rows = rows_of(executor, tasks)
+    assert 0 < sum(broken) <= 64
+    assert sorted(int(body) for _, body in rows) == list(range(64))
+    assert rows_of(reader, tasks) == rows  # also the first one, if it was only thought to be dead
     reader.stop()
 
 
