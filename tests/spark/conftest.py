@@ -21,6 +21,7 @@ from emubus.testing import EmubusServer
 from ..building import PrepareError
 from ..scheduling import needs_spark
 from ..toolchains import BRIEF_JAVA
+from .home import make_spark_home
 from .prepare import prepare_spark40
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the workers would take the first python3 of the path
+    os.environ["SPARK_HOME"] = make_spark_home(folder / "home")
     builder = SparkSession.builder.master("local[2,4]").appName("emubus tests")
     for key, value in {
         **SPARK_CONF,

@@ -1,12 +1,14 @@
-"""Builds the environment for tests on the oldest Spark that the connector works with.
+"""Builds the environment for tests on the oldest Spark that the connector works with, and gets the versions after it.
 
 Knows that environment: exactly what the connector needs on a worker and nothing that only the broker needs, with the
-project's wheel installed as a user would install it. Does not know the tests. Uses the standard library only.
+project's wheel installed as a user would install it. The newest Spark is the one of the project's own environment; of
+those between, only Spark itself is needed, by long tests. Does not know the tests. Uses the standard library only.
 """
 
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +20,8 @@ PYTHON_SPARK40 = VENV_SPARK40 / "bin" / "python"
 _REQUIREMENTS = "requirements-spark40.txt"
 _PIP_INSTALL = (str(PYTHON_SPARK40), "-m", "pip", "install", "--quiet", "--no-compile")
 WHEELS = VENV_SPARK40 / "wheels"
+OLDEST, BETWEEN, NEWEST = "4.0", ("4.1", "4.2"), "4.3"
+SITE_SPARK40 = VENV_SPARK40 / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
 
 _VENV = Build(
     folder=_HERE,
@@ -34,7 +38,7 @@ _WHEEL = Build(
     sources=(
         "pyproject.toml",
         "emubus/*.py",
-        *(f"{name}/**/*.py" for name in ("amqp", "broker", "storage", "spark_connector")),
+        *(f"{name}/**/*.py" for name in ("amqp", "broker", "codec", "storage", "spark_connector")),
     ),
     output=WHEELS,
     commands=(
@@ -48,6 +52,19 @@ def prepare_spark40() -> bool:
     """Build the environment with Spark 4.0 and the project's wheel if need be; tells whether it was built now."""
     fresh = build("the environment with Spark 4.0", _VENV)
     return build("the wheel in the environment with Spark 4.0", _WHEEL) or fresh
+
+
+def spark_of(version: str) -> Path:
+    """The folder with the packages of a version of Spark; gets them if they are not here. PrepareError if it can't."""
+    if version == OLDEST:
+        prepare_spark40()
+        return SITE_SPARK40
+    if version == NEWEST:
+        return Path(sysconfig.get_path("purelib"))
+    site = ROOT / f".venv-spark{version}"
+    install = (sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", str(site))
+    build(f"Spark {version}", Build(_HERE, (), site, ((*install, f"pyspark=={version}.*"),)))
+    return site
 
 
 def builders() -> dict[str, Callable[[], bool]]:

@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import pyspark
-
 from .kit import Killing, driver_conf, parquet_rows, queue_rows
 from .processes import HERE, Broker, Child, Children, Driver, kill
 
@@ -88,16 +86,6 @@ def plan_of(connection_string: str, folder: Path, master: str) -> dict[str, Any]
     return {"conf": conf, "master": master, "queries": queries}
 
 
-def spark_home(folder: Path) -> Path:
-    """Spark's own folder by links: executors of a `local-cluster` leave their files in it."""
-    home = folder / "spark"
-    home.mkdir()
-    for path in Path(pyspark.__file__).parent.iterdir():
-        if path.name != "work":
-            (home / path.name).symlink_to(path)
-    return home
-
-
 @dataclass
 class Tally:
     """Kills by kind, numbers sent, and what is wrong, by query."""
@@ -141,8 +129,7 @@ class Round:
             [sys.executable, "-P", str(HERE / "sender.py"), self._broker.connection_string, TOPIC]
         )
         plan = plan_of(self._broker.connection_string, children.folder, master)
-        home = {"SPARK_HOME": str(spark_home(children.folder))}
-        self._driver = Driver(children, plan, home)
+        self._driver = Driver(children, plan)
         self._killing = Killing(self._driver, chance)
 
     def play(self, kills: int) -> None:

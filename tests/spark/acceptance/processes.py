@@ -25,6 +25,8 @@ from typing import Any
 
 from emubus.spark_connector.timing import monotonic_s
 
+from ..home import make_spark_home
+
 HERE = Path(__file__).parent
 MARK = "EMUBUS_TEST_CHILD"
 READY_S_MAX = 600.0
@@ -189,12 +191,11 @@ class Broker:
 class Driver:
     """`program.py` with a plan, started anew as often as it is killed."""
 
-    def __init__(
-        self, children: Children, plan: Mapping[str, Any], environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, children: Children, plan: Mapping[str, Any]) -> None:
         self._children = children
         self._plan = json.dumps(plan)
-        self._environment = {"PYSPARK_PYTHON": sys.executable, **(environment or {})}
+        home = make_spark_home(children.folder / "spark")
+        self._environment = {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": home}
         self._child = self._start()
 
     def _start(self) -> Child:

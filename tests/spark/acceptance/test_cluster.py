@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,42 +18,44 @@ from ...building import ROOT
 from ...rounds import rounds
 from ...toolchains import BRIEF_JAVA
 from ..conftest import SPARK_CONF, MakeQueue
-from ..prepare import PYTHON_SPARK40, WHEELS
+from ..prepare import BETWEEN, NEWEST, OLDEST, SITE_SPARK40, WHEELS, spark_of
 from .processes import HERE, Children
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark40"), pytest.mark.timeout(1800)]
 
-# Besides Spark; the project's dependencies for workers and what these need.
-NEEDED = (
-    *("pyspark", "py4j", "pandas", "numpy", "numpy.libs", "dateutil", "six.py", "tzdata", "pytz", "pyarrow"),
+SPARK = ("pyspark", "py4j")
+NEEDED = (  # besides Spark: the project's dependencies for workers and what these need
+    *("pandas", "numpy", "numpy.libs", "dateutil", "six.py", "tzdata", "pytz", "pyarrow"),
     *("proton", "cproton.py", "cproton_ffi.abi3.so", "cffi", "_cffi_backend*", "pycparser", "wsproto", "h11"),
 )
 RECIPE = ROOT / "examples" / "spark" / "py_files.sh"
 COUNT = 400
 JOB_S_MAX = 1200.0
-SITES = {
-    "4.0": PYTHON_SPARK40.parents[1] / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages",
-    "4.3": Path(sysconfig.get_path("purelib")),
-}
 
 
-def make_python(folder: Path, site: Path, needed: Iterable[str]) -> tuple[Path, Path]:
-    """An environment with some of another one's packages: Spark's folder in it, and its Python."""
+def make_python(folder: Path, version: str) -> tuple[Path, Path]:
+    """An environment with links to a version of Spark and to what is needed: Spark's folder in it, and its Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
     (packages,) = (folder / "lib").glob("python*/site-packages")
-    for pattern in needed:
-        for path in site.glob(pattern):
-            (packages / path.name).symlink_to(path)
+    site = spark_of(version)
+    for path in (*found(site, SPARK), *found(site if version == NEWEST else SITE_SPARK40, NEEDED)):
+        (packages / path.name).symlink_to(path)
     return packages / "pyspark", folder / "bin" / "python"
 
 
+def found(site: Path, patterns: Iterable[str]) -> Iterator[Path]:
+    """What matches in a folder."""
+    for pattern in patterns:
+        yield from site.glob(pattern)
+
+
 # The newest Spark runs all other tests, in one process with its workers.
-@pytest.mark.parametrize("version", rounds(("4.0",), ("4.0", "4.3")))
+@pytest.mark.parametrize("version", rounds((OLDEST,), (OLDEST, *BETWEEN, NEWEST)))
 def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
     version: str, options: dict[str, str], make_queue: MakeQueue, tmp_path: Path
 ) -> None:
     queues = [make_queue(enable_partitioning=True, requires_duplicate_detection=True) for _ in range(2)]
-    home, python = make_python(tmp_path / "venv", SITES[version], NEEDED)
+    home, python = make_python(tmp_path / "venv", version)
     environment = {
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": str(python),
