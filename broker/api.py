@@ -14,7 +14,18 @@ from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, TABLES, Home
 from .partition.requests import RunDone
-from .partition.step import NO_CUT, Delivery, Event, EventKind, Extent, LockCut, Observer, PartitionRef, ReceiveMode
+from .partition.step import (
+    NO_CUT,
+    Counted,
+    Delivery,
+    Event,
+    EventKind,
+    Extent,
+    LockCut,
+    Observer,
+    PartitionRef,
+    ReceiveMode,
+)
 from .stores.outage import Outage, OutageKind
 
 __all__ = [
@@ -24,6 +35,7 @@ __all__ = [
     "TABLES",
     "Abandon",
     "Complete",
+    "Counted",
     "DeadLetter",
     "Defer",
     "Delivery",

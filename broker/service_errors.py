@@ -17,6 +17,7 @@ RULES = "/rules/"
 EXCEPTIONS = "For more information please see https://aka.ms/ServiceBusExceptions ."
 RESOURCES = "To know more visit https://aka.ms/sbResourceMgrExceptions. "
 SEND_DISABLED = "SendDisabled"
+THROTTLING = "is being throttled"  # in all texts of error codes 50001 to 50009
 LOW_48_BITS = (1 << 48) - 1
 SIGN_OF_48 = 1 << 47
 

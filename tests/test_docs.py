@@ -22,6 +22,7 @@ FOLDERS = (
     "spark_connector",
     "storage",
     "story",
+    "telemetry",
     "tests",
     "web",
 )

@@ -36,7 +36,18 @@ MEASURES = (
     "tests/spark/acceptance/",  # waits for other processes up to a time limit
 )
 PACED = ("tests/spark/acceptance/sender.py",)  # a load generator in a process of its own: no manual clock reaches it
-PACKAGES = ("emubus", "amqp", "broker", "codec", "conditions", "storage", "story", "spark_connector", "web")
+PACKAGES = (
+    "emubus",
+    "amqp",
+    "broker",
+    "codec",
+    "conditions",
+    "storage",
+    "story",
+    "spark_connector",
+    "telemetry",
+    "web",
+)
 
 
 @cache

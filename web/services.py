@@ -17,6 +17,7 @@ from ..broker.errors import Condition
 from ..conditions.engine import Conditions
 from ..conditions.fault_table import FaultTable
 from ..story.ring import Story
+from ..telemetry.collecting import Sources
 from .sampling.sampler import Sampler
 
 
@@ -109,6 +110,11 @@ class Services:
     story: Story = field(default_factory=Story)
     sampler: Sampler | None = None
     allowed_hosts: Collection[str] = ()
+
+    @property
+    def metric_sources(self) -> Sources:
+        """What the metrics are read from."""
+        return Sources(self.broker, self.conditions, self.connection_counts, lambda: len(self.faults.table.list()))
 
     @property
     def uptime_s(self) -> int:

@@ -6,20 +6,35 @@ immutable copy.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from ...storage import StoreError
+from ...storage import StoreError, View
+from ..address import SubQueue
 from ..entities.entity import Entity
 from ..entities.entity_base import PartitionHandle
 from ..entities.namespace import Namespace
-from ..partition.records import PARTITION_SHIFT, STATE, STATE_KEY, Counters, Home
+from ..partition.records import (
+    MESSAGES,
+    PARTITION_SHIFT,
+    STATE,
+    STATE_KEY,
+    Counters,
+    Home,
+    Record,
+    message_key,
+)
+from ..partition.step import Counted
 from ..stores.commit_stats import Histogram
 from ..stores.outage import Outage
 from ..stores.worker import Worker
 from .overview import HEALTHY, HOME_NAMES
 
 ALL_STATES_MAX = 1 << 24
+ARRIVALS: Final = (Counted.SENT, Counted.FORWARDED, Counted.COPIED, Counted.RESUBMITTED)
+"""The ways in which messages come to an entity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +73,8 @@ class MessagingStoreReport:
 @dataclass(frozen=True, slots=True)
 class PartitionFigures:
     """Counters of a partition. `numbers_given` is the number of assigned sequence numbers; `last_activity_at` (Unix ms)
-    is None if the partition was not used since the start."""
+    is None if the partition was not used since the start, `oldest_at` (Unix ms), when its first active message was
+    enqueued, without one."""
 
     path: str
     partition_id: int
@@ -68,6 +84,7 @@ class PartitionFigures:
     locked_count: int
     numbers_given: int
     last_activity_at: int | None
+    oldest_at: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +98,10 @@ class ArrivalFigures:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What went on in an entity since its partitions are in memory: sequence numbers assigned, dead letters and all
-    messages more than then, expired locks; and the present active messages and dead letters."""
+    """What went on in an entity since its partitions are in memory: messages that came, how many more there are than
+    then, expired locks; and its present active messages and dead letters."""
 
-    numbers_given: int
-    dead_letters_more: int
+    came: int
     messages_more: int
     lock_losses: int
     active_count: int
@@ -130,14 +146,28 @@ def used_partitions(namespace: Namespace) -> Iterator[PartitionFigures]:
             continue
         try:
             with worker.view() as view:
-                rows = view.scan(STATE, b"", b"\xff" * (STATE_KEY.size + 1), ALL_STATES_MAX)
+                states = [
+                    (STATE_KEY.unpack(key)[0], Counters.unpack(row))
+                    for key, row in view.scan(STATE, b"", b"\xff" * (STATE_KEY.size + 1), ALL_STATES_MAX)
+                ]
+                rows = [(queue_id, counters, _oldest_at(queue_id, counters, view)) for queue_id, counters in states]
         except StoreError:
             continue
-        for key, row in rows:
-            entity = entities.get(STATE_KEY.unpack(key)[0])
+        for queue_id, counters, oldest_at in rows:
+            entity = entities.get(queue_id)
             handle = None if entity is None else _partition_in(entity, worker)
             if handle is not None:
-                yield _figures(handle, Counters.unpack(row))
+                yield _figures(handle, counters, oldest_at)
+
+
+def message_counts(namespace: Namespace) -> Iterator[tuple[str, Counter[tuple[Counted, str]]]]:
+    """Return what happened to messages since the start, by the path of the entity; unused entities are omitted."""
+    for entity in namespace.entities():
+        total = Counter[tuple[Counted, str]]()
+        for handle in entity.partitions:
+            total.update(handle.worker.message_counts.of(handle.queue_id))
+        if total:
+            yield entity.path, total
 
 
 def arrivals(entity: Entity) -> ArrivalFigures:
@@ -158,15 +188,13 @@ def activity(namespace: Namespace) -> dict[str, Activity]:
     for worker in namespace.workers:
         for partition in worker.open_partitions():
             state = partition.state
-            messages, (first_number, loaded) = state.counters.messages, state.loaded
-            dead = messages[Home.DEAD_LETTER] + messages[Home.TRANSFER_DEAD_LETTER]
+            messages, counts = state.counters.messages, worker.message_counts.of(state.queue_id)
             own = (
-                state.counters.next_counter - first_number,
-                dead - loaded[Home.DEAD_LETTER] - loaded[Home.TRANSFER_DEAD_LETTER],
-                sum(messages) - sum(loaded),
-                state.lock_losses,
+                sum(counts.get((what, ""), 0) for what in ARRIVALS),
+                sum(messages) - state.loaded_count,
+                sum(counts.get((Counted.LOCKS_EXPIRED, each), 0) for each in SubQueue),
                 messages[Home.ACTIVE],
-                dead,
+                messages[Home.DEAD_LETTER] + messages[Home.TRANSFER_DEAD_LETTER],
             )
             known = sums.get(state.ref.path)
             sums[state.ref.path] = list(own) if known is None else [a + b for a, b in zip(known, own, strict=True)]
@@ -194,7 +222,16 @@ def placement_in(entity: Entity, partition_id: int) -> Placement:
     )
 
 
-def _figures(handle: PartitionHandle, counters: Counters) -> PartitionFigures:
+def _oldest_at(queue_id: int, counters: Counters, view: View) -> int | None:
+    """When the first active message of a partition was enqueued (Unix ms), None without one."""
+    if not counters.messages[Home.ACTIVE]:
+        return None
+    first, stop = message_key(queue_id, Home.ACTIVE, 0), message_key(queue_id, Home.ACTIVE + 1, 0)
+    rows = view.scan(MESSAGES, first, stop, 1)
+    return Record.unpack(rows[0][1]).enqueued_at if rows else None
+
+
+def _figures(handle: PartitionHandle, counters: Counters, oldest_at: int | None) -> PartitionFigures:
     partition = handle.worker.partition(handle.queue_id)
     return PartitionFigures(
         handle.path,
@@ -205,6 +242,7 @@ def _figures(handle: PartitionHandle, counters: Counters) -> PartitionFigures:
         0 if partition is None else partition.locked_count(),
         counters.next_counter & ((1 << PARTITION_SHIFT) - 1),
         None if partition is None else partition.state.last_activity_at or None,
+        oldest_at,
     )
 
 

@@ -27,6 +27,7 @@ from ..model.descriptions import SubscriptionDescription, TopicDescription
 from ..outcomes import Complete
 from ..partition.records import MESSAGES, Home, Record, message_key
 from ..partition.requests import AdoptSequence
+from ..partition.step import Counted
 from .administration import Administration
 from .folder_view import CATALOG_FOLDER, STORE_FOLDER
 
@@ -59,14 +60,17 @@ class Maintenance:
             doomed = _topics_first(namespace.entities())
         else:
             doomed = self._with_subscriptions(namespace.find(path)[0])
-        message_count = sum(sum(entity.message_counts()) for entity in doomed)
+        message_counts = {entity.queue_id: sum(entity.message_counts()) for entity in doomed}
         made: list[Description] = [entity.description for entity in doomed]
         detached = _detached("was emptied")
         for entity, before in self._administration.exchange(doomed, made, detached, keeps_numbers=True):
             if before is not None:
                 for new, old in zip(entity.partitions, before.partitions, strict=True):
                     new.submit(AdoptSequence(old))  # after all earlier requests
-        return message_count
+                    new.worker.message_counts.go_on_as(new.queue_id, old.queue_id)
+                purged = (entity.queue_id, Counted.PURGED, "", message_counts[before.queue_id])
+                entity.partitions[0].worker.message_counts.add([purged])
+        return sum(message_counts.values())
 
     def reset(self) -> int:
         """Restore the entities and descriptions of the start-up configuration, without messages.

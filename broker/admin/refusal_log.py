@@ -16,6 +16,7 @@ import structlog
 from ..address import parse_address
 from ..clock import Clock
 from ..errors import BrokerError, Condition
+from ..service_errors import THROTTLING
 
 AGAIN_US: Final = 10_000_000
 """How long the same refusal of the same client is not logged again."""
@@ -51,6 +52,10 @@ class RefusalLog:
         self._lines = 0  # in this second
         self.counts: Counter[str] = Counter()
         """Refusals by entity path; those of names beyond `KNOWN_MAX` under ""."""
+        self.throttled: Counter[str] = Counter()
+        """Refusals because of throttling, by entity path as `counts`."""
+        self.by_code: Counter[str] = Counter()
+        """Refusals by condition, or by the code of another protocol."""
 
     def refused(self, client: str, address: str, error: BrokerError) -> None:
         """A client was refused with `error` at an address."""
@@ -62,7 +67,11 @@ class RefusalLog:
     ) -> None:
         """As `refused`, for a refusal with a code of another protocol."""
         path = parse_address(address).path
-        self.counts[path if path in self.counts or len(self.counts) < KNOWN_MAX else ""] += 1
+        counted_as = path if path in self.counts or len(self.counts) < KNOWN_MAX else ""
+        self.counts[counted_as] += 1
+        self.by_code[code] += 1
+        if THROTTLING in reason:
+            self.throttled[counted_as] += 1
         if not self.is_due(client, path, code):
             return
         remedy = self._remedy(path, condition)

@@ -34,7 +34,7 @@ from .records import (
 from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, SendRun
 from .sessions import MessageSessions
 from .state import PartitionState
-from .step import EventKind, PartitionRef, Step
+from .step import Counted, EventKind, PartitionRef, Step
 
 
 class EnqueueHandlers:
@@ -93,12 +93,6 @@ class EnqueueHandlers:
         ref, nowhere = self._state.ref, [None] * len(run.messages)
         step.note(EventKind.REFUSED, ref, nowhere, run.messages, reason=error.description, by=run.by)
 
-    def _note_sent(
-        self, run: SendRun | None, numbers: Sequence[int | None], messages: Sequence[Message], step: Step
-    ) -> None:
-        by, left = ("", None) if run is None else (run.by, run.left)
-        step.note(EventKind.SENT, self._state.ref, numbers, messages, by=by, others_left=left)
-
     def _append(self, request: SendRun, now: int, step: Step) -> None:
         """Store messages that `_appends` approved: `store_all` for a run, at a lower cost for each message."""
         state, messages = self._state, request.messages
@@ -118,7 +112,10 @@ class EnqueueHandlers:
                 state.rows.put_due(expires_at, Due.EXPIRE, number, step)
             rows.append((key_start + end, row))
             number += 1
-        self._note_sent(request, range(number - len(rows), number), messages, step)
+        if step.events is not None:
+            numbers = range(number - len(rows), number)
+            step.note(EventKind.SENT, state.ref, numbers, messages, by=request.by, others_left=request.left)
+        step.count(state.queue_id, Counted.SENT, len(rows))
         state.rows.put_active_run(rows, sum([len(row) for _, row in rows]), step)
         state.active_queue.extend(number - len(rows), rows)
         state.announce_ready(state.active_queue, step)
@@ -141,16 +138,18 @@ class EnqueueHandlers:
         step: Step,
         seen_ids: set[int] | None = None,
         origin: SendRun | None = None,
+        counted: Counted = Counted.SENT,
     ) -> list[int | None]:
         """Store messages that passed `refusal`; return their numbers in order, None for duplicates.
 
-        `seen_ids` as for `store_scheduled`; `origin` is the request.
+        `seen_ids` as for `store_scheduled`; `origin` is the request; messages count as `counted`.
         """
         self._state.mark_used(now)
         seen_ids = set() if seen_ids is None else seen_ids
         numbers: list[int | None] = []
         if step.events is not None and messages:
-            self._note_sent(origin, numbers, messages, step)
+            by, left = ("", None) if origin is None else (origin.by, origin.left)
+            step.note(EventKind.SENT, self._state.ref, numbers, messages, by=by, others_left=left)
         for message in messages:
             if self.is_duplicate(message, now, view, step, seen_ids):
                 numbers.append(None)
@@ -162,6 +161,7 @@ class EnqueueHandlers:
             else:
                 number = self.activate(message, 0, now, view, step)
             numbers.append(number)
+        step.count(self._state.queue_id, counted, len(numbers) - numbers.count(None))
         return numbers
 
     def schedule(self, request: Schedule, now: int, view: Reader, step: Step) -> None:
@@ -192,6 +192,7 @@ class EnqueueHandlers:
             if not self.is_duplicate(message, now, view, step, seen_ids):
                 at = message.scheduled_enqueue_at
                 self._schedule(message, number, now if at is None else at, now, step)
+                step.count(self._state.queue_id, Counted.SENT)
         return assigned
 
     def reserve(self, request: Reserve, now: int, view: Reader, step: Step) -> None:
@@ -205,6 +206,7 @@ class EnqueueHandlers:
         if (error := self.cancel_refusal(request.numbers, view)) is None:
             removed = self.remove_scheduled(request.numbers, view, step)
             if not request.is_delivery:
+                step.count(self._state.queue_id, Counted.CANCELED, len(removed))
                 step.note(EventKind.CANCELED, self._state.ref, request.numbers)
             for number, message in removed if request.is_delivery else ():
                 self._activate(number, message, now, view, step, is_early=True)
@@ -336,6 +338,7 @@ class EnqueueHandlers:
             step.note(EventKind.ROUTED, state.ref, [enqueued_number], [message], rules=routing.rules)
         for copy in routing.route(message, state.index, now):
             target = self._sibling(copy.ref, view)
+            step.count(copy.ref.queue_id, Counted.COPIED)
             if copy.error is not None:
                 target.dead_letter_copy(copy.message, source, copy.error, now, step)
                 continue
@@ -388,12 +391,7 @@ class EnqueueHandlers:
     def would_be_dropped(self, message: Message, now: int, view: Reader, seen_ids: set[int]) -> bool:
         """Whether a message duplicates a stored hash or one of `seen_ids`; adds its hash to `seen_ids`."""
         number = self._identity(message)
-        if number is None:
-            return False
-        if number in seen_ids:
-            return True
-        seen_ids.add(number)
-        return self._is_remembered(number, now, view)
+        return number is not None and self._is_known(number, now, view, seen_ids)
 
     def _identity(self, message: Message) -> int | None:
         """The hash that identifies duplicates, None without duplicate detection or message id."""
@@ -406,7 +404,10 @@ class EnqueueHandlers:
         key_text = (message.session_id or message.partition_key or "") if state.ref.partitioned else ""
         return duplicate_hash(f"{message_id}\0{key_text}")
 
-    def _is_remembered(self, number: int, now: int, view: Reader) -> bool:
+    def _is_known(self, number: int, now: int, view: Reader, seen_ids: set[int]) -> bool:
+        if number in seen_ids:
+            return True
+        seen_ids.add(number)
         row = view.get(DUPLICATES, session_number_key(self._state.queue_id, number))
         return row is not None and bool(INSTANT.unpack(row)[0] > now)
 
@@ -414,12 +415,10 @@ class EnqueueHandlers:
         """Whether a message is a duplicate; if not, store its hash for the duplicate detection window."""
         if (number := self._identity(message)) is None:
             return False
-        if number in seen_ids:
-            return True
-        seen_ids.add(number)
-        if self._is_remembered(number, now, view):
-            return True
         state = self._state
+        if self._is_known(number, now, view, seen_ids):
+            step.count(state.queue_id, Counted.DUPLICATES_DROPPED)
+            return True
         description = state.ref.description
         assert not isinstance(description, SubscriptionDescription)
         key = session_number_key(state.queue_id, number)

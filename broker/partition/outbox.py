@@ -25,7 +25,7 @@ from .records import (
 )
 from .requests import DeleteForwarded, ReadOutbox, Redirect, StoreForwarded, Transfer, Undeliverable
 from .state import PartitionState
-from .step import EventKind, Step
+from .step import Counted, EventKind, Step
 
 
 class OutboxHandlers:
@@ -47,6 +47,7 @@ class OutboxHandlers:
             stored, now, 0, number, 0, 0, operation.destination, self._state.target_index_of(operation.message)
         )
         self._state.rows.put(Home.TRANSFER_OUTBOX, number, record.pack(), step)
+        step.count(self._state.queue_id, Counted.SENT)
         step.note(EventKind.SENT, self._state.ref, [number], [operation.message])
         step.note(EventKind.FORWARDING, self._state.ref, [number], to=operation.destination)
         step.effects.append((self._state.ref.announce_outbox, None))
@@ -85,6 +86,7 @@ class OutboxHandlers:
                 numbers: list[int | None] = [None] if is_duplicate else []
                 step.note(EventKind.FORWARDED, self._state.ref, numbers, [message], source)
                 if not is_duplicate:
+                    step.count(self._state.queue_id, Counted.FORWARDED)
                     hops = record.hops + 1
                     arrived = self._enqueue.activate(
                         message, record.enqueued_number, now, view, step, hops, record.other_path
@@ -154,8 +156,11 @@ class OutboxHandlers:
                 if home is not Home.OUTBOX:
                     record.update(other_path="")  # it has not been forwarded
                 properties = {"DeadLetterReason": request.reason, "DeadLetterErrorDescription": request.description}
-                if home is Home.DEAD_LETTER_OUTBOX:
+                was_dead = home is Home.DEAD_LETTER_OUTBOX
+                if was_dead:
                     properties = {}  # it keeps the reason for which it was dead-lettered
                 source = state.queue_id, request.number
-                state.dead_letter_record(record, properties, step, sub_queue, forward=False, source=source)
+                state.dead_letter_record(
+                    record, properties, step, sub_queue, forward=False, source=source, counts=not was_dead
+                )
         step.effects.append((request.reply, None))

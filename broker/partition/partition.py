@@ -77,7 +77,7 @@ from .requests import (
 from .sessions import MessageSessions
 from .settle import SettleHandlers
 from .state import PartitionState
-from .step import EventKind, PartitionRef, Step
+from .step import Counted, EventKind, PartitionRef, Step
 
 PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUPLICATES, FORWARDED)
 
@@ -236,7 +236,7 @@ class Partition:
                 self._receive.remove_dead_letter(found, step)
         if accepted:
             self.state.mark_used(now)
-            numbers = target.enqueue.store_all(accepted, now, view, step)
+            numbers = target.enqueue.store_all(accepted, now, view, step, counted=Counted.RESUBMITTED)
             for number, new in zip(moved, numbers, strict=True):
                 source = self.state.queue_id, number
                 step.note(EventKind.RESUBMITTED, target.state.ref, [new], source=source)
@@ -275,7 +275,8 @@ class Partition:
                     lock = self.state.locks.by_token[operation.token]
                     self._settle.end(lock, operation.outcome, now, view, step)
                 case CancelScheduled():
-                    self.enqueue.remove_scheduled(operation.numbers, view, step)
+                    removed = self.enqueue.remove_scheduled(operation.numbers, view, step)
+                    step.count(self.state.queue_id, Counted.CANCELED, len(removed))
                     step.note(EventKind.CANCELED, self.state.ref, operation.numbers)
                 case SetSessionState():
                     assert self._sessions is not None

@@ -24,7 +24,7 @@ from .records import MESSAGES, Home, Record, expiries_of, message_key
 from .requests import DeleteMessages, GetExtent, LockMessages, Peek, Receive, ReceiveDeferred, ReceiveFromSession
 from .sessions import MessageSessions
 from .state import PartitionState
-from .step import NO_CUT, Delivery, EventKind, Extent, Received, ReceiveMode, Step, new_delivery
+from .step import NO_CUT, Counted, Delivery, EventKind, Extent, Received, ReceiveMode, Step, new_delivery
 
 RECEIVE_BYTES_MAX = 4 << 20  # per answer to a receiver, which then asks again
 SCAN_ROWS_MAX = 500
@@ -195,6 +195,7 @@ class ReceiveHandlers:
                 state.expire(number, row, session, step)
                 continue
             step.note(EventKind.DELETED, state.ref, [number])
+            step.count(state.queue_id, Counted.DELETED, detail=request.sub_queue)
             state.remove(ready_queue.home, number, len(row), record.expires_at, session, step)
             deleted += 1
         if self._sessions is not None:
@@ -299,6 +300,7 @@ class ReceiveHandlers:
         state = self._state
         tokens = new_lock_tokens(state.index, len(rows))
         numbers = [number for number, _ in rows]
+        step.count(state.queue_id, Counted.DELIVERED, len(numbers), group.ready_queue.sub_queue)
         if step.events is not None:
             if mode is ReceiveMode.PEEK_LOCK:
                 step.note(EventKind.LOCKED, state.ref, numbers, by=by, until_at=group.until_at)
@@ -311,6 +313,7 @@ class ReceiveHandlers:
             state.locks.add(group, tokens, numbers, sizes, expiries)
             encoder = self._encoder(message_state, locked_until_at=group.until_at + believed_ms)
         else:
+            step.count(state.queue_id, Counted.RECEIVED_AND_DELETED, len(numbers), group.ready_queue.sub_queue)
             state.remove_run(group.home, numbers, sum(sizes), expiries, group.session, step)
             encoder = self._encoder(message_state, deleted=True)
         payloads = encoder.encode_rows(rows, tokens)

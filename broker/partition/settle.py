@@ -22,17 +22,17 @@ from .ready_queue import Reader
 from .records import MESSAGES, Home, Record, message_key
 from .requests import ExpireLocks, Renew, Settle, SettleRun
 from .state import PartitionState
-from .step import EventKind, Step
+from .step import Counted, EventKind, Step
 
 MAIN_HOMES = (Home.ACTIVE, Home.DEFERRED)  # of the entity itself, not of a dead-letter queue
 REASON_DELIVERY_COUNT = "MaxDeliveryCountExceeded"
-EVENTS: Final[Mapping[type[Outcome], EventKind]] = {
-    Complete: EventKind.COMPLETED,
-    Abandon: EventKind.ABANDONED,
-    Defer: EventKind.DEFERRED,
-    Release: EventKind.RELEASED,
+EVENTS: Final[Mapping[type[Outcome], tuple[EventKind, Counted]]] = {
+    Complete: (EventKind.COMPLETED, Counted.COMPLETED),
+    Abandon: (EventKind.ABANDONED, Counted.ABANDONED),
+    Defer: (EventKind.DEFERRED, Counted.DEFERRED),
+    Release: (EventKind.RELEASED, Counted.RELEASED),
 }
-"""The events of outcomes; a dead-lettering is noted where the message moves."""
+"""The events of outcomes and what they count as; a dead-lettering is noted where the message moves."""
 
 
 class SettleHandlers:
@@ -81,6 +81,7 @@ class SettleHandlers:
                 size_bytes = sum([lock.size_bytes for lock in ended])
                 expiries = [lock.expires_at for lock in ended]
                 state.remove_run(group.home, numbers, size_bytes, expiries, group.session, step)
+                step.count(state.queue_id, Counted.COMPLETED, len(ended), group.ready_queue.sub_queue)
                 if step.events is not None:
                     step.note(EventKind.COMPLETED, state.ref, numbers)
         if request.done is None:
@@ -112,9 +113,12 @@ class SettleHandlers:
         state.mark_used(now)
         state.locks.remove((lock,))
         home, session = lock.group.home, lock.group.session
-        if step.events is not None and type(outcome) in EVENTS:
-            changes = {name: str(value) for name, value in _changes(outcome).items()}
-            step.note(EVENTS[type(outcome)], state.ref, [lock.number], properties=changes)
+        if type(outcome) in EVENTS:
+            event, counted = EVENTS[type(outcome)]
+            step.count(state.queue_id, counted, detail=lock.group.ready_queue.sub_queue)
+            if step.events is not None:
+                changes = {name: str(value) for name, value in _changes(outcome).items()}
+                step.note(event, state.ref, [lock.number], properties=changes)
         if isinstance(outcome, Complete):
             state.remove(home, lock.number, lock.size_bytes, lock.expires_at, session, step)
             return
@@ -154,12 +158,12 @@ class SettleHandlers:
     def release(self, locks: Sequence[Lock], now: int, view: Reader, step: Step, *, counted: bool) -> None:
         """End locks without a settlement: they expired (`counted`), or their session is released."""
         self._state.locks.remove(locks)
-        if counted:
-            self._state.count_lock_losses(len(locks))
         for lock in locks:
             row = view.get(MESSAGES, message_key(self._state.queue_id, lock.group.home, lock.number))
             if row is None:
                 continue
+            what = Counted.LOCKS_EXPIRED if counted else Counted.RELEASED
+            step.count(self._state.queue_id, what, detail=lock.group.ready_queue.sub_queue)
             if step.events is not None:
                 kind = EventKind.LOCK_EXPIRED if counted else EventKind.RELEASED
                 step.note(kind, self._state.ref, [lock.number])

@@ -32,7 +32,7 @@ from .records import (
     message_key,
     session_message_key,
 )
-from .step import EventKind, PartitionRef, Receivable, Step
+from .step import Counted, EventKind, PartitionRef, Receivable, Step
 
 REASON_EXPIRED = "TTLExpiredException"
 TEXT_EXPIRED = "The message expired and was dead lettered."
@@ -51,10 +51,8 @@ class PartitionState:
         self.rows = Rows(ref.queue_id, number_base, counters, ref.total)
         self.locks = Locks()
         self.last_activity_at = 0
-        self.loaded = counters.next_counter, tuple(counters.messages)
-        """The number counter and the message counts when the partition came into memory."""
-        self.lock_losses = 0
-        """Locks of messages that expired since the partition is in memory."""
+        self.loaded_count = sum(counters.messages)
+        """How many messages there were when the partition came into memory."""
         self._next_target = ref.index  # each source partition starts with another target
         self.ready_queues = {
             sub_queue: ReadyQueue(
@@ -126,10 +124,6 @@ class PartitionState:
         """Note that a client used the partition at `now` (Unix ms)."""
         self.last_activity_at = now
 
-    def count_lock_losses(self, count: int) -> None:
-        """Count locks that expired."""
-        self.lock_losses += count
-
     # ---- moves
 
     def remove(self, home: Home, number: int, size_bytes: int, expires_at: int, session: int, step: Step) -> None:
@@ -175,10 +169,11 @@ class PartitionState:
         *,
         forward: bool = True,
         source: tuple[int, int],
+        counts: bool = True,
     ) -> None:
         """Store a message without a home in `sub_queue`, or in the outbox to ForwardDeadLetteredMessagesTo.
 
-        `source` is the (queue id, number) that it had before.
+        `source` is the (queue id, number) that it had before. One that was dead-lettered before does not count again.
         """
         record.update(expires_at=0, stored=with_application_properties(record.stored, properties))
         number = self.rows.new_number()
@@ -186,8 +181,10 @@ class PartitionState:
         target = None if isinstance(description, TopicDescription) else description.forward_dead_letters_to
         if not forward or sub_queue is not SubQueue.DEAD_LETTER:
             target = None
+        reason, text = properties.get("DeadLetterReason"), properties.get("DeadLetterErrorDescription")
+        if counts:
+            step.count(self.queue_id, Counted.DEAD_LETTERED, detail=str(reason or ""))
         if step.events is not None:
-            reason, text = properties.get("DeadLetterReason"), properties.get("DeadLetterErrorDescription")
             step.note(EventKind.DEAD_LETTERED, self.ref, [number], (), source, reason=reason, text=text, to=target)
         if target is not None:
             record.update(other_path=self.ref.path, target_index=self.target_index_of(parse_stored(record.stored)))
@@ -202,6 +199,7 @@ class PartitionState:
 
     def expire(self, number: int, row: bytes, session: int, step: Step) -> None:
         """Dead-letter or remove an active message after its time to live."""
+        step.count(self.queue_id, Counted.EXPIRED)
         if self.receivable.dead_letter_on_expiration:
             reason = {"DeadLetterReason": REASON_EXPIRED, "DeadLetterErrorDescription": TEXT_EXPIRED}
             self.dead_letter(Home.ACTIVE, number, row, reason, step, session)

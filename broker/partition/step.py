@@ -141,6 +141,32 @@ new_event: Final[Callable[[tuple[object, ...]], Event]] = partial(tuple.__new__,
 """`Event(*fields)` for many: it takes a third of the time."""
 
 
+class Counted(StrEnum):
+    """What is counted of messages, each where it happens; the values are the names of counters."""
+
+    SENT = "sent"  # and stored, at once or for later
+    DUPLICATES_DROPPED = "duplicates_dropped"
+    FORWARDED = "forwarded"  # arrived from another entity
+    COPIED = "copied"  # from a topic to a subscription
+    RESUBMITTED = "resubmitted"
+    DELIVERED = "delivered"
+    RECEIVED_AND_DELETED = "received_and_deleted"  # these are delivered, too
+    COMPLETED = "completed"
+    ABANDONED = "abandoned"
+    DEFERRED = "deferred"
+    RELEASED = "released"  # available again, without a delivery attempt
+    LOCKS_EXPIRED = "locks_expired"
+    EXPIRED = "expired"  # also those that are dead-lettered for it
+    DEAD_LETTERED = "dead_lettered"
+    CANCELED = "canceled"
+    DELETED = "deleted"  # by a request
+    PURGED = "purged"  # with all others of the entity
+
+
+Counts = tuple[int, Counted, str, int]
+"""The queue id of a partition, what happened in it, the sub-queue or the reason of dead letters, and how often."""
+
+
 class Observer(Protocol):
     """Learns of the events of committed batches. Before each batch it is asked whether it `is_on`."""
 
@@ -177,10 +203,10 @@ class Step:
     `rows` are new rows of the `messages` table and `removed` keys of it to delete: the changes of runs. A request
     changes no key both there and in `changes`.
     `touched` has the changed counters by queue id. `next_due` is the earliest instant (Unix ms) that the changes added
-    to the `due` table, or None. `events` are for an observer; None without one.
+    to the `due` table, or None. `counts` are for the counters of entities, `events` for an observer; None without one.
     """
 
-    __slots__ = ("changes", "effects", "events", "next_due", "removed", "rows", "touched")
+    __slots__ = ("changes", "counts", "effects", "events", "next_due", "removed", "rows", "touched")
 
     def __init__(self, events: list[Event] | None = None) -> None:
         self.events = events
@@ -189,6 +215,7 @@ class Step:
         self.changes: list[tuple[str, bytes, bytes | None]] = []
         self.effects: list[tuple[Callable[..., None], object]] = []
         self.touched: dict[int, Counters] = {}
+        self.counts: list[Counts] = []
         self.next_due: int | None = None
 
     def write_to(self, batch: Writer) -> int:
@@ -226,6 +253,10 @@ class Step:
         """Note an event for the observer, if there is one; `numbers` may be a list that is filled afterwards."""
         if self.events is not None:
             self.events.append(new_event((kind, ref, numbers, messages, source, facts)))
+
+    def count(self, queue_id: int, what: Counted, count: int = 1, detail: str = "") -> None:
+        """Count what happened to messages of a partition, once for a run."""
+        self.counts.append((queue_id, what, detail, count))
 
     def due_at(self, at: int) -> None:
         """Note that a change adds a row to the `due` table for the instant `at` (Unix ms)."""

@@ -28,6 +28,7 @@ from ..partition.step import Delays, NoObserver, Observer, PartitionRef, Step
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
 from .commit_stats import CommitStats
 from .committer import Committer
+from .message_counts import MessageCounts
 from .open_partitions import OpenPartitions
 from .outage import Outage, OutageKind
 from .timers import FIRST_DUE, LAST_DUE, StoreTimers
@@ -75,6 +76,7 @@ class Worker:
         self._outage_gate: asyncio.Future[None] | None = None  # a commit waits for it during an outage
         self.idle_lock = asyncio.Lock()  # held while a batch runs
         self.commit_stats = CommitStats()
+        self.message_counts = MessageCounts()
         self._committing = False  # if a commit fails now, its outcome is unknown
         self.outage: Outage | None = None
         self.fault: str | None = None  # the error of the last commit, None if it succeeded
@@ -215,6 +217,7 @@ class Worker:
     def remove(self, queue_id: int) -> None:
         """Close the partition of a deleted queue."""
         self._open.remove(queue_id)
+        self.message_counts.remove(queue_id)
 
     # ---- the loop
 
@@ -314,6 +317,7 @@ class Worker:
         if step.next_due is not None:
             self._timers.row_added(step.next_due)
         self._timers.arm()
+        self.message_counts.add(step.counts)
         if step.events:
             self._observer.observe(now, step.events)  # before the effects: what they cause comes later
         for effect, argument in step.effects:

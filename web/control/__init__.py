@@ -13,12 +13,12 @@ from typing import Final
 
 from aiohttp import web
 
+from ...telemetry.collecting import release
 from ..services import Services
 from . import administration, clock, entities, events, messages, namespace
 from .acting import jobs, lines
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .failures import conditions, faults, stores
-from .namespace import release
 from .openapi import Tables, document
 from .operations import clients, samples, story
 

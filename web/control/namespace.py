@@ -6,11 +6,11 @@ Knows the JSON of a snapshot. Does not know how one is stored (`SnapshotsPort`).
 from __future__ import annotations
 
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from aiohttp import web
 
+from ...telemetry.collecting import release
 from ..limits import ARCHIVE_BYTES_MAX
 from ..services import Snapshot, SnapshotsPort
 from .endpoints import ROOT, ControlCall, ControlRefusal, Endpoint
@@ -61,14 +61,6 @@ ABOUT: Final = named(
         },
     ),
 )
-
-
-def release() -> str:
-    """The installed release, "0" without one."""
-    try:
-        return version("emubus")
-    except PackageNotFoundError:
-        return "0"
 
 
 async def show_about(call: ControlCall) -> object:

@@ -25,7 +25,7 @@ OF_NAMESPACE: Final = (*OF_ENTITY, "commit_ms")
 """Figures: messages per second in and out, active messages, dead letters, refusals and expired locks per second, and
 the mean duration of commits (ms; no value in a second without one)."""
 
-NOTHING: Final = Activity(0, 0, 0, 0, 0, 0)
+NOTHING: Final = Activity(0, 0, 0, 0, 0)
 
 log = structlog.get_logger(__name__)
 
@@ -124,10 +124,9 @@ class Sampler:
 
 
 def _values(before: Activity | None, after: Activity, refusals: int, elapsed_s: float) -> dict[str, float]:
-    """The figures of one entity; a dead letter gets a new number, which is no arrival."""
+    """The figures of one entity."""
     before = NOTHING if before is None else before  # it came into memory since
-    new_dead = max(0, after.dead_letters_more - before.dead_letters_more)
-    came = max(0, after.numbers_given - before.numbers_given - new_dead)
+    came = max(0, after.came - before.came)
     gone = max(0, came - (after.messages_more - before.messages_more))
     losses = max(0, after.lock_losses - before.lock_losses)
     return {

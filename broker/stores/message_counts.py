@@ -1,0 +1,61 @@
+"""What happened to messages, counted by entity since the start, as plain integers.
+
+Knows how many reasons of dead letters an entity counts apart. Does not know entities: an entity's partition is its
+queue id. A partition in which nothing happened takes no memory. Owned by a `Worker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ..partition.step import Counted, Counts
+
+REASONS_MAX: Final = 20
+"""Reasons of dead letters that a partition counts apart; clients make up their own."""
+OTHER_REASONS: Final = "(other)"
+
+OfPartition = Mapping[tuple[Counted, str], int]
+"""How often, by what happened and the sub-queue, or the reason of dead letters; "" without either."""
+
+NOTHING: Final[OfPartition] = {}
+
+
+class MessageCounts:
+    """The counters of one store's partitions, by queue id."""
+
+    __slots__ = ("_of_partition",)
+
+    def __init__(self) -> None:
+        self._of_partition: dict[int, dict[tuple[Counted, str], int]] = {}
+
+    def add(self, counts: Iterable[Counts]) -> None:
+        """Count what a batch did, once it is committed."""
+        for queue_id, what, detail, count in counts:
+            of_partition = self._of_partition.get(queue_id)
+            if of_partition is None:
+                of_partition = self._of_partition[queue_id] = {}
+            key = what, detail
+            if key in of_partition:
+                of_partition[key] += count
+            elif count:
+                if what is Counted.DEAD_LETTERED and _reason_count(of_partition) >= REASONS_MAX:
+                    key = what, OTHER_REASONS
+                of_partition[key] = of_partition.get(key, 0) + count
+
+    def of(self, queue_id: int) -> OfPartition:
+        """The counters of a partition, those above 0; the caller must not keep them."""
+        return self._of_partition.get(queue_id, NOTHING)
+
+    def go_on_as(self, queue_id: int, old: int) -> None:
+        """Go on counting for `queue_id` what was counted for `old`, which a purge has replaced."""
+        if old in self._of_partition:
+            self._of_partition[queue_id] = self._of_partition[old]  # shared: `old` may have requests under way
+
+    def remove(self, queue_id: int) -> None:
+        """Forget the counters of a deleted entity."""
+        self._of_partition.pop(queue_id, None)
+
+
+def _reason_count(of_partition: OfPartition) -> int:
+    return sum(what is Counted.DEAD_LETTERED for what, _ in of_partition)
