@@ -17,7 +17,20 @@ from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
 from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Profile, defaults_of, limits_for
-from .commands.options import HOST, HTTP_PORT, Option, names, non_empty, port, read_options, variables_of_process, whole
+from .commands.options import (
+    HOST,
+    HTTP_PORT,
+    OTLP,
+    Option,
+    names,
+    non_empty,
+    port,
+    ports,
+    read_options,
+    switch,
+    variables_of_process,
+    whole,
+)
 from .commands.options import ConfigError as ConfigError
 from .storage.contract import Durability as Durability
 
@@ -105,25 +118,13 @@ class Config:
     seed: int = 0
     story: bool = False
     """Whether events of messages are kept from the start."""
+    otlp: str | None = None
+    """The OpenTelemetry collector that gets traces and metrics."""
     notes: tuple[str, ...] = ()
     """Notes for the log at the start, one line each."""
 
 
 # ---------------------------------------------------------------- the options
-
-
-def _ports(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(port(part.strip()) for part in text.split(","))
-    except ValueError:
-        raise ValueError("ports from 0 to 65535, separated by commas") from None
-
-
-def _switch(text: str) -> bool:
-    values = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
-    if text.lower() not in values:
-        raise ValueError("yes or no")
-    return values[text.lower()]
 
 
 def _partitions(text: str) -> int | None:
@@ -183,7 +184,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
     ),
     Option(
         "fresh",
-        _switch,
+        switch,
         "yes|no",
         "delete the entities and messages in the data folder first; snapshots and the development CA stay",
         is_switch=True,
@@ -257,7 +258,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
     Option("tls_key", Path, "FILE", "the certificate's key (PEM)", brief="the certificate's key (PEM)"),
     Option(
         "tls_port",
-        _ports,
+        ports,
         "PORT,…",
         "additional ports, for clients with a fixed one: 443 for Java's admin client, 5671 for AMQP over TLS",
         brief="additional ports, such as 443,5671",
@@ -287,7 +288,8 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         brief="debug, info (default), warning, error",
     ),
     Option("conditions", names, "NAME,…", "conditions at the start (docs/CONDITIONS.md); --seed"),
-    Option("story", _switch, "yes|no", "keep the events of messages, for emubus trace", is_switch=True),
+    Option("story", switch, "yes|no", "keep the events of messages, for emubus trace", is_switch=True),
+    OTLP,
     Option("seed", whole, "N", "with --conditions: the seed of their chance (0)", "0", is_hidden=True),
     Option(
         "failpoint",
@@ -348,6 +350,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         conditions=values.maybe("conditions", tuple) or (),
         seed=values.of("seed", int),
         story=bool(values["story"]),
+        otlp=values.maybe("otlp", str),
         notes=(*_notes(variables), *map(str, found.warnings)),
     )
 

@@ -14,6 +14,7 @@ import ssl
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 import uvloop
@@ -31,6 +32,7 @@ from .broker.model.descriptions import QueueDescription, SubscriptionDescription
 from .broker.model.profiles import Partitioning, limits_over
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
 from .commands.announcement import banner, facts, write_ready_file
+from .commands.options import variables_of_process
 from .conditions.strikes import TlsFailure
 from .config import Auth, Config, LogFormat, Tls
 from .data_folder import DataFolder
@@ -53,6 +55,9 @@ from .tls import (
 from .web.lazy_server import LazyHttpServer
 from .web.sampling.sampler import Sampler
 from .web.services import Services
+
+if TYPE_CHECKING:
+    from .telemetry.otlp import Otlp
 
 STOP_TIMEOUT_S = 4.0
 EXIT_OK, EXIT_FAILED, EXIT_BAD_CONFIG = 0, 1, 2
@@ -92,6 +97,7 @@ class Server:
         self.more_ports = config.more_ports
         self.ready = False
         self.story = Story(is_on=config.story)
+        self._otlp: Otlp | None = None
         self._cleanup = contextlib.AsyncExitStack()
         self._broker: Broker | None = None
         self._amqp: AmqpServer | None = None
@@ -191,7 +197,11 @@ class Server:
         ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
         self._snapshots = snapshots = Snapshots(self._broker, self._folder, self._open_stores)
         self._cleanup.push_async_callback(snapshots.stop)
-        self._http = LazyHttpServer(self._services(self._broker, access, amqp, snapshots, ca))
+        services = self._services(self._broker, access, amqp, snapshots, ca)
+        if self._otlp is not None:
+            self._otlp.start(services.metric_sources)
+            self._cleanup.push_async_callback(self._otlp.stop)
+        self._http = LazyHttpServer(services)
         self._cleanup.push_async_callback(self._http.stop)
         self._cleanup.push_async_callback(self._amqp.stop)  # before HTTP, whose WebSockets carry AMQP
         self.amqp_port = listener.listen(config.host, config.amqp_port)
@@ -283,7 +293,9 @@ class Server:
             self._folder = folder = own_folder(config.data_dir, fresh=config.fresh, durability=config.durability)
             self._cleanup.callback(folder.release)
         self._failpoint = failpoint_hook(config.failpoint)
-        broker = Broker(*self._open_stores(), self.clock, config.limits, self._failpoint, self.story)
+        self._otlp = None if config.otlp is None else _open_otlp(config.otlp, self.clock)
+        observer = self.story if self._otlp is None else self._otlp.observer(self.story)
+        broker = Broker(*self._open_stores(), self.clock, config.limits, self._failpoint, observer)
         if self._folder is not None:
             self._folder.warn_of_readers()
         return broker
@@ -307,6 +319,18 @@ class Server:
             for store in opened:
                 store.close()
             raise
+
+
+def _open_otlp(endpoint: str, clock: Clock) -> Otlp:
+    try:
+        from .telemetry.otlp import Otlp, OtlpError  # an extra, which few have
+    except ImportError as error:
+        what = "--otlp (or OTEL_EXPORTER_OTLP_ENDPOINT) needs OpenTelemetry"
+        raise StartError(f"{what}: pip install 'emubus[otel]' ({error})", EXIT_BAD_CONFIG) from error
+    try:
+        return Otlp(endpoint, variables_of_process(), clock)
+    except OtlpError as error:
+        raise StartError(str(error), EXIT_BAD_CONFIG) from error
 
 
 def run(config: Config) -> int:

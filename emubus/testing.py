@@ -105,7 +105,8 @@ class EmubusServer(ConditionVerbs):
 
     Without `data_dir` it keeps everything in memory. `keys` are valid besides the root key. With `tls_dir` its ports
     also accept TLS, with a certificate of the development CA in that folder (made the first time). A Premium namespace
-    is partitioned with `premium_partitions`. The clock shows the machine's time until `advance` moves it.
+    is partitioned with `premium_partitions`. `otlp` is the URL of an OpenTelemetry collector. The clock shows the
+    machine's time until `advance` moves it.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class EmubusServer(ConditionVerbs):
         auth: Auth = Auth.NONE,
         keys: Sequence[SharedKey] = (),
         tls_dir: Path | None = None,
+        otlp: str | None = None,
     ) -> None:
         if entities and config_file is not None:
             raise ValueError(f"give either entities or a config_file, not both; config_file is {config_file}")
@@ -133,6 +135,7 @@ class EmubusServer(ConditionVerbs):
             keys=(*base.keys, *keys),
             data_dir=data_dir,
             durability=durability or (Durability.NONE if data_dir is None else Durability.FULL),
+            otlp=otlp,
             tls=Tls.OFF if tls_dir is None else Tls.DEV,
             tls_dir=base.tls_dir if tls_dir is None else tls_dir,
         )

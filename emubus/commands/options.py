@@ -56,6 +56,22 @@ def port(text: str) -> int:
     return int(text)
 
 
+def ports(text: str) -> tuple[int, ...]:
+    """Port numbers, separated by commas. ValueError."""
+    try:
+        return tuple(port(part.strip()) for part in text.split(","))
+    except ValueError:
+        raise ValueError("ports from 0 to 65535, separated by commas") from None
+
+
+def switch(text: str) -> bool:
+    """Yes or no. ValueError."""
+    values = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+    if text.lower() not in values:
+        raise ValueError("yes or no")
+    return values[text.lower()]
+
+
 def names(text: str) -> tuple[str, ...]:
     """Names, separated by commas. ValueError."""
     found = tuple(part.strip() for part in text.split(","))
@@ -78,6 +94,13 @@ def non_empty(text: str) -> str:
     return text
 
 
+def url(text: str) -> str:
+    """An address of HTTP. ValueError."""
+    if not text.startswith(("http://", "https://")) or not text.partition("://")[2].strip("/"):
+        raise ValueError("a URL such as http://localhost:4318")
+    return text
+
+
 HOST: Final = Option(
     "host",
     non_empty,
@@ -94,6 +117,17 @@ HTTP_PORT: Final = Option(
     "5300",
     ("EMULATOR_HTTP_PORT",),
     brief="port for HTTP and the page; 0: a free one (5300)",
+)
+
+
+OTLP: Final = Option(
+    "otlp",
+    url,
+    "URL",
+    "send traces and metrics to this OpenTelemetry collector; needs the extra emubus[otel] (docs/METRICS.md)",
+    None,
+    ("OTEL_EXPORTER_OTLP_ENDPOINT",),
+    brief="OpenTelemetry collector: http://localhost:4318",
 )
 
 

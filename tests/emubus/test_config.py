@@ -78,6 +78,7 @@ SETTINGS = {
     "conditions": "throttled, idle-link",
     "seed": "7",
     "story": "yes",
+    "otlp": "https://collector:4318",
 }
 
 
@@ -110,6 +111,7 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         conditions=("throttled", "idle-link"),
         seed=7,
         story=True,
+        otlp="https://collector:4318",
     )
 
 

@@ -16,7 +16,11 @@ FOR_SERVERS = ("asyncio", "dataclasses", "emubus.broker", "emubus.config", "emub
 FOR_HTTP = ("aiohttp", "defusedxml", "emubus.web.server", "jinja2", "prometheus_client")
 FOR_SQL = ("emubus.broker.rules.sql", "lark")
 FOR_CERTIFICATES = ("cryptography", "trustme")
-UNUSED = ("emubus.broker.admin.verify", "rich.console")  # structlog would import rich for a format that is not ours
+UNUSED = (
+    "emubus.broker.admin.verify",
+    "opentelemetry",
+    "rich.console",
+)  # structlog would import rich for a format that is not ours
 FOR_FILES = ("difflib", "emubus.config_file")
 CONFIG = """{"UserConfig": {"Namespaces": [{"Name": "ns", "Topics": [{"Name": "t", "Subscriptions": [{"Name": "s",
 "Rules": [{"Name": "r", "Properties": {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "%s"}}}]}]}]}]}}"""
