@@ -17,6 +17,9 @@ from .ring import Entry
 Key = tuple[int, int]
 """A message in one place: queue id and sequence number."""
 
+Place = tuple[int, int]
+"""Where an event stands among all: the number of its entry, and its position there, -1 for one of a session."""
+
 SESSION_KINDS = (EventKind.SESSION_ACCEPTED, EventKind.SESSION_RELEASED, EventKind.SESSION_LOCK_EXPIRED)
 
 
@@ -43,6 +46,11 @@ class Found:
     position: int | None
 
     @property
+    def place(self) -> Place:
+        """Where it stands; later events have larger ones."""
+        return self.entry.number, -1 if self.position is None else self.position
+
+    @property
     def sequence_number(self) -> int | None:
         """The number of the message, None for one that was not stored."""
         return None if self.position is None else self.entry.numbers[self.position]
@@ -53,13 +61,16 @@ class Found:
         return None if self.position is None else self.entry.message(self.position)
 
 
-def search(entries: Sequence[Entry], sought: Sought, count_max: int | None = None) -> list[Found]:
-    """The events of every message that is sought, in the order in which they happened: the last `count_max`.
+def search(
+    entries: Sequence[Entry], sought: Sought, count_max: int | None = None, before: Place | None = None
+) -> list[Found]:
+    """The events of every message that is sought, in the order in which they happened: the last `count_max`, of those
+    `before` a place.
 
     Without a number, an id and a session these are the events of every message, of `path` alone if it is given.
     """
     if sought.is_everything:
-        return _last(entries, sought.path, count_max)
+        return _last(entries, sought.path, count_max, before)
     keys: set[Key] = set()
     lost: set[tuple[int, int]] = set()  # (number of the entry, position) of messages that were not stored
     sessions: set[tuple[int, str]] = set()
@@ -67,18 +78,19 @@ def search(entries: Sequence[Entry], sought: Sought, count_max: int | None = Non
         if sought.path is None or entry.path.lower() == sought.path.lower():
             _begin(entry, sought, keys, lost, sessions)
     _follow(entries, keys)
-    found = _gathered(entries, keys, lost, sessions)
+    found = [each for each in _gathered(entries, keys, lost, sessions) if before is None or each.place < before]
     return found if count_max is None else found[-count_max:]
 
 
-def _last(entries: Sequence[Entry], path: str | None, count_max: int | None) -> list[Found]:
+def _last(entries: Sequence[Entry], path: str | None, count_max: int | None, before: Place | None) -> list[Found]:
     found: list[Found] = []
     for entry in reversed(entries):
         if count_max is not None and len(found) >= count_max:
             break
         if path is None or entry.path.lower() == path.lower():
             places = range(len(entry.numbers) - 1, -1, -1) if entry.numbers else (None,)
-            found += [Found(entry, position) for position in places]
+            here = (Found(entry, position) for position in places)
+            found += (each for each in here if before is None or each.place < before)
     found.reverse()
     return found if count_max is None else found[-count_max:]
 

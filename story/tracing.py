@@ -16,7 +16,7 @@ from ..broker.errors import BrokerError
 from ..broker.message.message import Message
 from ..broker.model.descriptions import RuleDescription
 from .ring import Entry, Story
-from .search import Found, Sought, id_of, search
+from .search import Found, Place, Sought, id_of, search
 from .verdicts import Verdict, verdicts_on
 
 VERDICTS_MAX: Final = 200
@@ -77,14 +77,16 @@ async def trace(
     message_id: str | None = None,
     session_id: str | None = None,
     count_max: int = 200,
+    before: Place | None = None,
 ) -> list[TraceEvent]:
-    """The last `count_max` events of the messages that are sought, in order; without a criterion of all messages.
+    """The last `count_max` events of the messages that are sought, in order; without a criterion of all messages. With
+    `before` the last ones before that place.
 
     The search takes its time on another thread.
     """
     sought = Sought(path, sequence_number, message_id, session_id)
     entries = story.entries()
-    return await asyncio.to_thread(lambda: [trace_event(each) for each in search(entries, sought, count_max)])
+    return await asyncio.to_thread(lambda: [trace_event(each) for each in search(entries, sought, count_max, before)])
 
 
 def trace_event(found: Found) -> TraceEvent:

@@ -83,8 +83,15 @@ def cpu_limit(slowness: float) -> Callable[[float], AbstractContextManager[None]
     return limit
 
 
+def builds_of(item: pytest.Item) -> set[str | None]:
+    """The names of the builds that a test can't do without, as `unavailable` has them; None stands for nothing."""
+    fixtures = {"browser": "browser", "axe": "node-tools", "node_tools": "node-tools"}
+    named = {build for name, build in fixtures.items() if name in getattr(item, "fixturenames", ())}
+    return {build_of(item), *named}
+
+
 def build_of(item: pytest.Item) -> str | None:
-    """The name of the build that a test can't do without, as `unavailable` has it; None if it needs none."""
+    """The build of a test's SDK or of Spark; None if it needs none."""
     callspec = getattr(item, "callspec", None)
     client = None if callspec is None else callspec.params.get("sdk")
     if client in ALL_CLIENTS:
@@ -96,16 +103,16 @@ def build_of(item: pytest.Item) -> str | None:
         return "spark-4.0"
     if "spark" in fixtures or "/spark/acceptance/" in item.nodeid:
         return "spark"
-    return "browser" if "browser" in fixtures else None
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests of what can't be had on this machine."""
     missing = unavailable()
-    left_out = [item for item in items if build_of(item) in missing]
+    left_out = {item for item in items if not builds_of(item).isdisjoint(missing)}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if build_of(item) not in missing]
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(trylast=True)

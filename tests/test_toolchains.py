@@ -15,6 +15,7 @@ from .building import ROOT, PrepareError
 from .sdk.jms.prepare import builders as jms_builders
 from .sdk.prepare import ALL_CLIENTS, build_name, builders
 from .toolchains import GO, JAVA, MAVEN, NEEDED, NODE, Toolchain, checked, note_unavailable, table, unavailable
+from .web.prepare import builders as web_builders
 
 
 def tool(folder: Path, name: str, prints: str) -> None:
@@ -64,7 +65,7 @@ def test_a_build_without_its_toolchain_is_not_tried(tmp_path: Path, monkeypatch:
 def test_every_client_but_the_python_of_the_tests_has_a_build_and_every_need_is_of_a_build() -> None:
     names = set(builders())
     assert {build_name(client) for client in ALL_CLIENTS} == names | {None}
-    assert set(NEEDED) - {"spark", "spark-4.0"} <= names | set(jms_builders())
+    assert set(NEEDED) - {"spark", "spark-4.0"} <= names | set(jms_builders()) | set(web_builders())
 
 
 @pytest.mark.parametrize("is_ci", [False, True])

@@ -74,6 +74,7 @@ NEEDED: Final[Mapping[str, Toolchain]] = {
     "qpid-jms-2": MAVEN,
     "spring-jms": MAVEN,
     "javascript": NODE,
+    "node-tools": NODE,
     "go": GO,
 }
 """The toolchain of each build, by the name of the build; `spark` stands for all tests that start Spark."""

@@ -1,7 +1,7 @@
-"""Finds the browser that the page's tests drive, and installs it where it is missing.
+"""Finds the browser that the page's tests drive, and what they and those of the control API need from Node.js.
 
-Knows the names of headless Chromium and the package it comes in. Does not know the tests. Uses the standard library
-only. A browser that can't be installed is an error, never a test left out.
+Knows the names of headless Chromium and the package it comes in, and the folder `tests/node`. Does not know the tests.
+Uses the standard library only. A browser that can't be installed is an error, never a test left out.
 """
 
 from __future__ import annotations
@@ -12,13 +12,21 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from ..building import ROOT, PrepareError, run
+from ..building import ROOT, Build, PrepareError, build, run
 
-__all__ = ["PrepareError", "builders", "find_browser", "prepare"]
+__all__ = ["NODE_TOOLS", "PrepareError", "builders", "find_browser", "prepare", "prepare_node_tools"]
 
 SHELL = "chromium-headless-shell"  # the engine alone; a whole browser takes three times its processor time
 NAMES = (SHELL, "chromium", "chromium-browser", "google-chrome")
 INSTALL = ("apt-get", "install", "-y", "-qq")
+NODE_TOOLS = ROOT / "tests" / "node"
+"""axe-core, a linter and a type generator for OpenAPI."""
+_NODE_BUILD = Build(
+    folder=NODE_TOOLS,
+    sources=("package.json", "package-lock.json", ".npmrc"),
+    output=NODE_TOOLS / "node_modules",
+    commands=(("npm", "ci", "--no-audit", "--no-fund"),),
+)
 BROWSER = "the browser of the web page's tests"
 
 
@@ -53,6 +61,11 @@ def prepare() -> str:
     return path
 
 
+def prepare_node_tools() -> bool:
+    """Install the packages of `NODE_TOOLS` unless they are there; tells whether it did now. PrepareError."""
+    return build("the tools for Node.js", _NODE_BUILD)
+
+
 def builders() -> dict[str, Callable[[], bool]]:
     """The things to prepare, by name."""
-    return {"browser": install}
+    return {"browser": install, "node-tools": prepare_node_tools}

@@ -97,7 +97,7 @@ class Endpoint:
     """A row of the table. `run` returns what `result` describes, or a response; `at` describes the `{names}` in `path`.
 
     `takes` is the media type of a body that `run` reads itself; `body_bytes_max` limits JSON. `id` is the operation's
-    name in the document, if it is not that of `run`; `example` is a body.
+    name in the document, if it is not that of `run`; `example` is a body, `answers` an answer.
     """
 
     method: str
@@ -115,6 +115,7 @@ class Endpoint:
     body_bytes_max: int = BODY_BYTES_MAX
     id: str = ""
     example: Mapping[str, object] | None = None
+    answers: Mapping[str, object] | None = None
 
     @property
     def operation_id(self) -> str:

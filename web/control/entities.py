@@ -127,16 +127,21 @@ SESSIONS: Final = named(
         {
             "sessions": array(
                 "By name.",
-                record(
-                    "A message session.",
-                    {
-                        "session_id": text("Its id.", chars_max=10_000),
-                        "partition_id": integer("Its partition.", 0, 65535),
-                        "message_count": integer("Active messages, counted up to 10000.", 0, NUMBER_MAX),
-                        "state_bytes": nullable(integer("Size of its state; null: it has none.", 0, NUMBER_MAX)),
-                        "locked_until_at": nullable(integer("End of its lock, if a receiver holds it.", 0, NUMBER_MAX)),
-                        "holder": nullable(text("The client that holds it; empty: not known.", chars_max=10_000)),
-                    },
+                named(
+                    "Session",
+                    record(
+                        "A message session.",
+                        {
+                            "session_id": text("Its id.", chars_max=10_000),
+                            "partition_id": integer("Its partition.", 0, 65535),
+                            "message_count": integer("Active messages, counted up to 10000.", 0, NUMBER_MAX),
+                            "state_bytes": nullable(integer("Size of its state; null: it has none.", 0, NUMBER_MAX)),
+                            "locked_until_at": nullable(
+                                integer("End of its lock, if a receiver holds it.", 0, NUMBER_MAX)
+                            ),
+                            "holder": nullable(text("The client that holds it; empty: not known.", chars_max=10_000)),
+                        },
+                    ),
                 ),
             ),
             "next_page": NEXT_PAGE,
@@ -292,6 +297,19 @@ ENDPOINTS: Final = (
         at=_AT,
         query={"count": default(integer("Maximum number of sessions.", 1, SESSIONS_MAX), SESSIONS_MAX), "page": PAGE},
         errors=(409,),
+        answers={
+            "sessions": [
+                {
+                    "session_id": "s1",
+                    "partition_id": 0,
+                    "message_count": 12,
+                    "state_bytes": None,
+                    "locked_until_at": 1_893_456_000_000,
+                    "holder": "azsdk-python-servicebus 7.14.3",
+                }
+            ],
+            "next_page": None,
+        },
     ),
     Endpoint(
         "POST",

@@ -59,15 +59,28 @@ MESSAGE: Final = named(
             "properties": {**_NAMED, "description": "The properties that are set."},
             "application_properties": {**_NAMED, "description": "The application properties."},
             "annotations": {**_NAMED, "description": "The message annotations."},
-            "body": record(
-                "The body: data as text if it is UTF-8, else in base64; `json` if it is JSON or an AMQP value.",
-                {
-                    "kind": text("data, sequence, value, none, or malformed."),
-                    "text": nullable(text("As text.", chars_max=1 << 30)),
-                    "base64": nullable(text("In base64.", chars_max=1 << 30)),
-                    "json": anything("As JSON."),
-                },
+            "body": named(
+                "Body",
+                record(
+                    "The body: data as text if it is UTF-8, else in base64; `json` if it is JSON or an AMQP value.",
+                    {
+                        "kind": text("data, sequence, value, none, or malformed."),
+                        "text": nullable(text("As text.", chars_max=1 << 30)),
+                        "base64": nullable(text("In base64.", chars_max=1 << 30)),
+                        "json": anything("As JSON."),
+                    },
+                ),
             ),
+        },
+    ),
+)
+FAILED_MESSAGE: Final = named(
+    "FailedMessage",
+    record(
+        "A message that stays as it is.",
+        {
+            "sequence_number": integer("Its number.", 0, NUMBER_MAX),
+            "message": text("Why.", chars_max=100_000),
         },
     ),
 )

@@ -24,7 +24,7 @@ from ..json_object import JsonObject
 from ..single_send import send_one
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .entities import ENTITY_AT, ENTITY_PATH, SUB_QUEUES
-from .message_json import MESSAGE, NUMBER_MAX, message_json
+from .message_json import FAILED_MESSAGE, MESSAGE, NUMBER_MAX, message_json
 from .receiving import received
 from .schema import Schema, array, choice, default, fields_of, integer, mapping, named, nullable, record, scalar, text
 
@@ -80,14 +80,17 @@ SENT: Final = named(
         {
             "results": array(
                 "The results.",
-                record(
-                    "A message that was sent, dropped as a duplicate (no sequence number), or refused (an error).",
-                    {
-                        "sequence_number": nullable(integer("Its number.", 0, NUMBER_MAX)),
-                        "partition_id": nullable(integer("Its partition.", 0, 65535)),
-                        "store": nullable(integer("The messaging store of the partition.", 0, 65535)),
-                        "error": nullable(text("Why it was refused.", chars_max=100_000)),
-                    },
+                named(
+                    "SendResult",
+                    record(
+                        "A message that was sent, dropped as a duplicate (no sequence number), or refused (an error).",
+                        {
+                            "sequence_number": nullable(integer("Its number.", 0, NUMBER_MAX)),
+                            "partition_id": nullable(integer("Its partition.", 0, 65535)),
+                            "store": nullable(integer("The messaging store of the partition.", 0, 65535)),
+                            "error": nullable(text("Why it was refused.", chars_max=100_000)),
+                        },
+                    ),
                 ),
             )
         },
@@ -107,9 +110,12 @@ RECEIVED: Final = named(
         {
             "messages": array(
                 "The messages.",
-                record(
-                    "A message; its lock token if it stays locked.",
-                    {**fields_of(MESSAGE), "lock_token": nullable(text("Its lock token."))},
+                named(
+                    "ReceivedMessage",
+                    record(
+                        "A message; its lock token if it stays locked.",
+                        {**fields_of(MESSAGE), "lock_token": nullable(text("Its lock token."))},
+                    ),
                 ),
             ),
             "session_id": nullable(text("The message session that they came from.", chars_max=10_000)),
@@ -125,13 +131,7 @@ RESUBMITTED: Final = named(
             "resubmitted_count": integer("How many were moved.", 0, NUMBER_MAX),
             "failures": array(
                 "Dead letters that stay.",
-                record(
-                    "A failure.",
-                    {
-                        "sequence_number": integer("Its number.", 0, NUMBER_MAX),
-                        "message": text("Why.", chars_max=100_000),
-                    },
-                ),
+                FAILED_MESSAGE,
             ),
             "next_sequence_number": nullable(integer("Where to go on; null at the end.", 0, NUMBER_MAX)),
             "total": integer("Dead letters at the start.", 0, NUMBER_MAX),
@@ -379,5 +379,6 @@ ENDPOINTS: Final = (
             },
         ),
         errors=(409,),
+        example={"sequence_numbers": [1, 2, 3]},
     ),
 )

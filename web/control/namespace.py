@@ -167,6 +167,7 @@ ENDPOINTS: Final = (
                 )
             },
         ),
+        example={"to": "config"},
     ),
     Endpoint("GET", "/snapshots", "All snapshots", list_snapshots, SNAPSHOTS),
     Endpoint("GET", "/snapshots/{name}", "A snapshot", show_snapshot, SNAPSHOT, at=_AT),

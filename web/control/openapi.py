@@ -21,12 +21,15 @@ PROBLEM_SCHEMA: Final = named(
             "title": text("The name of the status."),
             "status": integer("The status.", 400, 599),
             "detail": text("Error message for people.", chars_max=100_000),
-            "error": record(
-                "The same, as clients before RFC 9457 read it.",
-                {
-                    "code": text("Error code for programs."),
-                    "message": text("Error message for people.", chars_max=100_000),
-                },
+            "error": named(
+                "Error",
+                record(
+                    "The same, as clients before RFC 9457 read it.",
+                    {
+                        "code": text("Error code for programs."),
+                        "message": text("Error message for people.", chars_max=100_000),
+                    },
+                ),
             ),
         },
     ),
@@ -79,11 +82,12 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> dict[str, obje
     parameters = [_parameter(each, "path", schema, schemas) for each, schema in endpoint.at.items()]
     parameters += [_parameter(each, "query", schema, schemas) for each, schema in endpoint.query.items()]
     result = _referred(_of_operation(endpoint.result, f"{name}Result"), schemas)
+    answer = {"schema": result} if endpoint.answers is None else {"schema": result, "example": endpoint.answers}
     operation: dict[str, object] = {
         "operationId": name,
         "summary": endpoint.summary,
         "responses": {
-            str(endpoint.status): {"description": "Done.", "content": {endpoint.gives: {"schema": result}}},
+            str(endpoint.status): {"description": "Done.", "content": {endpoint.gives: answer}},
             **{str(status): _error(status, schemas) for status in endpoint.all_errors},
         },
     }

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from emubus.broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, sign
 from emubus.broker.message.builder import NewMessage
@@ -16,7 +17,6 @@ from emubus.config import Auth
 from emubus.testing import EmubusServer
 from emubus.web.control import ENDPOINTS
 from emubus.web.control.endpoints import BODY_BYTES_MAX
-from emubus.web.control.schema import read
 
 from ...web.namespace import send
 from .client import ROOT, Http
@@ -176,24 +176,28 @@ def test_lists_have_one_way_to_page(control: Http, server: EmubusServer) -> None
     assert control.ask("GET", f"/entities/{PARTS}/messages?page=x").status == 400
 
 
+def test_connections_are_listed_page_by_page(control: Http, sdk: ServiceBusClient) -> None:
+    with sdk.get_queue_sender(PARTS) as one, sdk.get_queue_receiver(PARTS) as other:
+        one.send_messages(ServiceBusMessage("x"))
+        other.receive_messages(max_wait_time=60)
+        first = control.get("/connections?count=1")
+        second = control.get(f"/connections?count=1&page={first['next_page']}")
+        one_by_one = [each["number"] for answer in (first, second) for each in answer["connections"]]
+        assert one_by_one == [each["number"] for each in control.get("/connections")["connections"]]
+        assert (len(one_by_one), second["next_page"]) == (2, None)
+
+
 def test_the_server_says_what_it_is(control: Http, server: EmubusServer) -> None:
     about = control.get("/about")
     assert (about["name"], about["api_version"], about["authentication"]) == ("emubus", "v1", "none")
     assert about["ports"]["http"] == server.http_port
 
 
-def test_the_document_has_named_schemas_tags_and_examples_that_are_valid(control: Http) -> None:
+def test_the_document_has_named_schemas_and_tags(control: Http) -> None:
     document = control.get("/openapi.json")
     schemas = document["components"]["schemas"]
     assert {"Entity", "Message", "Job", "Problem", "Clock", "Snapshot"} <= schemas.keys()
     tags = {each["name"] for each in document["tags"]}
-    examples = 0
-    for endpoint in ENDPOINTS:
-        if endpoint.example is not None:
-            assert endpoint.body is not None
-            read(endpoint.example, endpoint.body, "example")
-            examples += 1
-    assert examples > 5
     for methods in document["paths"].values():
         for operation in methods.values():
             assert set(operation["tags"]) <= tags

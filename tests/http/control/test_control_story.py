@@ -40,7 +40,13 @@ def test_the_story_is_off_until_it_is_switched_on_and_can_be_forgotten(control: 
     rule = RuleDescription("red", SqlFilter("color = 'red'"))
     server.create(SubscriptionDescription("t", "s", rules=(rule,)))
     control.post("/entities/t/messages", {"messages": [{"message_id": "before"}]})
-    assert control.get("/story") == {"is_on": False, "message_count": 0, "forgotten_count": 0, "events": []}
+    assert control.get("/story") == {
+        "is_on": False,
+        "message_count": 0,
+        "forgotten_count": 0,
+        "events": [],
+        "next_page": None,
+    }
     switched_on(control)
     control.post("/entities/t/messages", {"messages": [{"message_id": "lost"}]})
     (routed,) = [each for each in control.get("/story?entity=t&message_id=lost")["events"] if each["verdicts"]]
@@ -49,3 +55,20 @@ def test_the_story_is_off_until_it_is_switched_on_and_can_be_forgotten(control: 
     assert routed["verdicts"][0]["rules"] == [{"name": "red", "matches": False, "reason": reason}]
     assert control.ask("DELETE", "/story").json["message_count"] == 0
     assert control.get("/story?message_id=lost")["events"] == []
+
+
+def test_a_long_story_is_read_page_by_page_from_its_end(control: Http) -> None:
+    switched_on(control)
+    control.post(f"/entities/{PARTS}/messages", {"messages": [{"message_id": f"m{n}"} for n in range(7)]})
+    for query in ("", f"&entity={PARTS}", "&message_id=m3"):
+        whole = control.get(f"/story?count=1000{query}")
+        found: list[Any] = []
+        page: str | None = ""
+        while page is not None:
+            answer = control.get(f"/story?count=3{query}{f'&page={page}' if page else ''}")
+            assert len(answer["events"]) <= 3
+            found = answer["events"] + found
+            page = answer["next_page"]
+        assert (found, whole["next_page"]) == (whole["events"], None)
+        assert found
+    assert control.ask("GET", "/story?page=1").status == 400

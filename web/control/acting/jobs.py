@@ -21,7 +21,7 @@ from ...messages.typed_json import from_json
 from ...messages.verbs import Plan, Verb
 from ..endpoints import ControlCall, ControlRefusal, Endpoint
 from ..entities import ENTITY_PATH, SUB_QUEUES
-from ..message_json import NUMBER_MAX
+from ..message_json import FAILED_MESSAGE, NUMBER_MAX
 from ..messages import AT_MS_MAX, SEND_BYTES_MAX, TEXT_FIELDS
 from ..schema import (
     Schema,
@@ -100,13 +100,7 @@ JOB: Final = named(
             "failed_count": integer("Messages that stay as they are.", 0, NUMBER_MAX),
             "failures": array(
                 "The first of them.",
-                record(
-                    "A message that stays.",
-                    {
-                        "sequence_number": integer("Its number.", 0, NUMBER_MAX),
-                        "message": text("Why.", chars_max=100_000),
-                    },
-                ),
+                FAILED_MESSAGE,
             ),
             "error": nullable(text("Why it ended early, or what it left out.", chars_max=100_000)),
             "started_at": integer("When it began.", 0, NUMBER_MAX),

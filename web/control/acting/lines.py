@@ -32,9 +32,15 @@ IMPORTED: Final = named(
             "failed_count": integer("Lines that were not sent, or not in their state.", 0, NUMBER_MAX),
             "failures": array(
                 "The first of them.",
-                record(
-                    "A line.",
-                    {"line": integer("Its number, from 1.", 1, NUMBER_MAX), "message": text("Why.", chars_max=100_000)},
+                named(
+                    "FailedLine",
+                    record(
+                        "A line.",
+                        {
+                            "line": integer("Its number, from 1.", 1, NUMBER_MAX),
+                            "message": text("Why.", chars_max=100_000),
+                        },
+                    ),
                 ),
             ),
         },

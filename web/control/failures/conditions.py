@@ -65,13 +65,16 @@ ASKED_FIELDS: Final = {
     ),
     "count": default(nullable(integer("How often it strikes at most; null: no limit.", 1, 1_000_000)), None),
     "set": default(
-        record(
-            "Values of parameters in place of the table's.",
-            {
-                f"{row.name}.{parameter.name}": _value_schema(parameter)
-                for row in BEHAVIOURS.values()
-                for parameter in row.parameters
-            },
+        named(
+            "ConditionParameters",
+            record(
+                "Values of parameters in place of the table's.",
+                {
+                    f"{row.name}.{parameter.name}": _value_schema(parameter)
+                    for row in BEHAVIOURS.values()
+                    for parameter in row.parameters
+                },
+            ),
         ),
         {},
     ),
@@ -104,18 +107,25 @@ CONDITION: Final = named(
             "left": nullable(integer("How often it may still strike.", 0, NUMBER_MAX)),
             "values": array(
                 "Its parameters.",
-                record(
-                    "A parameter.",
-                    {
-                        "name": text("Its name: behaviour.parameter."),
-                        "value": {"type": ["number", "string"], "description": "Its value."},
-                    },
+                named(
+                    "ParameterValue",
+                    record(
+                        "A parameter.",
+                        {
+                            "name": text("Its name: behaviour.parameter."),
+                            "value": {"type": ["number", "string"], "description": "Its value."},
+                        },
+                    ),
                 ),
             ),
             "plan": array(
                 "What it will do, as far as it is known beforehand.",
-                record(
-                    "An event.", {"at": _instant("When"), "behaviour": text("The behaviour."), "what": text("What.")}
+                named(
+                    "PlannedEvent",
+                    record(
+                        "An event.",
+                        {"at": _instant("When"), "behaviour": text("The behaviour."), "what": text("What.")},
+                    ),
                 ),
             ),
             "struck_count": integer("How often it has struck.", 0, NUMBER_MAX),
@@ -145,14 +155,17 @@ _ROW: Final = named(
             "way": choice("How it is made to happen.", Way),
             "parameters": array(
                 "Its parameters.",
-                record(
-                    "A parameter.",
-                    {
-                        "name": text("Its name."),
-                        "about": text("What it does."),
-                        "unit": text("Its unit."),
-                        "default": {"type": ["number", "string"], "description": "Its default."},
-                    },
+                named(
+                    "Parameter",
+                    record(
+                        "A parameter.",
+                        {
+                            "name": text("Its name."),
+                            "about": text("What it does."),
+                            "unit": text("Its unit."),
+                            "default": {"type": ["number", "string"], "description": "Its default."},
+                        },
+                    ),
                 ),
             ),
         },
@@ -166,13 +179,16 @@ TABLE_SCHEMA: Final = named(
             "behaviours": array("The rows.", _ROW),
             "presets": array(
                 "Behaviours that come together.",
-                record(
-                    "A preset.",
-                    {
-                        "name": text("Its name."),
-                        "about": text("What it stands for."),
-                        "behaviours": array("Its behaviours.", text("A name.")),
-                    },
+                named(
+                    "Preset",
+                    record(
+                        "A preset.",
+                        {
+                            "name": text("Its name."),
+                            "about": text("What it stands for."),
+                            "behaviours": array("Its behaviours.", text("A name.")),
+                        },
+                    ),
                 ),
             ),
         },
@@ -303,6 +319,7 @@ ENDPOINTS: Final = (
         start_condition,
         CONDITION,
         body=record("The condition.", ASKED_FIELDS),
+        example={"name": "throttled", "entity": "orders", "duration_ms": 60_000},
         status=201,
         errors=(409,),
     ),

@@ -5,12 +5,15 @@ Knows the JSON of a fault. Does not know what a fault does to a connection.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ....broker.errors import Condition
 from ....conditions.fault_table import STRIKES, Fault, FaultKind, FaultOperation
+from ...json_object import JsonObject
 from ..endpoints import ControlCall, ControlRefusal, Endpoint
 from ..message_json import NUMBER_MAX
+from ..paging import NEXT_PAGE, NUMBER_PAGE, page_of
 from ..schema import (
     DURATION_MS_MAX,
     array,
@@ -25,6 +28,7 @@ from ..schema import (
     without_default,
 )
 
+CONNECTIONS_MAX: Final = 1_000
 _ENTITY: Final = default(
     nullable(text("Path of an entity, with its sub-queues; null: all entities.", chars_min=1, chars_max=400)), None
 )
@@ -69,31 +73,40 @@ CONNECTIONS: Final = named(
         {
             "connections": array(
                 "The oldest first.",
-                record(
-                    "A connection, as the client introduces itself.",
-                    {
-                        "number": integer("Its number, as in the log.", 1, NUMBER_MAX),
-                        "since": integer("When it was opened.", 0, NUMBER_MAX),
-                        "peer": text("Address of the client; empty if it is not known."),
-                        "container": text("Container id of the client.", chars_max=10_000),
-                        "product": text("Product of the client.", chars_max=10_000),
-                        "version": text("Its version.", chars_max=10_000),
-                        "links": array(
-                            "Its links.",
-                            record(
-                                "A link.",
-                                {
-                                    "address": text("Address of the node.", chars_max=10_000),
-                                    "role": choice("What the client does.", ["sender", "receiver"]),
-                                    "name": text("Name of the link.", chars_max=10_000),
-                                    "credit": integer("Deliveries that its receiver still takes.", 0, NUMBER_MAX),
-                                    "in_flight": integer("Deliveries that are not settled.", 0, NUMBER_MAX),
-                                },
+                named(
+                    "Connection",
+                    record(
+                        "A connection, as the client introduces itself.",
+                        {
+                            "number": integer("Its number, as in the log.", 1, NUMBER_MAX),
+                            "since": integer("When it was opened.", 0, NUMBER_MAX),
+                            "peer": text("Address of the client; empty if it is not known."),
+                            "container": text("Container id of the client.", chars_max=10_000),
+                            "product": text("Product of the client.", chars_max=10_000),
+                            "version": text("Its version.", chars_max=10_000),
+                            "links": array(
+                                "Its links.",
+                                named(
+                                    "Link",
+                                    record(
+                                        "A link.",
+                                        {
+                                            "address": text("Address of the node.", chars_max=10_000),
+                                            "role": choice("What the client does.", ["sender", "receiver"]),
+                                            "name": text("Name of the link.", chars_max=10_000),
+                                            "credit": integer(
+                                                "Deliveries that its receiver still takes.", 0, NUMBER_MAX
+                                            ),
+                                            "in_flight": integer("Deliveries that are not settled.", 0, NUMBER_MAX),
+                                        },
+                                    ),
+                                ),
                             ),
-                        ),
-                    },
+                        },
+                    ),
                 ),
-            )
+            ),
+            "next_page": NEXT_PAGE,
         },
     ),
 )
@@ -153,8 +166,17 @@ async def clear_faults(call: ControlCall) -> object:
 
 
 async def list_connections(call: ControlCall) -> object:
-    """All AMQP connections."""
-    return {"connections": list(call.services.connections())}
+    """The AMQP connections."""
+    found = sorted(((_key(each), each) for each in call.services.connections()), key=lambda pair: pair[0])
+    page, following = page_of(
+        found, lambda pair: pair[0], call.query.optional("page", str), call.query.one("count", int)
+    )
+    return {"connections": [each for _, each in page], "next_page": following}
+
+
+def _key(connection: Mapping[str, object]) -> str:
+    """The place of a connection among all: its number, written so that texts have the order of numbers."""
+    return f"{JsonObject(connection).one('number', int):019}"
 
 
 async def drop_connections(call: ControlCall) -> object:
@@ -177,6 +199,7 @@ ENDPOINTS: Final = (
         add_fault,
         FAULT,
         body=record("The fault.", FAULT_FIELDS),
+        example={"kind": "server-busy", "entity": "orders", "operations": ["send"], "count": 3},
         status=201,
         errors=(409,),
     ),
@@ -189,7 +212,33 @@ ENDPOINTS: Final = (
         CLEARED,
         at={"id": integer("Its number.", 1, NUMBER_MAX)},
     ),
-    Endpoint("GET", "/connections", "The AMQP connections with their links", list_connections, CONNECTIONS),
+    Endpoint(
+        "GET",
+        "/connections",
+        "The AMQP connections with their links",
+        list_connections,
+        CONNECTIONS,
+        query={
+            "count": default(integer("Maximum number of connections.", 1, CONNECTIONS_MAX), CONNECTIONS_MAX),
+            "page": NUMBER_PAGE,
+        },
+        answers={
+            "connections": [
+                {
+                    "number": 1,
+                    "since": 1_893_456_000_000,
+                    "peer": "127.0.0.1:40000",
+                    "container": "python-1",
+                    "product": "azsdk-python-servicebus",
+                    "version": "7.14.3",
+                    "links": [
+                        {"address": "orders", "role": "sender", "name": "sender-1", "credit": 1_000, "in_flight": 0}
+                    ],
+                }
+            ],
+            "next_page": None,
+        },
+    ),
     Endpoint(
         "POST",
         "/connections/drop",
@@ -197,6 +246,7 @@ ENDPOINTS: Final = (
         drop_connections,
         DROPPED,
         body=_ENTITY_ONLY,
+        example={"entity": "orders"},
     ),
     Endpoint(
         "POST",
@@ -211,5 +261,6 @@ ENDPOINTS: Final = (
                 "condition": default(choice("The AMQP condition.", Condition), Condition.DETACH_FORCED.value),
             },
         ),
+        example={"entity": "orders", "condition": Condition.DETACH_FORCED.value},
     ),
 )

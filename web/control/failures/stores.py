@@ -134,6 +134,7 @@ ENDPOINTS: Final = (
         STORE,
         at={"store": _STORE_NUMBER},
         body=record("The outage.", OUTAGE_FIELDS),
+        example={"kind": "slow", "delay_ms": 1_000, "duration_ms": 60_000},
     ),
     Endpoint(
         "DELETE",

@@ -11,10 +11,12 @@ from ....broker.admin.overview import Overview
 from ..endpoints import ControlCall, ControlRefusal, Endpoint
 from ..entities import ENTITY_AT, ENTITY_PATH
 from ..message_json import NUMBER_MAX
-from ..schema import integer, record, text
+from ..schema import integer, named, record, text
 
-_DROPPED: Final = record("The connection.", {"number": integer("Its number.", 1, NUMBER_MAX)})
-_SESSION: Final = record("The session.", {"session_id": text("Its id.", chars_max=10_000)})
+_DROPPED: Final = named(
+    "DroppedConnection", record("The connection.", {"number": integer("Its number.", 1, NUMBER_MAX)})
+)
+_SESSION: Final = named("ReleasedSession", record("The session.", {"session_id": text("Its id.", chars_max=10_000)}))
 
 
 async def drop_connection(call: ControlCall) -> object:
@@ -52,5 +54,6 @@ ENDPOINTS: Final = (
         _SESSION,
         at={"entity": ENTITY_PATH},
         body=_SESSION,
+        example={"session_id": "s1"},
     ),
 )

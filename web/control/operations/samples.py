@@ -8,19 +8,22 @@ from ....broker.admin.overview import Overview
 from ...sampling.sampler import OF_NAMESPACE
 from ...sampling.series import SPANS
 from ..endpoints import ControlCall, Endpoint
-from ..schema import array, choice, default, integer, mapping, nullable, record, text
+from ..schema import array, choice, default, integer, mapping, named, nullable, record, text
 
 FIGURE: Final = nullable({"type": "number", "description": "A figure; null: there is no sample."})
-SAMPLES: Final = record(
-    "Samples, the oldest first; the last one is of now.",
-    {
-        "span": choice("The time that they cover.", SPANS),
-        "slot_s": integer("Seconds from one sample to the next.", 1, 3_600),
-        "figures": mapping(
-            f"Samples by figure: {', '.join(OF_NAMESPACE)}. Empty for an entity that was not used lately.",
-            array("The samples.", FIGURE),
-        ),
-    },
+SAMPLES: Final = named(
+    "Samples",
+    record(
+        "Samples, the oldest first; the last one is of now.",
+        {
+            "span": choice("The time that they cover.", SPANS),
+            "slot_s": integer("Seconds from one sample to the next.", 1, 3_600),
+            "figures": mapping(
+                f"Samples by figure: {', '.join(OF_NAMESPACE)}. Empty for an entity that was not used lately.",
+                array("The samples.", FIGURE),
+            ),
+        },
+    ),
 )
 
 
@@ -45,5 +48,6 @@ ENDPOINTS: Final = (
             "span": default(choice("The time to look back.", SPANS), "5m"),
         },
         errors=(404,),
+        answers={"span": "5m", "slot_s": 1, "figures": {"in": [None, 0, 120.5], "out": [None, 0, 118]}},
     ),
 )
