@@ -32,6 +32,7 @@ from .broker.admin.folder_view import (
     part_names,
     tables_of,
 )
+from .broker.errors import BrokerError, Condition
 from .broker.ids import new_message_id
 from .storage import (
     DATA_FILE,
@@ -47,6 +48,7 @@ from .storage import (
     mark_store,
     newest_root,
     open_to_others,
+    replace_file,
     sync_file,
     write_manifest,
 )
@@ -235,6 +237,22 @@ class DataFolder(FolderView):
                 first=str(readable[0]),
                 remedy=f"chmod -R go= {self.path}",
             )
+
+    # ---- small files beside the parts (`web.services.KeptFiles`)
+
+    def read(self, name: str) -> bytes:
+        """What a file has; nothing if it is missing or can't be read."""
+        try:
+            return (self.path / name).read_bytes()
+        except OSError:
+            return b""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace a file, durably. BrokerError (server-busy)."""
+        try:
+            replace_file(self.path / name, data)
+        except OSError as error:
+            raise BrokerError(Condition.SERVER_BUSY, f"{name} can't be written: {error.strerror}.") from error
 
     # ---- at the end
 

@@ -26,7 +26,7 @@ from .broker.admin.folder_view import CATALOG_FOLDER, DataFolderError, FolderVie
 from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.clock import Clock
-from .broker.errors import BrokerError
+from .broker.errors import BrokerError, Condition
 from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, other_store_count
 from .broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from .broker.model.profiles import Partitioning, limits_over
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from .telemetry.otlp import Otlp
 
 STOP_TIMEOUT_S = 4.0
+PROBLEMS_MAX = 20
+"""Mistakes in an uploaded Config.json that its refusal names."""
 EXIT_OK, EXIT_FAILED, EXIT_BAD_CONFIG = 0, 1, 2
 
 # The broker makes few reference cycles and many short-lived objects; the default thresholds cost a tenth of the time.
@@ -241,6 +243,8 @@ class Server:
             self.story,
             sampler,
             frozenset(name.lower().removesuffix(".") for name in config.allowed_hosts),
+            self._read_config,
+            self._folder,
         )
 
     def _start_conditions(self, amqp: AmqpServer) -> None:
@@ -286,6 +290,15 @@ class Server:
 
         descriptions = [entity.description for entity in self.broker.entities()]
         return config_json(self.broker.namespace, descriptions, self.config.keys)
+
+    def _read_config(self, text: str) -> Topology:
+        from .config_file.cursor import ConfigFileError  # only for a request that has a file
+        from .config_file.reading import parse_config
+
+        try:
+            return parse_config(text, self.config.limits).topology
+        except ConfigFileError as error:
+            raise BrokerError(Condition.ARGUMENT_ERROR, "\n".join(map(str, error.problems[:PROBLEMS_MAX]))) from None
 
     def _open_broker(self) -> Broker:
         config = self.config

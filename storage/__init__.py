@@ -52,7 +52,7 @@ from .contract import (
     View,
     no_failpoint,
 )
-from .copying import copy_files, read_into_memory, sync_file
+from .copying import copy_files, read_into_memory, replace_file, sync_file
 from .data_file import checksum, newest_root
 from .folder import LOCK_FILE, FolderLock, make_folder, make_private_file, open_to_others, reason_of
 from .lmdb_reading import DATA_FILE, StoreReader, check_file, file_problems
@@ -98,6 +98,7 @@ __all__ = [
     "read_into_memory",
     "read_manifest",
     "reason_of",
+    "replace_file",
     "sync_file",
     "write_manifest",
 ]

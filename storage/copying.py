@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from .contract import META_TABLE, StoreFailed, no_failpoint
-from .folder import FolderLock, keep_private, make_folder
+from .folder import FolderLock, keep_private, make_folder, make_private_file
 from .lmdb_reading import DATA_FILE, walk_tables
 from .memory_store import MemoryStore
 
@@ -58,3 +58,14 @@ def sync_file(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace a small file, durably, or leave the old one. OSError."""
+    new = path.with_name(f"{path.name}.new")
+    with make_private_file(new) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    sync_file(path.parent)

@@ -9,7 +9,6 @@ The file is replaced atomically: written under another name, synced, renamed.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,8 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from .contract import FORMAT_VERSION, FORMAT_VERSION_OLDEST
-from .copying import sync_file
-from .folder import make_private_file
+from .copying import replace_file
 
 MANIFEST_FILE: Final = "emubus.json"
 NEW_MANIFEST_FILE: Final = "emubus.json.new"
@@ -136,10 +134,4 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         "state": manifest.state.value,
         "parts": parts,
     }
-    new = folder / NEW_MANIFEST_FILE
-    with make_private_file(new) as file:
-        file.write(json.dumps(values, indent=1).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(folder / MANIFEST_FILE)
-    sync_file(folder)
+    replace_file(folder / MANIFEST_FILE, json.dumps(values, indent=1).encode() + b"\n")

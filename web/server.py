@@ -20,6 +20,7 @@ from .errors import HttpRefusal, error_body
 from .health import LIVE, PATHS, UPTIME, report
 from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US
 from .messages.jobs import add_jobs
+from .messages.templates import TEMPLATES, Templates
 from .metrics import add_metrics
 from .page import add_page
 from .page.site import ROOT as PAGE
@@ -55,6 +56,7 @@ class HttpServer:
         add_websocket(app, services.amqp)
         add_metrics(app, services)
         add_jobs(app, services.broker, clock)
+        app[TEMPLATES] = Templates(services.files)
         add_control(app, services)
         add_page(app, services)
         add_rest(app, services)

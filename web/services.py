@@ -14,6 +14,7 @@ from ..broker.access import Access
 from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import Condition
+from ..broker.model.descriptions import Topology
 from ..conditions.engine import Conditions
 from ..conditions.fault_table import FaultTable
 from ..story.ring import Story
@@ -83,6 +84,18 @@ class SnapshotsPort(Protocol):
         ...
 
 
+class KeptFiles(Protocol):
+    """Small files beside the messaging stores, by name. They block: call them on another thread."""
+
+    def read(self, name: str) -> bytes:
+        """What a file has; nothing if it is missing or can't be read."""
+        ...
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace a file, durably. BrokerError (server-busy) if the disk refuses it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """Given to every part. `amqp` makes the protocol of a new AMQP connection; `ports` returns the listening ports by
@@ -90,7 +103,8 @@ class Services:
     each of them; `config_json` returns the running namespace as a Config.json; `started_us` is the start on the clock's
     stopwatch; `ca_file` is the development CA's certificate, if any; `about` has further facts for the page, by their
     names; `story` has the last events of messages, `sampler` the figures over time; `allowed_hosts` are host names, in
-    lower case, by which browsers may use the server."""
+    lower case, by which browsers may use the server; `read_config` returns the entities of a Config.json, or raises
+    BrokerError (argument-error) with what is wrong in it; `files` are those beside the stores, None in memory."""
 
     broker: Broker
     access: Access
@@ -110,6 +124,8 @@ class Services:
     story: Story = field(default_factory=Story)
     sampler: Sampler | None = None
     allowed_hosts: Collection[str] = ()
+    read_config: Callable[[str], Topology] | None = None
+    files: KeptFiles | None = None
 
     @property
     def metric_sources(self) -> Sources:

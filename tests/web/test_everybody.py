@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from playwright.sync_api import Page, expect
 
 from emubus.broker.message.builder import NewMessage
@@ -18,9 +22,11 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.testing import EmubusServer
 
+from ..http.control.client import Http
 from .conftest import Tab
 from .looking import PAGE, REFUSED, at, figure
 from .namespace import lock, send
+from .prepare import NODE_TOOLS, prepare_node_tools
 
 
 def test_a_queue_is_created_and_found_again_by_keyboard_alone(tab: Tab, name: str) -> None:
@@ -77,8 +83,8 @@ def test_focus_stays_where_it_is_while_the_page_updates(tab: Tab, server: Emubus
 
 
 @pytest.fixture(scope="module")
-def everything(server: EmubusServer) -> list[str]:
-    """Paths of pages with long names and much on them."""
+def everything(server: EmubusServer) -> Iterator[list[str]]:
+    """Paths of all pages, with long names and much on them, while a client is connected."""
     name = "a-" + "very-" * 20 + "long-name"
     server.create(QueueDescription(name, enable_partitioning=True, user_metadata="m" * 300))
     server.create(TopicDescription("wide"))
@@ -92,6 +98,22 @@ def everything(server: EmubusServer) -> list[str]:
     send(server, "sessions", NewMessage(b"x", {"group-id": "g" * 120}))
     server.call(lambda: server.server.story.switch(is_on=True))
     send(server, "wide", NewMessage(b"x", {"message-id": "i" * 128}))
+    control = Http(server.http_port)
+    control.done(control.ask("PUT", f"/templates/{'t' * 100}", {"message": {"body": {"kind": "none"}}}))
+    control.post("/conditions", {"name": "throttled", "entity": "none"})
+    control.done(control.ask("PUT", f"/snapshots/{'n' * 64}"))
+    control.post("/jobs", {"entity": name, "verb": "complete", "filter": {"text": "nothing"}, "wait_ms": 20_000})
+    server.call(server.server.sampler.sample)
+    with (
+        ServiceBusClient.from_connection_string(server.connection_string) as client,
+        client.get_queue_sender(name) as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("x", time_to_live=timedelta(days=1)))
+        yield pages_of(name, subscription)
+
+
+def pages_of(name: str, subscription: str) -> list[str]:
+    """The paths of all pages, of a queue, a subscription and what else there is."""
     return [
         "/",
         at("entity", name),
@@ -107,6 +129,8 @@ def everything(server: EmubusServer) -> list[str]:
         f"{PAGE}/create?kind=subscription",
         f"{PAGE}/namespace",
         f"{PAGE}/story",
+        f"{PAGE}/story?id={'i' * 128}",
+        f"{PAGE}/charts",
         at("charts", name),
         f"{PAGE}/forwarding",
         f"{PAGE}/clients",
@@ -122,6 +146,33 @@ def test_no_page_scrolls_sideways_on_a_phone(tab: Tab, everything: list[str]) ->
         page.goto(path)
         page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+
+@pytest.fixture(scope="module")
+def axe() -> Path:
+    """The script of axe-core."""
+    prepare_node_tools()
+    return NODE_TOOLS / "node_modules" / "axe-core" / "axe.min.js"
+
+
+VIOLATIONS = """() => axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations.map((each) =>
+  `${each.id}: ${each.nodes.map((node) => node.html).slice(0, 3).join(" ")}`))"""
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_breaks_a_rule_of_accessibility(
+    tab: Tab, axe: Path, everything: list[str], scheme: str, width: int
+) -> None:
+    tab.expected = REFUSED
+    page = tab.open(color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True)
+    page.add_init_script(path=axe)
+    for path in everything:
+        page.goto(path)
+        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        assert page.evaluate(VIOLATIONS) == [], path
+    page.evaluate("document.querySelector('h1').innerHTML = '<img src=\"data:,\">'")
+    assert any(each.startswith("image-alt: ") for each in page.evaluate(VIOLATIONS))
 
 
 def test_every_field_has_a_name_and_every_page_its_landmarks(tab: Tab, everything: list[str]) -> None:

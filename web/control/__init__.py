@@ -16,7 +16,7 @@ from aiohttp import web
 from ...telemetry.collecting import release
 from ..services import Services
 from . import administration, clock, entities, events, messages, namespace
-from .acting import jobs, lines
+from .acting import jobs, lines, templates
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .failures import conditions, faults, stores
 from .openapi import Tables, document
@@ -26,6 +26,7 @@ TABLES: Final[Tables] = {
     ("Administration", "Create, change, delete and export entities and rules."): administration.ENDPOINTS,
     ("Messages", "Send, receive, settle and resubmit messages."): messages.ENDPOINTS,
     ("Jobs", "Act on many messages; export and import them."): (*jobs.ENDPOINTS, *lines.ENDPOINTS),
+    ("Templates", "Messages that are kept to be sent again."): templates.ENDPOINTS,
     ("Entities", "Entities, their partitions, messages and sessions; where a message would go."): entities.ENDPOINTS,
     ("Stores", "Messaging stores and their outages."): stores.ENDPOINTS,
     ("Faults", "Faults of clients' operations; connections and links."): faults.ENDPOINTS,

@@ -32,8 +32,9 @@ from ...broker.model.descriptions import (
 from ...broker.model.profiles import Limits, defaults_of, size_mb_from_client
 from ..exports.arm import arm_template
 from ..exports.commands import commands
+from ..exports.config_import import CONFIG_BYTES_MAX, import_config
 from ..json_object import JsonObject
-from .endpoints import ControlCall, ControlRefusal, Endpoint
+from .endpoints import JSON, ControlCall, ControlRefusal, Endpoint, read_body
 from .entities import ENTITY_AT, ENTITY_PATH
 from .schema import (
     Schema,
@@ -127,6 +128,26 @@ RULE: Final = named(
 )
 RULES: Final = named(
     "Rules", record("The rules of a subscription.", {"rules": array("In the order of their creation.", RULE)})
+)
+IMPORTED_ENTITIES: Final = named(
+    "ImportedEntities",
+    record(
+        "What became of the entities of a file.",
+        {
+            "created": array("Paths of those that were created.", text("A path.", chars_max=10_000)),
+            "existing": array("Paths of those that existed, and stay as they are.", text("A path.", chars_max=10_000)),
+            "failures": array(
+                "Those that can't be created.",
+                named(
+                    "FailedEntity",
+                    record(
+                        "An entity.",
+                        {"path": text("Its path.", chars_max=10_000), "message": text("Why.", chars_max=100_000)},
+                    ),
+                ),
+            ),
+        },
+    ),
 )
 DELETED: Final = named("DeletedEntity", record("The deleted entity.", {"path": text("Path.", chars_max=10_000)}))
 DELETED_RULE: Final = named("DeletedRule", record("The deleted rule.", {"name": text("Its name.", chars_max=1_000)}))
@@ -282,6 +303,13 @@ async def export_commands(call: ControlCall) -> object:
     return web.Response(text=commands(call.services.config_json()), content_type=PLAIN)
 
 
+async def post_config(call: ControlCall) -> object:
+    """Create what a Config.json has and the namespace lacks."""
+    found = import_config(call.services, await read_body(call.request, CONFIG_BYTES_MAX))
+    failures = [{"path": path, "message": reason} for path, reason in found.failures]
+    return {"created": found.created, "existing": found.existing, "failures": failures}
+
+
 ENDPOINTS: Final = (
     Endpoint("GET", _RULES_PATH, "The rules of a subscription", list_rules, RULES, at=_AT, errors=(409,)),
     Endpoint(
@@ -346,6 +374,14 @@ ENDPOINTS: Final = (
         delete_entity,
         DELETED,
         at=_AT,
+    ),
+    Endpoint(
+        "POST",
+        "/config",
+        "Create the entities of a Config.json that are missing; those that exist stay as they are",
+        post_config,
+        IMPORTED_ENTITIES,
+        takes=JSON,
     ),
     Endpoint("GET", "/config", "The running namespace as a Config.json", export_config, anything("A Config.json.")),
     Endpoint(

@@ -171,7 +171,7 @@ class Endpoint:
         if self.takes is not None:
             _require_type(request, self.takes)
             return JsonObject()
-        data = await _read_body(request, self.body_bytes_max)
+        data = await read_body(request, self.body_bytes_max)
         if self.body is None:
             if data:
                 raise Invalid("this endpoint takes no body")
@@ -188,7 +188,8 @@ def _require_type(request: web.Request, wanted: str) -> None:
         raise ControlRefusal(415, f"The body is {request.content_type}; it must be {wanted}.")
 
 
-async def _read_body(request: web.Request, bytes_max: int) -> bytes:
+async def read_body(request: web.Request, bytes_max: int) -> bytes:
+    """The body of a request. ControlRefusal if it is longer."""
     if (request.content_length or 0) > bytes_max:
         raise _too_large(bytes_max)
     data = bytearray()

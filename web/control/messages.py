@@ -21,7 +21,7 @@ from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
 from ...broker.message.builder import TTL_MS_MAX, NewMessage
 from ...broker.model.descriptions import SubscriptionDescription
 from ..json_object import JsonObject
-from ..single_send import send_one
+from ..single_send import Sent, send_one
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .entities import ENTITY_AT, ENTITY_PATH, SUB_QUEUES
 from .message_json import FAILED_MESSAGE, MESSAGE, NUMBER_MAX, message_json
@@ -183,13 +183,17 @@ async def send_messages(call: ControlCall) -> object:
         except BrokerError as error:
             if len(encoded) == 1:
                 raise
-            results.append({"sequence_number": None, "partition_id": None, "store": None, "error": error.description})
+            results.append(sent_json(entity, error))
             continue
-        results.append(_sent(entity, number))
+        results.append(sent_json(entity, number))
     return {"results": results}
 
 
-def _sent(entity: Entity, number: int | None) -> dict[str, object]:
+def sent_json(entity: Entity, sent: Sent) -> dict[str, object]:
+    """What became of a message, as `SENT` describes it."""
+    if isinstance(sent, BrokerError):
+        return {"sequence_number": None, "partition_id": None, "store": None, "error": sent.description}
+    number = sent
     placed = None if number is None else figures.placement(entity, number)
     return {
         "sequence_number": number,

@@ -10,12 +10,25 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from ..messages.jobs import JOBS
+from ..messages.templates import TEMPLATES
 from ..services import Services
 from .forms import quoted
 from .gate import HEADERS, BrowserRoot
 from .operations import charts, clients, failures, forwarding, story
 from .site import ROOT, Site, View, handler
-from .views import acting, browsing, creating, editing, entity, importing, namespace, overview, rules, sending
+from .views import (
+    acting,
+    browsing,
+    creating,
+    editing,
+    entity,
+    importing,
+    namespace,
+    overview,
+    rules,
+    sending,
+    templates,
+)
 
 VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("GET", "create"): creating.show,
@@ -34,6 +47,9 @@ VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("POST", "send"): sending.send,
     ("POST", "where"): sending.where,
     ("POST", "import"): importing.load,
+    ("POST", "import-config"): importing.load_config,
+    ("POST", "keep-template"): templates.keep,
+    ("POST", "delete-template"): templates.forget,
     ("GET", "rules"): rules.show,
     ("POST", "add-rule"): rules.add,
     ("POST", "delete-rule"): rules.delete,
@@ -63,7 +79,7 @@ ASSETS: Final[Mapping[str, str]] = {
 
 def add_page(app: web.Application, services: Services) -> None:
     """Answer browsers at `/` and everything below `/emubus/page`."""
-    site = Site(services, app[JOBS])
+    site = Site(services, app[JOBS], app[TEMPLATES])
     app.router.register_resource(BrowserRoot(handler(site, overview.show)))
     for (method, name), view in VIEWS.items():
         app.router.add_route(method, f"{ROOT}/{name}", handler(site, view))

@@ -19,6 +19,7 @@ from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
 from ..messages.jobs import Jobs
+from ..messages.templates import Templates
 from ..services import Services
 from .flashes import Flash, Flashes
 from .forms import Failed, FormError
@@ -63,19 +64,20 @@ def _templates() -> Environment:
 class Site:
     """The page of one server."""
 
-    def __init__(self, services: Services, jobs: Jobs) -> None:
+    def __init__(self, services: Services, jobs: Jobs, templates: Templates) -> None:
         self.services = services
         self.broker = services.broker
         self.flashes = Flashes()
         self.rates = Rates(services.clock.stopwatch_us)
         self.jobs = jobs
+        self.templates = templates
         self.taken = TakenLocks(services.clock)
-        self._templates: Environment | None = None
+        self._environment: Environment | None = None
 
     async def load_templates(self) -> None:
         """Compile the templates for the first page; on another thread, because the event loop must go on."""
-        if self._templates is None:
-            self._templates = await asyncio.to_thread(_templates)
+        if self._environment is None:
+            self._environment = await asyncio.to_thread(_templates)
 
     @property
     def overview(self) -> Overview:
@@ -118,8 +120,8 @@ class Site:
             "stores_out": [each for each in stores if each.outage is not None],
             **values,
         }
-        assert self._templates is not None
-        text = self._templates.get_template(template).render(context)
+        assert self._environment is not None
+        text = self._environment.get_template(template).render(context)
         return web.Response(text=text, content_type="text/html", status=200 if failed is None else failed.status)
 
     def redirect(self, where: str, flash: Flash) -> web.Response:

@@ -26,7 +26,11 @@ UNCHANGED: Final = "unchanged"
 
 def form_values(seen: Seen) -> dict[str, list[str]]:
     """What the fields contain for a message. DecodeError."""
-    message = _message(seen)
+    return values_of(message_json_of(seen))
+
+
+def values_of(message: JsonObject) -> dict[str, list[str]]:
+    """What the fields contain for a message as in JSON Lines."""
     properties = message.object_of("properties")
     values = {name: [_text(properties.get(name))] for name in FIELDS}
     values |= _body(message.object_of("body"))
@@ -44,7 +48,7 @@ def form_values(seen: Seen) -> dict[str, list[str]]:
 
 def changes_of(seen: Seen, message: NewMessage, *, keeps_body: bool) -> Changes:
     """What makes the original the message of a form. DecodeError."""
-    original = _message(seen).object_of("application_properties")
+    original = message_json_of(seen).object_of("application_properties")
     gone = {name: None for name, _, _ in _shown(original) if name not in message.application_properties}
     return Changes(
         None if keeps_body else message.body,
@@ -55,7 +59,8 @@ def changes_of(seen: Seen, message: NewMessage, *, keeps_body: bool) -> Changes:
     )
 
 
-def _message(seen: Seen) -> JsonObject:
+def message_json_of(seen: Seen) -> JsonObject:
+    """A peeked message as in JSON Lines. DecodeError."""
     return JsonObject(line_of(seen)).object_of("message")
 
 

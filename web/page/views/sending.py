@@ -27,7 +27,7 @@ from ...single_send import Sent, send_each, send_one
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
 from ..message_form import BODY_FORMS, FIELDS, PROPERTY_TYPES, encoded, message_in
-from ..messages.resending import UNCHANGED, changes_of, form_values
+from ..messages.resending import UNCHANGED, changes_of, form_values, values_of
 from ..site import Site, address
 from .acting import WAIT_MS, flash_of
 from .browsing import message_at
@@ -76,6 +76,9 @@ async def show(
     origin = await _origin(site, entity, asked)
     if failed is None and origin is not None:
         failed = Failed("send", form_values(origin.seen))
+    template = query_form(request).text("template") if failed is None else ""
+    if template:
+        failed = Failed("send", {**values_of(await site.templates.get(template)), "template_name": [template]})
     if isinstance(entity.description, SubscriptionDescription) and origin is None:
         raise FormError(f"Messages are sent to the topic '{entity.description.topic_name}', not to a subscription.")
     return site.render(
@@ -87,6 +90,7 @@ async def show(
         entity=entity,
         destination=destination,
         origin=origin,
+        templates=[] if origin is not None else list(await site.templates.all()),
         fields=FIELDS,
         property_types=list(PROPERTY_TYPES),
         body_forms=[*BODY_FORMS, *([] if origin is None else [UNCHANGED])],

@@ -1,0 +1,100 @@
+"""Kept templates: messages by name that an operator sends again and again.
+
+A template is a message as in JSON Lines (`json_lines`), with every type. All of them are one small file beside the
+stores: a restart keeps them, and so does a reset of the namespace. A server in memory keeps them until it stops. Owned
+by the HTTP server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+from aiohttp import web
+
+from ...broker.errors import BrokerError, Condition
+from ..json_object import JsonObject
+from ..services import KeptFiles
+from .json_lines import message_of
+
+FILE: Final = "templates.json"
+TEMPLATES_MAX: Final = 200
+MESSAGE_CHARS_MAX: Final = 512 << 10
+"""Longest message of a template, as JSON."""
+NAME_CHARS_MAX: Final = 100
+
+log = structlog.get_logger(__name__)
+
+
+class Templates:
+    """The templates of a server."""
+
+    def __init__(self, files: KeptFiles | None) -> None:
+        self._files = files
+        self._kept: dict[str, JsonObject] | None = None
+        self._turn = asyncio.Lock()
+
+    async def all(self) -> Mapping[str, JsonObject]:
+        """The messages by the names of their templates, in the order of these."""
+        kept = await self._load()
+        return {name: kept[name] for name in sorted(kept, key=str.casefold)}
+
+    async def get(self, name: str) -> JsonObject:
+        """The message of a template. BrokerError (not-found)."""
+        kept = await self._load()
+        if name not in kept:
+            raise BrokerError(Condition.NOT_FOUND, f"There is no template '{name}'.")
+        return kept[name]
+
+    async def put(self, name: str, message: JsonObject) -> None:
+        """Keep a message, in place of the one that has the name. BrokerError (argument-error: no message; too many)."""
+        try:
+            message_of({"message": dict(message)})
+        except ValueError as error:
+            raise BrokerError(Condition.ARGUMENT_ERROR, f"This is no message: {error}.") from None
+        kept = dict(await self._load())
+        kept[name] = message
+        if len(kept) > TEMPLATES_MAX:
+            raise BrokerError(
+                Condition.RESOURCE_LIMIT_EXCEEDED, f"There are {TEMPLATES_MAX} templates: delete one before."
+            )
+        size = len(json.dumps(dict(message)))
+        if size > MESSAGE_CHARS_MAX:
+            text = f"The message has {size} characters as JSON; a template has at most {MESSAGE_CHARS_MAX}."
+            raise BrokerError(Condition.ARGUMENT_ERROR, text)
+        await self._write(kept)
+
+    async def delete(self, name: str) -> None:
+        """Forget a template. BrokerError (not-found)."""
+        await self.get(name)
+        await self._write({each: message for each, message in (await self._load()).items() if each != name})
+
+    async def _load(self) -> dict[str, JsonObject]:
+        async with self._turn:
+            if self._kept is None:
+                data = b"" if self._files is None else await asyncio.to_thread(self._files.read, FILE)
+                self._kept = _parsed(data)
+            return self._kept
+
+    async def _write(self, kept: dict[str, JsonObject]) -> None:
+        async with self._turn:
+            if self._files is not None:
+                data = json.dumps({name: dict(message) for name, message in kept.items()}, indent=1).encode()
+                await asyncio.to_thread(self._files.write, FILE, data)
+            self._kept = kept
+
+
+def _parsed(data: bytes) -> dict[str, JsonObject]:
+    """The templates in a file; one that can't be read counts as none, and is said so in the log."""
+    try:
+        return {name: JsonObject(message) for name, message in JsonObject(json.loads(data or b"{}")).items()}
+    except (TypeError, ValueError) as error:
+        log.warning("the templates of messages can't be read", file=FILE, cause=str(error))
+        return {}
+
+
+TEMPLATES: Final = web.AppKey("templates", Templates)
+"""Where an application has its templates."""
