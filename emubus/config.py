@@ -253,9 +253,9 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         Path,
         "FILE",
         "also accept TLS, with this certificate (PEM, with its chain)",
-        brief="also accept TLS, with this certificate (PEM)",
+        brief="a certificate (PEM) for TLS; --tls-key: its key",
     ),
-    Option("tls_key", Path, "FILE", "the certificate's key (PEM)", brief="the certificate's key (PEM)"),
+    Option("tls_key", Path, "FILE", "the certificate's key (PEM)", is_hidden=True),
     Option(
         "tls_port",
         ports,

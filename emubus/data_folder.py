@@ -34,6 +34,8 @@ from .broker.admin.folder_view import (
 )
 from .broker.errors import BrokerError, Condition
 from .broker.ids import new_message_id
+from .broker.model.catalog import CATALOG_TABLES, Catalog
+from .broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from .storage import (
     DATA_FILE,
     LOCK_FILE,
@@ -48,6 +50,7 @@ from .storage import (
     mark_store,
     newest_root,
     open_to_others,
+    read_into_memory,
     replace_file,
     sync_file,
     write_manifest,
@@ -292,3 +295,33 @@ def _parts_on_disk(manifest: Manifest, place: Path) -> dict[str, Part]:
 def _place(file: Path) -> tuple[int, int]:
     status = file.stat()
     return status.st_dev, status.st_ino
+
+
+def read_namespace(folder: Path) -> tuple[Topology, int]:
+    """The entities in the data folder of a stopped emubus, and its number of messaging stores. Writes nothing.
+
+    StoreError or CatalogError if the folder holds none, is in use or can't be read.
+    """
+    view = FolderView(folder)
+    lock = FolderLock(folder, reading=True)
+    try:
+        path = view.part_path(CATALOG_FOLDER)
+        if not path.is_dir():
+            raise StoreError(folder, "not a data folder of emubus: it has no folder 'namespace'")
+        return _read_catalog(path)
+    finally:
+        lock.release()
+
+
+def _read_catalog(path: Path) -> tuple[Topology, int]:
+    catalog = Catalog(read_into_memory(path, CATALOG_TABLES))
+    try:
+        found = [entry.description for entry in catalog.entries()]
+        topology = Topology(
+            queues=tuple(each for each in found if isinstance(each, QueueDescription)),
+            topics=tuple(each for each in found if isinstance(each, TopicDescription)),
+            subscriptions=tuple(each for each in found if isinstance(each, SubscriptionDescription)),
+        )
+        return topology, catalog.store_count or 1
+    finally:
+        catalog.close()

@@ -22,13 +22,13 @@ import uvloop
 from . import __version__
 from .amqp import AmqpServer
 from .broker.access import Access
-from .broker.admin.folder_view import CATALOG_FOLDER, DataFolderError, FolderView
+from .broker.admin.folder_view import DataFolderError
 from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.clock import Clock
 from .broker.errors import BrokerError, Condition
 from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, other_store_count
-from .broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
+from .broker.model.descriptions import Topology
 from .broker.model.profiles import Partitioning, limits_over
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
 from .commands.announcement import banner, facts, write_ready_file
@@ -40,7 +40,7 @@ from .failpoint import failpoint_hook
 from .listener import Listener
 from .logging import announce_ready
 from .snapshots import Snapshots, finish_restore
-from .storage import Durability, FolderLock, Store, StoreError, no_failpoint, open_store, read_into_memory
+from .storage import Durability, Store, StoreError, no_failpoint, open_store
 from .story.ring import Story
 from .tls import (
     FOLDER,
@@ -431,42 +431,3 @@ def own_folder(folder: Path, *, fresh: bool = False, durability: Durability = Du
         owned.release()
         raise
     return owned
-
-
-def check_data(folder: Path) -> int:
-    """Verify the data folder of a stopped emubus and print what it holds; 0 if it is sound, else 1. Writes nothing."""
-    from .broker.admin.verify import check_data_folder  # a server does not need it
-
-    report = check_data_folder(folder)
-    print("\n".join(report.lines()))  # noqa: T201 - this is the command's output
-    return EXIT_OK if report.sound else EXIT_FAILED
-
-
-def read_namespace(folder: Path) -> tuple[Topology, int]:
-    """The entities in the data folder of a stopped emubus, and its number of messaging stores. Writes nothing.
-
-    StoreError or CatalogError if the folder holds none, is in use or can't be read.
-    """
-    view = FolderView(folder)
-    lock = FolderLock(folder, reading=True)
-    try:
-        path = view.part_path(CATALOG_FOLDER)
-        if not path.is_dir():
-            raise StoreError(folder, "not a data folder of emubus: it has no folder 'namespace'")
-        return _read_catalog(path)
-    finally:
-        lock.release()
-
-
-def _read_catalog(path: Path) -> tuple[Topology, int]:
-    catalog = Catalog(read_into_memory(path, CATALOG_TABLES))
-    try:
-        found = [entry.description for entry in catalog.entries()]
-        topology = Topology(
-            queues=tuple(each for each in found if isinstance(each, QueueDescription)),
-            topics=tuple(each for each in found if isinstance(each, TopicDescription)),
-            subscriptions=tuple(each for each in found if isinstance(each, SubscriptionDescription)),
-        )
-        return topology, catalog.store_count or 1
-    finally:
-        catalog.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from . import EXIT_FAILED, EXIT_OK
 from .options import ConfigError
 
 
@@ -19,6 +20,13 @@ def run(parsed: argparse.Namespace) -> int:
     directory: Path = parsed.dir
     if not directory.is_dir():
         raise ConfigError(f"there is no folder {directory}")
-    from ..server import check_data
-
     return check_data(directory)
+
+
+def check_data(folder: Path) -> int:
+    """Verify the data folder of a stopped emubus and print what it holds; 0 if it is sound, else 1. Writes nothing."""
+    from ..broker.admin.verify import check_data_folder  # after the folder is known to be there
+
+    report = check_data_folder(folder)
+    print("\n".join(report.lines()))  # noqa: T201 - this is the command's output
+    return EXIT_OK if report.sound else EXIT_FAILED

@@ -52,7 +52,7 @@ def run(parsed: argparse.Namespace) -> int:
     topology, partition_count = config.topology, config.limits.partition_count
     if directory is not None:
         from ..broker.model.catalog import CatalogError
-        from ..server import read_namespace
+        from ..data_folder import read_namespace
 
         try:
             topology, partition_count = read_namespace(directory)

@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 import structlog
 
-from emubus import __version__
+from emubus import __version__, data_folder
 from emubus.__main__ import main
 from emubus.amqp.wire.loops import IS_NATIVE
 from emubus.broker.api import partition_for_key
 from emubus.broker.model.descriptions import QueueDescription, Topology
+from emubus.commands import check
 from emubus.config import Config, LogFormat, LogLevel
 from emubus.logging import READY_LINE, announce_ready, configure_logging
 
@@ -85,9 +86,9 @@ def test_a_configuration_that_cannot_be_used_is_one_line_on_stderr_and_exit_code
 
 
 def test_check_looks_at_the_folder_and_returns_what_was_found(
-    server_module: types.ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server_module.check_data = lambda directory: 0 if directory == tmp_path else 1  # type: ignore[attr-defined]
+    monkeypatch.setattr(check, "check_data", lambda directory: 0 if directory == tmp_path else 1)
     assert main(["check", str(tmp_path)]) == 0
     assert main(["check", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err == f"emubus: error: there is no folder {tmp_path / 'none'}\n"
@@ -139,10 +140,10 @@ def test_p32_route_tells_where_no_key_decides(
 
 
 def test_p08_route_takes_the_message_id_for_a_key_where_duplicates_are_detected(
-    server_module: types.ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = QueueDescription("q", enable_partitioning=True, requires_duplicate_detection=True)
-    server_module.read_namespace = lambda directory: (Topology(queues=(queue,)), 16)  # type: ignore[attr-defined]
+    monkeypatch.setattr(data_folder, "read_namespace", lambda directory: (Topology(queues=(queue,)), 16))
     assert main(["route", "q", "--message-id", "m", "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"q: partition {partition_for_key('m', 16)} of 16 (key 'm')\n"
 

@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from azure.servicebus import ServiceBusClient
+from structlog.testing import LogCapture
 
 from emubus import data_folder
 from emubus.broker.admin.folder_view import DataFolderError
 from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.model.catalog import CatalogError
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.data_folder import DataFolder
-from emubus.server import StartError, own_folder, read_namespace
+from emubus.data_folder import DataFolder, read_namespace
+from emubus.server import StartError, own_folder
 from emubus.storage import FolderState, StoreError, mark_store, read_manifest, write_manifest
 from emubus.testing import EmubusServer
 
@@ -377,18 +379,21 @@ def test_only_the_owner_may_read_a_new_data_folder_and_what_is_in_it(tmp_path: P
 
 
 def test_a_wider_mode_of_an_older_folder_is_left_and_logged(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "data"
     shutil.copytree(made / "closed", data)
+    logged = LogCapture()
+    logger = structlog.wrap_logger(None, processors=[logged], wrapper_class=structlog.BoundLogger)
+    monkeypatch.setattr(data_folder, "log", logger)  # that of the module may be bound to another test's settings
     owned = DataFolder(data, "test")
     owned.warn_of_readers()
-    assert capsys.readouterr().out == ""
+    assert logged.entries == []
     data.chmod(0o755)
     (data / "store-00" / "data.mdb").chmod(0o644)
     owned.warn_of_readers()
     owned.release()
-    assert f"remedy='chmod -R go= {data}'" in capsys.readouterr().out
+    assert [each["remedy"] for each in logged.entries] == [f"chmod -R go= {data}"]
     assert (stat.S_IMODE(data.stat().st_mode), stat.S_IMODE((data / "store-00/data.mdb").stat().st_mode)) == (
         0o755,
         0o644,

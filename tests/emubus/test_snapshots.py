@@ -15,8 +15,9 @@ from emubus import snapshots
 from emubus.broker.admin.folder_view import COMPLETE_FILE, SNAPSHOT_FOLDER, STAGING_FOLDER
 from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.commands.check import check_data
 from emubus.data_folder import DataFolder
-from emubus.server import check_data, own_folder
+from emubus.server import own_folder
 from emubus.snapshots import _commit, _stage, finish_restore
 from emubus.storage import FolderLock, StoreError, copy_files, sync_file
 from emubus.testing import EmubusServer
