@@ -88,10 +88,10 @@ class Message:
         "_delivery_entries",
         "_entries",
         "_entries_count",
-        "_form",
         "_header",
         "_message_id",
         "_session_id",
+        "form",
         "partition_key",
         "scheduled_enqueue_at",
         "size_bytes",
@@ -101,6 +101,8 @@ class Message:
 
     size_bytes: int
     """Length of the message as it arrived."""
+    form: bytes | None
+    """The stored form without a time to live, if the scan has made it."""
     ttl_ms: int | None
     partition_key: str | None
     via_partition_key: str | None
@@ -109,7 +111,7 @@ class Message:
     def __init__(self, data: bytes, at: list[int], size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self._data = data
-        self._form: bytes | None = None
+        self.form = None
         self._message_id: str | None = _UNREAD
         self._session_id: str | None = _UNREAD
         self._read(at)
@@ -128,7 +130,7 @@ class Message:
         message = cls.__new__(cls)
         message.size_bytes = len(data)
         message._data = data if with_id is None else with_id
-        message._form = form
+        message.form = form
         message._at = _NOT_LOCATED
         message._application_at = application_at
         message._message_id = _UNREAD if with_id is None else None
@@ -248,8 +250,8 @@ class Message:
         creation-time (the sender's or `enqueued_at`). Without it the header has no ttl, and the properties do not
         change.
         """
-        if expires_at is None and self._form is not None:
-            return head + self._form
+        if expires_at is None and self.form is not None:
+            return head + self.form
         self._located()
         if expires_at is None:
             ttl_ms = None

@@ -20,20 +20,17 @@ from .records import (
     INSTANT,
     MESSAGES,
     NO_ENQUEUED_NUMBER,
-    RECORD_VERSION,
     Due,
     Home,
     Record,
     due_key,
     duplicate_hash,
     message_key,
-    pack_head,
-    pack_number,
     session_number_key,
 )
 from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, SendRun
 from .sessions import MessageSessions
-from .state import PartitionState
+from .state import PartitionState, min_ttl
 from .step import Counted, EventKind, PartitionRef, Step
 
 
@@ -97,33 +94,18 @@ class EnqueueHandlers:
         """Store messages that `_appends` approved: `store_all` for a run, at a lower cost for each message."""
         state, messages = self._state, request.messages
         state.mark_used(now)
-        number, default_ttl_ms = state.rows.take_numbers(len(messages)), state.receivable.default_ttl_ms
-        rows: list[tuple[bytes, bytes]] = []
-        key_start = message_key(state.queue_id, Home.ACTIVE, 0)[:-8]
-        head_start = pack_head(RECORD_VERSION, 0, 0, 0, now, 0, 0)[:-8]
-        for message in messages:
-            end = pack_number(number)  # of the key and of the row's head
-            ttl_ms = message.ttl_ms if default_ttl_ms is None else _min_ttl(message.ttl_ms, default_ttl_ms)
-            if ttl_ms is None:
-                row = message.stored(now, None, head_start + end)
-            else:
-                expires_at = now + ttl_ms
-                row = message.stored(now, expires_at, pack_head(RECORD_VERSION, 0, 0, 0, now, expires_at, number))
-                state.rows.put_due(expires_at, Due.EXPIRE, number, step)
-            rows.append((key_start + end, row))
-            number += 1
+        number, rows = state.put_active_run(messages, now, step)
         if step.events is not None:
-            numbers = range(number - len(rows), number)
+            numbers = range(number, number + len(rows))
             step.note(EventKind.SENT, state.ref, numbers, messages, by=request.by, others_left=request.left)
         step.count(state.queue_id, Counted.SENT, len(rows))
-        state.rows.put_active_run(rows, sum([len(row) for _, row in rows]), step)
-        state.active_queue.extend(number - len(rows), rows)
+        state.active_queue.extend(number, rows)
         state.announce_ready(state.active_queue, step)
 
     def refusal(self, messages: Sequence[Message], now: int, view: Reader) -> BrokerError | None:
         """The error if these messages, each counted once, would exceed the entity's size; a topic's copies may."""
         del now
-        state, size_bytes = self._state, sum(message.size_bytes for message in messages)
+        state, size_bytes = self._state, sum([message.size_bytes for message in messages])
         used = state.bytes_used(view)
         if used + size_bytes <= state.ref.size_bytes_max:
             return None
@@ -278,7 +260,7 @@ class EnqueueHandlers:
             return self._publish(
                 message, enqueued_number, description.default_ttl_ms, now, view, step, hops, other_path
             )
-        ttl_ms = _min_ttl(_min_ttl(message.ttl_ms, ttl_max_ms), description.default_ttl_ms)
+        ttl_ms = min_ttl(min_ttl(message.ttl_ms, ttl_max_ms), description.default_ttl_ms)
         expires_at = 0 if ttl_ms is None else now + ttl_ms
         number = state.rows.new_number()
         stored = message.stored(now, None if ttl_ms is None else expires_at)
@@ -441,9 +423,3 @@ class EnqueueHandlers:
             step.note(EventKind.FORWARDING, self._state.ref, [number], to=self._state.receivable.forward_to)
         self._state.rows.put(Home.OUTBOX, number, record.pack(), step)
         step.effects.append((self._state.ref.announce_outbox, None))
-
-
-def _min_ttl(first_ms: int | None, second_ms: int | None) -> int | None:
-    if first_ms is None:
-        return second_ms
-    return first_ms if second_ms is None else min(first_ms, second_ms)

@@ -96,7 +96,6 @@ INSTANT = Struct(">q")
 STATE_VALUE = Struct(f">QQ{len(HOMES)}Q")
 
 message_key = KEY.pack
-pack_number = NUMBER.pack  # the last 8 bytes of a message's key, and of a row's head
 unpack_message_key = KEY.unpack
 due_key = DUE_KEY.pack
 pack_head = ROW_HEAD.pack
@@ -210,6 +209,18 @@ class Record:
         target_index = version >> VERSION_BITS
         stored = row[start:]
         return cls(stored, enqueued_at, expires_at, enqueued_number, delivery_count, hops, other_path, target_index)
+
+
+def active_rows(queue_id: int, number: int, now: int, forms: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Return the keys and rows of new active messages that never expire, numbered from `number` on.
+
+    `forms` are their stored forms, `now` is in Unix ms.
+    """
+    # Keys and heads end with the number.
+    key_start = message_key(queue_id, Home.ACTIVE, 0)[: -NUMBER.size]
+    head_start = pack_head(RECORD_VERSION, 0, 0, 0, now, 0, 0)[: -NUMBER.size]
+    ends = map(NUMBER.pack, range(number, number + len(forms)))
+    return [(key_start + end, head_start + end + form) for end, form in zip(ends, forms, strict=True)]
 
 
 def expiries_of(rows: Sequence[tuple[int, bytes]]) -> list[int]:

@@ -19,6 +19,7 @@ from .records import (
     DUE,
     MESSAGES,
     PARTITION_SHIFT,
+    RECORD_VERSION,
     SESSION_MESSAGES,
     STATE,
     STATE_KEY,
@@ -28,8 +29,10 @@ from .records import (
     Due,
     Home,
     Record,
+    active_rows,
     due_key,
     message_key,
+    pack_head,
     session_message_key,
 )
 from .step import Counted, EventKind, PartitionRef, Receivable, Step
@@ -215,10 +218,41 @@ class PartitionState:
             self.rows.put_due(record.expires_at, Due.EXPIRE, number, step)
         return row
 
+    def put_active_run(
+        self, messages: Sequence[Message], now: int, step: Step
+    ) -> tuple[int, Sequence[tuple[bytes, bytes]]]:
+        """Store new messages as active with their expiries; the caller updates the ready queue.
+
+        Returns the number of the first, and the keys and rows.
+        """
+        default_ttl_ms = self.receivable.default_ttl_ms
+        first = number = self.rows.take_numbers(len(messages))
+        forms = [form for message in messages if (form := message.form) is not None]
+        if default_ttl_ms is None and len(forms) == len(messages):
+            rows = active_rows(self.queue_id, number, now, forms)
+        else:
+            rows = []
+            for number, message in enumerate(messages, first):
+                ttl_ms = min_ttl(message.ttl_ms, default_ttl_ms)
+                expires_at = None if ttl_ms is None else now + ttl_ms
+                head = pack_head(RECORD_VERSION, 0, 0, 0, now, expires_at or 0, number)
+                rows.append((message_key(self.queue_id, Home.ACTIVE, number), message.stored(now, expires_at, head)))
+                if expires_at is not None:
+                    self.rows.put_due(expires_at, Due.EXPIRE, number, step)
+        self.rows.put_active_run(rows, step)
+        return first, rows
+
     def average_bytes(self) -> int:
         """The average size of a row."""
         stored = sum(self.counters.messages)
         return self.counters.bytes_used // stored if stored else 1
+
+
+def min_ttl(first_ms: int | None, second_ms: int | None) -> int | None:
+    """The shorter time to live, None if there is none."""
+    if first_ms is None:
+        return second_ms
+    return first_ms if second_ms is None else min(first_ms, second_ms)
 
 
 class Rows:
@@ -265,11 +299,11 @@ class Rows:
         self.counters.messages[home] += 1
         self._add_bytes(len(row), step)
 
-    def put_active_run(self, rows: Sequence[tuple[bytes, bytes]], size_bytes: int, step: Step) -> None:
-        """Store new active messages, in the order of their numbers; `size_bytes` is the sum of their rows."""
+    def put_active_run(self, rows: Sequence[tuple[bytes, bytes]], step: Step) -> None:
+        """Store new active messages (key and row), in the order of their numbers."""
         step.rows.extend(rows)
         self.counters.messages[Home.ACTIVE] += len(rows)
-        self._add_bytes(size_bytes, step)
+        self._add_bytes(sum([len(row) for _, row in rows]), step)
 
     def replace(self, home: Home, number: int, row: bytes, old_bytes: int, step: Step) -> None:
         """Replace the row of a message; `old_bytes` is the old row's size."""

@@ -75,9 +75,7 @@ def written_bytes_max(ref: PartitionRef, request: Request | Operation) -> tuple[
     if isinstance(request, SendRun):
         message_count = len(request.messages)
         # Small messages cost time, too: the allowance for each limits how long a batch blocks the event loop.
-        size_bytes = REQUEST_BYTES * message_count
-        for message in request.messages:
-            size_bytes += message.size_bytes
+        size_bytes = REQUEST_BYTES * message_count + sum([message.size_bytes for message in request.messages])
     elif isinstance(request, SettleRun):
         size_bytes = REQUEST_BYTES * len(request.tokens)
         return size_bytes, size_bytes
