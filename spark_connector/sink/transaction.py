@@ -22,6 +22,8 @@ ROLLBACK: Final = "amqp:transaction:rollback"
 ROLLED_BACK: Final = frozenset({ROLLBACK, "amqp:transaction:timeout", "amqp:transaction:unknown-id"})
 TOO_MANY: Final = "amqp:resource-limit-exceeded"
 NOT_ALLOWED: Final = "amqp:not-allowed"
+OVER: Final = "No active Transaction was found"
+"""What the service says of work in a transaction that has timed out; the condition has other reasons, too."""
 REMEDIES: Final = {
     TOO_MANY: "If the transaction holds too many messages (Azure takes 100), use more partitions (df.repartition) or "
     "transactional=false.",
@@ -108,6 +110,8 @@ class TransactionalDelivery(Courier):
             raise
 
     def _refused(self, error: ConnectorError, parcel: Parcel) -> ConnectorError:
+        if OVER in error.text:
+            return ConnectorError(error.code, error.text, condition=error.condition, retriable=True)
         remedy = REMEDIES.get(error.condition or "")
         if remedy is None:
             return error if error.retriable else explained(error, parcel)

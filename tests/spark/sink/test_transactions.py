@@ -13,6 +13,7 @@ from emubus.broker.errors import Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.spark_connector.errors import ConnectorError
 from emubus.spark_connector.sink import delivery
+from emubus.spark_connector.wire.transactions import Transaction
 
 from .kit import Rig, in_task, texts, written
 from .proxy import CuttingProxy
@@ -93,6 +94,22 @@ def test_a_transaction_is_repeated_while_the_store_is_out(rig: Rig, monkeypatch:
     done = written(rig.writer("body string", queue="again", transactional=True), texts(range(20)))
     assert (done.rows, done.repeated, todo) == (20, 2, [])
     assert rig.bodies("again") == [str(number) for number in range(20)]
+
+
+def test_a_transaction_that_times_out_is_repeated(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.create(QueueDescription("slow-tx"))
+    declare, late = Transaction.declare, [120_000]
+
+    def declare_and_wait(transaction: Transaction) -> None:
+        declare(transaction)
+        if late:
+            rig.server.advance(late.pop())
+
+    monkeypatch.setattr(Transaction, "declare", declare_and_wait)
+    monkeypatch.setattr(delivery, "sleep", lambda seconds: None)
+    done = written(rig.writer("body string", queue="slow-tx", transactional=True), texts(range(3)))
+    assert (done.rows, done.repeated) == (3, 1)
+    assert rig.bodies("slow-tx") == ["0", "1", "2"]
 
 
 def test_a_transaction_whose_link_is_closed_for_a_message_that_is_too_large_is_not_repeated(rig: Rig) -> None:
