@@ -127,6 +127,21 @@ SURVIVES = (
         "repeats the transaction",
     ),
     (
+        "`region-failover`, `tls-fails`, `name-unknown`",
+        "makes a new connection for minutes, and looks after a forced failover whether its last messages are there",
+        "takes a connection that fails for a wrong configuration, and stops",
+    ),
+    (
+        "`rule-late`",
+        "filters again in the receiver, or waits after a change of rules",
+        "changes a rule and sends at once",
+    ),
+    (
+        "`unsettled-window`, `partitioned-20-minutes`",
+        "settles each message, and closes a receiver that it no longer needs",
+        "leaves messages to the end of their locks",
+    ),
+    (
         "`half-open`, `no-credit`, `entity-away`",
         "limits each call in time",
         "waits for ever, as Python does without `timeout`",
