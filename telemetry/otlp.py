@@ -7,8 +7,7 @@ Knows OpenTelemetry's exporters and which of its environment variables switch wh
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 import structlog
@@ -28,7 +27,7 @@ from .spans import SpanObserver
 
 INTERVAL: Final = "OTEL_METRIC_EXPORT_INTERVAL"
 INTERVAL_MS: Final = 60_000
-STOP_MS: Final = 1_500
+STOP_MS: Final = 1_000
 """How long a stop waits for the collector, at each of two steps."""
 PROTOCOL: Final = "http/protobuf"
 
@@ -87,17 +86,24 @@ class Otlp:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
-        with contextlib.suppress(TimeoutError):
-            async with self._clock.time_limit(STOP_MS):
-                await self._send_metrics()
-                if self._provider is not None:
-                    await asyncio.to_thread(self._provider.force_flush)
+        await self._try(self._send_the_rest())
         if self._exporter is not None:
             self._exporter.shutdown()
         if self._provider is not None:
-            with contextlib.suppress(TimeoutError):
-                async with self._clock.time_limit(STOP_MS):
-                    await asyncio.to_thread(self._provider.shutdown)
+            await self._try(asyncio.to_thread(self._provider.shutdown))
+
+    async def _send_the_rest(self) -> None:
+        await self._send_metrics()
+        if self._provider is not None:
+            await asyncio.to_thread(self._provider.force_flush)
+
+    async def _try(self, work: Awaitable[None]) -> None:
+        """Work at a stop, which a collector must neither hold up nor end."""
+        try:
+            async with self._clock.time_limit(STOP_MS):
+                await work
+        except Exception as error:
+            log.warning("not all traces and metrics were sent", cause=str(error) or "the collector takes its time")
 
     def _tick_later(self) -> None:
         self._timer = self._clock.call_after(self._interval_ms, self._tick)

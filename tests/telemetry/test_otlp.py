@@ -16,9 +16,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from structlog.testing import capture_logs
 
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.telemetry import otlp
 from emubus.telemetry.otlp import Otlp, OtlpError
 from emubus.testing import EmubusServer
 
@@ -134,6 +136,15 @@ def test_metrics_are_those_of_the_page_and_come_each_interval(
         collector.wait_for("/v1/metrics", 2)
     collector.wait_for("/v1/metrics", 3)  # the last ones, at the stop
     assert list(collector.spans()) == []
+
+
+def test_a_collector_that_is_away_holds_up_neither_messages_nor_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp, "STOP_MS", 50)
+    away = Collector()
+    away.close()
+    with capture_logs() as lines, EmubusServer(QUEUES, otlp=away.url) as server, sdk_of(server) as sdk:
+        send_and_settle(sdk)
+    assert [line["log_level"] for line in lines if line["event"].startswith("not all traces")] == ["warning"] * 2
 
 
 @pytest.mark.parametrize(
