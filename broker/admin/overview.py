@@ -6,9 +6,10 @@ know the presentation. Made per request, over a `Namespace`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from ...storage import StoreError
 from ..address import SubQueue
@@ -92,8 +93,7 @@ class Route:
     is_available: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A peeked message: `encoded` as a client gets it; `locked_until_at` (Unix ms) if it is locked."""
 
     partition_id: int
@@ -240,7 +240,7 @@ class Overview:
                 rows: list[tuple[int, bytes]] = await handle.request(ask)
                 if not rows:
                     break
-                found += (self._seen(handle, *row) for row in rows)
+                found += self._seen(handle, rows)
                 bytes_max -= sum(len(encoded) for _, encoded in rows)
                 start = rows[-1][0] + 1
                 if len(found) >= count or bytes_max <= 0:
@@ -268,10 +268,16 @@ class Overview:
             found.append(SessionReport(name, handle.index, count, state_bytes, until_at, holder))
         return found
 
-    def _seen(self, handle: PartitionHandle, number: int, encoded: bytes) -> Seen:
+    def _seen(self, handle: PartitionHandle, rows: Sequence[tuple[int, bytes]]) -> list[Seen]:
         partition = handle.worker.partition(handle.queue_id)
-        lock = None if partition is None else partition.state.locks.by_number.get(number)
-        return Seen(handle.index, number, encoded, None if lock is None else lock.until_at)
+        locks = None if partition is None else partition.state.locks.by_number
+        if not locks:
+            return [Seen(handle.index, number, encoded, None) for number, encoded in rows]
+        found = ((number, encoded, locks.get(number)) for number, encoded in rows)
+        return [
+            Seen(handle.index, number, encoded, None if lock is None else lock.until_at)
+            for number, encoded, lock in found
+        ]
 
 
 def _ask(

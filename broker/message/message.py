@@ -139,6 +139,24 @@ class Message:
         message.ttl_ms = message.via_partition_key = message.scheduled_enqueue_at = None
         return message
 
+    @classmethod
+    def without_head(cls, data: bytes) -> Message:
+        """Return a delivered message to read properties and application properties of, and nothing else.
+
+        The broker wrote most of the header and the annotations; reading them takes longer than all the rest. Raises
+        BrokerError (DECODE_ERROR).
+        """
+        try:
+            at = locate(data)
+        except (DecodeError, IndexError):
+            at = None
+        if at is None:
+            return parse_message(data)
+        application_at = at[APPLICATION_PROPERTIES] if at[APPLICATION_PROPERTIES + 7] else -1
+        message = cls.scanned(data, b"", _UNREAD, None, None, application_at)
+        message._at = at
+        return message
+
     def _located(self) -> list[int]:
         """The positions of the sections."""
         if self._at is _NOT_LOCATED:

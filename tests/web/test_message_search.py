@@ -188,3 +188,25 @@ async def test_a_link_to_a_message_opens_it(search: Search) -> None:
     await search.follow(html.unescape(link.group(1)))
     opened = re.findall(r"<details open>\s*<summary><span class=\"preview\">([^<]*)<", search.text)
     assert opened == ["order 5"]
+
+
+async def test_a_sql_expression_reads_every_system_property(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name, enable_partitioning=True))
+    properties = {"message-id": "m", "subject": "s", "content-type": "c", "to": "t", "correlation-id": "x"}
+    send(server, name, NewMessage(b"body", properties, {"Own": Int(7)}, "key", ttl_ms=60_000), NewMessage(b"\x00"))
+    search = Search(client, name)
+    for where in (
+        "sys.MessageId = 'm' AND sys.Label = 's' AND sys.ContentType = 'c' AND sys.To = 't'",
+        "sys.CorrelationId = 'x' AND sys.ReplyTo IS NULL",
+        "own = 7",
+        "EXISTS(OWN)",
+        "sys.PartitionKey = 'key'",
+        "sys.SequenceNumber > 0 AND sys.Label LIKE 's'",
+        "sys.TimeToLive IS NOT NULL",
+        "sys.Size > 0 AND own > 6",
+        "sys.EnqueuedTimeUtc IS NOT NULL AND own < 8",
+    ):
+        assert await search.get(where=where) == ["body"], where
+    assert await search.get(where="sys.Label IS NULL") == ["(binary)"]

@@ -6,22 +6,29 @@ Knows what can be asked of a message and evaluates it, the cheapest first. Does 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from ...broker.errors import BrokerError
-from ...broker.message.message import parse_message
+from ...broker.message.message import Message, parse_message
 from ...broker.model.descriptions import SqlFilter
 from ...broker.rules.context import MessageContext
 from ...broker.rules.errors import FilterError, FilterException
 from ...broker.rules.filters import compile_filter
+from ...broker.rules.names import SYSTEM_PROPERTIES, Section
 from .candidate import STATES, Candidate
 
 LOCKED: Final = "locked"
 STATES_ASKED: Final = (*STATES, LOCKED)
 TEXT_CHARS_MAX: Final = 200
 SQL_CHARS_MAX: Final = 1024
+OF_THE_HEAD: Final = re.compile(
+    "|".join(name for name, known in SYSTEM_PROPERTIES.items() if known.section is not Section.PROPERTIES),
+    re.IGNORECASE,
+)
+"""System properties that are read from the header or the annotations, or known only to the broker."""
 Test = Callable[[Candidate], bool]
 
 
@@ -54,7 +61,10 @@ class MessageFilter:
 
     def matches(self, candidate: Candidate) -> bool:
         """Whether a message is meant."""
-        return all(test(candidate) for test in self.tests)
+        for test in self.tests:  # noqa: SIM110 - no generator: this runs for each message of a queue
+            if not test(candidate):
+                return False
+        return True
 
 
 def filter_of(criteria: Criteria) -> MessageFilter:
@@ -100,10 +110,14 @@ def _satisfies(expression: str) -> Test:
     except FilterError as error:
         raise FilterRefusal("where", error.description) from None
 
+    parse = parse_message if OF_THE_HEAD.search(expression) else Message.without_head
+    reads_time = "enqueuedtimeutc" in expression.lower()
+
     def test(candidate: Candidate) -> bool:
         try:
-            message = parse_message(candidate.seen.encoded)
-            number, enqueued_at = candidate.seen.sequence_number, candidate.enqueued_at or None
+            message = parse(candidate.seen.encoded)
+            enqueued_at = candidate.enqueued_at or None if reads_time else None
+            number = candidate.seen.sequence_number
             return compiled(MessageContext(message, sequence_number=number, enqueued_at=enqueued_at)) is True
         except (BrokerError, FilterException):
             return False
