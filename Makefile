@@ -18,7 +18,7 @@ test-clients: prepare $(VENV)/collected # then Spark, which gives a worker ten s
 test-parts: $(VENV)/collected # takes what the clients leave of the machine
 	nice -n 5 $(BIN)/pytest -n 4 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
 test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
-	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/broker/test_namespace_simulation.py tests/http/control tests/spark/acceptance $(ARGS)
+	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/broker/test_namespace_simulation.py tests/http/control tests/spark/acceptance tests/examples/test_languages.py $(ARGS)
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000 && $(BIN)/python -m tests.spark.acceptance.kill_rounds
 	$(MAKE) dist && release/try && $(BIN)/python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
 prepare: $(VENV)/installed

@@ -6,19 +6,23 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from emubus.testing import EmubusServer, QueueDescription
 
 from ..building import ROOT
+from ..rounds import IS_LONG
 from ..sdk.prepare import ALL_CLIENTS, DRIVERS, prepare
 from ..toolchains import BRIEF_JAVA
 
 EXAMPLES = ROOT / "examples"
 RUN_SECONDS_MAX = 300
+
+Command = Callable[[Path], tuple[list[str], Path]]
 
 
 @pytest.fixture(scope="module")
@@ -64,17 +68,33 @@ def go(folder: Path) -> tuple[list[str], Path]:
     return ["go", "run", "-mod=mod", "."], folder
 
 
-@pytest.mark.sdk
-@pytest.mark.parametrize(
-    ("sdk", "command"),
-    [("python-sync", python), ("javascript", javascript), ("java", java), ("go", go)],
+def rust(folder: Path) -> tuple[list[str], Path]:
+    shutil.copytree(EXAMPLES / "rust", folder, dirs_exist_ok=True)
+    return ["cargo", "run", "--quiet"], folder
+
+
+PROGRAMS: Final[Sequence[tuple[str | None, Command]]] = (
+    ("python-sync", python),
+    ("javascript", javascript),
+    ("java", java),
+    ("go", go),
+    *([(None, rust)] if IS_LONG else []),  # it compiles for a minute
 )
+
+
+@pytest.mark.sdk
+@pytest.mark.parametrize(("sdk", "command"), PROGRAMS)
 def test_the_first_message_is_sent_and_received(
-    sdk: str, command: Callable[[Path], tuple[list[str], Path]], server: EmubusServer, tmp_path: Path
+    sdk: str | None, command: Command, server: EmubusServer, tmp_path: Path
 ) -> None:
-    prepare(ALL_CLIENTS[sdk])
+    if sdk is not None:
+        prepare(ALL_CLIENTS[sdk])
     started, folder = command(tmp_path)
-    variables = {"SERVICEBUS_CONNECTION_STRING": server.connection_string, "GOFLAGS": "-buildvcs=false"}
+    variables = {
+        "SERVICEBUS_CONNECTION_STRING": server.connection_string,
+        "GOFLAGS": "-buildvcs=false",
+        "AMQP_ADDRESS": f"amqp://RootManageSharedAccessKey:SAS_KEY_VALUE@localhost:{server.amqp_port}",
+    }
     assert run(started, folder, variables) == "received: hello\n"
     assert server.peek("queue.1") == []
 

@@ -19,7 +19,7 @@ from ..building import ROOT
 from ..kit.running import run_pytest
 
 EXAMPLES = ROOT / "examples"
-RUN = {"python", "javascript", "java", "go", "pytest", "spark", "conditions"}
+RUN = {"python", "javascript", "java", "go", "rust", "pytest", "spark", "conditions"}
 READ = {"compose", "devcontainer", "github-actions", "gitlab-ci", "kubernetes"}
 NOT_RUN = re.compile(r"\b[Nn]ot run by a test of this repository|No test of this repository runs")
 CONNECTION_STRING = re.compile(

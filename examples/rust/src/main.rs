@@ -1,5 +1,5 @@
 //! Sends a message to queue.1 and receives it over plain AMQP 1.0: cargo run.
-//! No test of this repository runs this program; it was tried by hand.
+//! fe2o3-amqp is a client of AMQP 1.0, not an SDK of Service Bus: entities are addresses, an accepted message is completed.
 use fe2o3_amqp::{Connection, Receiver, Sender, Session};
 
 #[tokio::main]
