@@ -12,17 +12,23 @@ from emubus.testing import EmubusServer
 LIBRARY = {symbol("com.microsoft:is-client-provider"): True, symbol("user-agent"): "ServiceBusJms-2.1.0"}
 
 
-def connect(server: EmubusServer, properties: dict[symbol, object]) -> None:
+def connect(server: EmubusServer, properties: dict[symbol, object]) -> list[str]:
+    """The capabilities that are offered."""
     url = f"amqp://localhost:{server.amqp_port}"
-    BlockingConnection(url, allowed_mechs="ANONYMOUS", properties=properties, timeout=30).close()
+    connection = BlockingConnection(url, allowed_mechs="ANONYMOUS", properties=properties, timeout=30)
+    assert connection.conn is not None
+    offered = [str(each) for each in connection.conn.remote_offered_capabilities or ()]
+    connection.close()
+    return offered
 
 
 @pytest.mark.parametrize("profile", list(Profile))
 def test_the_library_for_jms_2_connects_to_premium_and_relaxed_only_and_plain_clients_to_all(profile: Profile) -> None:
     with EmubusServer(profile=profile) as server:
-        connect(server, {symbol("product"): "QpidJMS"})
+        expected = ["DELAYED_DELIVERY", "SHARED-SUBS"] if LIMITS[profile].jms else []
+        assert connect(server, {symbol("product"): "QpidJMS"}) == expected
         if LIMITS[profile].jms:
-            connect(server, LIBRARY)
+            assert connect(server, LIBRARY) == expected
         else:
             with pytest.raises(ConnectionException, match=r"amqp:not-implemented.*only by a Premium"):
                 connect(server, LIBRARY)

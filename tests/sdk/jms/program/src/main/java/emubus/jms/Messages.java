@@ -9,6 +9,9 @@ import java.util.Map;
 
 /** Selectors, browsers, and what a message carries. */
 final class Messages extends Scenarios {
+    private static final List<Object> PRIMITIVES =
+        List.of(true, (byte) 1, (short) 2, 3, 4L, 5.5f, 6.5, 'c', "text");
+
     Messages(Clients clients) {
         super(clients);
     }
@@ -134,21 +137,29 @@ final class Messages extends Scenarios {
         producer.send(bytes);
         expect(3L, ((BytesMessage) consumer.receive(WAIT_MS)).getBodyLength());
         MapMessage map = session.createMapMessage();
-        map.setLong("long", 5);
+        for (Object each : PRIMITIVES) {
+            map.setObject(each.getClass().getSimpleName(), each);
+        }
         map.setString("null", null);
-        map.setChar("char", 'c');
+        map.setBytes("bytes", new byte[] {4, 5});
         producer.send(map);
         MapMessage received = (MapMessage) consumer.receive(WAIT_MS);
-        expect(5L, received.getLong("long"));
-        expect('c', received.getChar("char"));
+        for (Object each : PRIMITIVES) {
+            expect(each, received.getObject(each.getClass().getSimpleName()));
+        }
         expect(true, received.itemExists("null"));
+        expect(2, received.getBytes("bytes").length);
         StreamMessage stream = session.createStreamMessage();
-        stream.writeDouble(2.5);
-        stream.writeBoolean(true);
+        for (Object each : PRIMITIVES) {
+            stream.writeObject(each);
+        }
+        stream.writeString(null);
         producer.send(stream);
         StreamMessage read = (StreamMessage) consumer.receive(WAIT_MS);
-        expect(2.5, read.readDouble());
-        expect(true, read.readBoolean());
+        for (Object each : PRIMITIVES) {
+            expect(each, read.readObject());
+        }
+        expect(null, read.readString());
     }
 
     /** Another SDK has sent three messages, and reads the answer. */

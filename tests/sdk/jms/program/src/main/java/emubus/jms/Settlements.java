@@ -38,14 +38,19 @@ final class Settlements extends Scenarios {
         sent.setIntProperty("k", 1);
         plain.createProducer(topic).send(sent);
         MessageProducer producer = session.createProducer(queue);
+        TemporaryQueue second = plain.createTemporaryQueue();
+        MessageProducer other = session.createProducer(second);
         expect("in", text(subscriber));
         producer.send(session.createTextMessage("rolled back"));
+        other.send(session.createTextMessage("rolled back"));
         session.rollback();
         Message again = subscriber.receive(WAIT_MS);
         expect(2, again.getIntProperty("JMSXDeliveryCount"));
         producer.send(session.createTextMessage("out"));
+        other.send(session.createTextMessage("out, too"));
         session.commit();
         expect("out", text(plain.createConsumer(queue)));
+        expect("out, too", text(plain.createConsumer(second)));
     }
 
     private void delayInTransaction(String name) throws Exception {
