@@ -23,6 +23,9 @@ HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPE
 
 _LIST, _MAP, _BINARY, _ANY, _TEXT = b"\x45\xc0\xd0", b"\xc1\xd1", b"\xa0\xb0", bytes(range(256)), b"\xa1\xa3\xb1\xb3"
 
+Entries = Mapping[bytes, tuple[bytes, bytes]]
+"""Entries of a map by the text of their keys: key and value, encoded."""
+
 DATA, SEQUENCE, VALUE = range(0x75, 0x78)
 """Descriptor codes of the three kinds of body."""
 
@@ -272,8 +275,21 @@ def map_with_entries(
     strings, or `symbols`. `start == stop` stands for an empty map. Raises TypeError or ValueError for a value that
     AMQP cannot hold.
     """
-    values = {key.encode(): encode(value) for key, value in changes.items()}
-    missing = dict.fromkeys(values)
+    return map_with_encoded(data, start, stop, encoded_entries(changes, symbols=symbols), removed)
+
+
+def encoded_entries(changes: Mapping[str, object], *, symbols: bool = False) -> Entries:
+    """Return changes of a map for `map_with_encoded`, so that they are encoded once for many messages.
+
+    Raises TypeError or ValueError for a value that AMQP cannot hold.
+    """
+    write = Symbol if symbols else str
+    return {key.encode(): (encode(write(key)), encode(value)) for key, value in changes.items()}
+
+
+def map_with_encoded(data: bytes, start: int, stop: int, entries: Entries, removed: Collection[str] = ()) -> bytes:
+    """The same as `map_with_entries`, with the changes from `encoded_entries`."""
+    missing = dict(entries)
     gone = {key.encode() for key in removed}
     pieces: list[bytes] = []
     count, pos = open_items(data, start + 3) if start < stop else (0, start)
@@ -283,14 +299,14 @@ def map_with_entries(
         next_pos = skip(data, value_pos)
         key = data[pos + (2 if data[pos] < 0xB0 else 5) : value_pos]
         is_text = data[pos] in _TEXT
-        if is_text and key in values:
+        if is_text and key in entries:
             missing.pop(key, None)
-            pieces += (data[pos:value_pos], values[key])
+            pieces += (data[pos:value_pos], entries[key][1])
         elif is_text and key in gone:
             kept_count -= 2
         else:
             pieces.append(data[pos:next_pos])
         pos = next_pos
-    write = Symbol if symbols else str
-    pieces += (encode(write(key.decode())) + values[key] for key in missing)
+    for encoded in missing.values():
+        pieces += encoded
     return map_from_items(kept_count + 2 * len(missing), b"".join(pieces))

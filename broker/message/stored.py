@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
-from ...codec.sections import APPLICATION_PROPERTIES, PROPERTIES, map_with_entries
+from ...codec.sections import (
+    APPLICATION_PROPERTIES,
+    PROPERTIES,
+    Entries,
+    encoded_entries,
+    map_with_encoded,
+    map_with_entries,
+)
 from .message import PROPERTY_NAMES, Message, parse_message
 from .stored_form import (
     ANNOTATIONS_HEAD,
@@ -21,6 +28,8 @@ from .stored_form import (
     named_values,
     split_delivery_annotations,
 )
+
+EncodedProperties = Entries
 
 _MAP32_HEAD: Final = Struct(">4sII")
 _NO_DELIVERY_COUNT: Final = b"\x70\0\0\0\0"
@@ -61,12 +70,22 @@ def with_application_properties(stored: bytes, changes: Mapping[str, object]) ->
 
     Values are Python values or types of `codec.types`. Raises TypeError or ValueError for a value without an AMQP type.
     """
+    return with_encoded_properties(stored, encoded_properties(changes))
+
+
+def encoded_properties(changes: Mapping[str, object]) -> EncodedProperties:
+    """Encode changes once for many messages. Raises as `with_application_properties`."""
+    return encoded_entries(changes)
+
+
+def with_encoded_properties(stored: bytes, entries: EncodedProperties) -> bytes:
+    """The same as `with_application_properties`, with changes from `encoded_properties`."""
     bare_at, at = locate_bare(stored)
     bare = stored[bare_at:]
     start, stop = at[APPLICATION_PROPERTIES], at[APPLICATION_PROPERTIES + 7]
     if not stop:
         start = stop = at[PROPERTIES + 7]
-    section = b"\x00\x53\x74" + map_with_entries(bare, start, stop, changes)
+    section = b"\x00\x53\x74" + map_with_encoded(bare, start, stop, entries)
     return stored[:bare_at] + bare[:start] + section + bare[stop:]
 
 

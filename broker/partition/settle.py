@@ -15,7 +15,7 @@ from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError
 from ..message.bounds import changes_refusal
-from ..message.stored import with_application_properties
+from ..message.stored import EncodedProperties, encoded_properties, with_encoded_properties
 from ..outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .locks import Lock, group_of
 from .ready_queue import Reader
@@ -41,6 +41,7 @@ class SettleHandlers:
     def __init__(self, state: PartitionState, sessions: bool) -> None:
         self._state = state
         self._sessions = sessions
+        self._encoded: tuple[Mapping[str, object], EncodedProperties] = ({}, {})  # the last outcome's properties
 
     def settle(self, request: Settle, now: int, view: Reader, step: Step) -> None:
         """End one lock with the receiver's outcome."""
@@ -129,9 +130,9 @@ class SettleHandlers:
             case Release():
                 self._make_available(lock, row, now, step)
             case Abandon(properties):
-                self.attempt_failed(lock, _modified(row, properties), len(row), now, step)
+                self.attempt_failed(lock, self._modified(row, properties), len(row), now, step)
             case Defer(properties):
-                self._defer(lock, _modified(row, properties), len(row), step)
+                self._defer(lock, self._modified(row, properties), len(row), step)
             case DeadLetter():
                 state.dead_letter(home, lock.number, row, _changes(outcome), step, session)
 
@@ -232,6 +233,16 @@ class SettleHandlers:
         state.remove(group.home, lock.number, old_bytes, lock.expires_at, group.session, step)
         state.rows.put(home, lock.number, row, step)
 
+    def _modified(self, row: bytes, properties: Mapping[str, object]) -> bytes:
+        """The row with application properties added or replaced."""
+        if not properties:
+            return row
+        if properties is not self._encoded[0]:  # many messages may have one outcome
+            self._encoded = properties, encoded_properties(properties)
+        record = Record.unpack(row)
+        record.update(stored=with_encoded_properties(record.stored, self._encoded[1]))
+        return record.pack()
+
 
 def _changes(outcome: Outcome) -> Mapping[str, object]:
     """The application properties that an outcome sets."""
@@ -242,11 +253,3 @@ def _changes(outcome: Outcome) -> Mapping[str, object]:
             reasons = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
             return {**properties, **{name: text for name, text in reasons.items() if text is not None}}
     return {}
-
-
-def _modified(row: bytes, properties: Mapping[str, object]) -> bytes:
-    if not properties:
-        return row
-    record = Record.unpack(row)
-    record.update(stored=with_application_properties(record.stored, properties))
-    return record.pack()
