@@ -1,6 +1,6 @@
 #!/bin/sh
 # The wheel travels with the job; the workers' Python has pyarrow, pandas and python-qpid-proton.
-# Tried: with Spark 4.0 and 4.3 on a standalone cluster of two workers (tests/spark/acceptance/test_cluster.py).
+# Tried: with Spark 4.0 to 4.3 on a standalone cluster of two workers (tests/spark/acceptance/test_cluster.py).
 #
 #     MASTER=spark://host:7077 sh py_files.sh emubus-0.1.0-*.whl copy_job.py orders copies /shared/checkpoint
 #

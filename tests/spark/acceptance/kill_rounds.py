@@ -1,12 +1,13 @@
 """Queries of all modes under `kill -9` of drivers, executors, Python workers and the broker, round after round.
 
-    python -m tests.spark.acceptance.kill_rounds --kills 200 --seed 1
+    python -m tests.spark.acceptance.kill_rounds --kills 200 --seed 1 [--round 25]
 
 A round: a sender fills a topic whose subscriptions are browsed, claimed and drained into Parquet files; two queries
-write what they browse to queues, one with duplicate detection and one without. Kills come at random moments. Then
-everything comes to its end, and each number must be in the files and in the first queue once, in the second at least
-once, and gone from what was claimed and drained. Odd rounds have two executors as processes of their own; in even
-rounds the driver is the executor, so that a killed worker ends its query.
+write what they browse to queues, one with duplicate detection and one without. Kills come at random moments, when each
+query has done a batch since its driver started. After `--round` kills everything comes to its end, and each number must
+be in the files and in the first queue once, in the second at least once, and gone from what was claimed and drained. Odd
+rounds have two executors as processes of their own; in even rounds the driver is the executor, so that a killed worker
+ends its query.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from typing import Any, Final
 from .kit import Killing, driver_conf, parquet_rows, queue_rows
 from .processes import HERE, Broker, Child, Children, Driver, kill
 
-KILLS_PER_ROUND: Final = 25
 KINDS: Final = ("worker", "worker", "executor", "executor", "broker", "broker", "driver")
 TOPIC: Final = "numbers"
 READ: Final = ("browse", "claim", "drain")
@@ -131,6 +131,7 @@ class Round:
         plan = plan_of(self._broker.connection_string, children.folder, master)
         self._driver = Driver(children, plan)
         self._killing = Killing(self._driver, chance)
+        self._at_work: set[str] = set()  # queries that have done a batch since the driver started
 
     def play(self, kills: int) -> None:
         """Kill so often, come to the end, and judge."""
@@ -144,11 +145,13 @@ class Round:
         self._judge(sent)
 
     def _await_batch(self) -> None:
-        """Wait until any query has done a batch."""
+        """Wait until a query has done a batch, and each has since the driver started."""
         while (event := self._driver.next_event(END_S_MAX)) is not None:
             self._killing.note(event)
             if event["event"] == "batch":
-                return
+                self._at_work.add(event["query"])
+                if self._at_work >= {*READ, *QUEUES}:
+                    return
         raise AssertionError(f"there are no more batches\n{self._driver.errors()}")
 
     def _kill(self, kind: str) -> str:
@@ -162,6 +165,7 @@ class Round:
             kill(self._chance.choice(pids[kind]))
         else:
             self._killing.crash_driver(*READ, *QUEUES)
+            self._at_work.clear()
             return "driver"
         return kind
 
@@ -193,14 +197,15 @@ def main(arguments: list[str]) -> int:
     """The command line; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.spark.acceptance.kill_rounds")
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--round", type=int, default=25, help="kills between two verdicts")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     options = parser.parse_args(arguments)
     tally = Tally()
-    for number, first in enumerate(range(0, options.kills, KILLS_PER_ROUND)):
+    for number, first in enumerate(range(0, options.kills, options.round)):
         seed = options.seed + number
         with tempfile.TemporaryDirectory(prefix=f"emubus-spark-{seed}-") as folder, Children(Path(folder)) as children:
             game = Round(children, random.Random(seed), MASTERS[seed % 2], tally)
-            game.play(min(KILLS_PER_ROUND, options.kills - first))
+            game.play(min(options.round, options.kills - first))
         sys.stdout.write(f"up to seed {seed}: {tally}\n")
         sys.stdout.flush()
     return 0 if tally.is_right else 1
