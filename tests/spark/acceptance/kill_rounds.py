@@ -5,9 +5,9 @@
 A round: a sender fills a topic whose subscriptions are browsed, claimed and drained into Parquet files; two queries
 write what they browse to queues, one with duplicate detection and one without. Kills come at random moments, when each
 query has done a batch since its driver started. After `--round` kills everything comes to its end, and each number must
-be in the files and in the first queue once, in the second at least once, and gone from what was claimed and drained. Odd
-rounds have two executors as processes of their own; in even rounds the driver is the executor, so that a killed worker
-ends its query.
+be in the files and in the first queue once, in the second at least once, and gone from what was claimed and drained.
+Odd rounds have two executors as processes of their own; in even rounds the driver is the executor, so that a killed
+worker ends its query.
 """
 
 from __future__ import annotations
