@@ -43,8 +43,8 @@ class Side:
         self.runs: list[Measured] = []
         self._process = process
 
-    def turn(self, name: str, *arguments: int) -> list[Measured]:
-        """Run a turn; what it measured. Raises BrokerError if the side has ended: it has said why."""
+    def turn(self, name: str, *arguments: int) -> None:
+        """Run a turn, and show what it measured. Raises BrokerError if the side has ended: it has said why."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -54,7 +54,10 @@ class Side:
             pass  # no line comes either
         for line in self._process.stdout:
             if line.startswith("["):  # Java may have something to say, too
-                return [Measured(**each) for each in json.loads(line)]
+                runs = [Measured(**each) for each in json.loads(line)]
+                print("\n".join(f"{self.name}: {each}" for each in lines(by_key(runs))), file=sys.stderr, flush=True)
+                self.runs += runs
+                return
         raise BrokerError(f"spark: the side of {self.name} ended with {self._process.wait()}")
 
 
@@ -77,17 +80,18 @@ def measure(sides: list[Side], sizes: Mapping[int, int], repeats: int, part: int
     """Run the grid; sides take turns, and which is first changes."""
     for side in sides:
         side.turn("repeat", ONE_BATCH_BYTES, min(sizes.values()) // WARM_UP_PART)
+        side.runs.clear()
     for number in range(repeats):
         print(f"spark: round {number + 1} of {repeats}", file=sys.stderr, flush=True)
         order = sides[:: -1 if number % 2 else 1]
         for size_bytes, rows in sizes.items():
             for side in order:
-                side.runs += side.turn("repeat", size_bytes, rows)
+                side.turn("repeat", size_bytes, rows)
         for side in order:
-            side.runs += side.turn("small_batches", SMALL_ROWS, SMALL_BATCHES)
+            side.turn("small_batches", SMALL_ROWS, SMALL_BATCHES)
     for rows in (ONE_BATCH_ROWS // part // 4, ONE_BATCH_ROWS // part):  # what memory does with four times the rows
         for side in sides:
-            side.runs += side.turn("one_batch", ONE_BATCH_BYTES, rows)
+            side.turn("one_batch", ONE_BATCH_BYTES, rows)
 
 
 def main(argv: list[str]) -> int:
