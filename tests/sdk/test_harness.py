@@ -11,7 +11,8 @@ import pytest
 from .driver import DriverFailedError, DriverProcess, SdkError
 from .prepare import Build, Client, PrepareError, prepare
 
-SILENT = "import sys; sys.stderr.write('last words'); sys.stderr.flush(); sys.stdin.readline(); sys.stdin.readline()"
+START_S_MAX = 120.0  # only for a program that hangs: a busy machine starts it late
+SILENT = "import sys; sys.stdin.readline(); sys.stdin.readline()"
 ENDING = "import sys; sys.stdin.readline(); sys.exit('last words')"
 BABBLING = "import sys; sys.stdin.readline(); sys.stderr.write('last words'); print('hello', flush=True); input()"
 REFUSING = """
@@ -26,6 +27,8 @@ for line in sys.stdin:
 
 ANSWERING_TWICE = """
 import json, sys
+sys.stderr.write('last words')
+sys.stderr.flush()
 for number in (1, 2):
     sys.stdin.readline()
     print(json.dumps({"id": number, "ok": True, "result": {}}), flush=True)
@@ -42,16 +45,22 @@ def start(tmp_path: Path) -> Callable[[str], DriverProcess]:
 
 
 @pytest.mark.parametrize(
-    ("script", "what"),
-    [(SILENT, "no answer within 1.0 s"), (ENDING, "ended instead"), (BABBLING, "broke the protocol")],
+    ("script", "answers", "limit_s", "what"),
+    [
+        (ANSWERING_TWICE, 2, 1.0, "no answer within 1.0 s"),
+        (ENDING, 0, START_S_MAX, "ended instead"),
+        (BABBLING, 0, START_S_MAX, "broke the protocol"),
+    ],
     ids=["silent", "ending", "babbling"],
 )
 def test_a_driver_that_does_not_answer_is_killed_and_its_stderr_shown(
-    start: Callable[[str], DriverProcess], script: str, what: str
+    start: Callable[[str], DriverProcess], script: str, answers: int, limit_s: float, what: str
 ) -> None:
     driver = start(script)
+    for _ in range(answers):
+        driver.request("hello", timeout_s=START_S_MAX)
     with pytest.raises(DriverFailedError, match=what) as failure:
-        driver.request("hello", timeout_s=1.0)
+        driver.request("hello", timeout_s=limit_s)
     assert "last words" in str(failure.value)
     assert not driver.alive
 
@@ -67,7 +76,7 @@ def test_the_first_requests_of_a_process_may_take_longer_where_the_sdk_is_slow_t
     client = Client("made up", tmp_path, (sys.executable, "-c", script), warm_up_s=1.0)
     driver = DriverProcess(client, "nowhere")
     for _ in range(answers):
-        driver.request("hello", timeout_s=10.0)
+        driver.request("hello", timeout_s=START_S_MAX)
     with pytest.raises(DriverFailedError, match=limit):
         driver.request("hello", timeout_s=0.5)
 
@@ -76,7 +85,7 @@ def test_an_error_answer_leaves_the_driver_running(start: Callable[[str], Driver
     driver = start(REFUSING)
     for _ in range(2):
         with pytest.raises(SdkError) as refused:
-            driver.request("hello", timeout_s=10.0)
+            driver.request("hello", timeout_s=START_S_MAX)
         assert (refused.value.kind, refused.value.type) == ("busy", "Busy")
         assert (refused.value.code, refused.value.message) == (None, "later")
     driver.close()
