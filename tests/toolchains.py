@@ -23,8 +23,15 @@ UNAVAILABLE_VARIABLE: Final = "EMUBUS_TESTS_UNAVAILABLE"
 UNAVAILABLE_FILE: Final = Path(os.environ.get(UNAVAILABLE_VARIABLE, ROOT / ".venv-unavailable.json"))
 VERSION_SECONDS_MAX: Final = 60
 
-BRIEF_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options for Java programs that don't live long: half of their processor time would go into better machine code."""
+BRIEF_JAVA: Final = (
+    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+    *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
+)
+"""Options for Java programs that don't live long.
+
+Half of their processor time would go into better machine code, and a sixth of the rest into verifying what compilers
+of Java have made.
+"""
 
 Reasons = Mapping[str, str]
 """Why a part of the tests can't run, by the name of its build."""
