@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ..building import ROOT, Build, PrepareError, build
+from ..building import ROOT, Build, PrepareError, build, pip_install
 from ..toolchains import BRIEF_JAVA, unavailable
 
 __all__ = [
@@ -52,8 +52,8 @@ _BUILD_7143 = Build(
     sources=("requirements-7.14.3.txt",),
     output=VENV_7143,
     commands=(
-        (sys.executable, "-m", "venv", str(VENV_7143)),
-        (str(PYTHON_7143), "-m", "pip", "install", "--quiet", "--no-compile", "-r", "requirements-7.14.3.txt"),
+        (sys.executable, "-m", "venv", "--without-pip", str(VENV_7143)),
+        (*pip_install(PYTHON_7143), "-r", "requirements-7.14.3.txt"),
     ),
 )
 _JAVASCRIPT = DRIVERS / "javascript"

@@ -12,13 +12,12 @@ import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
-from ..building import ROOT, Build, build
+from ..building import ROOT, Build, build, pip_install
 
 _HERE = Path(__file__).resolve().parent
 VENV_SPARK40 = ROOT / ".venv-spark40"
 PYTHON_SPARK40 = VENV_SPARK40 / "bin" / "python"
 _REQUIREMENTS = "requirements-spark40.txt"
-_PIP_INSTALL = (str(PYTHON_SPARK40), "-m", "pip", "install", "--quiet", "--no-compile")
 WHEELS = VENV_SPARK40 / "wheels"
 OLDEST, BETWEEN, NEWEST = "4.0", ("4.1", "4.2"), "4.3"
 SITE_SPARK40 = VENV_SPARK40 / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
@@ -28,8 +27,8 @@ _VENV = Build(
     sources=(_REQUIREMENTS,),
     output=VENV_SPARK40,
     commands=(
-        (sys.executable, "-m", "venv", str(VENV_SPARK40)),
-        (*_PIP_INSTALL, "-r", _REQUIREMENTS),
+        (sys.executable, "-m", "venv", "--without-pip", str(VENV_SPARK40)),
+        (*pip_install(PYTHON_SPARK40), "-r", _REQUIREMENTS),
     ),
 )
 # In the environment's folder, so that a new environment gets the wheel, too.
@@ -43,7 +42,10 @@ _WHEEL = Build(
     output=WHEELS,
     commands=(
         (sys.executable, "-m", "tests.wheel", str(WHEELS)),
-        (*_PIP_INSTALL, "--no-deps", "--no-index", "--force-reinstall", "--find-links", str(WHEELS), "emubus"),
+        (
+            *pip_install(PYTHON_SPARK40),
+            *("--no-deps", "--no-index", "--force-reinstall", "--find-links", str(WHEELS), "emubus"),
+        ),
     ),
 )
 

@@ -65,6 +65,7 @@ def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
         "SPARK_WORKER_DIR": str(tmp_path / "work"),
         "SPARK_CONF_DIR": str(tmp_path / "conf"),
         "PYTHONPATH": "",
+        "PYTHONPYCACHEPREFIX": "",  # by paths, which are new each time here: all packages would be compiled again
     }
     with Children(tmp_path) as children:
         daemon = [str(home / "bin" / "spark-class")]
