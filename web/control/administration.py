@@ -382,6 +382,7 @@ ENDPOINTS: Final = (
         post_config,
         IMPORTED_ENTITIES,
         takes=JSON,
+        reads=named("ConfigJson", mapping("A Config.json; comments are allowed.", anything("UserConfig."))),
     ),
     Endpoint("GET", "/config", "The running namespace as a Config.json", export_config, anything("A Config.json.")),
     Endpoint(

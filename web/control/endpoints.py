@@ -96,8 +96,8 @@ class ControlCall:
 class Endpoint:
     """A row of the table. `run` returns what `result` describes, or a response; `at` describes the `{names}` in `path`.
 
-    `takes` is the media type of a body that `run` reads itself; `body_bytes_max` limits JSON. `id` is the operation's
-    name in the document, if it is not that of `run`; `example` is a body, `answers` an answer.
+    `takes` is the media type of a body that `run` reads itself, and `reads` describes it; `body_bytes_max` limits JSON.
+    `id` is the operation's name in the document, if it is not that of `run`; `example` is a body, `answers` an answer.
     """
 
     method: str
@@ -111,6 +111,7 @@ class Endpoint:
     status: int = 200
     errors: tuple[int, ...] = ()
     takes: str | None = None
+    reads: Schema = field(default_factory=lambda: Schema(type="string", format="binary"))
     gives: str = JSON
     body_bytes_max: int = BODY_BYTES_MAX
     id: str = ""

@@ -100,8 +100,8 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> dict[str, obje
             "content": {JSON: content if endpoint.example is None else {**content, "example": endpoint.example}},
         }
     elif endpoint.takes is not None:
-        binary: Schema = {"type": "string", "format": "binary"}
-        operation["requestBody"] = {"required": True, "content": {endpoint.takes: {"schema": binary}}}
+        reads = _referred(endpoint.reads, schemas)
+        operation["requestBody"] = {"required": True, "content": {endpoint.takes: {"schema": reads}}}
     return operation
 
 
