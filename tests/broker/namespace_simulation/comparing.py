@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import chain, pairwise, product
+from itertools import chain, pairwise, permutations, product
 
 from emubus.broker.api import partition_for_key
 from emubus.broker.partition.records import HOMES, OUTBOXES
@@ -20,6 +20,7 @@ Report = Callable[[str, str], None]
 Explanation = tuple[list[Possibility], list[tuple[Item, Row]]]
 NOT_FORWARDED = ("MessagingEntityNotFound", "MessagingEntityDisabled")
 TALLY_MIN, TALLY_SLACK = 32, 6
+TURNS_MAX = 5  # items whose orders are tried
 
 
 class Tally:
@@ -91,7 +92,7 @@ def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Repo
     left = [row for place, row in enumerate(rows) if place not in pairs.values()]
     for index, place in pairs.items():
         see(items[index], rows[place], model, tally)
-    missing = [item for index, item in enumerate(items) if index not in pairs]
+    missing = _in_turn([item for index, item in enumerate(items) if index not in pairs], left, model)
     possible = _as_possible(missing, left, model)
     before: list[Item] = []
     while missing != before:  # what becomes of one may depend on what became of another
@@ -164,6 +165,13 @@ def _give_way(items: list[Item], rows: list[Row], pairs: dict[int, int], model: 
             pairs[index] = place
 
 
+def _in_turn(missing: list[Item], left: list[Row], model: Model) -> list[Item]:
+    """The order in which the items explain the most: the first takes rows that may be what became of others."""
+    if len(missing) < 2 or len(missing) > TURNS_MAX or not _unexplained(missing, left, model):
+        return missing
+    return list(min(permutations(missing), key=lambda order: _unexplained(order, left, model)))
+
+
 def _resolve(item: Item, left: list[Row], others: list[Possibility], model: Model, tally: Tally) -> bool:
     """Whether the item's doubts explain what is there instead; `others` are possible as well.
 
@@ -216,7 +224,7 @@ def _as_possible(missing: list[Item], left: list[Row], model: Model) -> dict[Ite
     return found
 
 
-def _unexplained(items: list[Item], rows: list[Row], model: Model) -> int:
+def _unexplained(items: Iterable[Item], rows: list[Row], model: Model) -> int:
     """How many items and rows are left when each item takes the most rows that it explains."""
     missed = 0
     for item in items:

@@ -63,6 +63,7 @@ class Model:
         self._memory = DuplicateMemory()
         self._arrivals = Arrivals(self.shapes, self._memory, self._placed_at_entity)
         self._late_takes: Counter[str] = Counter()  # by path: of receivers that went while a store kept them waiting
+        self._late_claims: set[str] = set()  # paths where a store did not confirm what it deferred
         self._rank = 0
 
     # ---- looking
@@ -275,6 +276,8 @@ class Model:
             earliest = (self.now if self.calm else self.rested_at) + item.ttl_ms
             item = item.but(expires=(earliest, earliest if self.calm else NEVER))
         self._doubt_count(item, self._late_takes[item.path])
+        if item.path in self._late_claims:
+            item.doubts.add("deferred")
         return [item]
 
     def _forwarded(self, item: Item, target: str, *, buried: bool = False) -> list[Item]:
@@ -379,16 +382,19 @@ class Model:
             return True
         return False
 
+    def may_become(self, item: Item, is_it: Callable[[Item], bool], depth: int = 3) -> bool:
+        """Whether doubts of a message, one after the other, lead to what `is_it` describes."""
+        return any(
+            self._leads(supposed, is_it, depth - 1)
+            for what in sorted(item.doubts - {"taken"})
+            for supposed in self.suppose(item, what)
+        )
+
     def _leads(self, possibility: Possibility, is_it: Callable[[Item], bool], depth: int) -> bool:
         """Whether what `is_it` describes is there, or is if doubts are right, one after the other."""
         if any(map(is_it, possibility.items)):
             return True
-        return depth > 0 and any(
-            self._leads(supposed, is_it, depth - 1)
-            for each in possibility.items
-            for what in sorted(each.doubts - {"taken"})
-            for supposed in self.suppose(each, what)
-        )
+        return depth > 0 and any(self.may_become(each, is_it, depth) for each in possibility.items)
 
     # ---- where copies of a message met
 
@@ -483,6 +489,7 @@ class Model:
         """A quiet point: all stores work, nothing is under way, and what is where was seen."""
         self.calm = True
         self._late_takes.clear()
+        self._late_claims.clear()
         self._events.clear()
         self._memory.rested(self.now)
         self.rested_at = self.now
@@ -527,6 +534,13 @@ class Model:
         for item in self.possible():
             if item.path == path and item.home == ACTIVE:
                 self._doubt_count(item, 1)
+
+    def claim_late(self, path: str) -> None:
+        """Nobody knows what a claim has deferred: until the next quiet point that may be any message."""
+        self._late_claims.add(path)
+        for item in self.possible():
+            if item.path == path and item.home == ACTIVE:
+                item.doubts.add("deferred")
 
     def _doubt_count(self, item: Item, attempts: int) -> None:
         """So many delivery attempts may have failed."""

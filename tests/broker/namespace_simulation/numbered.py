@@ -119,8 +119,7 @@ class Numbered:
         if answer.error is not None:
             self._judge_busy(command, command.of, answer.error)
             if isinstance(answer.error, UnknownOutcomeError):
-                for item in run.perhaps_at(command.of, ACTIVE):
-                    item.doubts.add("deferred")
+                run.model.claim_late(command.of)
             return
         self._check_claimed(command, [before[number] for number in answer.result if number in before])
         if len(answer.result) > command.count or any(not each < limit for each in answer.result):

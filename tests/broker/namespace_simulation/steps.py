@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Delivery, OutageKind, Outcome, ReceiveMode, Release
@@ -333,11 +332,10 @@ class Run:
     def perhaps_at(self, path: str, home: str) -> list[Item]:
         """The messages that are in a place, or are there if one of their doubts is right."""
 
-        def may_be_there(item: Item) -> bool:
-            supposed = (world.items for what in sorted(item.doubts) for world in self.model.suppose(item, what))
-            return any((each.path, each.home) == (path, home) for each in chain([item], *supposed))
+        def is_there(item: Item) -> bool:
+            return (item.path, item.home) == (path, home)
 
-        return list(filter(may_be_there, self.model.possible()))
+        return [item for item in self.model.possible() if is_there(item) or self.model.may_become(item, is_there)]
 
     def delivered(
         self,
