@@ -70,8 +70,8 @@ def _line(key: Key, cells: Cells, other: Cells) -> str:
     if key in other:
         text += f"  this / other: {median(_ratios(runs, other[key], 'figure')):5.2f} x {runs[0].unit}"
         for name, shown in (("broker_us", "broker's CPU"), ("spark_us", "Spark's CPU")):
-            if getattr(runs[0], name):
-                text += f", {median(_ratios(runs, other[key], name)):5.2f} x {shown}"
+            if ratios := _ratios(runs, other[key], name):
+                text += f", {median(ratios):5.2f} x {shown}"
     return text
 
 
@@ -88,8 +88,9 @@ def _beside(key: Key, cells: Cells) -> str:
 
 
 def _ratios(runs: Sequence[Measured], others: Sequence[Measured], name: str) -> list[float]:
-    """Ratios within each round."""
-    return [getattr(run, name) / getattr(other, name) for run, other in zip(runs, others, strict=False)]
+    """Ratios within each round; processor time that was too short for the kernel's ticks has none."""
+    pairs = [(getattr(run, name), getattr(other, name)) for run, other in zip(runs, others, strict=False)]
+    return [own / other for own, other in pairs if own and other]
 
 
 def _median(runs: Sequence[Measured], name: str) -> float:

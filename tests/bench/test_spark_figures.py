@@ -14,6 +14,12 @@ def test_figures_are_medians_and_ratios_are_those_of_the_rounds() -> None:
     assert line.endswith("this / other:  2.00 x rows/s,  0.50 x broker's CPU,  0.25 x Spark's CPU")
 
 
+def test_processor_time_of_no_tick_has_no_ratio() -> None:
+    this, other = (Measured(100, "claim", "body", 10.0, broker_us=4.0, spark_us=each) for each in (2.0, 0.0))
+    (line,) = lines(by_key([this]), by_key([other]))
+    assert line.endswith("this / other:  1.00 x rows/s,  1.00 x broker's CPU")
+
+
 def test_a_line_stands_beside_what_bounds_it() -> None:
     runs = [
         Measured(100, "source", "all columns", 50.0),
