@@ -28,8 +28,12 @@ KINDS: Final = ("worker", "worker", "executor", "executor", "broker", "broker", 
 TOPIC: Final = "numbers"
 READ: Final = ("browse", "claim", "drain")
 ONCE, AT_LEAST_ONCE = "once", "at-least-once"
+REMEMBERED: Final = {  # for longer than a slow machine takes from one attempt at a batch to the next
+    "RequiresDuplicateDetection": True,
+    "DuplicateDetectionHistoryTimeWindow": "P1D",
+}
 QUEUES: Final = {
-    ONCE: {"EnablePartitioning": True, "RequiresDuplicateDetection": True},
+    ONCE: {"EnablePartitioning": True, **REMEMBERED},
     AT_LEAST_ONCE: {"EnablePartitioning": True},
 }
 LOCK: Final = "PT5S"
@@ -53,7 +57,7 @@ def topic() -> dict[str, object]:
     properties = {"LockDuration": LOCK, "MaxDeliveryCount": 1_000}
     return {
         "Name": TOPIC,
-        "Properties": {"EnablePartitioning": True, "RequiresDuplicateDetection": True},
+        "Properties": {"EnablePartitioning": True, **REMEMBERED},
         "Subscriptions": [{"Name": mode, "Properties": properties} for mode in READ],
     }
 

@@ -16,7 +16,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 WORKER_KILLS, DRIVER_KILLS = rounds((2, 1), (19, 1))
 ONCE, AT_LEAST_ONCE = "once", "at-least-once"
-QUEUES = {ONCE: {"EnablePartitioning": True, "RequiresDuplicateDetection": True}, AT_LEAST_ONCE: {}}
+QUEUES = {  # ids are known for longer than a slow machine takes from one attempt at a batch to the next
+    ONCE: {
+        "EnablePartitioning": True,
+        "RequiresDuplicateDetection": True,
+        "DuplicateDetectionHistoryTimeWindow": "P1D",
+    },
+    AT_LEAST_ONCE: {},
+}
 ROWS_PER_BATCH = 1200
 
 

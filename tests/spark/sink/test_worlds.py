@@ -206,3 +206,21 @@ def test_a_task_whose_executor_is_killed_in_the_middle_is_repeated_as_a_whole(ri
     assert set(found(rig)) == set(numbers)
     if detected:
         assert found(rig) == Counter(numbers)
+
+
+@pytest.mark.parametrize(("window_ms", "is_known"), [(600_000, False), (86_400_000, True)])
+def test_a_batch_that_is_repeated_late_is_known_within_the_duplicate_detection_window(
+    rig: Rig, window_ms: int, is_known: bool
+) -> None:
+    def die() -> None:
+        raise KilledError
+
+    rig.create(replace(describe(True), duplicate_window_ms=window_ms))
+    numbers = list(range(ROWS))
+    with pytest.raises(KilledError):
+        write_batch(rig, numbers, die)
+    arrived = found(rig)
+    assert 0 < arrived.total() <= BEFORE
+    rig.server.advance(20 * 60_000)
+    write_batch(rig, numbers)
+    assert found(rig) == Counter(numbers) + (Counter() if is_known else arrived)
