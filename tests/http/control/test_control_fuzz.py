@@ -20,8 +20,10 @@ from .conftest import QUEUES
 
 ARCHIVE = f"PUT {ROOT}/snapshots/{{name}}/archive"
 ENTITY = f"{ROOT}/entities/{{entity}}"
-BEYOND_SCHEMA = (  # no schema says which bytes are an archive, what a profile allows, and which SQL is SQL
+BEYOND_SCHEMA = (  # no schema says which bytes are an archive, what a profile allows, and what is SQL or a message
     ARCHIVE,
+    f"POST {ROOT}/config",
+    f"PUT {ROOT}/templates/{{name}}",
     f"PUT {ENTITY}",
     f"PATCH {ENTITY}/properties",
     f"PUT {ENTITY}/rules/{{rule}}",
