@@ -32,7 +32,7 @@ REMEMBERED: Final = {  # for longer than a slow machine takes from one attempt a
     "RequiresDuplicateDetection": True,
     "DuplicateDetectionHistoryTimeWindow": "P1D",
 }
-QUEUES: Final = {
+QUEUES: Final[dict[str, dict[str, object]]] = {
     ONCE: {"EnablePartitioning": True, **REMEMBERED},
     AT_LEAST_ONCE: {"EnablePartitioning": True},
 }
