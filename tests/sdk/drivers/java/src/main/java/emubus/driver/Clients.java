@@ -20,6 +20,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 
 /**
  * What the driver holds of the SDK: one builder, whose clients share a connection, a sender for each
@@ -43,6 +44,7 @@ final class Clients {
     private final Map<String, ServiceBusSenderClient> senders = new HashMap<>();
     private final Map<List<String>, ServiceBusRuleManagerClient> ruleManagers = new HashMap<>();
     private final Map<String, Receiver> receivers = new HashMap<>();
+    private final List<Receiver> closed = new ArrayList<>();
     private ServiceBusClientBuilder builder;
     private boolean crossEntity;
     private long receiversCount;
@@ -163,13 +165,15 @@ final class Clients {
     /**
      * The SDK tells the server its try timeout for how long to wait. A message session with a name isn't
      * waited for, so its receiver shares the connection, and transactions, with the others; except that a
-     * connection gives the one link it has to every receiver of the same session, without asking the server.
+     * connection gives the one link it has to every receiver of the same session, without asking the server,
+     * and goes on for a moment when that link is being closed.
      */
     private ServiceBusClientBuilder acceptBuilder(JsonNode request) {
         if (request.hasNonNull("session_id")) {
             String sessionId = request.get("session_id").textValue();
-            boolean held = receivers.values().stream().anyMatch(receiver -> receiver.isOfSession(sessionId));
-            return held ? newBuilder(1, TRY_TIMEOUT) : builder();
+            boolean known = Stream.concat(receivers.values().stream(), closed.stream())
+                .anyMatch(receiver -> receiver.isOfSession(sessionId));
+            return known ? newBuilder(1, TRY_TIMEOUT) : builder();
         }
         Duration wait = Duration.ofMillis(request.path("wait_ms").longValue());
         return newBuilder(0, wait.plus(TRY_MARGIN));
@@ -202,6 +206,7 @@ final class Clients {
         Receiver receiver = receiver(request);
         receivers.remove(request.get("receiver").asText());
         receiver.close();
+        closed.add(receiver);
     }
 
     /** Closes every sender and receiver; the connection goes with the last of them. */
@@ -213,6 +218,7 @@ final class Clients {
         senders.clear();
         ruleManagers.clear();
         receivers.clear();
+        closed.clear();
         builder = null;
         crossEntity = crossEntityNext;
         closings.forEach(Runnable::run);
