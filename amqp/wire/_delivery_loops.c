@@ -101,7 +101,7 @@ static int append(PyObject *list, PyObject *item)
     return failed;
 }
 
-static PyObject *drain(PyObject *self, PyObject *args)
+static PyObject *take_deliveries(PyObject *self, PyObject *args)
 {
     unsigned long long collector_, link_, size_max, bytes_max;
     PyObject *deliveries, *data;
@@ -136,7 +136,7 @@ static PyObject *drain(PyObject *self, PyObject *args)
     return PyLong_FromUnsignedLongLong(bytes);
 }
 
-static PyObject *drain_accepted(PyObject *self, PyObject *args)
+static PyObject *take_accepted(PyObject *self, PyObject *args)
 {
     unsigned long long collector_, link_;
     PyObject *open, *tokens;
@@ -389,8 +389,8 @@ static PyObject *passthrough_end(PyObject *self, PyObject *args)
 static PyMethodDef METHODS[] = {
     {"names", names, METH_NOARGS, "The functions of Proton that `bind` wants."},
     {"bind", bind, METH_VARARGS, "bind(addresses, delivery event type, accepted): once, before all else."},
-    {"drain", drain, METH_VARARGS, "See loops.drain."},
-    {"drain_accepted", drain_accepted, METH_VARARGS, "See loops.drain_accepted."},
+    {"take_deliveries", take_deliveries, METH_VARARGS, "See loops.take_deliveries."},
+    {"take_accepted", take_accepted, METH_VARARGS, "See loops.take_accepted."},
     {"accept", accept, METH_VARARGS, "See loops.accept."},
     {"send", send_all, METH_VARARGS, "See loops.send."},
     {"passthrough_end", passthrough_end, METH_VARARGS, "See loops.passthrough_end."},

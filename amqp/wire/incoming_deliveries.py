@@ -17,7 +17,7 @@ from ...broker.service_errors import too_large
 from .engine import Pointer, ffi, lib
 from .flow import LinkState
 from .link import COUNT_MASK, ConnectionState, Done, Link, drop, link_credit, reject
-from .loops import ACCEPTED, SCRATCH_BYTES, Handle, accept, delivery_of, drain, scratch
+from .loops import ACCEPTED, SCRATCH_BYTES, Handle, accept, delivery_of, scratch, take_deliveries
 from .transaction_states import TRANSACTIONAL, set_state_data, transaction_of, transactional_state
 
 RUN_MESSAGES_MAX: Final = 256
@@ -92,7 +92,7 @@ class IncomingDeliveries(Link):
         """The delivery that comes next is a batch."""
         self._is_batch = True
 
-    def drain(self, collector: Handle) -> bool:
+    def take_run(self, collector: Handle) -> bool:
         """Take plain deliveries at the head of `collector` into the run of this link; False if there is none."""
         if not self.takes_runs or self._is_batch or self._partial_bytes:
             return False
@@ -101,11 +101,13 @@ class IncomingDeliveries(Link):
             run = self._run = IncomingRun(self, self._outcomes.next_serial())
             self.state.begin_run(run)
         data, bytes_max = run.data, RUN_BYTES_MAX - run.size_bytes
-        drained_bytes = drain(collector, self.handle, run.deliveries, data, self.bytes_max, RUN_MESSAGES_MAX, bytes_max)
-        run.size_bytes += drained_bytes
-        if drained_bytes > bytes_max or len(data) >= RUN_MESSAGES_MAX:
+        taken_bytes = take_deliveries(
+            collector, self.handle, run.deliveries, data, self.bytes_max, RUN_MESSAGES_MAX, bytes_max
+        )
+        run.size_bytes += taken_bytes
+        if taken_bytes > bytes_max or len(data) >= RUN_MESSAGES_MAX:
             self.end_run(run)
-        return drained_bytes > 0
+        return taken_bytes > 0
 
     def on_delivery(self, delivery: Pointer) -> None:
         """Take a whole delivery that is no plain one; drop what exceeds the limit while it arrives."""

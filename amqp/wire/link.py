@@ -147,13 +147,13 @@ class Link:
         self._when_settled: Callable[[], None] | None = None
         self._open: dict[Any, Any] = {}
 
-    def drain(self, collector: Handle) -> bool:
+    def take_run(self, collector: Handle) -> bool:
         """Take the plain deliveries or dispositions of this link at the head of `collector`; False if there is none."""
         del collector
         return False
 
     def on_delivery(self, delivery: Pointer) -> None:
-        """Something arrived for a delivery that `drain` left: bytes, a disposition, or both."""
+        """Something arrived for a delivery that `take_run` left: bytes, a disposition, or both."""
         raise AssertionError(delivery)
 
     def expect_batch(self) -> None:
@@ -232,7 +232,7 @@ def run_events(
             link = find(_delivery_link(delivery))
             if link is None:
                 late(delivery)
-            elif link.drain(collector):
+            elif link.take_run(collector):
                 continue
             else:
                 link.on_delivery(delivery)

@@ -103,7 +103,7 @@ def _delivery_at_head(collector: Handle, link: Handle) -> Pointer | None:
     return delivery if _delivery_link(delivery) == link else None
 
 
-def drain(
+def take_deliveries(
     collector: Handle,
     link: Handle,
     deliveries: list[Handle],
@@ -141,7 +141,7 @@ def drain(
     return sum_bytes
 
 
-def drain_accepted(
+def take_accepted(
     collector: Handle, link: Handle, unsettled: dict[Any, Any], tokens: list[bytes], count_max: int
 ) -> int:
     """Take settled dispositions with accepted of `link` from the head of `collector`; return how many.
@@ -258,5 +258,5 @@ IS_NATIVE: Final = _native is not None
 """Whether the functions in C are in use."""
 if _native is not None:
     handle_of, delivery_of = _address, _delivery_at
-    drain, drain_accepted, accept = _native.drain, _native.drain_accepted, _native.accept
+    take_deliveries, take_accepted, accept = _native.take_deliveries, _native.take_accepted, _native.accept
     send, passthrough_end = _native.send, _native.passthrough_end

@@ -16,7 +16,7 @@ from ...broker.errors import BrokerError
 from .engine import Pointer, ffi, lib
 from .flow import LinkState
 from .link import COUNT_MASK, RECEIVED, ConnectionState, Done, Link, link_credit, reject
-from .loops import ACCEPTED, Handle, drain_accepted, send
+from .loops import ACCEPTED, Handle, send, take_accepted
 from .transaction_states import TRANSACTIONAL, set_state_data
 
 RUN_TOKENS_MAX: Final = 512
@@ -92,13 +92,13 @@ class OutgoingDeliveries(Link):
         """The client accepts these deliveries; `done` is None if it has settled them: no answer follows."""
         raise AssertionError(run, done)
 
-    def drain(self, collector: Handle) -> bool:
+    def take_run(self, collector: Handle) -> bool:
         """Take settled dispositions with accepted into the run of this link; False if there is none."""
         if not self.TAKES_RUNS or self._when_settled is not None:
             return False
         run = self._run
         tokens: list[bytes] = run.tokens if run is not None and run.is_settled else []
-        if not drain_accepted(collector, self.handle, self._open, tokens, RUN_TOKENS_MAX):
+        if not take_accepted(collector, self.handle, self._open, tokens, RUN_TOKENS_MAX):
             return False  # a run of unsettled ones goes on
         if run is None or not run.is_settled:
             run = self._begin_run(True, tokens)

@@ -42,6 +42,11 @@ def plan_of(broker: Broker, folder: Path) -> dict[str, object]:
     return {"conf": driver_conf(folder), "queries": queries}
 
 
+def _is_cut_off(error: str) -> bool:
+    """Whether the broker died while a task without duplicate detection had sent a part of its rows: it can't go on."""
+    return f"Identifier: {AT_LEAST_ONCE} " in error and "[SERVICEBUS_UNAVAILABLE]" in error and "stay sent" in error
+
+
 def test_each_row_is_in_the_queue_exactly_once_however_often_it_is_killed(tmp_path: Path) -> None:
     seed = random.randrange(1_000_000)
     print(f"seed {seed}")  # noqa: T201
@@ -67,4 +72,4 @@ def test_each_row_is_in_the_queue_exactly_once_however_often_it_is_killed(tmp_pa
     assert set(found[AT_LEAST_ONCE]) == set(range(counts[AT_LEAST_ONCE]))
     assert killing.restarts[ONCE] >= WORKER_KILLS + DRIVER_KILLS
     assert killing.restarts[AT_LEAST_ONCE] > DRIVER_KILLS
-    assert [error for error in killing.errors if "SERVICEBUS_" in error] == []
+    assert [error for error in killing.errors if "SERVICEBUS_" in error and not _is_cut_off(error)] == []
