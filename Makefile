@@ -29,7 +29,7 @@ check: $(VENV)/installed # with 64 MB for new objects, pyright collects less gar
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/pyright
 bench: $(VENV)/installed ; $(BIN)/python bench/run.py $(ARGS)
 dist: $(VENV)/installed ; PYTHON=$(BIN)/python release/dist $(ARGS) # wheels for machines without a compiler
-$(VENV)/installed: pyproject.toml
+$(VENV)/installed: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c)
 	@$(PYTHON) tests/can_build.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip && $(BIN)/pip install --quiet --no-compile --editable '.[dev]'
