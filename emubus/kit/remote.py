@@ -261,7 +261,7 @@ class RemoteEmubus(ConditionVerbs):
         return self._control("DELETE", "/conditions").number("ended_count")
 
     def _entity_count(self) -> int:
-        return len(self._control("GET", "/entities").parts("entities"))
+        return self._control("GET", "/entities?count=1").number("total")
 
     def drop_connections(self, entity: str | None = None) -> int:
         """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""

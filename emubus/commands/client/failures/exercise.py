@@ -66,7 +66,7 @@ def _exercise(parsed: argparse.Namespace) -> int:
     if unknown:
         raise ConfigError(f"--presets has {unknown[0]!r}; allowed is {', '.join(PRESETS)}")
     with connect(parsed) as api:
-        entities = 1 if parsed.entity is not None else len(api.get("/entities").parts("entities"))
+        entities = 1 if parsed.entity is not None else api.get("/entities?count=1").number("total")
         planned = steps(int(parsed.minutes * MINUTE_MS), parsed.seed, parsed.presets, entities)
         exercise = Exercise(api, planned, parsed.seed, parsed.entity)
         try:

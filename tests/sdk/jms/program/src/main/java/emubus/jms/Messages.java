@@ -55,12 +55,12 @@ final class Messages extends Scenarios {
         MessageConsumer one = session.createConsumer(queue, "k = 1");
         MessageConsumer two = session.createConsumer(queue, "k = 2");
         MessageProducer producer = session.createProducer(queue);
-        for (int number = 0; number < 40; number++) {
+        for (int number = 0; number < 100; number++) {
             TextMessage message = session.createTextMessage(Integer.toString(number));
             message.setIntProperty("k", 1 + number % 2);
             producer.send(message);
         }
-        for (int number = 0; number < 40; number += 2) {
+        for (int number = 0; number < 100; number += 2) {
             expect(Integer.toString(number), text(one));
             expect(Integer.toString(number + 1), text(two));
         }

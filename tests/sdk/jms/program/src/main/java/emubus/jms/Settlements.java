@@ -127,7 +127,7 @@ final class Settlements extends Scenarios {
         Session session = connection(clients.lazy(), null).createSession(false, Session.AUTO_ACKNOWLEDGE);
         Queue queue = session.createQueue(name);
         MessageConsumer consumer = session.createConsumer(queue, "k = 1");
-        for (int number = 0; number < 100; number++) {
+        for (int number = 0; number < 1_000; number++) {
             expect(null, consumer.receiveNoWait());
         }
         TextMessage sent = session.createTextMessage("there");

@@ -163,7 +163,7 @@ final class Subscriptions extends Scenarios {
         Session session = session(null);
         MessageProducer producer = session.createProducer(topic);
         Set<String> missing = new TreeSet<>();
-        for (int number = 0; number < 30; number++) {
+        for (int number = 0; number < 300; number++) {
             missing.add(Integer.toString(number));
             producer.send(session.createTextMessage(Integer.toString(number)));
         }
