@@ -334,14 +334,19 @@ class Server:
             raise
 
 
-def _open_otlp(endpoint: str, clock: Clock) -> Otlp:
+def _open_otlp(endpoint: str, clock: Clock) -> Otlp | None:
+    """None if only the variable for every program asks for it, and the extra is missing. StartError."""
+    variables = variables_of_process()
     try:
         from .telemetry.otlp import Otlp, OtlpError  # an extra, which few have
     except ImportError as error:
-        what = "--otlp (or OTEL_EXPORTER_OTLP_ENDPOINT) needs OpenTelemetry"
-        raise StartError(f"{what}: pip install 'emubus[otel]' ({error})", EXIT_BAD_CONFIG) from error
+        what = "--otlp (or OTEL_EXPORTER_OTLP_ENDPOINT) needs OpenTelemetry: pip install 'emubus[otel]'"
+        if variables.get("OTEL_EXPORTER_OTLP_ENDPOINT") != endpoint:
+            raise StartError(f"{what} ({error})", EXIT_BAD_CONFIG) from error
+        log.warning("no traces and metrics are sent", remedy=what)  # a platform sets it for all its containers
+        return None
     try:
-        return Otlp(endpoint, variables_of_process(), clock)
+        return Otlp(endpoint, variables, clock)
     except OtlpError as error:
         raise StartError(str(error), EXIT_BAD_CONFIG) from error
 

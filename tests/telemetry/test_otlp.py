@@ -179,3 +179,13 @@ def test_without_the_extra_a_start_says_what_to_install(tmp_path: Path) -> None:
     (line,) = done.stderr.splitlines()
     assert line.startswith("emubus: --otlp (or OTEL_EXPORTER_OTLP_ENDPOINT) needs OpenTelemetry: ")
     assert "pip install 'emubus[otel]'" in line
+
+
+def test_without_the_extra_the_variable_of_a_platform_does_not_keep_the_server_from_its_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    endpoint = "http://localhost:1"
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    monkeypatch.setitem(sys.modules, "emubus.telemetry.otlp", None)
+    with EmubusServer(otlp=endpoint) as emubus:
+        assert emubus.server.ready
