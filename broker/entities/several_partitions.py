@@ -44,7 +44,7 @@ async def settle(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes], o
         except BrokerError as error:
             if len(groups) == 1 or not (settled_count or isinstance(error, UnknownOutcomeError)):
                 raise
-            raise _cut(settled_count, len(tokens), handle.worker.index) from error
+            raise _settled_in_part(settled_count, len(tokens), handle.worker.index) from error
         settled_count += len(group)
 
 
@@ -173,7 +173,7 @@ async def show_that_stores_commit(handles: Iterable[PartitionHandle]) -> None:
             raise service_errors.store_unavailable(handle.worker.index, "a commit failed") from error
 
 
-def _cut(settled_count: int, count: int, store_index: int) -> UnknownOutcomeError:
+def _settled_in_part(settled_count: int, count: int, store_index: int) -> UnknownOutcomeError:
     text = (
         f"{settled_count} of {count} messages are settled for certain; messaging store {store_index} failed then. "
         "Settle each again: the lock of one that is settled is lost."

@@ -49,7 +49,7 @@ _pack_i16 = Struct(">h").pack
 
 
 @lru_cache(_SHAPES_MAX)
-def _start(delivery_bytes: int, uuid_bytes: int, more_bytes: int) -> Struct:
+def _broker_sections(delivery_bytes: int, uuid_bytes: int, more_bytes: int) -> Struct:
     """What the broker writes into a message: the end of its header, delivery annotations, the first annotations.
 
     Code and delivery count; delivery annotations with a lock token at their end; section, size and count of a map32,
@@ -72,7 +72,7 @@ class _Shape(NamedTuple):
     """The last annotations."""
 
     pack: Callable[..., bytes]
-    """Packs what is written into each message (see `_start`)."""
+    """Packs what is written into each message (see `_broker_sections`)."""
 
     head: bytes
     """What is written before the lock's end, with zeros where messages differ."""
@@ -96,11 +96,12 @@ def _shape(
     count = 4 + 2 * sum((with_end, state is not None, partition_id is not None))
     delivery = _ONLY_LOCK_TOKEN if with_token else _NO_DELIVERY_ANNOTATIONS if deleted else b""
     uuid_bytes = _UUID_BYTES * with_token
-    pack = _start(len(delivery), uuid_bytes, first_bytes + len(last)).pack
+    pack = _broker_sections(len(delivery), uuid_bytes, first_bytes + len(last)).pack
     tail = (_ENQUEUE_SEQUENCE_NUMBER + _pack_i64(0) if with_origins else b"") + last
     sizes = _ENTRIES_BYTES + first_bytes + len(tail), count + 2 * with_origins
     numbers = _SEQUENCE_NUMBER, 0, _ENQUEUED_TIME, 0
-    head = _start(len(delivery), uuid_bytes, 0).pack(0x70, 0, delivery, b"", ANNOTATIONS_HEAD, *sizes, *numbers, b"")
+    sections = _broker_sections(len(delivery), uuid_bytes, 0)
+    head = sections.pack(0x70, 0, delivery, b"", ANNOTATIONS_HEAD, *sizes, *numbers, b"")
     token_at = 5 + len(delivery)
     map_at = token_at + uuid_bytes + len(ANNOTATIONS_HEAD)
     number_at = map_at + 8 + len(_SEQUENCE_NUMBER)
@@ -191,7 +192,7 @@ class DeliveryEncoder:
                 header_at, entries_at, delivery = split_delivery_annotations(data, at, header_bytes, lock_uuid)
                 header_end = header_at + header_bytes
                 lock_uuid = b""
-            pack = _start(len(delivery), len(lock_uuid), len(more)).pack
+            pack = _broker_sections(len(delivery), len(lock_uuid), len(more)).pack
         start = pack(
             0x70,
             delivery_count,
