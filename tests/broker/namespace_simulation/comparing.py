@@ -166,10 +166,20 @@ def _give_way(items: list[Item], rows: list[Row], pairs: dict[int, int], model: 
 
 
 def _in_turn(missing: list[Item], left: list[Row], model: Model) -> list[Item]:
-    """The order in which the items explain the most: the first takes rows that may be what became of others."""
-    if len(missing) < 2 or len(missing) > TURNS_MAX or not _unexplained(missing, left, model):
+    """The order in which the items explain the most: the first takes rows that may be what became of others.
+
+    What takes more rows goes first: an entity remembers the copy that it has taken, and drops the others.
+    """
+    if len(missing) < 2:
         return missing
-    return list(min(permutations(missing), key=lambda order: _unexplained(order, left, model)))
+    in_turn = sorted(missing, key=lambda item: -_rows_taken(item, left, model))
+    if len(missing) > TURNS_MAX or not _unexplained(in_turn, left, model):
+        return in_turn
+    return list(min(permutations(in_turn), key=lambda order: _unexplained(order, left, model)))
+
+
+def _rows_taken(item: Item, left: list[Row], model: Model) -> int:
+    return max((len(found) for _, found in _explanations(item, left, model)), default=0)
 
 
 def _resolve(item: Item, left: list[Row], others: list[Possibility], model: Model, tally: Tally) -> bool:

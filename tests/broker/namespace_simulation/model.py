@@ -367,20 +367,20 @@ class Model:
         return possibilities
 
     def follow(self, item: Item, is_it: Callable[[Item], bool], depth: int) -> bool:
-        """Whether doubts of a message, one after the other, lead to what `is_it` describes; if so, they were right."""
-        for what in sorted(item.doubts - {"taken"}):
-            possibilities = self.suppose(item, what)
-            found = next((possibility for possibility in possibilities if self._leads(possibility, is_it, depth)), None)
-            if found is None:
-                continue
-            self.confirm(item)
-            self.remove(item)
-            possibilities.sort(key=lambda each: each is not found)
-            self._put(possibilities, since=self.rested_at)
-            if not any(map(is_it, found.items)):
-                any(self.follow(each, is_it, depth - 1) for each in list(found.items))
-            return True
-        return False
+        """Whether doubts of a message, one after the other, lead to what `is_it` describes; if so, one was right."""
+        supposed = [self.suppose(item, what) for what in sorted(item.doubts - {"taken"})]
+        leading = [next((each for each in found if self._leads(each, is_it, depth)), None) for found in supposed]
+        first = next(filter(None, leading), None)
+        if first is None:
+            return False
+        self.confirm(item)
+        self.remove(item)
+        possibilities = [each for found, leads in zip(supposed, leading, strict=True) if leads for each in found]
+        possibilities.sort(key=lambda each: each is not first)
+        self._put(possibilities, since=self.rested_at)
+        if not any(map(is_it, first.items)):
+            any(self.follow(each, is_it, depth - 1) for each in list(first.items))
+        return True
 
     def may_become(self, item: Item, is_it: Callable[[Item], bool], depth: int = 3) -> bool:
         """Whether doubts of a message, one after the other, lead to what `is_it` describes."""

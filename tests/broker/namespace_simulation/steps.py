@@ -243,9 +243,11 @@ class Run:
         items = [item for item in items if item not in dropped]
         rows = self.world.rows()
         left = {(row.path, row.label, row.number) for row in rows}
-        # These have their numbers, and a store that does not work is yet to hand them over.
+        # These have their numbers, and a store that does not work is yet to hand them over, or to forget that it has.
         on_the_way = {row.label for row in rows if (row.path, row.home.name) == (command.of, "TRANSFER_OUTBOX")}
-        there = [item for item in items if (item.path, item.label, item.number) in left or item.label in on_the_way]
+        there = [item for item in items if (item.path, item.label, item.number) in left]
+        if error is not None:
+            there += [item for item in items if item not in there and item.label in on_the_way]
         if error is None:
             missing = [item.number or 0 for item in dropped] + numbers[-1:] * (command.stranger is not None)
             if missing:
