@@ -563,4 +563,23 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "two copies with times to live of their own had met, and each was taken for the other one",
+        "lost",
+        (
+            Shape("t0", "topic", ttl_ms=40_000),
+            Shape("t0/Subscriptions/s0", "subscription", forward_to="q0"),
+            Shape("t0/Subscriptions/s1", "subscription", ttl_ms=5_000, forward_to="q0"),
+            Shape("q0", bury_expired=True, forward_dead_letters_to="q1"),
+            Shape("q1"),
+        ),
+        (
+            Advance(35_000),
+            Tear(10, "REFUSED"),
+            Schedule("t0", (Spec(1, after_ms=1_000),)),
+            Rest(),
+            Rest(),
+            Rest(),
+        ),
+    ),
 )

@@ -149,7 +149,20 @@ def _pairs(items: list[Item], rows: list[Row]) -> dict[int, int]:
 
     for index in sorted(range(len(items)), key=lambda each: bool(items[each].doubts)):
         finds_row(index, set())
-    return {index: place for place, index in owners.items()}
+    pairs = {index: place for place, index in owners.items()}
+    _uncross(pairs, items, rows)
+    return pairs
+
+
+def _uncross(pairs: dict[int, int], items: list[Item], rows: list[Row]) -> None:
+    """Of two copies that fit the rows of each other, that with the shorter time to live expires first."""
+    for one, other in permutations(pairs, 2):
+        shorter, longer = items[one].ttl_ms, items[other].ttl_ms
+        if shorter is None or longer is None or shorter >= longer:
+            continue
+        late, early = rows[pairs[one]], rows[pairs[other]]
+        if late.expires_at > early.expires_at and fits(items[one], early) and fits(items[other], late):
+            pairs[one], pairs[other] = pairs[other], pairs[one]
 
 
 def _give_way(items: list[Item], rows: list[Row], pairs: dict[int, int], model: Model) -> None:
