@@ -582,4 +582,29 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "the way that one copy had come was judged before it was known that another one was dropped",
+        "lost",
+        (
+            Shape("t0", "topic"),
+            Shape(
+                "t0/Subscriptions/s0",
+                "subscription",
+                forward_to="q1",
+                rules=(
+                    Rule("r0", colour="green", value="e", sql=False),
+                    Rule("r1", colour="green", action="drop key", value="g"),
+                ),
+            ),
+            Shape("t0/Subscriptions/s1", "subscription", forward_to="q1"),
+            Shape("t0/Subscriptions/s2", "subscription", bury_expired=True, forward_dead_letters_to="q1"),
+            Shape("q1", duplicates=True, bury_expired=True),
+        ),
+        (
+            Together((Send("t0", (Spec(197, colour="green", ttl_ms=5_000),)),)),
+            Outage(3, "failing"),
+            Advance(35_000),
+            Rest(),
+        ),
+    ),
 )

@@ -118,13 +118,8 @@ def _choose_possibilities(label: int, rows: list[Row], model: Model) -> None:
         items = [item for item in model.items.get(label, ()) if item.event is None] + chosen
         pairs = _pairs(items, rows)
         left = [row for place, row in enumerate(rows) if place not in pairs.values()]
-        missed = 0
-        for item in (item for index, item in enumerate(items) if index not in pairs):
-            explained = _explained_by_doubts(item, left, model)
-            missed += explained is None
-            for _, row in explained or ():
-                left.remove(row)
-        return missed + len(left)
+        missing = [item for index, item in enumerate(items) if index not in pairs]
+        return _unexplained(_in_turn(missing, left, model), left, model)
 
     best = min(product(*(event.possibilities for event in events)), key=misses)
     for event, possibility in zip(events, best, strict=True):
