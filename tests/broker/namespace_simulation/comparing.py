@@ -14,6 +14,7 @@ from emubus.broker.partition.records import HOMES, OUTBOXES
 
 from .items import ACTIVE, Item, Possibility
 from .model import Model
+from .searching import search
 from .world import STORES, Mark, Row, World
 
 Report = Callable[[str, str], None]
@@ -90,9 +91,11 @@ def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Repo
     pairs = _pairs(items, rows)
     _give_way(items, rows, pairs, model)
     left = [row for place, row in enumerate(rows) if place not in pairs.values()]
+    missing = _in_turn([item for index, item in enumerate(items) if index not in pairs], left, model)
+    if _unexplained(missing, left, model) and _is_explained_together(label, rows, model, tally):
+        return
     for index, place in pairs.items():
         see(items[index], rows[place], model, tally)
-    missing = _in_turn([item for index, item in enumerate(items) if index not in pairs], left, model)
     possible = _as_possible(missing, left, model)
     before: list[Item] = []
     while missing != before:  # what becomes of one may depend on what became of another
@@ -105,6 +108,27 @@ def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Repo
     for row in left:
         report("stray", str(row))
         adopt(row, model)
+
+
+def _is_explained_together(label: int, rows: list[Row], model: Model, tally: Tally) -> bool:
+    """Whether all rows are what may have become of all copies together; if so, they are. What is remembered is open."""
+    events = list(model.events(label))
+    settled = [item for item in model.items.get(label, ()) if item.event is None]
+    for possibilities in product(*(list(event.possibilities) for event in events)):
+        items = [*settled, *chain.from_iterable(each.items for each in possibilities)]
+        found = search(items, rows, model, fits)
+        if found is None:
+            continue
+        for event, possibility in zip(events, possibilities, strict=True):
+            model.switch(event, possibility)
+        for item, pairs in zip(items, found, strict=True):
+            if [each for each, _ in pairs] != [item]:
+                supposed = [model.suppose(item, what) for what in sorted(item.doubts)]
+                model.resolved(item, [*chain(*supposed), Possibility([])], [each for each, _ in pairs])
+            for each, row in pairs:
+                see(each, row, model, tally)
+        return True
+    return False
 
 
 def _choose_possibilities(label: int, rows: list[Row], model: Model) -> None:
