@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from ..rounds import rounds
+from .namespace_simulation import comparing
 from .namespace_simulation.cases import CASES, MISJUDGED, Case
 from .namespace_simulation.commands import Command, Send, Spec
 from .namespace_simulation.generator import COMMANDS_PER_SEED
 from .namespace_simulation.jms import namespace_with_jms
 from .namespace_simulation.running import Failure, SeededRun, replay, run_seed, source, written
+from .namespace_simulation.searching import search
 from .namespace_simulation.shapes import Rule, Shape
 from .namespace_simulation.shrinking import Shrinking
+from .namespace_simulation.steps import Run
 
 SEEDS_PER_TEST = 4
 SEEDS = range(1, 201)
@@ -38,6 +41,28 @@ def test_subscriptions_of_jms_do_what_is_asked_whatever_fails(seed: int) -> None
 def test_what_failed_once_passes(case: Case) -> None:
     failure = replay(case.shapes, case.commands)
     assert failure is None, written(failure)
+
+
+@pytest.mark.parametrize("case", MISJUDGED, ids=lambda case: case.found)
+def test_all_outcomes_together_explain_what_single_ones_do_not(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "_unexplained", lambda *_: 1)
+    monkeypatch.setattr(comparing, "_in_turn", lambda missing, *_: missing)
+    failure = replay(case.shapes, case.commands)
+    assert failure is None, written(failure)
+
+
+def test_all_outcomes_together_explain_neither_a_stray_message_nor_a_lost_one() -> None:
+    run = Run((Shape("q"),))
+    with run.world.running():
+        run.world.start()
+        run.do(Send("q", (Spec(1), Spec(2)), batch=True))
+        rows = run.world.rows()
+        items = [run.model.items[row.label][0] for row in rows]
+        assert search(items, rows, run.model, comparing.fits) == [[pair] for pair in zip(items, rows, strict=True)]
+        assert search(items[:1], rows, run.model, comparing.fits) is None
+        assert search(items, rows[:1], run.model, comparing.fits) is None
+        items[1].doubts.add("taken")
+        assert search(items, rows[:1], run.model, comparing.fits) == [[(items[0], rows[0])], []]
 
 
 def test_one_seed_is_one_run() -> None:
