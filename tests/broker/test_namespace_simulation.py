@@ -6,10 +6,11 @@ import pytest
 
 from ..rounds import rounds
 from .namespace_simulation import comparing
-from .namespace_simulation.cases import CASES, MISJUDGED, Case
+from .namespace_simulation.cases import CASES, Case
 from .namespace_simulation.commands import Command, Send, Spec
 from .namespace_simulation.generator import COMMANDS_PER_SEED
 from .namespace_simulation.jms import namespace_with_jms
+from .namespace_simulation.misjudged import MISJUDGED
 from .namespace_simulation.running import Failure, SeededRun, replay, run_seed, source, written
 from .namespace_simulation.searching import search
 from .namespace_simulation.shapes import Rule, Shape

@@ -8,11 +8,11 @@ once; a model that knows no stores says what should have become of each message.
 Reading order: `commands` and `shapes` (what is done, and to what, as values), `items`, `memory` and `arrivals` (a
 message, what entities remember, and where copies meet), `model` (the service), `world` (the broker, its disks and its
 loop), `steps`, `sending`, `sessions`, `requests`, `transactions`, `changes` (each command, done to both), `comparing`
-(a quiet point), `rules` (what can be broken, by name), `generator` (chance), `running`, `shrinking`, `cases` (what
-failed once).
+and `searching` (a quiet point), `rules` (what can be broken, by name), `generator` (chance), `running`, `shrinking`,
+`cases` and `misjudged` (what failed once).
 
 One seed is one run. A run that breaks a rule is shrunk to the fewest commands that break the same rule, and printed as
-a case for `cases.py`. The long run:
+a case for `cases.py` or `misjudged.py`. The long run:
 
     python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
 
