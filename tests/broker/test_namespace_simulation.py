@@ -47,7 +47,6 @@ def test_what_failed_once_passes(case: Case) -> None:
 @pytest.mark.parametrize("case", MISJUDGED, ids=lambda case: case.found)
 def test_all_outcomes_together_explain_what_single_ones_do_not(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparing, "_unexplained", lambda *_: 1)
-    monkeypatch.setattr(comparing, "_in_turn", lambda missing, *_: missing)
     failure = replay(case.shapes, case.commands)
     assert failure is None, written(failure)
 

@@ -74,34 +74,45 @@ def compare(model: Model, world: World, tally: Tally, report: Report) -> None:
         if row.home in OUTBOXES:
             report("rest", f"it is still under way: {row}")
         by_label.setdefault(row.label, []).append(row)
-    for label in sorted(by_label.keys() | model.items.keys()):
-        _match(label, by_label.get(label, []), model, tally, report)
+    labels = sorted(by_label.keys() | model.items.keys())
+    # What became of one message may depend on what became of another with its id: what is not explained comes last.
+    for label in [label for label in labels if not _match(label, by_label.get(label, []), model, tally)]:
+        if not _match(label, by_label.get(label, []), model, tally):
+            _adopt_rows(label, by_label.get(label, []), model, tally, report)
     _check_places(model, rows, report)
     _check_order(model, report)
     _check_counts(world, rows, report)
     tally.check(report)
 
 
-def _match(label: int, rows: list[Row], model: Model, tally: Tally, report: Report) -> None:
+def _match(label: int, rows: list[Row], model: Model, tally: Tally) -> bool:
+    """Whether a message and its copies are where they were, or what became of them is explained."""
     _choose_possibilities(label, rows, model)
     items = list(model.items.get(label, ()))
     if len(items) == len(rows) == 1 and fits(items[0], rows[0]):
         see(items[0], rows[0], model, tally)  # nearly always, and much quicker than what follows
-        return
+        return True
     pairs = _pairs(items, rows)
     _give_way(items, rows, pairs, model)
     left = [row for place, row in enumerate(rows) if place not in pairs.values()]
-    missing = _in_turn([item for index, item in enumerate(items) if index not in pairs], left, model)
-    if _unexplained(missing, left, model) and _is_explained_together(label, rows, model, tally):
-        return
+    missing = [item for index, item in enumerate(items) if index not in pairs]
+    if len(missing) > 1 or _unexplained(missing, left, model):
+        return _is_explained_together(label, rows, model, tally)
     for index, place in pairs.items():
         see(items[index], rows[place], model, tally)
-    possible = _as_possible(missing, left, model)
-    before: list[Item] = []
-    while missing != before:  # what becomes of one may depend on what became of another
-        before = missing
-        missing = [item for item in missing if not _resolve(item, left, possible.get(item, []), model, tally)]
     for item in missing:
+        _resolve(item, left, model, tally)
+    return True
+
+
+def _adopt_rows(label: int, rows: list[Row], model: Model, tally: Tally, report: Report) -> None:
+    """Report what is not explained; the model goes on with what is there."""
+    items = list(model.items.get(label, ()))
+    pairs = _pairs(items, rows)
+    for index, place in pairs.items():
+        see(items[index], rows[place], model, tally)
+    left = [row for place, row in enumerate(rows) if place not in pairs.values()]
+    for item in (item for index, item in enumerate(items) if index not in pairs):
         others = "; ".join(map(str, left)) or "nowhere"
         report("lost", f"{item} is not there, but {others}")
         model.remove(item)
@@ -214,22 +225,18 @@ def _rows_taken(item: Item, left: list[Row], model: Model) -> int:
     return max((len(found) for _, found in _explanations(item, left, model)), default=0)
 
 
-def _resolve(item: Item, left: list[Row], others: list[Possibility], model: Model, tally: Tally) -> bool:
-    """Whether the item's doubts explain what is there instead; `others` are possible as well.
+def _resolve(item: Item, left: list[Row], model: Model, tally: Tally) -> None:
+    """The item's doubts explain what is there instead.
 
     An explanation with rows goes before one without: that a message is gone would fit whatever is there. Of several
     that are as good it is open which is right, and so what entities remember.
     """
     explanations = _explanations(item, left, model)
-    if not explanations:
-        return False
     pairs = max((found for _, found in explanations), key=len)
     possible = [possibilities for possibilities, found in explanations if len(found) == len(pairs)]
-    model.resolved(item, [*chain(*possible), *others], [each for each, _ in pairs])
+    model.resolved(item, [*chain(*possible)], [each for each, _ in pairs])
     for each, row in pairs:
-        left.remove(row)
         see(each, row, model, tally)
-    return True
 
 
 def _explanations(item: Item, left: list[Row], model: Model) -> list[Explanation]:
@@ -242,28 +249,6 @@ def _explanations(item: Item, left: list[Row], model: Model) -> list[Explanation
         if found is not None:
             explanations.append((possibilities, found))
     return explanations
-
-
-def _as_possible(missing: list[Item], left: list[Row], model: Model) -> dict[Item, list[Possibility]]:
-    """What may have become of each of several copies.
-
-    A row may be what became of one copy or of the other. So a doubt of a copy may be right, whatever else may, if the
-    doubts of the others explain the rows that it leaves as well as all explain all rows.
-    """
-    if len(missing) < 2:
-        return {}
-    best = _unexplained(missing, left, model)
-    found: dict[Item, list[Possibility]] = {}
-    for place, item in enumerate(missing):
-        explanations = _explanations(item, left, model)
-        if not any(each.identities for possibilities, _ in explanations for each in possibilities):
-            continue  # no entity remembers it
-        others = [*missing[:place], *missing[place + 1 :]]
-        for possibilities, pairs in explanations:
-            rest = _without(left, pairs)
-            if _unexplained(others, rest, model) <= best:
-                found.setdefault(item, []).extend(possibilities)
-    return found
 
 
 def _unexplained(items: Iterable[Item], rows: list[Row], model: Model) -> int:

@@ -449,4 +449,28 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "a message was gone because another one with its id had become a dead letter at the same place",
+        "lost",
+        (
+            Shape("q2", partitioned=True, forward_to="q1"),
+            Shape("q1", partitioned=True, deliveries_max=2, forward_dead_letters_to="t0"),
+            Shape("t0", "topic", duplicates=True),
+            Shape("t0/Subscriptions/s0", "subscription"),
+        ),
+        (
+            Schedule(
+                "q2",
+                (Spec(533, after_ms=100_000), Spec(534, after_ms=20_000), Spec(535, ttl_ms=5_000, after_ms=100_000)),
+            ),
+            Send("q2", (Spec(547, id="id9"), Spec(548, id="id9")), batch=True),
+            Receive("q1", 20),
+            Advance(120_000),
+            Receive("q1", 20),
+            Outage(10, "down"),
+            Rest(),
+            Advance(35_000),
+            Rest(),
+        ),
+    ),
 )
