@@ -306,20 +306,21 @@ def fits(item: Item, row: Row) -> bool:
         and item.reason == row.reason
         and item.count[0] <= row.deliveries <= item.count[1]
         and (item.number is None or item.number == row.number)
-        and bears(item, (row.hops, row.expires_at))
+        and bears(item, (row.hops, row.expires_at, row.deliveries))
     )
 
 
 def bears(item: Item, mark: Mark) -> bool:
     """Whether a message of the model was forwarded so often, and expires then."""
-    hops, expires_at = mark
+    hops, expires_at, _ = mark
     return item.hops == hops and (item.home != ACTIVE or _expires(item, expires_at))
 
 
-def latitude(item: Item) -> tuple[bool, int, int]:
+def latitude(item: Item, mark: Mark | None) -> tuple[bool, bool, int, int]:
     """Of several items that fit a message the least is it: that which fits the fewest others."""
     earliest, latest = item.expires
-    return item.number is None, latest, -earliest
+    is_counted = mark is not None and item.count[0] <= mark[2] <= item.count[1]
+    return item.number is None, not is_counted, latest, -earliest
 
 
 def _expires(item: Item, at: int) -> bool:

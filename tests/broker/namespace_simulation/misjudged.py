@@ -473,4 +473,43 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "a receiver got two dead letters that look alike, one of which had been delivered before",
+        "lost",
+        (
+            Shape("t0", "topic"),
+            Shape(
+                "t0/Subscriptions/s0",
+                "subscription",
+                forward_to="q3",
+                rules=(
+                    Rule("r0", value="a", sql=False),
+                    Rule("r1", action="set session", value="b", sql=False),
+                    Rule("r2", value="c"),
+                ),
+            ),
+            Shape("q3", forward_to="t1"),
+            Shape("t1", "topic"),
+            Shape(
+                "t1/Subscriptions/s0",
+                "subscription",
+                bury_expired=True,
+                rules=(Rule("r0", colour="blue", action="set key", value="e", sql=False),),
+            ),
+        ),
+        (
+            Together(
+                (
+                    Send("t0", (Spec(296, colour="blue"),)),
+                    Send("t0", (Spec(297, colour="blue"),)),
+                    Send("t0", (Spec(300, colour="blue", ttl_ms=40_000),)),
+                )
+            ),
+            Rest(),
+            Receive("t1/Subscriptions/s0", 5),
+            Advance(120_000),
+            Receive("t1/Subscriptions/s0", 20, home="dead letters"),
+            Rest(),
+        ),
+    ),
 )

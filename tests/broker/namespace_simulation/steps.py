@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Delivery, OutageKind, Outcome, ReceiveMode, Release
@@ -394,9 +395,9 @@ class Run:
                 and not (item.lock_until and item.lock_sure)
             )
 
-        found = min(filter(is_it, self.model.items.get(label, ())), key=latitude, default=None)
+        found = min(filter(is_it, self.model.items.get(label, ())), key=partial(latitude, mark=mark), default=None)
         if found is None and self.happened(label, is_it):
-            found = min(filter(is_it, self.model.items.get(label, ())), key=latitude, default=None)
+            found = min(filter(is_it, self.model.items.get(label, ())), key=partial(latitude, mark=mark), default=None)
         return found
 
     def happened(self, label: int, is_it: Callable[[Item], bool]) -> bool:

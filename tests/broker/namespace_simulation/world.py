@@ -145,7 +145,7 @@ def label_bytes(label: int) -> bytes:
     return LABEL_AT + f"{label:0{LABEL_DIGITS}}".encode()
 
 
-Mark = tuple[int, int]
+Mark = tuple[int, int, int]
 """What a receiver is not shown: how often a message was forwarded, and when it expires (Unix ms, 0 for never)."""
 
 
@@ -315,7 +315,7 @@ class World:
         return [row for _, row in known.values()]
 
     def marks_in(self, path: str, home: str) -> dict[int, Mark]:
-        """How often each message in a place was forwarded, and when it expires, by sequence number."""
+        """For each message in a place, by sequence number: hops, when it expires, failed deliveries."""
         entity = self.broker.entity(path)
         if entity is None:
             return {}
@@ -324,8 +324,8 @@ class World:
         for disk in self.disks:
             with disk.view() as view:
                 for key, row in view.scan(MESSAGES, place, place + LAST_KEY, ROWS_MAX):
-                    *_, expires_at, hops, _ = _decoded(row)
-                    found[int.from_bytes(key[5:], "big")] = hops, expires_at
+                    *_, deliveries, expires_at, hops, _ = _decoded(row)
+                    found[int.from_bytes(key[5:], "big")] = hops, expires_at, deliveries
         return found
 
     def labels_stored(self) -> set[int]:
