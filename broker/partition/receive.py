@@ -6,9 +6,11 @@ Knows how to lock a message and to build its delivery. Does not know what ends a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from .. import service_errors
 from ..address import SubQueue
@@ -40,8 +42,9 @@ PEEK_HOMES = {
     SubQueue.TRANSFER_DEAD_LETTER: (Home.TRANSFER_DEAD_LETTER, Home.TRANSFER_DEAD_LETTER_DEFERRED),
 }
 
-Rows = list[tuple[int, bytes]]
-"""Messages: sequence number and row of each."""
+Row = tuple[int, bytes]
+"""A message: its sequence number, and its row or its bytes for a client."""
+Rows = list[Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +152,25 @@ class ReceiveHandlers:
         """Answer with messages of all homes of a sub-queue, in order of their numbers."""
         if request.is_use:
             self._state.mark_used(now)  # a peek counts as use [wire 10.8]
-        answer: list[tuple[int, bytes]] = []
+        step.effects.append((request.reply, self._peeked(request, view)))
+
+    def _peeked(self, request: Peek, view: Reader) -> Rows:
+        """The encoded messages that a peek asks for, by their numbers."""
+        found: Rows = []
         bytes_left = request.bytes_max
-        encoders = {home: self._encoder(STATES.get(home, 0)) for home in self._homes(request)}
-        for number, home, row in self._rows(request, view):
-            if request.session_id is not None and not _is_of(row, request.session_id):
-                continue
-            (payload,) = encoders[home].encode_each([(number, row)])
-            bytes_left -= len(payload)
-            if answer and bytes_left < 0:
+        for home, rows in self._runs(request, view):
+            if request.session_id is not None:
+                rows = [each for each in rows if _is_of(each[1], request.session_id)]
+            del rows[request.count - len(found) :]
+            payloads = self._encoder(STATES.get(home, 0)).encode_rows(rows)
+            for (number, _), payload in zip(rows, payloads, strict=True):
+                bytes_left -= len(payload)
+                if found and bytes_left < 0:
+                    return found
+                found.append((number, payload))
+            if len(found) == request.count:
                 break
-            answer.append((number, payload))
-            if len(answer) == request.count:
-                break
-        step.effects.append((request.reply, answer))
+        return found
 
     def get_extent(self, request: GetExtent, now: int, view: Reader, step: Step) -> None:
         """Answer with the extent of a sub-queue."""
@@ -332,24 +340,24 @@ class ReceiveHandlers:
             with_origins=self._of_subscription,
         )
 
-    def _rows(self, request: Peek, view: Reader) -> Iterator[tuple[int, Home, bytes]]:
-        """Yield (number, home, row) of all homes of a sub-queue, in order of the numbers."""
+    def _runs(self, request: Peek, view: Reader) -> Iterator[tuple[Home, Rows]]:
+        """Yield the rows of all homes of a sub-queue in order of the numbers, a run of one home at a time."""
         first = max(0, request.from_sequence_number)
         sources = {
-            home: self._home_rows(home, first, view, min(SCAN_ROWS_MAX, request.count))
+            home: self._home_chunks(home, first, view, min(SCAN_ROWS_MAX, request.count))
             for home in self._homes(request)
             if self._state.counters.messages[home]
         }
-        heads = {home: found for home, source in sources.items() if (found := next(source, None)) is not None}
-        while heads:
-            home = min(heads, key=lambda each: heads[each][0])
-            number, row = heads[home]
-            yield number, home, row
-            following = next(sources[home], None)
-            if following is None:
-                del heads[home]
-            else:
-                heads[home] = following
+        chunks = {home: chunk for home, source in sources.items() if (chunk := next(source, []))}
+        while chunks:
+            home = min(chunks, key=lambda each: chunks[each][0][0])
+            chunk = chunks.pop(home)
+            ends = [(other[0][0],) for other in chunks.values()]
+            stop = bisect_left(chunk, min(ends)) if ends else len(chunk)
+            yield home, chunk[:stop]
+            chunk = chunk[stop:] or next(sources[home], [])
+            if chunk:
+                chunks[home] = chunk
 
     def _homes(self, request: Peek) -> tuple[Home, ...]:
         """Where the messages are that a peek shows."""
@@ -357,19 +365,19 @@ class ReceiveHandlers:
             return (self._state.ready_queues[request.sub_queue].deferred_home,)
         return PEEK_HOMES[request.sub_queue]
 
-    def _home_rows(
-        self, home: Home, first: int, view: Reader, at_once: int = SCAN_ROWS_MAX
-    ) -> Iterator[tuple[int, bytes]]:
+    def _home_rows(self, home: Home, first: int, view: Reader, at_once: int = SCAN_ROWS_MAX) -> Iterator[Row]:
+        return chain.from_iterable(self._home_chunks(home, first, view, at_once))
+
+    def _home_chunks(self, home: Home, first: int, view: Reader, at_once: int) -> Iterator[Rows]:
+        """Yield the rows of a home from a number on, at most `at_once` at a time."""
         queue_id = self._state.queue_id
         stop = message_key(queue_id, home + 1, 0)
         # A page of large messages must not fill the memory: read only a few at once.
         limit = max(1, min(at_once, RECEIVE_BYTES_MAX // max(1, self._state.average_bytes())))
-        while True:
-            rows = view.scan(MESSAGES, message_key(queue_id, home, first), stop, limit)
-            for key, row in rows:
-                number = int.from_bytes(key[-8:], "big")
-                yield number, row
-                first = number + 1
+        while rows := view.scan(MESSAGES, message_key(queue_id, home, first), stop, limit):
+            chunk = [(int.from_bytes(key[-8:], "big"), row) for key, row in rows]
+            first = chunk[-1][0] + 1
+            yield chunk
             if len(rows) < limit:
                 return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from proton import timestamp
 
 from emubus.broker.address import SubQueue
 from emubus.broker.admin import figures
@@ -42,6 +43,24 @@ async def test_paging_shows_every_message_once_whatever_the_size_of_a_page(bytes
         first = page.next_sequence_number
     assert len(seen) == len(set(seen)) == 60
     assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("bytes_max", [1, 2_000, 1 << 20])
+@pytest.mark.parametrize("count", [1, 5, 250])
+async def test_scheduled_messages_are_shown_among_the_active_ones_by_their_numbers(bytes_max: int, count: int) -> None:
+    broker = open_broker(QueueDescription("q"))
+    for number in range(12):
+        later = {"x-opt-scheduled-enqueue-time": timestamp(1 << 42)} if number % 3 == 1 or number > 9 else {}
+        await send(broker, "q", encoded(f"{number}" * 400, annotations=later))
+    overview = Overview(broker)
+    shown: list[tuple[int, bool]] = []
+    first: int | None = 0
+    while first is not None:
+        entity = broker.find("q")[0]
+        page = await overview.messages(entity, SubQueue.ACTIVE, first=first, count=count, bytes_max=bytes_max)
+        shown += [(each.sequence_number, b"x-opt-scheduled" in each.encoded) for each in page.messages]
+        first = page.next_sequence_number
+    assert shown == [(number + 1, number % 3 == 1 or number > 9) for number in range(12)]
 
 
 async def test_partitions_in_a_store_that_is_down_have_no_figures_and_the_others_have_them() -> None:

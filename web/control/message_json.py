@@ -17,7 +17,7 @@ from ...broker.admin.overview import Seen
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Array, Described, Symbol, Timestamp
-from ..messages.candidate import STATES
+from ..messages.annotations import STATES
 from .paging import NEXT_PAGE
 from .schema import Schema, anything, array, integer, named, nullable, record, text
 

@@ -1,24 +1,27 @@
 """Which peeked messages are meant: text, SQL expression, state and time.
 
-Knows what can be asked of a message and evaluates it, the cheapest first. Does not know where messages come from
-(`search`), and whether a form or a request asked. Pure.
+Knows what can be asked of messages and evaluates it over many at a time, the cheapest first: a search looks at all
+messages of a queue. Does not know where messages come from (`search`), and whether a form or a request asked. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from ...broker.admin.overview import Seen
 from ...broker.errors import BrokerError
 from ...broker.message.message import Message, parse_message
 from ...broker.model.descriptions import SqlFilter
+from ...broker.rules.compiled import Equality
 from ...broker.rules.context import MessageContext
 from ...broker.rules.errors import FilterError, FilterException
 from ...broker.rules.filters import compile_filter
 from ...broker.rules.names import SYSTEM_PROPERTIES, Section
-from .candidate import STATES, Candidate
+from .annotations import STATES, enqueued_at, state_of
 
 LOCKED: Final = "locked"
 STATES_ASKED: Final = (*STATES, LOCKED)
@@ -29,7 +32,11 @@ OF_THE_HEAD: Final = re.compile(
     re.IGNORECASE,
 )
 """System properties that are read from the header or the annotations, or known only to the broker."""
-Test = Callable[[Candidate], bool]
+_IS_AS_SENT: Final = re.compile(r"\A(?!(?:True|False)\Z)(?=..)(?=.*[^-0-9a-f])[^\ud800-\udfff]*\Z", re.DOTALL)
+"""Texts that only strings and symbols have as their value. Numbers, GUIDs, binaries and booleans in the properties
+section have one, too, and a character is not encoded as text."""
+Sieve = Callable[[Sequence[Seen]], list[Seen]]
+"""Returns those of the messages that are meant, in their order."""
 
 
 class FilterRefusal(Exception):  # noqa: N818 - the answer to a request
@@ -55,35 +62,34 @@ class Criteria:
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """All of these tests must hold; without tests every message is meant."""
+    """Messages that pass all sieves; without sieves every message is meant."""
 
-    tests: tuple[Test, ...] = ()
+    sieves: tuple[Sieve, ...] = ()
 
-    def matches(self, candidate: Candidate) -> bool:
-        """Whether a message is meant."""
-        for test in self.tests:  # noqa: SIM110 - no generator: this runs for each message of a queue
-            if not test(candidate):
-                return False
-        return True
+    def chosen(self, messages: Sequence[Seen]) -> Sequence[Seen]:
+        """Those of the messages that are meant, in their order."""
+        for sieve in self.sieves:
+            messages = sieve(messages)
+        return messages
 
 
 def filter_of(criteria: Criteria) -> MessageFilter:
     """The filter that asks for all criteria. FilterRefusal."""
-    tests: list[Test] = []
-    if criteria.text:
-        _check_length("text", "Text", criteria.text, TEXT_CHARS_MAX)
-        tests.append(_has_text(criteria.text))
+    sieves: list[Sieve] = []
     if criteria.state:
-        tests.append(_has_state(criteria.state))
+        sieves.append(_has_state(criteria.state))
     after, before = criteria.after, criteria.before
     if after is not None:
-        tests.append(lambda candidate: candidate.enqueued_at >= after)
+        sieves.append(lambda messages: [each for each in messages if enqueued_at(each.encoded) >= after])
     if before is not None:
-        tests.append(lambda candidate: candidate.enqueued_at < before)
+        sieves.append(lambda messages: [each for each in messages if enqueued_at(each.encoded) < before])
+    if criteria.text:
+        _check_length("text", "Text", criteria.text, TEXT_CHARS_MAX)
+        sieves.append(_has_text(criteria.text))
     if criteria.where:
         _check_length("where", "SQL expression", criteria.where, SQL_CHARS_MAX)
-        tests.append(_satisfies(criteria.where))
-    return MessageFilter(tuple(tests))
+        sieves += _satisfies(criteria.where)
+    return MessageFilter(tuple(sieves))
 
 
 def _check_length(field: str, label: str, text: str, chars_max: int) -> None:
@@ -91,19 +97,19 @@ def _check_length(field: str, label: str, text: str, chars_max: int) -> None:
         raise FilterRefusal(field, f"{label}: {len(text)} characters; at most {chars_max} are allowed.")
 
 
-def _has_text(text: str) -> Test:
+def _has_text(text: str) -> Sieve:
     """Text anywhere in the message: body, names and values of properties. ASCII letters match in both cases."""
     wanted = text.encode(errors="replace").lower()
-    return lambda candidate: wanted in candidate.seen.encoded.lower()
+    return lambda messages: [each for each in messages if wanted in each.encoded.lower()]
 
 
-def _has_state(state: str) -> Test:
+def _has_state(state: str) -> Sieve:
     if state == LOCKED:
-        return lambda candidate: candidate.seen.locked_until_at is not None
-    return lambda candidate: candidate.state == state
+        return lambda messages: [each for each in messages if each.locked_until_at is not None]
+    return lambda messages: [each for each in messages if state_of(each.encoded) == state]
 
 
-def _satisfies(expression: str) -> Test:
+def _satisfies(expression: str) -> list[Sieve]:
     """A SQL expression as in a rule; a message on which it fails is not meant."""
     try:
         compiled = compile_filter(SqlFilter(expression))
@@ -113,13 +119,28 @@ def _satisfies(expression: str) -> Test:
     parse = parse_message if OF_THE_HEAD.search(expression) else Message.without_head
     reads_time = "enqueuedtimeutc" in expression.lower()
 
-    def test(candidate: Candidate) -> bool:
+    def satisfies(seen: Seen) -> bool:
         try:
-            message = parse(candidate.seen.encoded)
-            enqueued_at = candidate.enqueued_at or None if reads_time else None
-            number = candidate.seen.sequence_number
-            return compiled(MessageContext(message, sequence_number=number, enqueued_at=enqueued_at)) is True
+            message = parse(seen.encoded)
+            at = enqueued_at(seen.encoded) or None if reads_time else None
+            return compiled(MessageContext(message, sequence_number=seen.sequence_number, enqueued_at=at)) is True
         except (BrokerError, FilterException):
             return False
 
-    return test
+    needed = _texts_needed(compiled.equalities)
+    sieves: list[Sieve] = [partial(_having, needed)] if needed else []
+    return [*sieves, lambda messages: [each for each in messages if satisfies(each)]]
+
+
+def _having(needed: Sequence[bytes], messages: Sequence[Seen]) -> list[Seen]:
+    """Messages with all of these bytes: looking for them takes a tenth of the time of decoding."""
+    found = list(messages)
+    for text in needed:
+        found = [each for each in found if text in each.encoded]
+    return found
+
+
+def _texts_needed(equalities: Sequence[Equality]) -> list[bytes]:
+    """Bytes that every message has which an expression is TRUE for."""
+    keys = [each.key for each in equalities]
+    return [key.encode() for key in keys if isinstance(key, str) and _IS_AS_SENT.search(key)]

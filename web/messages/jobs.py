@@ -24,7 +24,6 @@ from ...broker.broker import Broker
 from ...broker.clock import Clock
 from ...broker.errors import BrokerError, Condition
 from ...broker.model.descriptions import entity_key
-from .candidate import Candidate
 from .filter import MessageFilter
 from .verbs import GONE, Acting, Failures, Plan
 
@@ -68,7 +67,7 @@ class Selection:
     @property
     def is_filtered(self) -> bool:
         """Whether it may leave out messages of the sub-queue."""
-        asks = self.filter.tests or self.first or self.session is not None or self.partition is not None
+        asks = self.filter.sieves or self.first or self.session is not None or self.partition is not None
         return self.numbers is None and bool(asks)
 
 
@@ -271,7 +270,7 @@ class _Batches:
     async def _searched(self) -> AsyncGenerator[list[Seen], None]:
         """The messages that the selection lets through, partition after partition."""
         selection = self._selection
-        matches, count = selection.filter.matches, READ_AT_ONCE if selection.filter.tests else AT_ONCE
+        count = READ_AT_ONCE if selection.filter.sieves else AT_ONCE
         for index, end in enumerate(self._ends):
             if end is None or selection.partition not in (None, index):
                 continue
@@ -280,7 +279,7 @@ class _Batches:
                 messages, first = await self._read(index, first, count)
                 messages = [seen for seen in messages if seen.sequence_number < end]
                 self._job.searched(len(messages))
-                found = [seen for seen in messages if matches(Candidate(seen))]
+                found = list(selection.filter.chosen(messages))
                 for start in range(0, len(found), AT_ONCE):
                     yield found[start : start + AT_ONCE]
 

@@ -35,7 +35,7 @@ from ...codec.sections import (
     locate,
 )
 from ...codec.types import Described, MapItems, Symbol, Ubyte, Uint
-from .candidate import Candidate
+from .annotations import enqueued_at, state_of
 from .typed_json import from_json, to_json
 
 HEADER_FIELDS: Final[Mapping[str, type[int]]] = {
@@ -59,7 +59,6 @@ _NAMES: Final = frozenset({"header", "properties", "body", *_MAPS})
 
 def line_of(seen: Seen) -> dict[str, object]:
     """A peeked message. DecodeError for one whose sections before the body are malformed."""
-    candidate = Candidate(seen)
     data = seen.encoded
     at = locate(data, mixed=True)
     if at is None:
@@ -84,8 +83,8 @@ def line_of(seen: Seen) -> dict[str, object]:
     return {
         "sequence_number": seen.sequence_number,
         "partition_id": seen.partition_id,
-        "state": candidate.state,
-        "enqueued_at": candidate.enqueued_at,
+        "state": state_of(seen.encoded),
+        "enqueued_at": enqueued_at(seen.encoded),
         "delivery_count": int(str(header[4])) if len(header) > 4 and header[4] is not None else 0,
         "message": message,
     }

@@ -14,7 +14,7 @@ from ...broker.address import SubQueue
 from ...broker.admin.overview import Overview, PartitionReport, Seen
 from ...broker.api import Entity
 from ...broker.clock import Clock
-from .candidate import Candidate
+from .annotations import enqueued_at
 from .filter import MessageFilter
 
 READ_COUNT: Final = 500
@@ -75,17 +75,18 @@ class MessageSearch:
 
     async def _from_number(self, query: Query) -> Found:
         found: list[Seen] = []
-        start, bytes_left = query.first, PAGE_BYTES_MAX
+        start, bytes_left, at_once = query.first, PAGE_BYTES_MAX, query.count
         while True:
-            count = READ_COUNT if query.filter.tests else query.count - len(found)
+            count = at_once if query.filter.sieves else query.count - len(found)
+            at_once = min(2 * at_once, READ_COUNT)
             messages, following = await self._read(query, start, count, min(bytes_left, READ_BYTES_MAX))
-            for seen in messages:
-                self._searched_count += 1
-                if query.filter.matches(Candidate(seen)):
-                    found.append(seen)
-                    bytes_left -= len(seen.encoded)
-                    if len(found) == query.count or bytes_left <= 0:
-                        return Found(found, seen.sequence_number + 1, self._searched_count)
+            for seen in query.filter.chosen(messages):
+                found.append(seen)
+                bytes_left -= len(seen.encoded)
+                if len(found) == query.count or bytes_left <= 0:
+                    self._searched_count += messages.index(seen) + 1
+                    return Found(found, seen.sequence_number + 1, self._searched_count)
+            self._searched_count += len(messages)
             if following is None:
                 return Found(found, None, self._searched_count)
             if self._is_late:
@@ -146,15 +147,12 @@ class MessageSearch:
             rows: list[tuple[int, int]] = []
             following: int | None = start
             while following is not None and following < stop:
-                messages, following = await self._read(query, following, READ_COUNT, READ_BYTES_MAX)
-                for seen in messages:
-                    if seen.sequence_number >= stop:
-                        following = None
-                        break
-                    self._searched_count += 1
-                    candidate = Candidate(seen)
-                    if query.filter.matches(candidate):
-                        rows.append((candidate.enqueued_at, seen.sequence_number))
+                count = min(READ_COUNT, stop - following)
+                messages, following = await self._read(query, following, count, READ_BYTES_MAX)
+                messages = [seen for seen in messages if seen.sequence_number < stop]
+                self._searched_count += len(messages)
+                chosen = query.filter.chosen(messages)
+                rows += ((enqueued_at(seen.encoded), seen.sequence_number) for seen in chosen)
             for row in reversed(rows):
                 yield row
             stop, window = start, min(2 * window, WINDOW_MAX)

@@ -20,7 +20,7 @@ from ...broker.model.descriptions import TopicDescription
 from ...codec.errors import DecodeError
 from ..limits import BATCH_JSON_FACTOR
 from ..single_send import send_each
-from .candidate import STATES, Candidate
+from .annotations import STATES
 from .jobs import Selection
 from .json_lines import line_of, message_of
 from .verbs import Acting, Plan, Verb
@@ -73,7 +73,7 @@ async def exported(
                     partition_id=index,
                 )
                 found = [each for each in page.messages if each.sequence_number < extent.next_sequence_number]
-                yield b"".join(_written(each) for each in found if selection.filter.matches(Candidate(each)))
+                yield b"".join(map(_written, selection.filter.chosen(found)))
                 first = page.next_sequence_number
 
 

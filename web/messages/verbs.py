@@ -21,7 +21,7 @@ from ...broker.errors import BrokerError, Condition
 from ...broker.model.descriptions import SubscriptionDescription
 from ...codec.errors import DecodeError
 from ..single_send import Sent, send_each
-from .candidate import SCHEDULED, Candidate
+from .annotations import SCHEDULED, state_of
 from .changes import SCHEDULED_FOR, Changes, changed
 
 NOT_FREE: Final = "it is locked, scheduled or gone"
@@ -135,7 +135,7 @@ class Acting:
 
     async def _move(self, batch: Sequence[Seen]) -> Failures:
         locked = await self._lock(batch)
-        waiting = {seen.sequence_number: seen for seen in batch if Candidate(seen).state == SCHEDULED}
+        waiting = {seen.sequence_number: seen for seen in batch if state_of(seen.encoded) == SCHEDULED}
         there = {number: each.payload for number, each in locked.items()}
         there |= {number: seen.encoded for number, seen in waiting.items() if number not in locked}
         try:
@@ -154,7 +154,7 @@ class Acting:
     async def _delete(self, batch: Sequence[Seen]) -> Failures:
         failures = await self._end(batch, Complete())
         busy = {number for number, text in failures.items() if text == NOT_FREE}
-        waiting = [each for each in batch if each.sequence_number in busy and Candidate(each).state == SCHEDULED]
+        waiting = [each for each in batch if each.sequence_number in busy and state_of(each.encoded) == SCHEDULED]
         cancelled = await self._each_scheduled(waiting, self._cancel)
         done = set(_numbers(waiting)) - cancelled.keys()
         return {
@@ -206,18 +206,18 @@ class Acting:
         sent: dict[int, Sent] = {}
         for number, data in encoded.items():
             try:
-                ready[number] = changed(data, self._changes_of(number, data))
+                ready[number] = changed(data, self._changes_of(data))
             except (DecodeError, TypeError, ValueError) as error:
                 sent[number] = BrokerError(Condition.ARGUMENT_ERROR, f"it can't be changed: {error}")
         answers = await send_each(self._broker, self.target, list(ready.values()))
         return sent | dict(zip(ready, answers, strict=True))
 
-    def _changes_of(self, number: int, data: bytes) -> Changes:
+    def _changes_of(self, data: bytes) -> Changes:
         """The plan's changes; a message that was delivered before its time is not scheduled again."""
         changes = self._plan.changes
         if SCHEDULED_FOR in changes.annotations or SCHEDULED_FOR.encode() not in data:
             return changes
-        if Candidate(Seen(0, number, data, None)).state == SCHEDULED:
+        if state_of(data) == SCHEDULED:
             return changes
         return replace(changes, annotations={**changes.annotations, SCHEDULED_FOR: None})
 

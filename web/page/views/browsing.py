@@ -81,7 +81,7 @@ async def show(
         following=_following(asked, query, found),
         lines_at=_lines_at(entity, name, query, asked, failed),
         beginning=with_position(asked, {}) if any(position.values()) else None,
-        is_filtered=bool(query.filter.tests),
+        is_filtered=bool(query.filter.sieves),
         query=query,
         asked=asked,
         kept=[(name, value) for name in (*sorted(KEPT), "from", "skip") for value in asked.all(name) if value],
