@@ -95,6 +95,15 @@ class Api:
 
     # ---- entities
 
+    def entities(self) -> list[Answer]:
+        """All entities, by their paths."""
+        answer = self.get("/entities")
+        found = answer.parts("entities")
+        while (following := answer.text_or_none("next_page")) is not None:
+            answer = self.get(f"/entities?page={quote(following, safe='')}")
+            found += answer.parts("entities")
+        return found
+
     def entity(self, path: str) -> str:
         """The address below `ROOT` of an entity; `topic/name` is a subscription if there is no queue of that name.
 
@@ -117,7 +126,7 @@ class Api:
     def _suggestion(self, path: str) -> str:
         from difflib import get_close_matches  # only for a mistake
 
-        names = {each.text("path").lower(): each.text("path") for each in self.get("/entities").parts("entities")}
+        names = {each.text("path").lower(): each.text("path") for each in self.entities()}
         close = get_close_matches(path.lower(), names, n=1)
         return f"; did you mean '{names[close[0]]}'?" if close else "; `emubus ls` lists the entities"
 

@@ -44,13 +44,7 @@ def add_ls(parser: argparse.ArgumentParser) -> None:
 
 def _ls(parsed: argparse.Namespace) -> int:
     with connect(parsed) as api:
-        found: list[Answer] = []
-        total = 1
-        while len(found) < total:
-            page = api.get(f"/entities?skip={len(found)}")
-            found += page.parts("entities")
-            total = page.number("total") if page["entities"] else 0
-    found = [each for each in found if parsed.pattern.lower() in each.text("path").lower()]
+        found = [each for each in api.entities() if parsed.pattern.lower() in each.text("path").lower()]
     rows = [[each["path"], each["kind"], *_counts(each), _notes(each)] for each in found]
     headers = ["PATH", "KIND", *(state.upper() for state in _STATES), "NOTES"]
     show(parsed, {"entities": found}, table(headers, rows))
