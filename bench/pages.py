@@ -56,6 +56,8 @@ SEARCHES: Final[Mapping[str, str]] = {
     "text, newest first": f"{ROOT}/messages?path={QUEUE}&text=nothing-like-it&order=newest",
     "SQL, system property": f"{ROOT}/messages?path={QUEUE}&where=sys.MessageId%20%3D%20%27none%27",
     "SQL, own property": f"{ROOT}/messages?path={QUEUE}&where=color%20%3D%20%27none%27",
+    "SQL, pattern": f"{ROOT}/messages?path={QUEUE}&where=color%20LIKE%20%27none%25%27",
+    "SQL, header": f"{ROOT}/messages?path={QUEUE}&where=sys.TimeToLive%20IS%20NOT%20NULL",
     "state": f"{ROOT}/messages?path={QUEUE}&state=deferred",
 }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, cast
 
 from ...codec.decode import decode
 from ...codec.encode import map_from_items
@@ -36,6 +36,8 @@ def annotation_key(name: str) -> bytes:
 
 _SMALL_MAP: Final = 0xC1
 _SHORT_STRING: Final = 0xA1
+_DESCRIBED: Final = 0x00
+_COMPOUND_MIN: Final = 0xC0  # constructors of lists, maps and arrays
 ANNOTATIONS_HEAD: Final = b"\x00\x53\x72\xd1"
 DELIVERY_ANNOTATIONS_HEAD: Final = b"\x00\x53\x71"
 LOCK_TOKEN: Final = annotation_key("x-opt-lock-token") + b"\x98"
@@ -88,34 +90,39 @@ def locate_bare(stored: bytes) -> tuple[int, list[int]]:
 
 def named_values(data: bytes, start: int) -> dict[str, object]:
     """Return the entries with string keys of the map section at `start`. Raises BrokerError(DECODE_ERROR)."""
-    texts = _short_texts(data, start + 3)
-    if texts is not None:
-        return texts
+    usual = _usual_values(data, start + 3)
+    if usual is not None:
+        return usual
     entries = decoded(data, start + 3)
     return {str(k): v for k, v in entries.items() if isinstance(k, str)} if isinstance(entries, dict) else {}
 
 
-def _short_texts(data: bytes, pos: int) -> dict[str, object] | None:
-    """Return the entries of the map at `pos` if all keys and values are strings up to 255 bytes, as most are.
+def _usual_values(data: bytes, pos: int) -> dict[str, object] | None:
+    """Return the entries of the map at `pos` if all keys are strings up to 255 bytes and no value has values in it.
 
-    None for all other maps: the decoder, which takes five times as long, reads those, and finds what is wrong.
+    None for all other maps: the decoder, which takes two to five times as long, reads those, and finds what is wrong.
     """
     if data[pos] != _SMALL_MAP:
         return None
     stop, count, pos = pos + 2 + data[pos + 1], data[pos + 2], pos + 3
-    texts: list[str] = []
+    items: list[object] = []
     try:
         while pos < stop:
-            if data[pos] != _SHORT_STRING:
+            constructor = data[pos]
+            if constructor == _SHORT_STRING:
+                end = pos + 2 + data[pos + 1]
+                items.append(data[pos + 2 : end].decode())
+                pos = end
+            elif len(items) % 2 and _DESCRIBED < constructor < _COMPOUND_MIN:
+                value, pos = decode(data, pos, stop)
+                items.append(value)
+            else:
                 return None
-            end = pos + 2 + data[pos + 1]
-            texts.append(data[pos + 2 : end].decode())
-            pos = end
-    except (IndexError, UnicodeDecodeError):
+    except (IndexError, UnicodeDecodeError, DecodeError):
         return None
-    if pos != stop or stop > len(data) or len(texts) != count or count % 2:
+    if pos != stop or stop > len(data) or len(items) != count or count % 2:
         return None
-    return dict(zip(texts[::2], texts[1::2], strict=True))
+    return dict(zip(cast("list[str]", items[::2]), items[1::2], strict=True))
 
 
 def decoded(data: bytes, pos: int) -> object:

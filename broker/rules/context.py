@@ -85,15 +85,19 @@ class MessageContext:
     def named(self) -> Mapping[str, Value]:
         """Return the application properties by exact name, for correlation filters."""
         if self._named is None:
-            self._named = {name: normalise(value) for name, value in self.raw().items()}
+            raw = self.raw().items()
+            self._named = {name: value if type(value) is str else normalise(value) for name, value in raw}
         return self._named
 
     def folded(self) -> Mapping[str, Value]:
         """Return the application properties by lower-case name, for SQL; the first of equal names wins."""
         if self._folded is None:
-            folded: dict[str, Value] = {}
-            for name, value in self.named().items():
-                folded.setdefault(name.lower(), value)
+            named = self.named()
+            folded = {name.lower(): value for name, value in named.items()}
+            if len(folded) < len(named):
+                folded = {}
+                for name, value in named.items():
+                    folded.setdefault(name.lower(), value)
             self._folded = folded
         return self._folded
 

@@ -25,7 +25,23 @@ from ..broker.driving import delivery_bytes
 
 NOW = 1_800_000_000_000
 GUID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
-TEXTS = ("red", "RED", "grün", "x", "ü", "5", "-5", "cafe", str(GUID), "True", "false", "1.5", "", "a\nb", "x-opt-")
+TEXTS = (
+    "red",
+    "RED",
+    "grün",
+    "x",
+    "ü",
+    "5",
+    "-5",
+    "cafe",
+    str(GUID),
+    "True",
+    "false",
+    "1.5",
+    "",
+    "a\nb",
+    "sys.PartitionKey",
+)
 VALUES_OF_ALL_TYPES: list[object] = [
     *TEXTS,
     *(None, True, False, 1.5, 5, -5, Int(5), Ulong(5), Ubyte(5), Timestamp(5), b"\xca\xfe", GUID),
@@ -49,6 +65,7 @@ TESTS = st.one_of(
     st.tuples(LITERALS, st.just("="), READ).map(" ".join),
     st.tuples(READ, st.sampled_from(["LIKE 'r%'", "IS NULL", "IN ('red', '5')", "+ 'd' = 'red'"])).map(" ".join),
     st.sampled_from(["sys.SequenceNumber < 2", "sys.EnqueuedTimeUtc IS NULL", "NOT EXISTS(colour)", "5 / x = 1"]),
+    st.sampled_from(["sys.PartitionKey = 'red'", "property('sys.PartitionKey') = 'red'", "p(colour) = 'red'"]),
 )
 EXPRESSIONS = st.lists(TESTS, min_size=1, max_size=3).flatmap(
     lambda tests: st.sampled_from([" AND ".join(tests), " OR ".join(tests)])
@@ -72,7 +89,7 @@ def messages(draw: st.DrawFn) -> Seen:
         draw(BODIES),
     ]
     if draw(st.booleans()):
-        sections.append((0x72, {Symbol("mine"): draw(VALUES)}))
+        sections.append((0x72, {Symbol("mine"): draw(VALUES), Symbol("x-opt-partition-key"): "red"}))
     data = b"".join(encode(Described(Ulong(code), value)) for code, value in draw(st.permutations(sections)))
     number = draw(st.integers(0, 3))
     try:
@@ -139,3 +156,11 @@ def test_an_equality_with_a_text_finds_it_in_values_of_all_types(name: str) -> N
         chosen = filter_of(Criteria(where=expression)).chosen(seen)
         assert list(chosen) == [each for each in seen if is_true(expression, each, None)]
         assert chosen
+
+
+def test_a_property_whose_name_a_message_gives_is_read_from_its_annotations() -> None:
+    annotations = Described(Ulong(0x72), {Symbol("x-opt-partition-key"): "red"})
+    named = Described(Ulong(0x74), {"colour": "sys.PartitionKey"})
+    seen = [Seen(0, 1, encode(annotations) + encode(named), None), Seen(0, 2, encode(named), None)]
+    assert list(filter_of(Criteria(where="P (colour) = 'red'")).chosen(seen)) == seen[:1]
+    assert list(filter_of(Criteria(where="sys.partitionkey = 'red'")).chosen(seen)) == seen[:1]

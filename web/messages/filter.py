@@ -27,11 +27,12 @@ LOCKED: Final = "locked"
 STATES_ASKED: Final = (*STATES, LOCKED)
 TEXT_CHARS_MAX: Final = 200
 SQL_CHARS_MAX: Final = 1024
-OF_THE_HEAD: Final = re.compile(
-    "|".join(name for name, known in SYSTEM_PROPERTIES.items() if known.section is not Section.PROPERTIES),
-    re.IGNORECASE,
+OF_THE_HEAD: Final = frozenset(
+    {"ExpiresAtUtc", "ScheduledEnqueueTimeUtc"}
+    | {name for name, known in SYSTEM_PROPERTIES.items() if known.section in (Section.HEADER, Section.ANNOTATIONS)}
 )
-"""System properties that are read from the header or the annotations, or known only to the broker."""
+"""System properties that are read from the header or the annotations."""
+_PROPERTY_CALL: Final = re.compile(r"\bp(?:roperty)?\s*\(", re.IGNORECASE)  # of a name that each message may give
 _IS_AS_SENT: Final = re.compile(r"\A(?!(?:True|False)\Z)(?=..)(?=.*[^-0-9a-f])[^\ud800-\udfff]*\Z", re.DOTALL)
 """Texts that only strings and symbols have as their value. Numbers, GUIDs, binaries and booleans in the properties
 section have one, too, and a character is not encoded as text."""
@@ -116,7 +117,8 @@ def _satisfies(expression: str) -> list[Sieve]:
     except FilterError as error:
         raise FilterRefusal("where", error.description) from None
 
-    parse = parse_message if OF_THE_HEAD.search(expression) else Message.without_head
+    reads_head = compiled.system_names & OF_THE_HEAD or _PROPERTY_CALL.search(expression)
+    parse = parse_message if reads_head else Message.without_head
     reads_time = "enqueuedtimeutc" in expression.lower()
 
     def satisfies(seen: Seen) -> bool:
