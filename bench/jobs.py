@@ -2,7 +2,7 @@
 
 Fills a queue, then moves all messages to another queue, dead-letters, resubmits and deletes them, each with one job of
 the control API. Prints for each job its rate, how much the server's own memory grew at most, and the stalls of the
-event loop as `stalls.py` sees them.
+event loop as `stalls.py` sees them. At last it stops a job in its middle, and prints how long that took.
 
     python bench/jobs.py --messages 100000
 """
@@ -28,6 +28,7 @@ JOBS: Final = (
     {"verb": "resubmit", "entity": "plain", "sub_queue": "dead-letter", "filter": {}},
     {"verb": "delete", "entity": "plain", "filter": {}},
 )
+STOPPED_JOB: Final = {"verb": "delete", "entity": "partitioned", "filter": {}}
 
 
 def call(port: int, method: str, path: str, body: object = None) -> Any:
@@ -70,6 +71,21 @@ def measure(broker: Emubus, asked: dict[str, object]) -> str:
     )
 
 
+def stopped(broker: Emubus) -> str:
+    """Stop a job in its middle; a line that says how long that took. Raises BrokerError."""
+    job = call(broker.port, "POST", "/jobs", STOPPED_JOB)
+    while job["state"] == "running" and not job["done_count"]:
+        job = call(broker.port, "GET", f"/jobs/{job['id']}")
+    started_s = time.perf_counter()
+    job = call(broker.port, "POST", f"/jobs/{job['id']}/stop")
+    while job["state"] == "running":
+        job = call(broker.port, "GET", f"/jobs/{job['id']}")
+    seconds = time.perf_counter() - started_s
+    if job["state"] != "stopped":
+        raise BrokerError(str(job))
+    return f"{'stop':12} {job['done_count']:8} messages  {seconds * 1e3:.1f} ms from asking to the end"
+
+
 def main(argv: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -83,6 +99,7 @@ def main(argv: list[str]) -> int:
             call(broker.port, "GET", "/jobs")  # loads the HTTP server
             for asked in JOBS:
                 print(measure(broker, dict(asked)), flush=True)
+            print(stopped(broker), flush=True)
     return 0
 
 
