@@ -157,13 +157,15 @@ class Broker(Namespace):
         refused: Callable[[BrokerError], None],
         detached: Detached,
         client: str = "",
+        is_operator: bool = False,
     ) -> SessionAccept:
         """Accept a message session: the named one, or with None the next idle one, waiting up to `timeout_ms`.
 
         Calls `granted(receiver)` or `refused(error)` later: session-cannot-be-locked, com.microsoft:timeout. Raises
-        BrokerError at once: not-found, entity-disabled, not-allowed (an entity without sessions).
+        BrokerError at once: not-found, not-allowed (an entity without sessions), and, if `is_operator` is false,
+        entity-disabled.
         """
-        entity, parsed = self._receivable(address)
+        entity, parsed = self.find(address) if is_operator else self._receivable(address)
         if not entity.requires_session or parsed.sub_queue is not SubQueue.ACTIVE:
             raise service_errors.session_not_supported()
         return SessionAccept(entity, session_id, mode, timeout_ms, self.clock, granted, refused, detached, client)

@@ -247,6 +247,20 @@ class Overview:
                     return Page(found, start)
         return Page(found, None)
 
+    async def message(self, entity: Entity, sub_queue: SubQueue, number: int) -> Seen | None:
+        """Return the message with this sequence number, None if it is not there or its store is unreachable."""
+        handle = entity.partition_of_number(number)
+        if handle is None:
+            return None
+        page = await self.messages(entity, sub_queue, first=number, count=1, bytes_max=1, partition_id=handle.index)
+        return next((seen for seen in page.messages if seen.sequence_number == number), None)
+
+    def session_holder(self, entity: Entity, session_id: str) -> str | None:
+        """Return the client that holds a session ("" if it gave no name), None if no receiver holds it."""
+        handle = entity.partitions[entity.partition_index_of_session(session_id)]
+        partition = handle.worker.partition(handle.queue_id)
+        return None if partition is None else partition.session_holders().get(session_id)
+
     async def sessions(self, entity: Entity) -> list[SessionReport]:
         """Return the message sessions with active messages or a state, by name; skips unreachable partitions.
 

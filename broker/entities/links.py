@@ -20,6 +20,7 @@ from ..partition.records import Record
 from ..partition.requests import (
     AcceptSession,
     Done,
+    LockMessages,
     Receive,
     ReceiveFromSession,
     ReleaseSession,
@@ -223,6 +224,13 @@ class SessionReceiver:
         """Deliver available messages within the credit, then set the credit to 0 and call `drained()`."""
         self._drained = drained
         self._ask()
+
+    async def lock(self, numbers: Sequence[int]) -> list[Delivery]:
+        """Lock available and deferred messages of the session by sequence number; those that are locked or gone are
+        left out. Raises BrokerError (session-lock-lost)."""
+        ask = partial(LockMessages, SubQueue.ACTIVE, numbers, grant=self._grant.grant)
+        found: list[Delivery] = await self._handle.request(ask)
+        return found
 
     def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
         """End the lock `token` with `outcome`; `done(error or None)` follows the commit."""

@@ -114,8 +114,8 @@ async def claim(
 async def lock(entity: Entity, sub_queue: SubQueue, numbers: Sequence[int]) -> list[Delivery]:
     """Lock available and deferred messages by sequence number; those that are locked or gone are left out.
 
-    Raises BrokerError (not-allowed) where messages belong to sessions, and while a store of theirs is out; then it
-    locks none.
+    Raises BrokerError (not-allowed) where messages belong to sessions (`SessionReceiver.lock` locks those), and while a
+    store of theirs is out; then it locks none.
     """
     pairs = [(entity.partition_of_number(number), number) for number in numbers]
     locked: Groups[Delivery] = {}

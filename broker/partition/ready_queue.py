@@ -385,6 +385,14 @@ class SessionQueue:
         if number < self._next_read:  # else it is read from the store
             heapq.heappush(self._returned, number)
 
+    def lift(self, number: int) -> None:
+        """Take an available message out of memory: it is locked out of the order of the session."""
+        if number in self._ahead:
+            self._ahead.remove(number)
+        if number in self._returned:
+            self._returned.remove(number)
+            heapq.heapify(self._returned)
+
     def restart(self) -> None:
         """Drop the window and read the store again."""
         self._ahead.clear()
@@ -406,7 +414,7 @@ class SessionQueue:
             number = self._next_number(view)
             if number is None:
                 break
-            if number in self._locked:  # from before `restart`: the receiver has it
+            if number in self._locked:  # by its number, or from before `restart`: the receiver has it
                 continue
             row = view.get(MESSAGES, message_key(self._queue_id, Home.ACTIVE, number))
             if row is not None:

@@ -129,23 +129,29 @@ class ReceiveHandlers:
         step.effects.append((request.reply, deliveries))
 
     def lock(self, request: LockMessages, now: int, view: Reader, step: Step) -> None:
-        """Lock messages by number, wherever they stand in their queue; refused for messages of a session."""
+        """Lock messages by number, wherever they stand in their queue; those of a session belong to its lock."""
+        state, held = self._state, None
         if self._sessions is not None and request.sub_queue is SubQueue.ACTIVE:
-            step.effects.append((request.reply, service_errors.session_receiver_required()))
-            return
-        state = self._state
-        ready_queue = state.ready_queues[request.sub_queue]
+            held = self._sessions.held(request.grant)
+            if held is None or held.until_at <= now:
+                lost = service_errors.session_lock_lost
+                error = lost() if request.grant else service_errors.session_receiver_required()
+                step.effects.append((request.reply, error))
+                return
+        source = state.ready_queues[request.sub_queue] if held is None else held.ready_queue
         locked: list[Delivery] = []
-        for home in (ready_queue.home, ready_queue.deferred_home):
+        for home in (source.home, source.deferred_home):
             found: Rows = []
             for number in dict.fromkeys(request.sequence_numbers):
                 row = view.get(MESSAGES, message_key(state.queue_id, home, number))
-                if row is not None and number not in state.locks.by_number:
-                    found.append((number, row))
-                    if home is ready_queue.home:
-                        ready_queue.lift(number)
-            group = self._new_group(ready_queue, home, now)
-            locked += self._deliver(found, expiries_of(found), group, ReceiveMode.PEEK_LOCK, step)
+                if row is None or number in state.locks.by_number or (held is not None and not _is_of(row, held.name)):
+                    continue
+                found.append((number, row))
+                if home is source.home:
+                    source.lift(number)
+            group = self._new_group(source, home, now, held)
+            by = "" if held is None else held.by
+            locked += self._deliver(found, expiries_of(found), group, ReceiveMode.PEEK_LOCK, step, by)
         step.effects.append((request.reply, locked))
 
     def peek(self, request: Peek, now: int, view: Reader, step: Step) -> None:

@@ -271,10 +271,9 @@ class Renew(WithReply):
 
 @dataclass(slots=True)
 class Peek(WithReply):
-    """Peek up to `count` messages of `sub_queue` from `from_sequence_number` on, at most `bytes_max` bytes together.
+    """Peek up to `count` messages of `sub_queue` from `from_sequence_number` on, about `bytes_max` bytes together.
 
-    With `session_id` only messages of that session. `reply` gets a list of (sequence number, encoded message); the
-    first message may exceed `bytes_max`.
+    With `session_id` only messages of that session. `reply` gets a list of (sequence number, encoded message).
     """
 
     sub_queue: SubQueue
@@ -313,6 +312,7 @@ class LockMessages(WithReply):
     sub_queue: SubQueue
     sequence_numbers: Sequence[int]
     reply: Callable[[list[Delivery] | BrokerError], None]
+    grant: int = 0  # of the session lock to which their locks belong
 
 
 @dataclass(slots=True)

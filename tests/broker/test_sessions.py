@@ -351,3 +351,28 @@ async def test_expired_messages_of_a_session_are_dropped(clock: Clock, queue: Qu
     clock.advance(1_000)
     holder = Holder(broker, None)
     assert bodies(await holder.drain()) == ["new"]
+
+
+async def test_a_holder_locks_messages_of_its_session_by_number(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "a", "b")
+    holder = Holder(broker, "a")
+    one, two, three = await holder.receive(3)
+    numbers = [each.sequence_number for each in (one, two, three)]
+    assert await holder.settle(one, Defer()) is None
+    assert await holder.settle(two, Abandon()) is None
+    held, other = await holder.accepted(), (await Holder(broker, "b").receive(1))[0].sequence_number
+    assert [each.sequence_number for each in await held.lock([*numbers, other, 99])] == [numbers[1], numbers[0]]
+    assert await held.lock(numbers) == []
+    held.close()
+    again = Holder(broker, "a")
+    locked = await (await again.accepted()).lock([numbers[2]])
+    assert [each.sequence_number for each in await again.drain()] == [numbers[1]]
+    assert await again.settle(locked[0], Complete()) is None
+    clock.advance(LOCK_MS)
+    await loop_turns(20)
+    with pytest.raises(BrokerError) as lost:
+        await (await again.accepted()).lock([numbers[1]])
+    assert lost.value.condition is Condition.SESSION_LOCK_LOST
+    (last,) = await Holder(broker, "a").drain()
+    assert (last.sequence_number, decoded([last])[0].delivery_count) == (numbers[1], 2)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from emubus.broker.admin.overview import Overview
-from emubus.broker.api import DeadLetter, Delivery, ReceiveMode
+from emubus.broker.api import DeadLetter, Delivery, ReceiveMode, SessionReceiver
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.builder import NewMessage
 from emubus.testing import EmubusServer
+from emubus.web.messages.sessions import accepted
 
 WAIT_S = 120.0
 
@@ -57,6 +58,22 @@ def lock(server: EmubusServer, path: str, count: int, *, reason: str | None = No
         return [each.sequence_number for each in got]
 
     return server.run(run())
+
+
+def hold(server: EmubusServer, path: str, session_id: str, client: str) -> SessionReceiver:
+    """Accept a message session as `client`, and receive nothing from it."""
+    broker = server.server.broker
+    return server.run(accepted(broker, path, session_id, client=client, detached=lambda _: None))
+
+
+def holders(server: EmubusServer, path: str) -> dict[str, str | None]:
+    """Who holds the message sessions that have messages or a state."""
+
+    async def look() -> dict[str, str | None]:
+        overview = Overview(server.server.broker)
+        return {each.session_id: each.holder for each in await overview.sessions(overview.entity(path))}
+
+    return server.run(look())
 
 
 def counts(server: EmubusServer, path: str) -> dict[str, int]:

@@ -17,7 +17,7 @@ from emubus.testing import EmubusServer
 from emubus.web.single_send import send_one
 
 from .looking import PAGE
-from .namespace import counts, lock, send
+from .namespace import counts, hold, holders, lock, send
 
 
 @pytest.fixture
@@ -89,12 +89,11 @@ async def test_what_can_not_be_done_is_refused_and_changes_nothing(
     server.create(QueueDescription(name, enable_partitioning=True))
     server.create(QueueDescription(f"{name}-s", requires_session=True))
     send(server, name, NewMessage(b"x", partition_key="k"))
-    send(server, f"{name}-s", NewMessage(b"x", {"group-id": "s"}))
     number = server.peek(name)[0].sequence_number
     for path, verb, numbers, sentence in (
         (name, "delete", [], "No message is selected."),
         (name, "explode", [number], "Action: 'explode' is none of delete, defer, complete, move, copy, dead-letter, "),
-        (f"{name}-s", "delete", [1], "requires sessions"),
+        (f"{name}-s", "resubmit", [1], "Action: 'resubmit' is none of delete, "),
     ):
         status, text = await act(client, path, verb, numbers)
         assert (status, sentence in text) == (400, True), text
@@ -103,7 +102,7 @@ async def test_what_can_not_be_done_is_refused_and_changes_nothing(
     assert (status, "0 of 1 message deleted. 1 failed and stay." in text) == (200, True), text
     assert "its messaging store can't be reached" in text
     server.end_outage([number >> 48])
-    assert (counts(server, name), counts(server, f"{name}-s")) == ({"active": 1}, {"active": 1})
+    assert counts(server, name) == {"active": 1}
     assert len(lock(server, name, 1)) == 1
 
 
@@ -174,6 +173,33 @@ async def test_the_page_takes_a_lock_and_settles_it(
     server.advance(60_000)
     assert (await act(client, name, "", [], one="settle-complete 2"))[0] == 409
     assert counts(server, name) == {"active": 2}
+
+
+async def test_the_page_locks_messages_of_a_session_and_holds_the_session_until_the_last_is_settled(
+    client: aiohttp.ClientSession, server: EmubusServer, name: str
+) -> None:
+    server.create(QueueDescription(name, requires_session=True, enable_partitioning=True))
+    send(server, name, *(NewMessage(b"x", {"group-id": "s"}) for _ in range(4)), NewMessage(b"x", {"group-id": "t"}))
+    one, two, three, four = (each.sequence_number for each in server.peek(name) if each.properties["session_id"] == "s")
+    (other,) = (each.sequence_number for each in server.peek(name) if each.properties["session_id"] == "t")
+    holder = hold(server, name, "t", "orders 1.0")
+    _, text = await act(client, name, "lock", [one, three, other])
+    assert "2 of 3 messages locked" in text
+    assert f"{other}: its session 't' is held by orders 1.0" in text
+    assert holders(server, name) == {"s": "the web page", "t": "orders 1.0"}
+    await act(client, name, "lock", [two])
+    _, text = await act(client, name, "delete", [four])
+    assert f"{four}: its session 's' is held by the web page" in text
+    await act(client, name, "", [], one=f"settle-abandon {one}")
+    await act(client, name, "", [], one=f"settle-dead-letter {two}")
+    assert holders(server, name)["s"] == "the web page"
+    await act(client, name, "", [], one=f"settle-defer {three}")
+    assert holders(server, name) == {"s": None, "t": "orders 1.0"}
+    assert counts(server, name) == {"active": 3, "deferred": 1, "dead-letter": 1}
+    server.call(holder.close)
+    _, text = await act(client, name, "delete", [other, three])
+    assert "2 of 2 messages deleted." in text
+    assert [(each.sequence_number, each.delivery_count) for each in server.peek(name)] == [(one, 1), (four, 0)]
 
 
 async def test_a_message_is_edited_and_sent_again(

@@ -14,6 +14,7 @@ from typing import Final
 from ...broker.api import Delivery, Outcome, ReceiveMode, Receiver, Release, SessionReceiver
 from ...broker.errors import BrokerError, Condition
 from ..limits import LOOK_MS_MAX
+from ..messages.sessions import accepted
 from ..services import Services
 from ..transport.connection import HttpConnection
 from .endpoints import ControlRefusal
@@ -74,41 +75,20 @@ async def received(
         return await _collected(services, connection, opened, collector, address, count, timeout_ms, outcome), None
     if outcome is None:
         raise ControlRefusal(409, "Messages of a session can't stay locked: the session is free after the request.")
-    receiver = await _accepted(services, address, session_id, timeout_ms, collector)
-    if receiver is None:
-        return [], None
+    wait_ms = timeout_ms or LOOK_MS_MAX // 10
+    try:
+        receiver = await accepted(
+            broker, address, session_id, client=CLIENT, detached=collector.detached, timeout_ms=wait_ms
+        )
+    except BrokerError as error:
+        if error.condition is Condition.TIMEOUT:  # no session became idle
+            return [], None
+        raise
     receiver.deliver_to(collector.deliver)
     return (
         await _collected(services, connection, receiver, collector, address, count, timeout_ms, outcome),
         receiver.session_id,
     )
-
-
-async def _accepted(
-    services: Services, address: str, session_id: str | None, timeout_ms: int, collector: _Collector
-) -> SessionReceiver | None:
-    """The named session, or the next idle one; None if none came in time. BrokerError."""
-    answer: asyncio.Future[SessionReceiver | BrokerError] = asyncio.get_running_loop().create_future()
-    accept = services.broker.accept_session(
-        address,
-        session_id,
-        mode=ReceiveMode.PEEK_LOCK,
-        timeout_ms=timeout_ms or LOOK_MS_MAX // 10,
-        granted=answer.set_result,
-        refused=answer.set_result,
-        detached=collector.detached,
-        client=CLIENT,
-    )
-    try:
-        found = await answer
-    except BaseException:
-        accept.cancel()
-        raise
-    if isinstance(found, BrokerError):
-        if found.condition is Condition.TIMEOUT:
-            return None
-        raise found
-    return found
 
 
 async def _collected(

@@ -216,6 +216,7 @@ class Jobs:
         except BrokerError as refusal:
             error = refusal.description
         finally:
+            acting.close()
             job.end(state, self._clock.now_ms(), error or None)
 
 
@@ -246,26 +247,24 @@ class _Batches:
     async def _named(self, numbers: Sequence[int]) -> AsyncGenerator[list[Seen], None]:
         """The messages with these numbers, those of a partition together; a missing one has failed."""
         groups: dict[int, list[int]] = {}
-        for number in dict.fromkeys(numbers):
+        for number in sorted(set(numbers)):  # in the order of each session
             handle = self._entity.partition_of_number(number)
             groups.setdefault(-1 if handle is None else handle.index, []).append(number)
         for index, group in groups.items():
             for start in range(0, len(group), AT_ONCE):
                 some = group[start : start + AT_ONCE]
                 is_away = index >= 0 and self._ends[index] is None
-                found = [] if index < 0 or is_away else await self._looked_up(index, some)
+                found = [] if index < 0 or is_away else await self._looked_up(some)
                 missing = sorted(set(some) - {seen.sequence_number for seen in found})
                 self._job.searched(len(some))
                 self._job.count(missing, dict.fromkeys(missing, AWAY if is_away else GONE))
                 if found:
                     yield found
 
-    async def _looked_up(self, index: int, numbers: Sequence[int]) -> list[Seen]:
-        found: list[Seen] = []
-        for number in numbers:
-            messages, _ = await self._read(index, number, 1)
-            found += (seen for seen in messages if seen.sequence_number == number)
-        return found
+    async def _looked_up(self, numbers: Sequence[int]) -> list[Seen]:
+        sub_queue = self._job.plan.sub_queue
+        found = [await self._overview.message(self._entity, sub_queue, number) for number in numbers]
+        return [seen for seen in found if seen is not None]
 
     async def _searched(self) -> AsyncGenerator[list[Seen], None]:
         """The messages that the selection lets through, partition after partition."""

@@ -1,8 +1,8 @@
 """What an operator does with messages, a batch at a time: delete, dead-letter, defer, resubmit, move, copy.
 
-Each message succeeds or fails by itself. A message is locked before it leaves, so that no receiver has it meanwhile; a
-scheduled one is cancelled instead. A message that moves is sent before it is removed: whatever fails, it is not lost.
-Does not know which messages are meant (`jobs`).
+Each message succeeds or fails by itself. A message is locked before it leaves, so that no receiver has it meanwhile,
+and its session until the end of the job; a scheduled one is cancelled instead. A message that moves is sent before it
+is removed: whatever fails, it is not lost. Does not know which messages are meant (`jobs`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from ...codec.errors import DecodeError
 from ..single_send import Sent, send_each
 from .annotations import SCHEDULED, state_of
 from .changes import SCHEDULED_FOR, Changes, changed
+from .sessions import HeldSessions, session_of
 
 NOT_FREE: Final = "it is locked, scheduled or gone"
 GONE: Final = "it is locked or gone"
 DUPLICATE: Final = "it would be dropped as a duplicate: give it another MessageId"
 NOT_SCHEDULED: Final = "it is not scheduled"
 KEPT: Final = "it was copied, but stays: {}"
+CLIENT: Final = "a job of the web page or the control API ({})"
 
 
 class Verb(StrEnum):
@@ -88,6 +90,8 @@ class Acting:
         self._address = f"{self.entity.path}/{sub_queue.value}" if sub_queue else self.entity.path
         self._generation = broker.generation(self.entity.path)
         self.target = self._target() if plan.verb in SENDING else None
+        self._locks_sessions = self.entity.requires_session and sub_queue is SubQueue.ACTIVE
+        self._sessions = HeldSessions(broker, CLIENT.format(plan.verb), skips_refused=True)
         if plan.verb in (Verb.DEAD_LETTER, Verb.DELIVER_NOW) and sub_queue is not SubQueue.ACTIVE:
             raise BrokerError(Condition.NOT_ALLOWED, f"'{plan.verb}' is for messages outside of sub-queues.")
         if plan.verb is Verb.RESUBMIT and sub_queue is not SubQueue.DEAD_LETTER:
@@ -97,6 +101,10 @@ class Acting:
         description = self.entity.description
         own = description.topic_name if isinstance(description, SubscriptionDescription) else self.entity.path
         return Overview(self._broker).entity(self._plan.target or own)
+
+    def close(self) -> None:
+        """Release the message sessions that were locked."""
+        self._sessions.close()
 
     async def carry_out(self, batch: Sequence[Seen]) -> Failures:
         """Do it with these messages; the failures. BrokerError if the entity is another one by now."""
@@ -134,7 +142,7 @@ class Acting:
         return {number: error.description for number, error in answer.items() if error is not None}
 
     async def _move(self, batch: Sequence[Seen]) -> Failures:
-        locked = await self._lock(batch)
+        locked, failures = await self._lock(batch)
         waiting = {seen.sequence_number: seen for seen in batch if state_of(seen.encoded) == SCHEDULED}
         there = {number: each.payload for number, each in locked.items()}
         there |= {number: seen.encoded for number, seen in waiting.items() if number not in locked}
@@ -143,7 +151,8 @@ class Acting:
         except BrokerError:
             await self._release(list(locked.values()))
             raise
-        failures = {number: NOT_FREE for number in _numbers(batch) if number not in there} | _refused(sent)
+        missing = {number: NOT_FREE for number in _numbers(batch) if number not in there}
+        failures = missing | failures | _refused(sent)
         left = [number for number in there if number not in failures]
         kept = await self._settle({number: locked[number] for number in left if number in locked}, Complete())
         failures |= {number: KEPT.format(text) for number, text in kept.items()}
@@ -167,14 +176,20 @@ class Acting:
 
     async def _end(self, batch: Sequence[Seen], outcome: Outcome) -> Failures:
         """Lock messages and settle them, each by itself."""
-        locked = await self._lock(batch)
+        locked, held = await self._lock(batch)
         failures = await self._settle(locked, outcome)
         await self._release([locked[number] for number in failures])
-        return {number: NOT_FREE for number in _numbers(batch) if number not in locked} | failures
+        return {number: NOT_FREE for number in _numbers(batch) if number not in locked} | held | failures
 
-    async def _lock(self, batch: Sequence[Seen]) -> dict[int, Delivery]:
+    async def _lock(self, batch: Sequence[Seen]) -> tuple[dict[int, Delivery], Failures]:
+        """Lock messages; those that are locked now, and why the sessions of others can't be."""
+        if self._locks_sessions:
+            there = [seen for seen in batch if state_of(seen.encoded) != SCHEDULED]
+            asked = {seen.sequence_number: session_of(seen.encoded) for seen in there}
+            locked, failures = await self._sessions.lock(self.entity, asked)
+            return {each.delivery.sequence_number: each.delivery for each in locked}, failures
         found = await self._broker.lock_by_number(self._address, _numbers(batch))
-        return {each.sequence_number: each for each in found}
+        return {each.sequence_number: each for each in found}, {}
 
     async def _settle(self, locked: Mapping[int, Delivery], outcome: Outcome) -> Failures:
         if not locked:

@@ -1,4 +1,4 @@
-"""Shared by all views: templates, flashes, rates, jobs, taken locks, and error handling.
+"""Shared by all views: templates, flashes, rates, jobs, locks that the page took, and error handling.
 
 Knows how HTML is rendered and how errors look. Does not know single views. One per server, made by `routes`.
 """
@@ -19,6 +19,7 @@ from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
 from ..messages.jobs import Jobs
+from ..messages.sessions import HeldSessions
 from ..messages.templates import Templates
 from ..services import Services
 from .flashes import Flash, Flashes
@@ -72,6 +73,7 @@ class Site:
         self.jobs = jobs
         self.templates = templates
         self.taken = TakenLocks(services.clock)
+        self.held = HeldSessions(services.broker, "the web page")
         self._environment: Environment | None = None
 
     async def load_templates(self) -> None:

@@ -12,7 +12,7 @@ from emubus.broker.message.builder import NewMessage
 from emubus.broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.testing import EmubusServer
 
-from ...web.namespace import counts, lock, send
+from ...web.namespace import counts, hold, holders, lock, send
 from .client import Http
 
 FROM, TO, ONCE, SESSIONS = "from", "to", "once", "with-sessions"
@@ -192,6 +192,38 @@ def test_what_can_not_be_done_is_refused(control: Http, server: EmubusServer) ->
     large = {"messages": [{"body": "x" * 300_000}]}
     assert control.ask("POST", f"/entities/{TO}/messages", large).status == 413
     assert (control.ask("GET", "/jobs/999").status, control.ask("POST", "/jobs/999/stop").status) == (404, 404)
-    send(server, SESSIONS, NewMessage(b"x", {"group-id": "s"}))
-    assert "requires sessions" in run(control, "delete", SESSIONS)["failures"][0]["message"]
-    assert (counts(server, TO), counts(server, SESSIONS)) == ({"active": 1}, {"active": 1})
+    assert counts(server, TO) == {"active": 1}
+
+
+def fill_sessions(server: EmubusServer, count: int, *names: str) -> None:
+    send(server, SESSIONS, *(NewMessage(b"x", {"group-id": each}, {"n": n}) for n in range(count) for each in names))
+
+
+def test_each_verb_acts_on_messages_of_sessions(control: Http, server: EmubusServer) -> None:
+    fill_sessions(server, 40, "a", "b", "c")
+    later = server.call(server.clock.now_ms) + 3_600_000
+    send(server, SESSIONS, NewMessage(b"later", {"group-id": "a"}, scheduled_enqueue_at=later))
+    assert figures(run(control, "defer", SESSIONS, filter={"where": "n < 4"})) == (121, 12, 0)
+    assert figures(run(control, "complete", SESSIONS, filter={"state": "deferred", "session_id": "a"})) == (121, 4, 0)
+    assert run(control, "dead-letter", SESSIONS, filter={"where": "n < 10"}, reason="why")["done_count"] == 26
+    assert run(control, "resubmit", SESSIONS, sub_queue="dead-letter", filter={"where": "n < 1"})["done_count"] == 2
+    assert run(control, "delete", SESSIONS, filter={"session_id": "c"})["done_count"] == 31
+    assert run(control, "move", SESSIONS, target=TO)["failed_count"] == 0
+    assert counts(server, SESSIONS) == {"dead-letter": 24}
+    assert counts(server, TO) == {"active": 61, "scheduled": 1}
+    moved = [each for each in server.peek(TO) if each.properties["session_id"] == "b" and each.state == "active"]
+    assert [each.application_properties["n"] for each in moved][:-1] == list(range(10, 40))
+    assert holders(server, SESSIONS) == {}
+
+
+def test_a_job_leaves_out_a_session_that_a_client_holds_and_names_the_client(
+    control: Http, server: EmubusServer
+) -> None:
+    fill_sessions(server, 60, "mine", "taken")
+    holder = hold(server, SESSIONS, "taken", "orders 1.0")
+    job = run(control, "delete", SESSIONS)
+    assert figures(job) == (120, 60, 60)
+    assert {each["message"] for each in job["failures"]} == {"its session 'taken' is held by orders 1.0"}
+    assert holders(server, SESSIONS) == {"taken": "orders 1.0"}
+    server.call(holder.close)
+    assert figures(run(control, "delete", SESSIONS)) == (60, 60, 0)

@@ -10,10 +10,12 @@ from typing import Final
 
 from aiohttp import web
 
+from ....broker.address import SubQueue
 from ....broker.api import Abandon, Complete, DeadLetter, Defer, Entity, Outcome, Release
 from ....broker.model.descriptions import TopicDescription
 from ...control.entities import SUB_QUEUES
 from ...messages.jobs import Job, Selection
+from ...messages.sessions import session_of
 from ...messages.verbs import DONE, NOT_FREE, SENDING, Plan, Verb
 from ..flashes import Flash
 from ..forms import REFUSALS, Form, FormError, read_form
@@ -57,14 +59,11 @@ async def _act(site: Site, entity: Entity, form: Form) -> Flash:
     if form.text("verb") == RESUBMIT_ALL:
         form = Form({"path": [entity.path], "verb": [Verb.RESUBMIT.value], "which": ["all"]})
     verb = form.text("job_verb") if form.text("verb") == "job" else form.text("verb")
-    where = place(entity, sub_queue)
     if verb == LOCK:
-        return await _lock(site, entity, where, form)
+        return await _lock(site, entity, sub_queue, form)
     if verb in SETTLEMENTS:
-        return await _settle(site, where, verb, form)
-    allowed = [each.value for each in verbs_of(entity, sub_queue)]
-    if verb not in allowed and verb in list(Verb) and entity.requires_session:
-        raise FormError(f"'{entity.path}' requires sessions: receive its messages with a session receiver.", "verb")
+        return await _settle(site, entity, place(entity, sub_queue), verb, form)
+    allowed = [each.value for each in verbs_of(sub_queue)]
     plan = Plan(
         Verb(Form({"verb": [verb]}).choice("verb", "Action", allowed)),
         entity.path,
@@ -101,28 +100,40 @@ def flash_of(job: Job) -> Flash:
     return Flash(text, lines, is_warning=bool(lines) or job.error is not None)
 
 
-async def _lock(site: Site, entity: Entity, where: str, form: Form) -> Flash:
-    numbers = selected_numbers(form)
-    locked = await site.broker.lock_by_number(where, numbers)
-    description = entity.description
-    assert not isinstance(description, TopicDescription)
-    until_at = site.services.clock.now_ms() + description.lock_duration_ms
-    for each in locked:
-        site.taken.put(where, each.sequence_number, each.token, until_at)
+async def _lock(site: Site, entity: Entity, sub_queue: SubQueue, form: Form) -> Flash:
+    numbers, where = selected_numbers(form), place(entity, sub_queue)
+    reasons: dict[int, str] = {}
+    if entity.requires_session and sub_queue is SubQueue.ACTIVE:
+        seen = [await site.overview.message(entity, sub_queue, number) for number in numbers]
+        found, reasons = await site.held.lock(
+            entity, {each.sequence_number: session_of(each.encoded) for each in seen if each is not None}
+        )
+        locked = [each.delivery for each in found]
+        for each in found:
+            site.taken.put(where, each.delivery.sequence_number, each.delivery.token, each.until_at, each.session_id)
+    else:
+        locked = await site.broker.lock_by_number(where, numbers)
+        description = entity.description
+        assert not isinstance(description, TopicDescription)
+        until_at = site.services.clock.now_ms() + description.lock_duration_ms
+        for delivery in locked:
+            site.taken.put(where, delivery.sequence_number, delivery.token, until_at)
     missing = set(numbers) - {each.sequence_number for each in locked}
-    lines = [(f"{number}: {NOT_FREE}", "") for number in sorted(missing)]
+    lines = [(f"{number}: {reasons.get(number, NOT_FREE)}", "") for number in sorted(missing)]
     text = f"{len(locked)} of {len(numbers)} message{'' if len(numbers) == 1 else 's'} locked; open one to settle it."
     return Flash(text, lines, is_warning=bool(lines))
 
 
-async def _settle(site: Site, where: str, verb: str, form: Form) -> Flash:
+async def _settle(site: Site, entity: Entity, where: str, verb: str, form: Form) -> Flash:
     (number,) = selected_numbers(form)
     token = site.taken.token(where, number)
     if token is None:
         raise FormError(f"The lock of message {number} is over, or it is not the page's.", "number", status=409)
     word, outcome = SETTLEMENTS[verb]
-    site.taken.forget(where, number)
+    session_id = site.taken.forget(where, number)
     await site.broker.settle(where, [token], outcome())
+    if session_id is not None:
+        site.held.release(entity, session_id)
     return Flash(f"Message {number} {word}.")
 
 

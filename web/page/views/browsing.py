@@ -90,7 +90,7 @@ async def show(
         all_columns=COLUMNS,
         job=job if job is not None and job.plan.sub_queue is query.sub_queue else None,
         job_verb=None if job is None else DONE[job.plan.verb],
-        verbs=verbs_of(entity, query.sub_queue),
+        verbs=verbs_of(query.sub_queue),
         taken={n for n in (each.sequence_number for each in messages) if site.taken.token(where, n)},
         is_dead=SUB_QUEUES[name] is SubQueue.DEAD_LETTER,
         selected=set(asked.all("number")),
@@ -118,10 +118,8 @@ def place(entity: Entity, sub_queue: SubQueue) -> str:
     return f"{entity.path}/{sub_queue.value}" if sub_queue else entity.path
 
 
-def verbs_of(entity: Entity, sub_queue: SubQueue) -> list[Verb]:
-    """What can be done with messages there: those of message sessions can't be locked one by one."""
-    if sub_queue is SubQueue.ACTIVE and entity.requires_session:
-        return [Verb.COPY, Verb.DELIVER_NOW]
+def verbs_of(sub_queue: SubQueue) -> list[Verb]:
+    """What can be done with messages there."""
     verbs = [Verb.DELETE, Verb.DEFER, Verb.COMPLETE, Verb.MOVE, Verb.COPY]
     if sub_queue is SubQueue.ACTIVE:
         return [*verbs, Verb.DEAD_LETTER, Verb.DELIVER_NOW]
