@@ -8,7 +8,7 @@ retries. All functions use a management link that belongs to the caller.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..codec import Head, head, split_peek_reply
@@ -43,7 +43,7 @@ def pages(
     *,
     deferred_only: bool = False,
 ) -> Iterator[Page]:
-    """Every message from `low` on, at least up to below `high`, with two requests in flight.
+    """Every message from `low` on, at least up to below `high`, with two requests in flight; the first is sent here.
 
     The last page may reach beyond `high`. The second request is sent before the first is answered, so it has to guess
     the end of that answer: as far as the last answer reached. If the guess is too high, the gap is requested before
@@ -51,8 +51,6 @@ def pages(
     on the link, so it must not be used again. With `deferred_only`, a service that can leaves out other messages of the
     partition.
     """
-    flights: deque[_Flight] = deque()
-    known, reach = low, count_max  # all messages below `known` were read; how many numbers one answer covers
 
     def ask(at: int, below: int) -> _Flight:
         count = max(1, min(count_max, below - at))
@@ -60,6 +58,22 @@ def pages(
             return _Flight(at, management.begin_peek(at, count, partition_id=partition_id, deferred_only=True))
         return _Flight(at, management.begin_peek(at, count, partition_id=partition_id))
 
+    return _answered(management, ask, deque([ask(low, high)] if low < high else []), low, high, count_max)
+
+
+def _answered(
+    management: PeekClient,
+    ask: Callable[[int, int], _Flight],
+    flights: deque[_Flight],
+    low: int,
+    high: int,
+    reach: int,
+) -> Iterator[Page]:
+    """The pages from the answers to `flights`, and to what is asked after them.
+
+    `reach` is how many numbers one answer covers.
+    """
+    known = low  # all messages below it were read
     while known < high:
         if not flights:
             flights.append(ask(known, high))

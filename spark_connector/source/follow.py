@@ -360,7 +360,9 @@ class Follower:
     def _present(self, begin: Mapping[int, int], ends: Mapping[int, int], extents: Extents) -> dict[int, int]:
         """The first existing number in each partition with a backlog, so that gaps use up no share of the limit."""
         found = self._effective(begin, extents)
-        asked = sorted(each for each, number in found.items() if number < ends[each])
+        asked = sorted(each for each, number in found.items() if number < ends[each] and each not in extents.whole)
+        if not asked:
+            return found
         options = self._options
 
         def look(connection: Any) -> None:

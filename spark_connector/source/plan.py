@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from .offsets import Run
 
 GROUP_NUMBERS_MAX: Final = 1_000
-GROUP_PARTS_MAX: Final = 8
+GROUP_PARTS_MAX: Final = 64
 """A task has at most so many numbers and spans: starting a task takes as long as reading a thousand messages."""
 
 RUN_GAP_MAX: Final = 64  # a gap up to this size is read too, which is cheaper than another request

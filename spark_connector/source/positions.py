@@ -42,7 +42,8 @@ class Extents:
     `following` is the number after the last message; if `exact`, the number that the next message gets. `first` is not
     above the first message. `unavailable` partitions have no reliable `following`. `generation` is another text once
     the numbers have begun again. Where the service doesn't say, it is None, and two are known of some partitions: when
-    the last message was enqueued (Unix ms), and the first message at the last discovery.
+    the last message was enqueued (Unix ms), and the first message at the last discovery. `whole` partitions have a
+    message with each number from the first to the last.
     """
 
     first: Mapping[int, int]
@@ -52,6 +53,7 @@ class Extents:
     generation: str | None = None
     last_at_ms: Mapping[int, int] = field(default_factory=dict[int, int])
     found: Mapping[int, Head] = field(default_factory=dict[int, Head])
+    whole: frozenset[int] = frozenset()
 
     def demand_all(self, entity: str, what: str) -> None:
         """ConnectorError(UNAVAILABLE, retriable) if a partition can't be reached."""
@@ -102,6 +104,7 @@ class ExtentTracker:
                     frozenset(management.unavailable_partitions),
                     exact=True,
                     generation=management.generation,
+                    whole=frozenset(each.partition_id for each in reported if each.is_whole),
                 )
         return self._searched(connection, floors)
 

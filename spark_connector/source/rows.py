@@ -8,8 +8,10 @@ given twice. A connection returns to its pool only if it is usable.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from itertools import groupby
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby, islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,7 +24,7 @@ from ..schema import ENTITY_COLUMN
 from ..worker import freeze_gc
 from .browse import Page, pages
 from .offsets import numbers_in, partition_of
-from .plan import ClaimTask, RangeGroup, RangeTask, Span, stretches
+from .plan import ClaimTask, RangeGroup, RangeTask, stretches
 from .retries import RetryPolicy, connected, management_node
 
 log = logging.getLogger("emubus.spark")
@@ -43,13 +45,12 @@ def read_range(options: SourceOptions, schema: StructType, task: RangeTask | Ran
     """
     freeze_gc()
     states = [0, *[DEFERRED] * options.include_deferred, *[SCHEDULED] * options.include_scheduled]
-    for entity, parts in groupby(task.parts, lambda part: part.entity):
+    for (entity, _), parts in groupby(task.parts, lambda part: (part.entity, part.generation)):
         rows = TaskRows(entity, options, schema)
-        for part in parts:
-            for page in _kept(options, _pages(options, part, Span(part.low, part.high), part.partition_id)):
-                rows.messages.extend(page.messages, before=part.high, states=states)
-                if rows.are_enough:
-                    yield rows.take()
+        for part, page in _kept(options, _pages(options, [*parts])):
+            rows.messages.extend(page.messages, before=part.high, states=states)
+            if rows.are_enough:
+                yield rows.take()
         if rows.messages.rows:
             yield rows.take()
 
@@ -62,16 +63,18 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
     freeze_gc()
     missing = set(numbers_in(task.runs))
     rows = TaskRows(task.entity, options, schema)
-    for span in stretches(task.runs):
-        partition_id = partition_of(span.low) if task.alone else None
-        for page in _kept(options, _pages(options, task, span, partition_id)):
-            for message in page.messages:
-                number, state, _ = head(message)
-                if number in missing and state == DEFERRED:
-                    missing.remove(number)
-                    rows.messages.append(message)
-            if rows.are_enough:
-                yield _unmarked(rows.take())
+    parts = [
+        RangeTask(task.entity, span.low, span.high, partition_of(span.low) if task.alone else None, task.generation)
+        for span in stretches(task.runs)
+    ]
+    for _, page in _kept(options, _pages(options, parts, deferred_only=True)):
+        for message in page.messages:
+            number, state, _ = head(message)
+            if number in missing and state == DEFERRED:
+                missing.remove(number)
+                rows.messages.append(message)
+        if rows.are_enough:
+            yield _unmarked(rows.take())
     if rows.messages.rows:
         yield _unmarked(rows.take())
     if missing and options.fail_on_data_loss:
@@ -109,7 +112,11 @@ class TaskRows:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _kept(options: SourceOptions, found: Iterator[Page]) -> Iterator[Page]:
+Found = Iterator[tuple[RangeTask, Page]]
+"""The pages of ranges, one range after the other."""
+
+
+def _kept(options: SourceOptions, found: Found) -> Found:
     """The pages, up to a loss of data that the options allow; the end of one of several entities is such a loss."""
     losses = {Code.DATA_LOSS} if options.several is None else {Code.DATA_LOSS, Code.ENTITY_NOT_FOUND}
     try:
@@ -120,23 +127,43 @@ def _kept(options: SourceOptions, found: Iterator[Page]) -> Iterator[Page]:
         log.warning("%s; it is left out because of failOnDataLoss=false", error.text)
 
 
-def _pages(options: SourceOptions, task: RangeTask | ClaimTask, span: Span, partition_id: int | None) -> Iterator[Page]:
-    """The pages of a span of the task's entity; after a transient failure on another connection."""
-    at = span.low
+def _pages(options: SourceOptions, parts: Sequence[RangeTask], *, deferred_only: bool = False) -> Found:
+    """The pages of some ranges of one entity; after a transient failure on another connection."""
     patience_s = 0.0 if options.on_outage == "fail" else options.outage_timeout_s
     retries = RetryPolicy(options.connection.endpoint.retry_timeout_s, patience_s)
-    while True:
+    left = deque(parts)
+    while left:
         try:
             with connected(options.connection) as connection:
-                management = management_node(connection, task.entity, task.generation)
-                size, claimed = options.peek_batch_size, isinstance(task, ClaimTask)
-                for page in pages(management, at, span.high, size, partition_id, deferred_only=claimed):
-                    at = page.following
-                    yield page
+                management = management_node(connection, left[0].entity, left[0].generation)
+                for part, page in _pages_ahead(management, left, options.peek_batch_size, deferred_only):
+                    left[0] = replace(part, low=page.following)
+                    yield part, page
                     retries.progressed()  # after the yield: Spark's own time for the page does not count
-            return
         except ConnectorError as error:
-            retries.wait(error, f"reading {task.entity} from sequence number {at}")
+            retries.wait(error, f"reading {left[0].entity} from sequence number {left[0].low}")
+
+
+def _pages_ahead(management: Any, left: deque[RangeTask], count_max: int, deferred_only: bool) -> Found:
+    """The pages of the ranges in `left`, which loses those that are read.
+
+    The ranges behind the first are requested at the same time, as long as all have no more messages than one page.
+    """
+    begun: deque[tuple[RangeTask, Iterator[Page]]] = deque()
+    room = count_max
+    while left:
+        for part in islice(left, len(begun), None):
+            size = part.high - part.low
+            if begun and size > room:
+                break
+            room -= size
+            found = pages(management, part.low, part.high, count_max, part.partition_id, deferred_only=deferred_only)
+            begun.append((part, found))
+        part, found = begun.popleft()
+        for page in found:
+            yield part, page
+        room += part.high - part.low
+        left.popleft()
 
 
 def _unmarked(batch: Any) -> Any:

@@ -58,6 +58,11 @@ class PartitionRange:
     next_sequence_number: int
     message_count: int
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is a message with each number in between."""
+        return self.message_count == self.next_sequence_number - self.first_sequence_number
+
 
 @dataclass(frozen=True, slots=True)
 class Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.source.stream import StreamReader
 from emubus.spark_connector.source.watching.pace import Pace
+from emubus.spark_connector.wire.pool import pooled
+from emubus.spark_connector.wire.requests import Pending, Requests
 from emubus.testing import EmubusServer
 
 from ..conftest import MakeQueue
 from .azure import Azure, options_for, serving
-from .kit import NUMBERS, FakeTime, Spark, json_again, options_of, read_batch, send_texts
+from .kit import NUMBERS, FakeTime, Spark, json_again, options_of, read_batch, rows_of, send_texts
 
 MODES: dict[str, dict[str, Any]] = {
     "browse": {},
@@ -23,6 +26,7 @@ MODES: dict[str, dict[str, Any]] = {
     "claim": {"mode": "claim", "claimId": "c"},
 }
 IDS = (0, 38, 40)
+WAIT = "wait"
 
 
 @pytest.fixture
@@ -154,6 +158,69 @@ def test_an_idle_query_of_emubus_looks_twice_a_second(
         assert reader.latestOffset(start, ReadAllAvailable()) is start
         fake_time.now_s += 0.01
     assert 30 <= len(looks) <= 70
+
+
+# ---- how much for a batch
+
+
+@pytest.mark.parametrize("gaps", [0, 1])
+def test_a_limited_batch_of_emubus_is_one_look_and_one_turn_of_peeks(
+    server: EmubusServer, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, gaps: int
+) -> None:
+    queue = make_queue(enable_partitioning=True)
+    send_texts(server, queue, 16 * 4)
+    for partition in range(gaps):
+        delete_second(server, queue, partition)
+    calls = watch_requests(monkeypatch)
+    reader = StreamReader(options_of(server, queue, maxMessagesPerTrigger=16), NUMBERS)
+    start = json_again(reader.initialOffset())
+    turn_counts: list[int] = []
+    while calls.clear() or (end := reader.latestOffset(start, reader.getDefaultReadLimit())) is not start:
+        tasks = reader.partitions(start, json_again(end))
+        rows = rows_of(reader, tasks)
+        assert len(tasks) == 1
+        assert len(rows) == 16 or gaps
+        # A partition with gaps is asked where its next message is.
+        assert calls.count("emubus:get-partitions") == 1
+        assert len(rows) <= calls.count("com.microsoft:peek-message") <= 16 + gaps
+        turn_counts.append(turns(calls))
+        start = json_again(end)
+    assert turn_counts[0] == 2 + gaps
+    assert turn_counts[-1] == 2  # it takes all that is left
+    assert start["p"] == {str(partition): 5 for partition in range(16)}
+
+
+def delete_second(server: EmubusServer, queue: str, partition: int) -> None:
+    """Delete the second message of a partition, and defer the first."""
+    connection_options = options_of(server, queue).connection
+    with pooled(connection_options.endpoint, connection_options.credential) as connection:
+        management = connection.management(queue)
+        numbers = management.end_claim(management.begin_claim(partition, (partition << 48) + 3, 2, {}))
+        assert numbers is not None
+        assert management.delete_deferred(numbers[1:])
+
+
+def watch_requests(patch: pytest.MonkeyPatch) -> list[str]:
+    """The requests from now on, by operation, and each wait for a response."""
+    calls: list[str] = []
+    begin, end = Requests.begin, Requests.end
+
+    def watched_begin(self: Requests, operation: str, *rest: Any, **more: Any) -> Pending:
+        calls.append(operation)
+        return begin(self, operation, *rest, **more)
+
+    def watched_end(self: Requests, pending: Pending) -> bytes:
+        calls.append(WAIT)
+        return end(self, pending)
+
+    patch.setattr(Requests, "begin", watched_begin)
+    patch.setattr(Requests, "end", watched_end)
+    return calls
+
+
+def turns(calls: list[str]) -> int:
+    """How often requests were sent after the responses to earlier ones."""
+    return sum(before != WAIT and after == WAIT for before, after in pairwise(calls))
 
 
 # ---- when it is busy

@@ -47,4 +47,4 @@ def test_few_messages_of_many_partitions_are_read_by_few_tasks(server: EmubusSer
         assert [partition for partition, _ in rows] == [partition for partition in range(16) for _ in range(4)]
         found.append(len(tasks))
         reader.stop()
-    assert found == [2, 16, 8]
+    assert found == [1, 16, 8]
