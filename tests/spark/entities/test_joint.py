@@ -195,7 +195,7 @@ def test_small_tasks_of_many_entities_are_read_together(server: EmubusServer) ->
     start: dict[str, Any] = json_again(reader.initialOffset())
     end = json_again(reader.latestOffset(start, reader.getDefaultReadLimit()))
     tasks = reader.partitions(start, end)
-    assert len(tasks) == 2
+    assert len(tasks) == 1
     assert sorted(rows_of(reader, tasks)) == [(f"many-{number}", str(each)) for number in range(9) for each in range(2)]
 
 
