@@ -175,7 +175,11 @@ def test_a_limited_batch_of_emubus_is_one_look_and_one_turn_of_peeks(
     reader = StreamReader(options_of(server, queue, maxMessagesPerTrigger=16), NUMBERS)
     start = json_again(reader.initialOffset())
     turn_counts: list[int] = []
-    while calls.clear() or (end := reader.latestOffset(start, reader.getDefaultReadLimit())) is not start:
+    while True:
+        calls.clear()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        if end is start:
+            break
         tasks = reader.partitions(start, json_again(end))
         rows = rows_of(reader, tasks)
         assert len(tasks) == 1
