@@ -9,7 +9,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 .PHONY: serve test test-clients test-parts test-long prepare check bench fast dist clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
-test: $(VENV)/installed
+test: # installs beside the builds
 	$(MAKE) --jobs 3 --output-sync check test-clients test-parts
 	@$(BIN)/python -m tests.prepare --report
 test-clients: prepare $(VENV)/collected # then Spark, which gives a worker ten seconds to start
@@ -21,19 +21,18 @@ test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/broker/test_namespace_simulation.py tests/http/control tests/spark/acceptance tests/examples/test_languages.py $(ARGS)
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000 && $(BIN)/python -m tests.spark.acceptance.kill_rounds
 	$(MAKE) dist && release/try && $(BIN)/python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
-prepare: $(VENV)/installed
-	$(BIN)/python -m tests.prepare
+prepare: $(BIN)/python ; $(BIN)/python -m tests.prepare
 fast: $(VENV)/installed
 	$(BIN)/pytest -m "not sdk and not slow" $(ARGS)
 check: $(VENV)/installed # with 64 MB for new objects, pyright collects less garbage
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/pyright
 bench: $(VENV)/installed ; $(BIN)/python bench/run.py $(ARGS)
 dist: $(VENV)/installed ; PYTHON=$(BIN)/python release/dist $(ARGS) # wheels for machines without a compiler
-$(VENV)/installed: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c)
+$(BIN)/python:
 	@$(PYTHON) tests/can_build.py
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip && $(BIN)/pip install --quiet --no-compile --editable '.[dev]'
-	touch $@
+	$(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --upgrade pip
+$(VENV)/installed: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c) | $(BIN)/python
+	$(BIN)/pip install --quiet --no-compile --editable '.[dev]' && touch $@
 $(VENV)/collected: $(VENV)/installed # compiles all tests once, before many processes do it at a time
 	$(BIN)/pytest --collect-only -qq > $@.new && mv $@.new $@
 clean:

@@ -1,7 +1,8 @@
 """Builds everything that tests need: `python -m tests.prepare`; `--report` prints what could not be had the last time.
 
-Knows all builds by name. They don't depend on each other, so they run side by side: most wait for downloads. What can't
-be built is left out of the tests, with its reason; with CI=true it is an error.
+Knows all builds by name. They don't depend on each other, nor on what the project's environment has installed, so they
+run side by side, and beside that installation: most wait for downloads. What can't be built is left out of the tests,
+with its reason; with CI=true it is an error.
 """
 
 from __future__ import annotations

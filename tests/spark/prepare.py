@@ -37,7 +37,7 @@ _VENV = Build(
         ("env", "PYTHONPYCACHEPREFIX=", "PYTHONDONTWRITEBYTECODE=", str(PYTHON_SPARK40), "-c", _IMPORTED_BY_WORKERS),
     ),
 )
-# In the environment's folder, so that a new environment gets the wheel, too.
+# In the environment's folder, so that a new environment gets the wheel, too. Needs setuptools in the project's own.
 _WHEEL = Build(
     folder=ROOT,
     sources=(
@@ -56,10 +56,15 @@ _WHEEL = Build(
 )
 
 
-def prepare_spark40() -> bool:
-    """Build the environment with Spark 4.0 and the project's wheel if need be; tells whether it was built now."""
-    fresh = build("the environment with Spark 4.0", _VENV)
-    return build("the wheel in the environment with Spark 4.0", _WHEEL) or fresh
+def prepare_environment() -> bool:
+    """Build the environment with Spark 4.0 if need be, without the project; tells whether it was built now."""
+    return build("the environment with Spark 4.0", _VENV)
+
+
+def prepare_spark40() -> None:
+    """Build the environment with Spark 4.0 and the project's wheel if need be."""
+    prepare_environment()
+    build("the wheel in the environment with Spark 4.0", _WHEEL)
 
 
 def spark_of(version: str) -> Path:
@@ -76,5 +81,5 @@ def spark_of(version: str) -> Path:
 
 
 def builders() -> dict[str, Callable[[], bool]]:
-    """The things to build, by name."""
-    return {"spark-4.0": prepare_spark40}
+    """The things to build before tests are run, by name; the wheel is built by those that need it."""
+    return {"spark-4.0": prepare_environment}
