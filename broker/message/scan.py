@@ -1,34 +1,149 @@
-"""Reads a message in the form that SDKs write, in one pass: in C, where that was built (`_scan.c`).
+"""Reads a message in the form that SDKs write, in one pass: in Python here, and in C where that was built (`_scan.c`).
 
-The parser (`message.parse_sent`) reads all other messages, and all without the function in C. It is the reference:
-property tests hold the scan against it. Pure.
+A sender writes the same header, annotations and fields into many of its messages: what the function in Python has read
+of such a section, it finds again by the section's bytes. The parser (`message.parse_sent`) reads all other messages. It
+is the reference: property tests hold both functions against it. Either may take a message that the other one does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
 from typing import Final
 
+from ...codec.errors import DecodeError
 from ...codec.native import native_module
+from ...codec.skip import skip
+from ..errors import BrokerError
+from .annotations import NO_ANNOTATIONS, identifier, read_annotations, value_at
+from .header import NO_HEADER, header_start, read_header
+from .stored_form import FORM_HEAD, PLAIN
 
 Scanned = tuple[bytes, str | None, str | None, bytes | None, int]
 
+_SECTIONS_MAX: Final = 256  # of each kind that are remembered; each has at most 260 bytes
+_HEADER, _ANNOTATIONS = b"\x00\x53\x70\xc0", b"\x00\x53\x72\xc1"
+_PROPERTIES, _NO_PROPERTIES, _APPLICATION = b"\x00\x53\x73\xc0", b"\x00\x53\x73\x45", b"\x00\x53\x74\xc1"
+_DATA8, _DATA32, _VALUE = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0", b"\x00\x53\x77"
+_STRING8, _NULL = 0xA1, 0x40
+_GROUP_ID: Final = 10
+_ID_BYTES: Final = 32
+_SIZE_MAX: Final = 255
+_u32: Final = Struct(">I").unpack_from
 
-def scan(data: bytes, key_length_max: int, message_bytes_max: int, new_id: Callable[[], str]) -> Scanned | None:
+
+def scan_in_python(
+    data: bytes, key_length_max: int, message_bytes_max: int, new_id: Callable[[], str]
+) -> Scanned | None:
     """Return what the broker needs of a message in the form that SDKs write, None for an unusual message.
 
     (stored form, session id, partition key, message with an added id, position of its application properties)
 
     A message without an id gets `new_id()`, 32 ASCII characters; the fourth item is None for one that has an id.
     The position is that of the section in the message with its id, -1 without application properties.
-    Unusual: another order or encoding of the sections, a time to live, a schedule, delivery annotations, an annotation
-    of the broker, a message id that is no string, a key longer than `key_length_max` bytes, more than
-    `message_bytes_max` bytes. The stored form is that of `Message.stored` without a time to live.
+    Unusual: another order or encoding of the sections, a time to live, a schedule, delivery annotations, a message id
+    that is no string, a key longer than `key_length_max`, more than `message_bytes_max` bytes. The stored form is that
+    of `Message.stored` without a time to live.
     """
-    del data, key_length_max, message_bytes_max, new_id
-    return None
+    if len(data) > message_bytes_max:
+        return None
+    try:
+        bare = _bare_at(data)
+        if data[bare : bare + 4] == _PROPERTIES and data[bare + 6] == _STRING8:
+            return _scanned(data, bare, key_length_max, None)
+        whole = _with_id(data, bare, new_id)
+        return None if whole is None else _scanned(whole, bare, key_length_max, whole)
+    except (BrokerError, DecodeError, IndexError, StructError):
+        return None  # the parser says what is wrong
 
 
+def _bare_at(data: bytes) -> int:
+    """Where the bare sections of a message begin, behind header and annotations."""
+    pos = 5 + data[4] if data[:4] == _HEADER else 0
+    return pos + 5 + data[pos + 4] if data[pos : pos + 4] == _ANNOTATIONS else pos
+
+
+def _with_id(data: bytes, bare: int, new_id: Callable[[], str]) -> bytes | None:
+    """A message without an id with a new one, the first of its fields; None if that needs another encoding of them."""
+    head = data[bare : bare + 4]
+    count, stop, rest = 1, bare, bare
+    if head == _NO_PROPERTIES:
+        stop = rest = bare + 4
+    elif head == _PROPERTIES:
+        count, stop, rest = data[bare + 5], bare + 5 + data[bare + 4], bare + 6
+        if count and data[rest] != _NULL:
+            return None
+        rest += count > 0
+    size = 3 + _ID_BYTES + stop - rest
+    if size > _SIZE_MAX:
+        return None
+    start = _PROPERTIES + bytes((size, max(count, 1), _STRING8, _ID_BYTES))
+    return b"".join((data[:bare], start, new_id().encode("ascii"), data[rest:]))
+
+
+def _scanned(data: bytes, bare: int, key_length_max: int, with_id: bytes | None) -> Scanned | None:
+    """What the broker needs of a message whose first field is its id; raises for some unusual messages."""
+    start, partition_key = _start(data[:bare])
+    count, id_bytes = data[bare + 5], data[bare + 7]
+    pos, rest = bare + 5 + data[bare + 4], bare + 8 + id_bytes
+    if start is None or not count or id_bytes > key_length_max or rest > pos:
+        return None
+    session_id = _group_id(data[rest:pos], count - 1) if rest < pos or count > 1 else None
+    if max(len(session_id or ""), len(partition_key or "")) > key_length_max:
+        return None
+    head = data[pos : pos + 4]
+    application_at = -1
+    if head == _APPLICATION:
+        application_at, pos = pos, pos + 5 + data[pos + 4]
+        item_count = data[application_at + 5]
+        if item_count & 1 or skip(data, application_at + 6, item_count) != pos:
+            return None
+        head = data[pos : pos + 4]
+    if _end(data, pos, head) != len(data):
+        return None
+    return start + data[bare:], session_id, partition_key, with_id, application_at
+
+
+def _end(data: bytes, pos: int, head: bytes) -> int:
+    """Where the body that begins at `pos` with `head` ends, a data section or a value; `pos` for another one."""
+    if head == _DATA32:
+        return pos + 8 + int(_u32(data, pos + 4)[0])
+    if head == _DATA8:
+        return pos + 5 + data[pos + 4]
+    return skip(data, pos + 3) if head[:3] == _VALUE else pos
+
+
+@lru_cache(_SECTIONS_MAX)
+def _start(sections: bytes) -> tuple[bytes | None, str | None]:
+    """The stored form up to the bare sections of a message, and its partition key; `sections` are those before these.
+
+    No form for a message with a time to live, a schedule or another key. Raises DecodeError and BrokerError.
+    """
+    header_end = 5 + sections[4] if sections[:4] == _HEADER else 0
+    header = read_header(sections[:header_end]) if header_end else NO_HEADER
+    annotations = (
+        read_annotations(sections, header_end, len(sections)) if header_end < len(sections) else NO_ANNOTATIONS
+    )
+    count, entries, partition_key, via_partition_key, scheduled_enqueue_at = annotations
+    if not (header.ttl_ms is None and via_partition_key is None and scheduled_enqueue_at is None):
+        return None, None
+    start = header_start(header, None)
+    return FORM_HEAD.pack(PLAIN, len(start), count, len(entries)) + start + entries, partition_key
+
+
+@lru_cache(_SECTIONS_MAX)
+def _group_id(fields: bytes, count: int) -> str | None:
+    """The group id in the `count` fields behind the message id. Raises DecodeError and BrokerError."""
+    position = _GROUP_ID - 1
+    if skip(fields, 0, count) != len(fields):
+        raise DecodeError(0, "the fields do not fill the properties")
+    value = value_at(fields, skip(fields, 0, position)) if count > position else None
+    return None if value is None else identifier("group-id", value)
+
+
+scan = scan_in_python
 _native: Final = native_module(f"{__package__}._scan")
 IS_NATIVE: Final = _native is not None
 """Whether the function in C is in use."""
