@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ...storage import StoreError
+from .. import service_errors
 from ..address import SubQueue
 from ..entities.entity import Entity
 from ..entities.entity_base import PartitionHandle
@@ -260,6 +261,14 @@ class Overview:
         handle = entity.partitions[entity.partition_index_of_session(session_id)]
         partition = handle.worker.partition(handle.queue_id)
         return None if partition is None else partition.session_holders().get(session_id)
+
+    def session_state(self, entity: Entity, session_id: str) -> bytes | None:
+        """Return the state of a session, None if it has none. BrokerError (server-busy: store down), StoreError."""
+        handle = entity.partitions[entity.partition_index_of_session(session_id)]
+        if not handle.worker.available:
+            raise service_errors.store_unavailable(handle.worker.index, "it is down")
+        with handle.worker.view() as view:
+            return view.get(SESSION_STATE, session_number_key(handle.queue_id, session_number(session_id)))
 
     async def sessions(self, entity: Entity) -> list[SessionReport]:
         """Return the message sessions with active messages or a state, by name; skips unreachable partitions.

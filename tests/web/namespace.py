@@ -9,7 +9,7 @@ from emubus.broker.api import DeadLetter, Delivery, ReceiveMode, SessionReceiver
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.builder import NewMessage
 from emubus.testing import EmubusServer
-from emubus.web.messages.sessions import accepted
+from emubus.web.messages.sessions import HeldSessions, accepted
 
 WAIT_S = 120.0
 
@@ -64,6 +64,12 @@ def hold(server: EmubusServer, path: str, session_id: str, client: str) -> Sessi
     """Accept a message session as `client`, and receive nothing from it."""
     broker = server.server.broker
     return server.run(accepted(broker, path, session_id, client=client, detached=lambda _: None))
+
+
+def set_state(server: EmubusServer, path: str, session_id: str, state: bytes | None) -> None:
+    """Set the state of a message session that nobody holds."""
+    broker = server.server.broker
+    server.run(HeldSessions(broker, "a test").set_state(broker.find(path)[0], session_id, state))
 
 
 def holders(server: EmubusServer, path: str) -> dict[str, str | None]:

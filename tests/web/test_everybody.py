@@ -25,7 +25,7 @@ from emubus.testing import EmubusServer
 from ..http.control.client import Http
 from .conftest import Tab
 from .looking import PAGE, REFUSED, at, figure
-from .namespace import lock, send
+from .namespace import lock, send, set_state
 from .prepare import NODE_TOOLS, prepare_node_tools
 
 
@@ -96,6 +96,7 @@ def everything(server: EmubusServer) -> Iterator[list[str]]:
     subscription = "wide/Subscriptions/" + "s" * 50
     server.create(QueueDescription("sessions", requires_session=True))
     send(server, "sessions", NewMessage(b"x", {"group-id": "g" * 120}))
+    set_state(server, "sessions", "g" * 120, b'{"%s": 1}' % (b"k" * 300))
     server.call(lambda: server.server.story.switch(is_on=True))
     send(server, "wide", NewMessage(b"x", {"message-id": "i" * 128}))
     control = Http(server.http_port)
@@ -135,6 +136,7 @@ def pages_of(name: str, subscription: str) -> list[str]:
         f"{PAGE}/forwarding",
         f"{PAGE}/clients",
         at("sessions", "sessions"),
+        at("sessions", "sessions", f"&session={'g' * 120}"),
         f"{PAGE}/failures",
     ]
 

@@ -375,6 +375,15 @@ def sessions(page: Page, server: EmubusServer, name: str) -> None:
     button(page, "Release session one")
     said(page, "its receiver lost it")
     assert len(lost) == 1
+    page.get_by_role("link", name="state of session one").click()
+    page.get_by_text("Set or clear the state").click()
+    page.get_by_label("New state").fill('{"step":2}')
+    button(page, "Set the state")
+    said(page, "The state of session 'one' was set: 10 B.")
+    expect(page.get_by_role("region", name="State of session one").last).to_have_text('{\n  "step": 2\n}')
+    page.get_by_text("Set or clear the state").click()
+    button(page, "Clear the state")
+    said(page, "was cleared")
 
 
 def partitions_and_outage(page: Page, server: EmubusServer, name: str) -> None:
@@ -480,7 +489,7 @@ FEATURES: Final[dict[str, Feature]] = {
     "Export messages, download a body": messages_exported_and_bodies_downloaded,
     "JSON and XML indented, other bytes in hexadecimal": pretty_bodies,
     "Rules: add, delete, try a message and see what the action does": rules_added_tried_deleted,
-    "Message sessions: size of the state, holder, release": sessions,
+    "Message sessions: the state shown, set and cleared; holder, release": sessions,
     "Partitions as a picture, where a message would go, outages": partitions_and_outage,
     "Clock and reset": clock_and_reset,
     "Connections with their links, drop one": connections,

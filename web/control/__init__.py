@@ -20,14 +20,17 @@ from .acting import jobs, lines, templates
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .failures import conditions, faults, stores
 from .openapi import Tables, document
-from .operations import clients, samples, story
+from .operations import clients, samples, session_state, story
 
 TABLES: Final[Tables] = {
     ("Administration", "Create, change, delete and export entities and rules."): administration.ENDPOINTS,
     ("Messages", "Send, receive, settle and resubmit messages."): messages.ENDPOINTS,
     ("Jobs", "Act on many messages; export and import them."): (*jobs.ENDPOINTS, *lines.ENDPOINTS),
     ("Templates", "Messages that are kept to be sent again."): templates.ENDPOINTS,
-    ("Entities", "Entities, their partitions, messages and sessions; where a message would go."): entities.ENDPOINTS,
+    ("Entities", "Entities, their partitions, messages and sessions; where a message would go."): (
+        *entities.ENDPOINTS,
+        *session_state.ENDPOINTS,
+    ),
     ("Stores", "Messaging stores and their outages."): stores.ENDPOINTS,
     ("Faults", "Faults of clients' operations; connections and links."): faults.ENDPOINTS,
     ("Conditions", "The service's bad days."): conditions.ENDPOINTS,

@@ -160,14 +160,8 @@ def message_json(seen: Seen) -> MessageJson:
 def _body(sections: Mapping[int, list[object]]) -> BodyJson:
     body: BodyJson = {"kind": "none", "text": None, "base64": None, "json": None}
     if _DATA in sections:
-        data = b"".join(each for each in sections[_DATA] if isinstance(each, bytes))
-        body["kind"] = "data"
-        try:
-            body["text"] = text = data.decode()
-            body["json"] = _json_of(text)
-        except UnicodeDecodeError:
-            body["base64"] = _base64(data)
-    elif _VALUE in sections:
+        return data_json(b"".join(each for each in sections[_DATA] if isinstance(each, bytes)))
+    if _VALUE in sections:
         body["kind"] = "value"
         body["json"] = shown = json_value(sections[_VALUE][0])
         if isinstance(sections[_VALUE][0], str) and isinstance(shown, str):
@@ -177,6 +171,15 @@ def _body(sections: Mapping[int, list[object]]) -> BodyJson:
         items = [item for each in sections[_SEQUENCE] for item in (each if isinstance(each, list) else [each])]
         body["json"] = json_value(items)
     return body
+
+
+def data_json(data: bytes) -> BodyJson:
+    """Bytes as JSON: as text if they are UTF-8, else in base64."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return {"kind": "data", "text": None, "base64": _base64(data), "json": None}
+    return {"kind": "data", "text": text, "base64": None, "json": _json_of(text)}
 
 
 def _json_of(content: str) -> object:

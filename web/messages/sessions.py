@@ -25,6 +25,7 @@ HELD_MAX: Final = 1_000
 REFUSED_MAX: Final = 10_000
 """Sessions whose refusals are remembered."""
 HELD_BY: Final = "its session '{}' is held by {}"
+STATE_HELD_BY: Final = "The state of session '{}' can't be set: the session is held by {}."
 A_RECEIVER: Final = "a receiver"
 
 
@@ -37,7 +38,9 @@ class Locked(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Held:
+class Held:
+    """A session that is held; `until_at` is the end of its lock (Unix ms)."""
+
     receiver: SessionReceiver
     until_at: int
 
@@ -92,7 +95,7 @@ class HeldSessions:
     def __init__(self, broker: Broker, client: str, *, skips_refused: bool = False) -> None:
         self._broker = broker
         self._client = client
-        self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str], Held] = OrderedDict()
         self._skips_refused = skips_refused
         self._refused: dict[tuple[str, str], str] = {}
 
@@ -118,7 +121,7 @@ class HeldSessions:
                 found += [Locked(each, session_id, held.until_at) for each in deliveries]
         return found, failures
 
-    async def hold(self, entity: Entity, session_id: str) -> _Held:
+    async def hold(self, entity: Entity, session_id: str) -> Held:
         """Hold a session from now on. BrokerError (session-cannot-be-locked) with the name of its holder."""
         key = entity_key(entity.path), session_id
         if key in self._refused:
@@ -136,7 +139,26 @@ class HeldSessions:
             held.until_at = await self._broker.renew_session(entity.path, session_id)
         return held
 
-    async def _accepted(self, entity: Entity, session_id: str) -> _Held:
+    async def set_state(self, entity: Entity, session_id: str, state: bytes | None) -> None:
+        """Set the state of a session, None clears it; a session that is not held is held only meanwhile.
+
+        BrokerError: session-cannot-be-locked with the name of its holder, message-size-exceeded, not-allowed.
+        """
+        is_held = (entity_key(entity.path), session_id) in self._held
+        held = self if is_held else HeldSessions(self._broker, self._client)
+        try:
+            await held.hold(entity, session_id)
+            await self._broker.set_session_state(entity.path, session_id, state)
+        except BrokerError as error:
+            if error.condition is not Condition.SESSION_CANNOT_BE_LOCKED:
+                raise
+            text = STATE_HELD_BY.format(session_id, self._holder(entity, session_id))
+            raise BrokerError(error.condition, text) from None
+        finally:
+            if held is not self:
+                held.close()
+
+    async def _accepted(self, entity: Entity, session_id: str) -> Held:
         key = entity_key(entity.path), session_id
 
         def lost(_: BrokerError) -> None:
@@ -149,11 +171,14 @@ class HeldSessions:
         except BrokerError as error:
             if error.condition is not Condition.SESSION_CANNOT_BE_LOCKED:
                 raise
-            text = HELD_BY.format(session_id, Overview(self._broker).session_holder(entity, session_id) or A_RECEIVER)
+            text = HELD_BY.format(session_id, self._holder(entity, session_id))
             if self._skips_refused and len(self._refused) < REFUSED_MAX:
                 self._refused[key] = text
             raise BrokerError(error.condition, text) from None
-        return _Held(receiver, receiver.locked_until_at)
+        return Held(receiver, receiver.locked_until_at)
+
+    def _holder(self, entity: Entity, session_id: str) -> str:
+        return Overview(self._broker).session_holder(entity, session_id) or A_RECEIVER
 
     def release(self, entity: Entity, session_id: str) -> None:
         """Release a session, if it is held."""

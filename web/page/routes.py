@@ -14,7 +14,7 @@ from ..messages.templates import TEMPLATES
 from ..services import Services
 from .forms import quoted
 from .gate import HEADERS, BrowserRoot
-from .operations import charts, clients, failures, forwarding, story
+from .operations import charts, clients, failures, forwarding, sessions, story
 from .site import ROOT, Site, View, handler
 from .views import (
     acting,
@@ -67,8 +67,10 @@ VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("POST", "snapshot"): failures.snapshot,
     ("GET", "clients"): clients.show,
     ("POST", "drop-connection"): clients.drop,
-    ("GET", "sessions"): clients.show_sessions,
-    ("POST", "release-session"): clients.release,
+    ("GET", "sessions"): sessions.show,
+    ("GET", "session-state"): sessions.download_state,
+    ("POST", "session-state"): sessions.set_state,
+    ("POST", "release-session"): sessions.release,
 }
 ASSETS: Final[Mapping[str, str]] = {
     "style.css": "text/css",
