@@ -40,7 +40,9 @@ NEW_STATE: Final = named(
     record(
         "The new state.",
         {
-            "text": nullable(text("The state as text; null without base64: it is cleared.", chars_max=STATE_CHARS_MAX)),
+            "text": nullable(
+                text("The state as text; null without base64, or empty: it is cleared.", chars_max=STATE_CHARS_MAX)
+            ),
             "base64": default(
                 nullable(text("The state in base64; text is then null.", chars_max=STATE_CHARS_MAX, pattern=_BASE64)),
                 None,
@@ -74,7 +76,7 @@ async def set_session_state(call: ControlCall) -> object:
     entity, session_id = _asked(call)
     state = _state(call.body.optional("text", str), call.body.optional("base64", str))
     await HeldSessions(call.services.broker, CLIENT).set_state(entity, session_id, state)
-    return _shown(session_id, state)
+    return _shown(session_id, state or None)
 
 
 def _state(content: str | None, encoded: str | None) -> bytes | None:

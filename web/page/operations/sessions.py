@@ -104,7 +104,7 @@ async def set_state(site: Site, request: web.Request) -> web.Response:
         await site.held.set_state(entity, session_id, state)
     except REFUSALS as error:
         return await show(site, request, form.failed("state", error), form)
-    done = "was cleared" if state is None else f"was set: {size(len(state))}"
+    done = f"was set: {size(len(state))}" if state else "was cleared"
     where = address("sessions", path=entity.path, session=session_id)
     return site.redirect(where, Flash(f"The state of session {quoted(session_id)} {done}."))
 
