@@ -99,13 +99,14 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a behaviour works with: its values, its chance, the clock, the broker, and the clients.
+    """What a behaviour works with: its condition's name, its values, its chance, the clock, the broker, and the clients.
 
     `record(scope, what)` notes that it has struck, and returns False if the condition has struck often enough.
     `plan(at, what)` notes what is known beforehand; `ends_at` is the end of the condition (Unix ms), if it has one.
     """
 
     row: Row
+    condition: str
     values: Mapping[str, Value]
     entity: str | None
     started_at: int
@@ -228,6 +229,12 @@ class Behaviour:
         """The counts of an entity that an administration client sees."""
         del path
         return totals
+
+    @property
+    def title(self) -> str:
+        """What people call it: the condition, and the behaviour if that has another name."""
+        condition, behaviour = self.on.condition, self.on.row.name
+        return f"the condition '{condition}'" + ("" if behaviour == condition else f" ({behaviour})")
 
     # ---- what subclasses use
 

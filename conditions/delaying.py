@@ -53,7 +53,11 @@ class Delaying:
 
     def lock_cut(self, path: str) -> LockCut:
         """How much earlier the locks of the next answer to a receiver end."""
-        return next((cut for each in self._behaviours if (cut := each.lock_cut(path)) is not None), NO_CUT)
+        for each in self._behaviours:
+            cut = each.lock_cut(path)
+            if cut is not None:
+                return cut._replace(cause=each.title)
+        return NO_CUT
 
     def holds_rules(self, path: str, use: Callable[[], None]) -> bool:
         """Whether changed rules of a subscription are used later: by `use()`."""

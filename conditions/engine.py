@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -156,6 +157,7 @@ class Conditions:
         return row.make(
             Circumstances(
                 row=row,
+                condition=condition.name,
                 values=values,
                 entity=condition.entity,
                 started_at=condition.started_at,
@@ -228,7 +230,11 @@ class Conditions:
 
     def strike(self, attempt: Attempt) -> Strike | None:
         """What happens to an operation in place of what the client wants; None: nothing unusual."""
-        return next(_found(each.strike(attempt) for each in self._behaviours), None)
+        for each in self._behaviours:
+            strike = each.strike(attempt)
+            if strike is not None:
+                return replace(strike, cause=each.title)
+        return None
 
     def cache_max(self, address: str) -> int:
         """How many messages more than asked for a front end takes, and keeps locked."""

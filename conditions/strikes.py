@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from ..broker.errors import BrokerError, Condition
 from ..broker.message.message import Message
@@ -30,6 +31,21 @@ class Effect(StrEnum):
     FORGET_AND_CUT = "forget-and-cut"  # done, then the connection is cut
     FORGET_AND_DETACH = "forget-and-detach"  # done, then the link is detached with the error
     LIMIT = "limit"  # at most `count` messages; for credit, what is left comes after `delay_ms`
+
+
+_WHAT: Final[Mapping[Effect, str]] = {
+    Effect.REFUSE: "refused",
+    Effect.DETACH: "not done, and the link was detached",
+    Effect.CUT: "not done, and the connection was cut",
+    Effect.LOSE_LOCK: "refused, and the lock ended",
+    Effect.IGNORE: "not done and not answered",
+    Effect.HOLD: "done",
+    Effect.DELAY: "done at once and confirmed",
+    Effect.FORGET: "done and never confirmed",
+    Effect.FORGET_AND_CUT: "done and not confirmed, and the connection was cut",
+    Effect.FORGET_AND_DETACH: "done and not confirmed, and the link was detached",
+    Effect.LIMIT: "limited",
+}
 
 
 class TlsFailure(StrEnum):
@@ -68,12 +84,21 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """What happens to an attempt, in place of what the client wants."""
+    """What happens to an attempt, in place of what the client wants, and the `cause`: a condition or a fault."""
 
     effect: Effect
     error: BrokerError | None = None
     delay_ms: int = 0
     count: int = 0
+    cause: str = ""
+
+    @property
+    def what(self) -> str:
+        """What happens, as the end of a sentence: "the send was …"."""
+        text = _WHAT[self.effect]
+        if self.effect is Effect.REFUSE and self.error is not None:
+            text += f" with {self.error.condition.value}"
+        return f"{text}, {self.delay_ms} ms late" if self.delay_ms else text
 
 
 @dataclass(frozen=True, slots=True)

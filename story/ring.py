@@ -85,8 +85,9 @@ class Entry:
 
     @property
     def partition_id(self) -> int | None:
-        """The partition, None for an entity without partitions."""
-        return self._ref.index if self._ref.partitioned else None
+        """The partition, None for an entity without partitions, and for a strike on messages before they have one."""
+        is_chosen = self.kind is not EventKind.STRUCK or self.numbers[0] is not None
+        return self._ref.index if self._ref.partitioned and is_chosen else None
 
     @property
     def detects_duplicates(self) -> bool:

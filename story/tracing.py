@@ -50,6 +50,7 @@ class TraceEvent:
             "sequence_number": self.found.sequence_number,
             "message_id": self.message_id,
             "by": str(entry.facts.get("by") or "") or None,
+            "struck_by": str(entry.facts.get("cause") or "") or None,
             "text": self.text,
             "is_bad": self.is_bad,
             "verdicts": [_verdict_json(each) for each in self.verdicts],
@@ -209,6 +210,9 @@ _TEXTS: Final[Mapping[EventKind, _Text]] = {
     ),
     EventKind.SESSION_RELEASED: lambda facts: f"Session '{facts['session']}' released",
     EventKind.SESSION_LOCK_EXPIRED: lambda facts: f"The lock of session '{facts['session']}' expired",
+    EventKind.STRUCK: lambda facts: (
+        f"The {facts['operation']}{_by(facts)} was {facts['what']}: struck by {facts['cause']}"
+    ),
 }
 _BAD: Final = frozenset(
     {
@@ -217,5 +221,6 @@ _BAD: Final = frozenset(
         EventKind.EXPIRED,
         EventKind.DEAD_LETTERED,
         EventKind.SESSION_LOCK_EXPIRED,
+        EventKind.STRUCK,
     }
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -41,6 +41,7 @@ class FaultyAnswer:
             _OPERATIONS.get(name, FaultOperation.REQUEST),
             lambda: _messages_asked(request),
             request=request,
+            tokens=_tokens_of(request),
         )
         if strike is None:
             return await self._inner(request, bytes_max)
@@ -95,6 +96,15 @@ class FaultyAnswer:
                 self._point.address, Body(request.body).lock_tokens(), Abandon({})
             )
         return service_errors.lock_lost()
+
+
+def _tokens_of(request: Request) -> Sequence[bytes]:
+    """The lock tokens that a request is about; none if it names none, or wrong ones."""
+    if not isinstance(request.body, dict) or "lock-tokens" not in request.body:
+        return ()
+    with suppress(BrokerError):
+        return Body(request.body).lock_tokens()
+    return ()
 
 
 def _messages_asked(request: Request) -> int:

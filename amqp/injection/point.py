@@ -7,7 +7,7 @@ Knows how each effect is done to work that ends in an outcome, one table for all
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +36,14 @@ _FAULT_EFFECTS: Final[Mapping[FaultKind, Effect]] = {
 }
 
 
+_NOTED: Final[Mapping[FaultOperation | Discharge, str]] = {
+    FaultOperation.SEND: "send",
+    FaultOperation.SETTLE: "settlement",
+    FaultOperation.RENEW: "renewal",
+}
+"""The operations with known messages, as people call them: strikes on them are part of the messages' stories."""
+
+
 def _one() -> int:
     return 1
 
@@ -58,11 +66,36 @@ class InjectionPoint:
         request: Request | None = None,
         data: bytes = b"",
         batch: bool = False,
+        tokens: Sequence[bytes] = (),
     ) -> Strike | None:
         """What happens to an operation that is done now; a fault with a count is used up by it.
 
-        `request` is what a node is asked, `data` what is sent.
+        `request` is what a node is asked, `data` what is sent, `tokens` are the locks that it is about.
         """
+        strike = self._next_strike(operation, count, request, data, batch=batch)
+        if strike is not None and operation in _NOTED and self.connection.broker.notes_strikes:
+            self._note(strike, _NOTED[operation], data, tokens, batch=batch)
+        return strike
+
+    def _note(self, strike: Strike, operation: str, data: bytes, tokens: Sequence[bytes], *, batch: bool) -> None:
+        """Note a strike in the stories of the messages that are known."""
+        broker = self.connection.broker
+        by = self.connection.client_name
+        facts = {"cause": strike.cause, "operation": operation, "what": strike.what, "by": by}
+        if data:
+            broker.note_struck_send(self.address, data, facts, batch=batch)
+        if tokens:
+            broker.note_struck_locks(self.address, tokens, facts)
+
+    def _next_strike(
+        self,
+        operation: FaultOperation | Discharge,
+        count: Callable[[], int],
+        request: Request | None,
+        data: bytes,
+        *,
+        batch: bool,
+    ) -> Strike | None:
         watch = self.connection.watch
         if watch is not None and self.pointer is not None:
             watch.used(self.pointer)
@@ -93,7 +126,7 @@ class InjectionPoint:
     def _strike_of(self, fault: Fault) -> Strike:
         effect = _FAULT_EFFECTS[fault.kind]
         error = service_errors.throttled(self.connection.broker.namespace) if effect is Effect.REFUSE else None
-        return Strike(effect, error, fault.delay_ms)
+        return Strike(effect, error, fault.delay_ms, cause=f"the fault '{fault.kind.value}'")
 
     def may_receive(self) -> bool:
         """Whether a client that gives credit gets messages; credit can't be rejected: a busy server detaches."""

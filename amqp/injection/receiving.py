@@ -146,7 +146,7 @@ class FaultyConsumer:
     def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
         """Settle one delivery, or fail."""
         asyncio.get_running_loop().call_soon(self._make_room)
-        strike = self._point.next_strike(FaultOperation.SETTLE)
+        strike = self._point.next_strike(FaultOperation.SETTLE, tokens=(token,))
         if strike is None:
             self._inner.settle(token, outcome, done)
         elif strike.effect is Effect.LOSE_LOCK:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 from ...storage import Store, no_failpoint
@@ -20,10 +21,11 @@ from ..clock import Clock
 from ..errors import BrokerError, Condition
 from ..keys import SharedKey
 from ..message.bounds import MessageBounds
+from ..message.message import Message, parse_message, split_batch
 from ..model.catalog import Catalog, Entry
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
 from ..model.profiles import Limits, limits_over
-from ..partition.step import Delays, NoObserver, Observer
+from ..partition.step import Delays, Event, EventKind, NoObserver, Observer
 from ..stores.committer import Committer
 from ..stores.outage import Outage
 from ..stores.worker import Worker
@@ -287,6 +289,53 @@ class Namespace:
         entity = self.entity(path)
         for handle in () if entity is None else entity.partitions:
             handle.worker.announce([handle])
+
+    # ---- what strikes on purpose
+
+    @property
+    def notes_strikes(self) -> bool:
+        """Whether anybody wants to know what conditions and faults strike."""
+        return self._observer.is_on
+
+    def note_struck_send(self, address: str, data: bytes, facts: Mapping[str, object], *, batch: bool) -> None:
+        """Note a strike on a delivery of a client: no message of it has a number yet.
+
+        `facts` are those of `EventKind.STRUCK`: `cause`, `operation`, `what` and `by`, the client.
+        """
+        entity = self.entity(parse_address(address).key)
+        messages: list[Message] = []
+        with suppress(BrokerError):  # what can't be read can't be sought either
+            messages = [parse_message(each) for each in (split_batch(data) if batch else (data,))]
+        if entity is not None and messages:
+            self._note_struck(entity.partitions[0], [None] * len(messages), messages, facts)
+
+    def note_struck_locks(self, address: str, tokens: Sequence[bytes], facts: Mapping[str, object]) -> None:
+        """Note a strike on what a client does with locks; nothing of those that are over."""
+        entity = self.entity(parse_address(address).key)
+        for handle in () if entity is None else entity.partitions:
+            partition = handle.worker.partition(handle.queue_id)
+            locks = None if partition is None else partition.state.locks.by_token
+            numbers = [locks[token].number for token in tokens if token in locks] if locks else []
+            if numbers:
+                self._note_struck(handle, numbers, (), facts)
+
+    def note_struck_delivery(self, path: str, number: int, cause: str, what: str) -> None:
+        """Note a strike on the delivery of a message to whoever asks for it."""
+        entity = self.entity(path)
+        handle = None if entity is None else entity.partition_of_number(number)
+        if handle is not None:
+            self._note_struck(handle, [number], (), {"cause": cause, "operation": "delivery", "what": what})
+
+    def _note_struck(
+        self,
+        handle: PartitionHandle,
+        numbers: Sequence[int | None],
+        messages: Sequence[Message],
+        facts: Mapping[str, object],
+    ) -> None:
+        if self._observer.is_on:
+            event = Event(EventKind.STRUCK, handle, numbers, messages, None, facts)
+            self._observer.observe(self.clock.now_ms(), [event])
 
     # ---- helpers
 

@@ -26,7 +26,7 @@ from .records import MESSAGES, Home, Record, expiries_of, message_key
 from .requests import DeleteMessages, GetExtent, LockMessages, Peek, Receive, ReceiveDeferred, ReceiveFromSession
 from .sessions import MessageSessions
 from .state import PartitionState
-from .step import NO_CUT, Counted, Delivery, EventKind, Extent, Received, ReceiveMode, Step, new_delivery
+from .step import NO_CUT, Counted, Delivery, EventKind, Extent, LockCut, Received, ReceiveMode, Step, new_delivery
 
 RECEIVE_BYTES_MAX = 4 << 20  # per answer to a receiver, which then asks again
 SCAN_ROWS_MAX = 500
@@ -87,7 +87,16 @@ class ReceiveHandlers:
         deliveries = self._deliver(taken, expiries, group, request.mode, step, request.by, cut.believed_ms)
         if cut.earlier_ms:
             state.locks.sort()
+            if request.mode is ReceiveMode.PEEK_LOCK:
+                self._note_cut(cut, deliveries, request.by, step)
         step.effects.append((request.reply, Received(deliveries, more)))
+
+    def _note_cut(self, cut: LockCut, deliveries: Sequence[Delivery], by: str, step: Step) -> None:
+        what = f"given a lock that ends {cut.earlier_ms} ms early"
+        if cut.believed_ms:
+            what += f", {cut.believed_ms} ms of which the client does not know"
+        numbers = [each.sequence_number for each in deliveries]
+        step.note(EventKind.STRUCK, self._state.ref, numbers, cause=cut.cause, operation="delivery", what=what, by=by)
 
     def receive_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
         """Deliver the next messages of a held session."""

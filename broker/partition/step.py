@@ -120,6 +120,7 @@ class EventKind(StrEnum):
     SESSION_ACCEPTED = "session-accepted"
     SESSION_RELEASED = "session-released"
     SESSION_LOCK_EXPIRED = "session-lock-expired"
+    STRUCK = "struck"  # by a condition or a fault
 
 
 class Event(NamedTuple):
@@ -315,10 +316,11 @@ class SubscriptionRouting(Protocol):
 
 
 class LockCut(NamedTuple):
-    """How much earlier a lock ends, and how much later than its end the client believes (ms)."""
+    """How much earlier a lock ends, how much later than its end the client believes (ms), and what is the cause."""
 
     earlier_ms: int
     believed_ms: int
+    cause: str = ""
 
 
 NO_CUT: Final = LockCut(0, 0)

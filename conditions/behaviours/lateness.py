@@ -35,6 +35,8 @@ class Hiding(Behaviour):
             if not self.on.record(scope, f"message {number} late"):
                 return 0
             self._recorded.add((scope, number))
+            late_ms = until_at - self.on.clock.now_ms()
+            self.on.broker.note_struck_delivery(path, number, self.title, f"kept back for {late_ms} ms")
         return until_at
 
 

@@ -161,6 +161,7 @@ class FakeBroker(FakeVerbs):
 
     namespace = "ns"
     limits = limits_for(Profile.STANDARD)
+    notes_strikes = False
 
     def __init__(self) -> None:
         super().__init__()

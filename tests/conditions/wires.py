@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from emubus.broker.api import Observer
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription
@@ -16,10 +17,12 @@ from ..broker.namespace import open_broker
 START_AT = 1_700_000_000_000
 
 
-def wire_to(*queues: QueueDescription, profile: Profile = Profile.STANDARD) -> tuple[Wire, Broker]:
+def wire_to(
+    *queues: QueueDescription, profile: Profile = Profile.STANDARD, observer: Observer | None = None
+) -> tuple[Wire, Broker]:
     """An open connection to a broker with these queues."""
     clock = Clock(start_at=START_AT, manual=True)
-    broker = open_broker(*queues, clock=clock, profile=profile)
+    broker = open_broker(*queues, clock=clock, profile=profile, observer=observer)
     wire = Wire(broker=cast("FakeBroker", broker), clock=clock)
     wire.open()
     return wire, broker
