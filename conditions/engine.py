@@ -236,9 +236,14 @@ class Conditions:
                 return replace(strike, cause=each.title)
         return None
 
-    def cache_max(self, address: str) -> int:
-        """How many messages more than asked for a front end takes, and keeps locked."""
-        return max((each.cache_max(address) for each in self._behaviours), default=0)
+    def cache_max(self, address: str) -> tuple[int, str]:
+        """How many messages more than asked for a front end takes, and keeps locked, and which condition is the cause."""
+        most, cause = 0, ""
+        for each in self._behaviours:
+            count = each.cache_max(address)
+            if count > most:
+                most, cause = count, each.title
+        return most, cause
 
     def room(self, address: str, unsettled: Callable[[], int]) -> int | None:
         """How many more messages a client gets while its AMQP session has so many unsettled; None: any number."""

@@ -164,6 +164,11 @@ def _by(facts: Mapping[str, object]) -> str:
     return f" by {facts['by']}" if facts.get("by") else ""
 
 
+def _of_client(facts: Mapping[str, object]) -> str:
+    preposition = "to" if facts["operation"] == "delivery" else "by"
+    return f" {preposition} {facts['by']}" if facts.get("by") else ""
+
+
 def _dead_lettered(facts: Mapping[str, object]) -> str:
     reason = ": ".join(str(facts[name]) for name in ("reason", "text") if facts.get(name))
     to = f", to be forwarded to '{facts['to']}'" if facts.get("to") else ""
@@ -211,7 +216,7 @@ _TEXTS: Final[Mapping[EventKind, _Text]] = {
     EventKind.SESSION_RELEASED: lambda facts: f"Session '{facts['session']}' released",
     EventKind.SESSION_LOCK_EXPIRED: lambda facts: f"The lock of session '{facts['session']}' expired",
     EventKind.STRUCK: lambda facts: (
-        f"The {facts['operation']}{_by(facts)} was {facts['what']}: struck by {facts['cause']}"
+        f"The {facts['operation']}{_of_client(facts)} was {facts['what']}: struck by {facts['cause']}"
     ),
 }
 _BAD: Final = frozenset(

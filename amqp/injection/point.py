@@ -73,15 +73,25 @@ class InjectionPoint:
         `request` is what a node is asked, `data` what is sent, `tokens` are the locks that it is about.
         """
         strike = self._next_strike(operation, count, request, data, batch=batch)
-        if strike is not None and operation in _NOTED and self.connection.broker.notes_strikes:
-            self._note(strike, _NOTED[operation], data, tokens, batch=batch)
+        if strike is not None and operation in _NOTED:
+            self.note(strike.cause, _NOTED[operation], strike.what, data=data, batch=batch, tokens=tokens)
         return strike
 
-    def _note(self, strike: Strike, operation: str, data: bytes, tokens: Sequence[bytes], *, batch: bool) -> None:
-        """Note a strike in the stories of the messages that are known."""
+    def note(
+        self,
+        cause: str,
+        operation: str,
+        what: str,
+        *,
+        data: bytes = b"",
+        batch: bool = False,
+        tokens: Sequence[bytes] = (),
+    ) -> None:
+        """Note a strike in the stories of the messages that are sent, or locked with these tokens."""
         broker = self.connection.broker
-        by = self.connection.client_name
-        facts = {"cause": strike.cause, "operation": operation, "what": strike.what, "by": by}
+        if not broker.notes_strikes:
+            return
+        facts = {"cause": cause, "operation": operation, "what": what, "by": self.connection.client_name}
         if data:
             broker.note_struck_send(self.address, data, facts, batch=batch)
         if tokens:

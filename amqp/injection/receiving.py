@@ -36,6 +36,8 @@ class FaultyConsumer:
         """Set while some of the credit is kept back."""
         self._cache: deque[tuple[int, Delivery]] = deque()
         """What a front end keeps locked, with the ends of the locks (Unix ms)."""
+        self._cause = ""
+        """The condition because of which a front end keeps messages."""
         self._has_cache = False
         self._fetching: Timer | None = None
         """Set while a front end takes more than its client wants, until it has asked all partitions."""
@@ -62,7 +64,9 @@ class FaultyConsumer:
         room = self._room()
         count = count if room is None else min(count, room)
         self._allowed = count
-        kept_max = self._point.conditions.cache_max(self.address) if count and self._may_cache() else 0
+        kept_max = 0
+        if count and self._may_cache():
+            kept_max, self._cause = self._point.conditions.cache_max(self.address)
         self._has_cache = kept_max > 0
         self._inner.set_credit(count + max(0, kept_max - len(self._cache)))
 
@@ -101,7 +105,10 @@ class FaultyConsumer:
         clock, broker = self._point.connection.clock, self._point.connection.broker
         entity = broker.find(self.address)[0]
         until_at = clock.now_ms() + getattr(entity.description, "lock_duration_ms", 0)
-        self._cache.extend((until_at, each) for each in deliveries[self._allowed :])
+        kept = deliveries[self._allowed :]
+        self._cache.extend((until_at, each) for each in kept)
+        what = "kept by a front end, with its lock"
+        self._point.note(self._cause, "delivery", what, tokens=[each.token for each in kept])
         return deliveries[: self._allowed]
 
     def _fetched(self) -> None:

@@ -212,6 +212,22 @@ async def test_a_delivery_with_a_short_lock_is_struck(broker: Broker, on: Condit
     assert kinds(events_of(story, message_id="b")) == ["sent", "locked"]
 
 
+async def test_what_a_front_end_keeps_is_struck_and_what_the_client_gets_is_not(
+    wire: Wire, broker: Broker, on: Conditions, story: Story
+) -> None:
+    for each in ("a", "b", "c"):
+        await send(broker, "parts", encoded(id=each))
+    on.start("foreign-cache", entity="parts")
+    wire.attach_receiver("parts", credit=1)
+    await wire.frames(TRANSFER)
+    stories = sorted(kinds(events_of(story, message_id=each)) for each in ("a", "b", "c"))
+    assert stories == [["sent", "locked"], *[["sent", "locked", "struck"]] * 2]
+    (first, _) = [each for each in events_of(story) if kinds([each]) == ["struck"]]
+    cause = "the condition 'foreign-cache'"
+    what = f"The delivery to {wire.server.client_name} was kept by a front end, with its lock"
+    assert first.text == f"{what}: struck by {cause}"
+
+
 async def test_a_behaviour_of_a_preset_is_named_with_it(wire: Wire, on: Conditions, story: Story) -> None:
     condition = on.start("unsure", values={"accept-lost.share": 1.0})
     wire.attach_sender()
