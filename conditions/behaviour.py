@@ -99,7 +99,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a behaviour works with: its condition's name, its values, its chance, the clock, the broker, and the clients.
+    """What a behaviour works with: its condition's name, its values and chance, the clock, the broker, the clients.
 
     `record(scope, what)` notes that it has struck, and returns False if the condition has struck often enough.
     `plan(at, what)` notes what is known beforehand; `ends_at` is the end of the condition (Unix ms), if it has one.

@@ -237,7 +237,7 @@ class Conditions:
         return None
 
     def cache_max(self, address: str) -> tuple[int, str]:
-        """How many messages more than asked for a front end takes, and keeps locked, and which condition is the cause."""
+        """How many messages more than asked for a front end takes, and keeps locked; and the condition that is why."""
         most, cause = 0, ""
         for each in self._behaviours:
             count = each.cache_max(address)

@@ -320,7 +320,7 @@ class Namespace:
                 self._note_struck(handle, numbers, (), facts)
 
     def note_struck_delivery(self, path: str, number: int, cause: str, what: str) -> None:
-        """Note a strike on the delivery of a message to whoever asks for it."""
+        """Note a strike on the delivery of a message, whatever the receiver."""
         entity = self.entity(path)
         handle = None if entity is None else entity.partition_of_number(number)
         if handle is not None:
