@@ -512,4 +512,28 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "a partition was full of copies for other partitions, which had gone when its room was looked at",
+        "answer",
+        (
+            Shape("t0", "topic", partitioned=True, small=True),
+            Shape("t0/Subscriptions/s1", "subscription"),
+            Shape(
+                "t0/Subscriptions/s2",
+                "subscription",
+                rules=(
+                    Rule("r0", action="drop session", value="g"),
+                    Rule("r1", colour="red", action="session beside key", value="d", sql=False),
+                    Rule("r2", value="c", sql=False),
+                ),
+            ),
+        ),
+        (
+            Outage(0, "slow"),
+            Send("t0", (Spec(60, key="f", size=12_000),)),
+            Send("t0", (Spec(71, size=8_000),)),
+            Send("t0", (Spec(72, session="f"),)),
+            Rest(),
+        ),
+    ),
 )
