@@ -140,11 +140,11 @@ class Message:
         return message
 
     @classmethod
-    def without_head(cls, data: bytes) -> Message:
-        """Return a delivered message to read properties and application properties of, and nothing else.
+    def without_annotations(cls, data: bytes, *, reads_header: bool) -> Message:
+        """Return a delivered message to read properties, application properties and perhaps the header of.
 
-        The broker wrote most of the header and the annotations; reading them takes longer than all the rest. Raises
-        BrokerError (DECODE_ERROR).
+        The broker wrote most of the annotations; reading them takes longer than all the rest. Raises BrokerError
+        (DECODE_ERROR).
         """
         try:
             at = locate(data)
@@ -155,6 +155,10 @@ class Message:
         application_at = at[APPLICATION_PROPERTIES] if at[APPLICATION_PROPERTIES + 7] else -1
         message = cls.scanned(data, b"", _UNREAD, None, None, application_at)
         message._at = at
+        if reads_header:
+            stop = at[HEADER + 7]
+            message._header = read_header(data[at[HEADER] : stop]) if stop else NO_HEADER
+            message.ttl_ms = message._header.ttl_ms
         return message
 
     def _located(self) -> list[int]:

@@ -18,7 +18,7 @@ from emubus.broker.rules.errors import FilterException
 from emubus.broker.rules.filters import compile_filter
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode
-from emubus.codec.types import Char, Described, Int, Symbol, Timestamp, Ubyte, Ulong
+from emubus.codec.types import Char, Described, Int, Symbol, Timestamp, Ubyte, Uint, Ulong
 from emubus.web.messages.filter import STATES_ASKED, Criteria, filter_of
 
 from ..broker.driving import delivery_bytes
@@ -65,6 +65,7 @@ TESTS = st.one_of(
     st.tuples(LITERALS, st.just("="), READ).map(" ".join),
     st.tuples(READ, st.sampled_from(["LIKE 'r%'", "IS NULL", "IN ('red', '5')", "+ 'd' = 'red'"])).map(" ".join),
     st.sampled_from(["sys.SequenceNumber < 2", "sys.EnqueuedTimeUtc IS NULL", "NOT EXISTS(colour)", "5 / x = 1"]),
+    st.sampled_from(["sys.ForcePersistence = TRUE", "sys.TimeToLive IS NULL", "sys.TimeToLive = sys.TimeToLive"]),
     st.sampled_from(["sys.PartitionKey = 'red'", "property('sys.PartitionKey') = 'red'", "p(colour) = 'red'"]),
 )
 EXPRESSIONS = st.lists(TESTS, min_size=1, max_size=3).flatmap(
@@ -90,6 +91,8 @@ def messages(draw: st.DrawFn) -> Seen:
     ]
     if draw(st.booleans()):
         sections.append((0x72, {Symbol("mine"): draw(VALUES), Symbol("x-opt-partition-key"): "red"}))
+    if draw(st.booleans()):
+        sections.append((0x70, [draw(st.sampled_from([True, False, None]))]))
     data = b"".join(encode(Described(Ulong(code), value)) for code, value in draw(st.permutations(sections)))
     number = draw(st.integers(0, 3))
     try:
@@ -156,6 +159,15 @@ def test_an_equality_with_a_text_finds_it_in_values_of_all_types(name: str) -> N
         chosen = filter_of(Criteria(where=expression)).chosen(seen)
         assert list(chosen) == [each for each in seen if is_true(expression, each, None)]
         assert chosen
+
+
+def test_the_time_to_live_is_read_from_the_header() -> None:
+    header = encode(Described(Ulong(0x70), [True, None, Uint(5_000)]))
+    named = encode(Described(Ulong(0x74), {"colour": "red"}))
+    seen = [Seen(0, 1, header + named, None), Seen(0, 2, named, None)]
+    expression = "sys.TimeToLive IS NOT NULL AND sys.ForcePersistence = TRUE AND colour = 'red'"
+    assert list(filter_of(Criteria(where=expression)).chosen(seen)) == seen[:1]
+    assert is_true(expression, seen[0], None)
 
 
 def test_a_property_whose_name_a_message_gives_is_read_from_its_annotations() -> None:

@@ -32,6 +32,8 @@ OF_THE_HEAD: Final = frozenset(
     | {name for name, known in SYSTEM_PROPERTIES.items() if known.section in (Section.HEADER, Section.ANNOTATIONS)}
 )
 """System properties that are read from the header or the annotations."""
+_ANNOTATIONS_OF_SENDERS: Final = (b"partition-key", b"scheduled-enqueue-time")
+"""Parts of the names of all annotations that SQL expressions know, `x-opt-partition-key` for instance."""
 _PROPERTY_CALL: Final = re.compile(r"\bp(?:roperty)?\s*\(", re.IGNORECASE)  # of a name that each message may give
 _IS_AS_SENT: Final = re.compile(r"\A(?!(?:True|False)\Z)(?=..)(?=.*[^-0-9a-f])[^\ud800-\udfff]*\Z", re.DOTALL)
 """Texts that only strings and symbols have as their value. Numbers, GUIDs, binaries and booleans in the properties
@@ -118,7 +120,7 @@ def _satisfies(expression: str) -> list[Sieve]:
         raise FilterRefusal("where", error.description) from None
 
     reads_head = compiled.system_names & OF_THE_HEAD or _PROPERTY_CALL.search(expression)
-    parse = parse_message if reads_head else Message.without_head
+    parse = _with_head if reads_head else partial(Message.without_annotations, reads_header=False)
     reads_time = "enqueuedtimeutc" in expression.lower()
 
     def satisfies(seen: Seen) -> bool:
@@ -132,6 +134,13 @@ def _satisfies(expression: str) -> list[Sieve]:
     needed = _texts_needed(compiled.equalities)
     sieves: list[Sieve] = [partial(_having, needed)] if needed else []
     return [*sieves, lambda messages: [each for each in messages if satisfies(each)]]
+
+
+def _with_head(encoded: bytes) -> Message:
+    """A message with all that an expression may ask of it; its annotations are read if a sender gave one of these."""
+    if any(name in encoded for name in _ANNOTATIONS_OF_SENDERS):
+        return parse_message(encoded)
+    return Message.without_annotations(encoded, reads_header=True)
 
 
 def _having(needed: Sequence[bytes], messages: Sequence[Seen]) -> list[Seen]:
