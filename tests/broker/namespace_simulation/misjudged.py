@@ -536,4 +536,18 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "a claim could not release what it had locked behind its limit, and that lock ended by time",
+        "lost",
+        (Shape("q0"),),
+        (
+            Send("q0", tuple(Spec(label) for label in range(393, 399)), batch=True),
+            Outage(4, "failing"),
+            Receive("q0", 5),
+            Advance(120_000),
+            Claim("q0", 1, below=1),
+            Advance(120_000),
+            Rest(),
+        ),
+    ),
 )

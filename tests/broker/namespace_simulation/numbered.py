@@ -122,6 +122,8 @@ class Numbered:
                 run.model.claim_late(command.of)
             return
         self._check_claimed(command, [before[number] for number in answer.result if number in before])
+        if command.below is not None and not run.model.calm:
+            run.model.take_late(command.of)  # a failing store may not release what was locked behind the limit
         if len(answer.result) > command.count or any(not each < limit for each in answer.result):
             run.report("claim", f"{command} claims {answer.result}")
         wanted = sorted(number for number in available if number is not None and number < limit)
