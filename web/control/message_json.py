@@ -43,6 +43,13 @@ NUMBER_MAX: Final = (1 << 63) - 1
 
 _NAMED: Final[Schema] = {"type": "object", "additionalProperties": True}
 
+CONTENT: Final[dict[str, Schema]] = {
+    "text": nullable(text("As text.", chars_max=1 << 30)),
+    "base64": nullable(text("In base64.", chars_max=1 << 30)),
+    "json": anything("As JSON."),
+}
+"""The fields of bytes: text if they are UTF-8, else in base64; `json` if they are JSON."""
+
 MESSAGE: Final = named(
     "Message",
     record(
@@ -65,9 +72,7 @@ MESSAGE: Final = named(
                     "The body: data as text if it is UTF-8, else in base64; `json` if it is JSON or an AMQP value.",
                     {
                         "kind": text("data, sequence, value, none, or malformed."),
-                        "text": nullable(text("As text.", chars_max=1 << 30)),
-                        "base64": nullable(text("In base64.", chars_max=1 << 30)),
-                        "json": anything("As JSON."),
+                        **CONTENT,
                     },
                 ),
             ),

@@ -25,14 +25,14 @@ def enqueued_at(encoded: bytes) -> int:
     tail = _after(_ENQUEUED_BYTES, encoded, 9)
     if tail[:1] == _TIMESTAMP:
         return int.from_bytes(tail[1:], "big", signed=True)
-    until = _annotations(encoded).get(_UNTIL)
+    until = map_section(encoded, _ANNOTATIONS).get(_UNTIL)
     return int(until) if isinstance(until, int) else 0
 
 
 def state_of(encoded: bytes) -> str:
     """One of `STATES`."""
     tail = _after(_STATE_BYTES, encoded, 2)
-    value = tail[1] if tail[:1] == _SMALL_INT else _annotations(encoded).get(_STATE)
+    value = tail[1] if tail[:1] == _SMALL_INT else map_section(encoded, _ANNOTATIONS).get(_STATE)
     return STATES[value] if isinstance(value, int) and 0 <= value < len(STATES) else STATES[0]
 
 
@@ -42,13 +42,13 @@ def _after(name: bytes, encoded: bytes, size: int) -> bytes:
     return b"" if at < 0 else encoded[at + len(name) : at + len(name) + size]
 
 
-def _annotations(encoded: bytes) -> dict[object, object]:
-    """The message annotations; empty if the sections before them are malformed."""
+def map_section(encoded: bytes, descriptor: int) -> dict[object, object]:
+    """The entries of a section that is a map; empty without it, or if it or a section before it is malformed."""
     try:
         position = 0
         while position < len(encoded):
             section, position = decode(encoded, position)
-            if isinstance(section, Described) and section.descriptor == _ANNOTATIONS:
+            if isinstance(section, Described) and section.descriptor == descriptor:
                 return section.value if isinstance(section.value, dict) else {}
     except DecodeError:
         pass

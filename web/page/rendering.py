@@ -17,10 +17,9 @@ from xml.parsers.expat import ExpatError
 
 from ...broker.admin.overview import HEALTHY, PartitionReport, Seen
 from ...broker.model.durations import format_duration
-from ...codec.decode import decode
-from ...codec.errors import DecodeError
 from ...codec.types import Described
 from ..control.message_json import BodyJson, MessageJson, message_json
+from ..messages.annotations import map_section
 
 BODY_CHARS_MAX: Final = 64 << 10
 HEX_BYTES_MAX: Final = 4 << 10
@@ -221,16 +220,7 @@ def message_view(seen: Seen) -> MessageView:
 
 def property_types(encoded: bytes) -> dict[str, str]:
     """The AMQP types of the application properties of an encoded message, by name."""
-    try:
-        position = 0
-        while position < len(encoded):
-            section, position = decode(encoded, position)
-            if isinstance(section, Described) and section.descriptor == _APPLICATION:
-                entries = section.value if isinstance(section.value, dict) else {}
-                return {str(name): type_name(value) for name, value in entries.items()}
-    except DecodeError:
-        pass
-    return {}
+    return {str(name): type_name(value) for name, value in map_section(encoded, _APPLICATION).items()}
 
 
 def type_name(value: object) -> str:

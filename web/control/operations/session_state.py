@@ -15,8 +15,8 @@ from ....broker.message.bounds import IDENTIFIER_CHARS_MAX
 from ...messages.sessions import HeldSessions
 from ..endpoints import ControlCall, ControlRefusal, Endpoint
 from ..entities import ENTITY_AT, ENTITY_PATH
-from ..message_json import NUMBER_MAX, data_json
-from ..schema import anything, default, integer, named, nullable, record, text
+from ..message_json import CONTENT, NUMBER_MAX, data_json
+from ..schema import default, integer, named, nullable, record, text
 
 CLIENT: Final = "the control API"
 """The holder of a session while its state is set."""
@@ -29,9 +29,7 @@ STATE: Final = named(
         {
             "session_id": text("The id of the session.", chars_max=10_000),
             "state_bytes": nullable(integer("Size of the state; null: the session has none.", 0, NUMBER_MAX)),
-            "text": nullable(text("As text.", chars_max=1 << 30)),
-            "base64": nullable(text("In base64.", chars_max=1 << 30)),
-            "json": anything("As JSON."),
+            **CONTENT,
         },
     ),
 )
