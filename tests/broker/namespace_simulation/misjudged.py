@@ -550,4 +550,26 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "a release that no store confirmed let a message expire, and a receiver took it unseen before that was judged",
+        "lost",
+        (Shape("q1", partitioned=True, ttl_ms=5_000, bury_expired=True),),
+        (
+            Schedule(
+                "q1",
+                tuple(
+                    Spec(label, after_ms=1_000 if label in {112, 115, 116} else 100_000) for label in range(112, 118)
+                ),
+            ),
+            Advance(120_000),
+            Rest(),
+            Advance(2_000),
+            Receive("q1", 20),
+            Rest(),
+            Tear(6, "UNCONFIRMED"),
+            Settle(113, "q1", "release"),
+            Receive("q1", 500, home="dead letters", delete=True),
+            Rest(),
+        ),
+    ),
 )

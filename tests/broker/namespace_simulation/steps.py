@@ -329,6 +329,8 @@ class Run:
         if home == ACTIVE and not drained:
             self.model.take_late(command.of)
         if command.delete and any(disk.fate is Fate.UNCONFIRMED for disk in self.world.disks):
+            self._judge_answers()  # a lock that ended meanwhile has let its message expire
+            self.model.tick(self.model.now)
             for item in self.perhaps_at(command.of, home):
                 item.doubts.add("taken")  # it is gone, but the receiver does not know
 
