@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
+gc.disable()  # until all tests are collected: what collecting makes stays
 settings.register_profile("emubus", deadline=None)  # no verdict depends on the machine's speed
 settings.load_profile("emubus")
 LOOP_CPU_S: Final = 0.08
@@ -120,6 +121,7 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass by what was collected here: thousands of tests that stay."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
