@@ -11,6 +11,7 @@ from emubus.__main__ import COMMANDS, root_parser
 from emubus.commands.parsing import Parser
 
 from ..cli_page import PAGE, page
+from ..programs import PROGRAM_S_MAX
 from .conftest import CommandLine
 
 LINES_MAX = 24
@@ -94,7 +95,7 @@ def test_bash_completes_commands_options_and_actions(offline: CommandLine) -> No
         line = " ".join(f"'{word}'" for word in words)
         ask = f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _emubus; echo ${{COMPREPLY[@]}}"
         run = [bash, "--norc", "-c", f"{script}\n{ask}"]
-        return subprocess.run(run, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+        return subprocess.run(run, capture_output=True, text=True, check=True, timeout=PROGRAM_S_MAX).stdout.split()
 
     assert completed("emubus", "res") == ["resubmit", "reset"]
     assert completed("emubus", "clock", "fr") == ["freeze"]

@@ -18,6 +18,7 @@ from emubus.testing import EmubusServer, QueueDescription
 from emubus.tls import ca_file
 
 from ..building import ROOT
+from ..programs import PROGRAM_S_MAX
 
 WAIT_S = 30.0
 
@@ -167,6 +168,8 @@ def test_windows_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys:
 
 def test_the_test_kit_is_refused_where_there_is_no_uvloop() -> None:
     code = "import sys; sys.modules['uvloop'] = None\nimport emubus.testing"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=PROGRAM_S_MAX
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("ImportError: the broker does not run on Windows")

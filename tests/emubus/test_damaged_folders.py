@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 
+from ..programs import PROGRAM_S_MAX
 from .folders.opening import rows_of
 from .folders.small import MESSAGES, run
 
@@ -201,7 +202,7 @@ def test_the_program_refuses_a_damaged_folder_with_one_line_and_exit_code_2(
             [sys.executable, "-P", "-m", "emubus", *command.split(), str(tmp_path / "data")],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PROGRAM_S_MAX,
             check=False,
         )
         assert (done.returncode, "Traceback" in done.stdout + done.stderr) == (code, False)

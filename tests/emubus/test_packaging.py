@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ..building import ROOT
+from ..programs import PROGRAM_S_MAX
 from ..wheel import build_wheel
 
 FOLDERS = ("amqp", "broker", "codec", "spark_connector", "storage", "web")
@@ -115,7 +116,9 @@ def test_the_connector_is_imported_from_the_wheel_without_anything_of_the_broker
         "folders = sorted({name.split('.')[1] for name in sys.modules if name.startswith('emubus.')})\n"
         "print(emubus.spark_connector.__file__, pyspark_servicebus.DefaultSource.name(), folders)"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=PROGRAM_S_MAX
+    )
     assert (done.stdout, done.stderr) == (
         f"{wheel}/emubus/spark_connector/__init__.py servicebus ['codec', 'spark_connector']\n",
         "",
@@ -128,7 +131,9 @@ def test_the_package_that_spark_looks_for_is_imported_without_spark() -> None:
         "import emubus.spark_connector, emubus.spark_connector.autoregister as package\n"
         "print(hasattr(package, 'DefaultSource'))"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=PROGRAM_S_MAX
+    )
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 
@@ -136,6 +141,11 @@ def test_the_editable_install_finds_every_package_from_anywhere(tmp_path: Path) 
     modules = ", ".join(f"emubus.{package.replace('/', '.')}" for package in PACKAGES)
     code = f"import {modules}; print(emubus.storage.__file__)"
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-P", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PROGRAM_S_MAX,
     )
     assert Path(done.stdout.strip()).resolve() == ROOT / "storage" / "__init__.py"

@@ -14,6 +14,7 @@ import yaml
 from emubus.config import OPTIONS
 
 from ..building import ROOT
+from ..programs import PROGRAM_S_MAX
 
 WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
 SCRIPTS = ("release/dist", "release/try", "release/notes", "docker/test")
@@ -21,7 +22,7 @@ SCRIPTS = ("release/dist", "release/try", "release/notes", "docker/test")
 
 def notes(version: str) -> subprocess.CompletedProcess[str]:
     command = [str(ROOT / "release" / "notes"), version]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PROGRAM_S_MAX)
 
 
 def test_the_notes_of_a_release_are_the_part_of_the_changelog_about_it() -> None:
@@ -43,7 +44,7 @@ def test_a_version_without_notes_is_no_release() -> None:
 def test_a_script_can_be_run_and_is_understood_by_the_shell(script: str) -> None:
     path = ROOT / script
     assert path.stat().st_mode & 0o111
-    assert subprocess.run(["bash", "-n", str(path)], check=False, timeout=60).returncode == 0
+    assert subprocess.run(["bash", "-n", str(path)], check=False, timeout=PROGRAM_S_MAX).returncode == 0
 
 
 def jobs() -> dict[str, Any]:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from ..programs import PROGRAM_S_MAX
+
 READY_LINE = "Emulator Service is Successfully Up!"
 START_CPU_S_MAX = 3.0  # the promise is one second; caches that other processes take cost some
 STOP_S_MAX = 60.0
@@ -90,7 +92,7 @@ def test_it_stops_in_time_with_a_connected_client(process: Process) -> None:
 def test_a_second_server_on_the_same_folder_is_refused_with_one_line(process: Process, tmp_path: Path) -> None:
     process.ready()
     command = [sys.executable, "-P", "-m", "emubus", "serve", "--amqp-port", "0", "--http-port", "0"]
-    second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PROGRAM_S_MAX, check=False)
     assert second.returncode == 1
     assert len(second.stderr.strip().splitlines()) == 1
     assert "emubus-data" in second.stderr
@@ -100,7 +102,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [sys.executable, "-P", "-m", "emubus", "serve", "--http-port", "0", "--amqp-port", str(port)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PROGRAM_S_MAX, check=False)
     assert done.returncode == 1
     assert str(port) in done.stderr
     assert "Traceback" not in done.stderr
@@ -110,7 +112,7 @@ def test_check_of_a_stopped_folder_says_what_it_holds(process: Process, tmp_path
     process.ready()
     process.stop()
     command = [sys.executable, "-P", "-m", "emubus", "check", str(tmp_path / "emubus-data")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_S_MAX, check=False)
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "sound"
     assert "queue.1: empty" in done.stdout

@@ -21,6 +21,7 @@ from emubus.__main__ import COMMANDS, parse
 from emubus.testing import EmubusServer
 
 from ..building import ROOT
+from ..programs import PROGRAM_S_MAX
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "clients").glob("*.md")))
 ELSEWHERE = {
@@ -70,7 +71,9 @@ def shell(code: str, server: EmubusServer) -> str:
     """What the requests of a block are answered with; each has to succeed."""
     script = code.replace("http://localhost:5300", f"http://127.0.0.1:{server.http_port}")
     script = script.replace("curl ", "curl --noproxy '*' --max-time 20 ")
-    done = subprocess.run(["bash", "-e", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], capture_output=True, text=True, timeout=PROGRAM_S_MAX, check=False
+    )
     assert done.returncode == 0, (script, done.stdout, done.stderr)
     return done.stdout
 

@@ -16,6 +16,7 @@ from testcontainers.core.config import ConnectionMode, testcontainers_config
 from emubus.container import EmubusContainer
 from emubus.testing import BrokerError, QueueDescription
 
+from ..programs import PROGRAM_S_MAX
 from .engine import CONFIG_PLACE, Engine, running_engine
 from .running import run_pytest
 from .test_docs import CONFIG, examples
@@ -112,6 +113,8 @@ def test_the_example_of_the_documentation_passes(engine: Engine, tmp_path: Path,
 
 def test_without_the_library_it_is_reported_what_to_install() -> None:
     code = "import sys; sys.modules['testcontainers.core.container'] = None; import emubus.container"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=PROGRAM_S_MAX
+    )
     assert done.returncode == 1
     assert "ImportError: emubus.container needs testcontainers: pip install 'emubus[testcontainers]'" in done.stderr

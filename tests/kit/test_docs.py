@@ -16,6 +16,7 @@ from emubus.kit.remote import RemoteEmubus
 from emubus.testing import Emubus, QueueDescription
 
 from ..building import ROOT
+from ..programs import PROGRAM_S_MAX
 from .running import Served, run_pytest, serving
 
 DOCS = ROOT / "docs" / "TESTING.md"
@@ -120,7 +121,9 @@ def test_the_requests_for_a_shell_do_what_is_said(served: Served) -> None:
 def shell(block: str, served: Served) -> list[dict[str, Any]]:
     """Run an example against another address; the JSON that each request was answered with."""
     script = block.replace("http://localhost:5300", served.url).replace("curl ", "curl --noproxy '*' --max-time 20 ")
-    done = subprocess.run(["bash", "-e", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], capture_output=True, text=True, timeout=PROGRAM_S_MAX, check=False
+    )
     assert done.returncode == 0, (done.stdout, done.stderr)
     decoder, answers, rest = json.JSONDecoder(), [], done.stdout
     while rest:

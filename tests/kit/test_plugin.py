@@ -14,6 +14,7 @@ import pytest
 from emubus.kit.remote import RemoteEmubus
 from emubus.testing import OutageKind
 
+from ..programs import PROGRAM_S_MAX
 from .running import Served, run_pytest, serving
 
 QUEUE = "orders"
@@ -187,7 +188,9 @@ def test_nothing_is_imported_and_nothing_started_before_a_test_asks() -> None:
         "import emubus.kit.pytest_plugin\n"
         "print(sorted(name for name in set(sys.modules) - before if not name.startswith('__editable__')))"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=PROGRAM_S_MAX
+    )
     assert (done.stdout, done.stderr) == ("['emubus', 'emubus.kit', 'emubus.kit.pytest_plugin']\n", "")
 
 

@@ -17,9 +17,9 @@ MODULES: Final = Path("python", "lib", "pyspark.zip")
 WORK: Final = Path("work")  # where executors of a `local-cluster` leave their files
 
 
-def make_spark_home(home: Path) -> str:
-    """Make the folder; what SPARK_HOME has to be."""
-    link(SPARK, home, {MODULES, WORK})
+def make_spark_home(home: Path, spark: Path = SPARK) -> str:
+    """Make the folder for the Spark of the package `spark`; what SPARK_HOME has to be."""
+    link(spark, home, {MODULES, WORK})
     return str(home)
 
 

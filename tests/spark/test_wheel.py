@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from ..programs import PROGRAM_S_MAX
 from .conftest import SPARK_CONF, MakeQueue, Send
-from .prepare import PYTHON_SPARK40, WHEELS
+from .home import make_spark_home
+from .prepare import PYTHON_SPARK40, SITE_SPARK40, VENV_SPARK40, WHEELS
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark40"), pytest.mark.timeout(1800)]
 
@@ -79,7 +81,8 @@ def result_of(folder: Path, script: str, command: list[str], environment: dict[s
 def test_spark_4_0_finds_the_format_in_the_installed_wheel_by_itself(
     options: dict[str, str], make_queue: MakeQueue, tmp_path: Path
 ) -> None:
-    command, environment = [str(PYTHON_SPARK40), "-P"], {"PYSPARK_PYTHON": str(PYTHON_SPARK40)}
+    command, home = [str(PYTHON_SPARK40), "-P"], make_spark_home(tmp_path / "home", SITE_SPARK40 / "pyspark")
+    environment = {"PYSPARK_PYTHON": str(PYTHON_SPARK40), "SPARK_HOME": home}
     arguments = (SPARK_CONF, options, make_queue(), make_queue(), str(tmp_path / "checkpoint"))
     assert result_of(tmp_path, COPY, command, environment, *arguments) == ["4.0.", COPIED]
 
@@ -88,21 +91,21 @@ def test_the_wheel_travels_to_the_workers_as_a_zip_file(
     options: dict[str, str], queue: str, send: Send, tmp_path: Path
 ) -> None:
     send(queue, "one", "two")
-    home, python = python_without_emubus(tmp_path / "venv")
+    python = python_without_emubus(tmp_path / "venv")
+    home = make_spark_home(tmp_path / "home", SITE_SPARK40 / "pyspark")
     shutil.copy(next(WHEELS.glob("*.whl")), tmp_path / "emubus.zip")  # Spark passes a file called .whl by
-    command = [str(home / "bin" / "spark-submit"), "--master", "local[2]", "--py-files", "emubus.zip"]
+    command = [f"{home}/bin/spark-submit", "--master", "local[2]", "--py-files", "emubus.zip"]
     for key, value in SPARK_CONF.items():
         command += ["--conf", f"{key}={value}"]
-    environment = {"PYSPARK_PYTHON": str(python), "SPARK_HOME": str(home)}
+    environment = {"PYSPARK_PYTHON": str(python), "SPARK_HOME": home}
     assert result_of(tmp_path, READ, command, environment, options, queue) == ["one", "two"]
 
 
-def python_without_emubus(folder: Path) -> tuple[Path, Path]:
-    """Spark's folder in, and the Python of, an environment like that with Spark 4.0, but without the wheel."""
-    subprocess.run([str(PYTHON_SPARK40), "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
-    (installed,) = (PYTHON_SPARK40.parents[1] / "lib").glob("python*/site-packages")
-    packages = folder / installed.relative_to(PYTHON_SPARK40.parents[1])
-    for path in installed.iterdir():
+def python_without_emubus(folder: Path) -> Path:
+    """The Python of an environment like that with Spark 4.0, but without the wheel."""
+    subprocess.run([str(PYTHON_SPARK40), "-m", "venv", "--without-pip", str(folder)], check=True, timeout=PROGRAM_S_MAX)
+    packages = folder / SITE_SPARK40.relative_to(VENV_SPARK40)
+    for path in SITE_SPARK40.iterdir():
         if not path.name.startswith(("emubus", "pyspark_servicebus")):
             (packages / path.name).symlink_to(path)
-    return packages / "pyspark", folder / "bin" / "python"
+    return folder / "bin" / "python"

@@ -18,6 +18,7 @@ from emubus.broker.rules import FilterError, FilterException, check_rule, compil
 from emubus.broker.rules.sql.action import compile_action
 from emubus.broker.rules.sql.compiler import NESTING_MAX
 
+from ...programs import PROGRAM_S_MAX
 from .messages import context, truth
 
 REFUSED = [
@@ -237,4 +238,4 @@ def test_rules_without_sql_do_not_load_the_parser() -> None:
         "RuleIndex().put_subscription('s', rules)\n"
         "assert not {'lark', 'emubus.broker.rules.sql'} & sys.modules.keys()\n"
     )
-    subprocess.run([sys.executable, "-P", "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-P", "-c", script], check=True, timeout=PROGRAM_S_MAX)

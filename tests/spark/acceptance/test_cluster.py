@@ -1,4 +1,4 @@
-"""Spark as a cluster: a master and two workers, each a process of its own, whose Python knows nothing of emubus.
+"""Spark as a cluster: master, workers and executors are processes of their own, whose Python knows nothing of emubus.
 
 What executors need travels with the job: the wheel, as a file, by the recipe that users have. Their Python has
 what the connector needs and nothing that only the broker needs.
@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from ...building import ROOT
+from ...programs import PROGRAM_S_MAX
 from ...rounds import rounds
 from ...toolchains import BRIEF_JAVA
 from ..conftest import SPARK_CONF, MakeQueue
+from ..home import make_spark_home
 from ..prepare import BETWEEN, NEWEST, OLDEST, SITE_SPARK40, WHEELS, spark_of
 from .processes import HERE, Children
 
@@ -29,18 +31,20 @@ NEEDED = (  # besides Spark: the project's dependencies for workers and what the
     *("proton", "cproton.py", "cproton_ffi.abi3.so", "cffi", "_cffi_backend*", "pycparser", "wsproto", "h11"),
 )
 RECIPE = ROOT / "examples" / "spark" / "py_files.sh"
+EXECUTORS = 2
+WORKERS = rounds(1, 2)  # a process of Java each; the executors are as much apart on one worker, each in its own folder
 COUNT = 400
 JOB_S_MAX = 1200.0
 
 
-def make_python(folder: Path, version: str) -> tuple[Path, Path]:
-    """An environment with links to a version of Spark and to what is needed: Spark's folder in it, and its Python."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
+def make_python(folder: Path, version: str) -> Path:
+    """The Python of an environment with links to a version of Spark and to what is needed."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=PROGRAM_S_MAX)
     (packages,) = (folder / "lib").glob("python*/site-packages")
     site = spark_of(version)
     for path in (*found(site, SPARK), *found(site if version == NEWEST else SITE_SPARK40, NEEDED)):
         (packages / path.name).symlink_to(path)
-    return packages / "pyspark", folder / "bin" / "python"
+    return folder / "bin" / "python"
 
 
 def found(site: Path, patterns: Iterable[str]) -> Iterator[Path]:
@@ -55,10 +59,12 @@ def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
     version: str, options: dict[str, str], make_queue: MakeQueue, tmp_path: Path
 ) -> None:
     queues = [make_queue(enable_partitioning=True, requires_duplicate_detection=True) for _ in range(2)]
-    home, python = make_python(tmp_path / "venv", version)
+    python = make_python(tmp_path / "venv", version)
+    home = make_spark_home(tmp_path / "home", spark_of(version) / "pyspark")
     environment = {
-        "SPARK_HOME": str(home),
+        "SPARK_HOME": home,
         "PYSPARK_PYTHON": str(python),
+        "SPARK_LAUNCHER_OPTS": " ".join(BRIEF_JAVA),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": " ".join(BRIEF_JAVA),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -68,16 +74,18 @@ def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
         "PYTHONPYCACHEPREFIX": "",  # by paths, which are new each time here: all packages would be compiled again
     }
     with Children(tmp_path) as children:
-        daemon = [str(home / "bin" / "spark-class")]
+        daemon = [f"{home}/bin/spark-class"]
         at = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         master = children.start([*daemon, "org.apache.spark.deploy.master.Master", *at], environment)
         url = master.log_with(r"(spark://127\.0\.0\.1:\d+)")
-        for _ in range(2):
-            more = ["--cores", "1", "--memory", "512m", url]
+        for _ in range(WORKERS):
+            there = EXECUTORS // WORKERS
+            more = ["--cores", str(there), "--memory", f"{512 * there}m", url]
             children.start([*daemon, "org.apache.spark.deploy.worker.Worker", *at, *more], environment)
         conf = {**SPARK_CONF, "spark.executor.memory": "512m", "spark.local.dir": str(tmp_path / "local")}
         conf |= {"spark.executor.extraJavaOptions": " ".join(BRIEF_JAVA)}
-        conf |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.cores.max": "2"}
+        conf |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.cores.max": str(EXECUTORS)}
+        conf |= {"spark.executor.cores": "1"}
         (tmp_path / "conf").mkdir()
         (tmp_path / "conf" / "spark-defaults.conf").write_text("".join(f"{key} {conf[key]}\n" for key in conf))
         plan = json.dumps(
@@ -88,5 +96,5 @@ def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
         result = json.loads(job.line_with("RESULT (.*)", JOB_S_MAX))
     assert result["version"].startswith(version)
     assert result["numbers"] == list(range(COUNT))
-    assert result["executors"] == ["0", "1"]
+    assert result["executors"] == [str(number) for number in range(EXECUTORS)]
     assert result["unknown"] == ["aiohttp", "lark", "lmdb", "sortedcontainers", "structlog", "uvloop"]

@@ -12,6 +12,7 @@ from emubus.spark_connector.errors import ConnectorError
 from emubus.spark_connector.wire import Connection, Endpoint, SasKey, pool, pooled
 from emubus.testing import EmubusServer
 
+from ...programs import PROGRAM_S_MAX
 from .conftest import KEY
 from .kit import Proxy, endpoint_of
 
@@ -140,7 +141,7 @@ def test_a_forked_process_has_connections_of_its_own(server: EmubusServer, queue
         [sys.executable, "-P", "-W", "error", "-c", FORKED, str(server.amqp_port), queue],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PROGRAM_S_MAX,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
