@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from .sdk.prepare import ALL_CLIENTS
+from .sdk.prepare import ALL_CLIENTS, CLIENTS
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 TOGETHER: Final = {"spark": re.compile(r"\bspark: SparkSession\b"), "browser": re.compile(r"\btab: Tab\b")}
 """What is started once for all tests that need it, and the parameter by which their files are known."""
-_EVERY_CLIENT: Final = re.compile(r"\bdrivers: Drivers\b")
+_DRIVERS: Final = re.compile(r"\bdrivers: Drivers\b")
+ALL_DRIVERS: Final = "all drivers"
+"""The scope of tests that need the drivers of all SDKs: they are started for them once."""
 _CLIENT: Final = re.compile(
     rf"[\[-]({'|'.join(re.escape(name) for name in sorted(ALL_CLIENTS, key=len, reverse=True))})[-\]]"
 )
@@ -55,21 +57,22 @@ def needs_spark(file: str) -> bool:
 def scope_of(test: str) -> str:
     """Which tests run in one process, one after the other.
 
-    Those of a group, those of a file that all need the drivers of several SDKs, or of one; else this test alone.
+    Those of a group, those that need the drivers of all SDKs, those of a file that need the driver of one; else this
+    test alone.
     """
     file = test.partition("::")[0]
     if group := group_of(file):
         return group
     if not file.startswith("tests/sdk/"):
         return test
-    if _EVERY_CLIENT.search(_text_of(file)):
-        return file
+    if _DRIVERS.search(_text_of(file)):
+        return ALL_DRIVERS
     client = _CLIENT.search(test)
     return test if client is None else f"{client[1]} {file}"
 
 
 def client_of(scope: str) -> str | None:
-    """The SDK whose driver the tests of a scope need; None if they need none, or those of several."""
+    """The SDK whose driver the tests of a scope need; None if they need none, or those of all."""
     client = scope.partition(" ")[0]
     return client if client in ALL_CLIENTS else None
 
@@ -112,8 +115,8 @@ def scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
             running = [client for each in self.nodes for client in self._clients.get(each, ())]
             scope = next_scope(self.workqueue, mine, running)
             client = client_of(scope)
-            if client is not None and client not in mine:
-                mine.append(client)
+            needed = CLIENTS if scope == ALL_DRIVERS else [client] if client is not None else []
+            mine.extend(each for each in needed if each not in mine)
             self.workqueue.move_to_end(scope, last=False)  # xdist takes the first
             super()._assign_work_unit(node)
 

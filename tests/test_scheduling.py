@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from .scheduling import client_of, next_scope, scope_of
+from .scheduling import ALL_DRIVERS, client_of, next_scope, scope_of
 from .sdk.prepare import CLIENTS
 
 FILE = "tests/sdk/test_send.py"
@@ -19,7 +19,8 @@ FILE = "tests/sdk/test_send.py"
         (f"{FILE}::test_x[partitioned-python-sync-7.14.3]", f"python-sync-7.14.3 {FILE}"),
         (f"{FILE}::test_x[single-python-sync-partitioned]", f"python-sync {FILE}"),
         (f"{FILE}::test_x[partitioned]", f"{FILE}::test_x[partitioned]"),
-        ("tests/sdk/test_across.py::test_x[java-partitioned]", "tests/sdk/test_across.py"),
+        ("tests/sdk/test_across.py::test_x[java-partitioned]", ALL_DRIVERS),
+        ("tests/sdk/test_idle.py::test_x[partitioned]", ALL_DRIVERS),
         ("tests/examples/test_languages.py::test_x[java]", "tests/examples/test_languages.py::test_x[java]"),
         ("tests/spark/test_pipelines.py::test_x", "spark"),
         ("tests/web/test_page.py::test_x", "browser"),
