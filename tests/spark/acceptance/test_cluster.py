@@ -1,4 +1,4 @@
-"""Spark as a cluster: master, workers and executors are processes of their own, whose Python knows nothing of emubus.
+"""Spark as a cluster: a master, two workers and their executors, each a process, whose Python knows nothing of emubus.
 
 What executors need travels with the job: the wheel, as a file, by the recipe that users have. Their Python has
 what the connector needs and nothing that only the broker needs.
@@ -31,8 +31,7 @@ NEEDED = (  # besides Spark: the project's dependencies for workers and what the
     *("proton", "cproton.py", "cproton_ffi.abi3.so", "cffi", "_cffi_backend*", "pycparser", "wsproto", "h11"),
 )
 RECIPE = ROOT / "examples" / "spark" / "py_files.sh"
-EXECUTORS = 2
-WORKERS = rounds(1, 2)  # a process of Java each; the executors are as much apart on one worker, each in its own folder
+WORKERS = 2  # with an executor each
 COUNT = 400
 JOB_S_MAX = 1200.0
 
@@ -79,13 +78,11 @@ def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
         master = children.start([*daemon, "org.apache.spark.deploy.master.Master", *at], environment)
         url = master.log_with(r"(spark://127\.0\.0\.1:\d+)")
         for _ in range(WORKERS):
-            there = EXECUTORS // WORKERS
-            more = ["--cores", str(there), "--memory", f"{512 * there}m", url]
+            more = ["--cores", "1", "--memory", "512m", url]
             children.start([*daemon, "org.apache.spark.deploy.worker.Worker", *at, *more], environment)
         conf = {**SPARK_CONF, "spark.executor.memory": "512m", "spark.local.dir": str(tmp_path / "local")}
         conf |= {"spark.executor.extraJavaOptions": " ".join(BRIEF_JAVA)}
-        conf |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.cores.max": str(EXECUTORS)}
-        conf |= {"spark.executor.cores": "1"}
+        conf |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.cores.max": str(WORKERS)}
         (tmp_path / "conf").mkdir()
         (tmp_path / "conf" / "spark-defaults.conf").write_text("".join(f"{key} {conf[key]}\n" for key in conf))
         plan = json.dumps(
@@ -96,5 +93,5 @@ def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
         result = json.loads(job.line_with("RESULT (.*)", JOB_S_MAX))
     assert result["version"].startswith(version)
     assert result["numbers"] == list(range(COUNT))
-    assert result["executors"] == [str(number) for number in range(EXECUTORS)]
+    assert result["executors"] == [str(number) for number in range(WORKERS)]
     assert result["unknown"] == ["aiohttp", "lark", "lmdb", "sortedcontainers", "structlog", "uvloop"]
