@@ -116,14 +116,19 @@ class Entity(EntityBase):
             yield messages[start : start + size], positions[start : start + size]
 
     def _deal(self, positions: list[int], messages: list[Message], done: RunDone, by: str) -> None:
-        """Send messages without keys to the partitions in turn (P11)."""
+        """Send messages without keys to the partitions in turn (P11), what one partition gets of them together."""
+        groups: dict[int, tuple[list[int], list[Message]]] = {}
         start = 0
         for index, count in self.dealt(len(messages)):
             stop = start + count
-            for part in self._parts(positions[start:stop], messages[start:stop]):
+            group = groups.setdefault(index, ([], []))
+            group[0].extend(positions[start:stop])
+            group[1].extend(messages[start:stop])
+            start = stop
+        for index, group in groups.items():
+            for part in self._parts(*group):
                 run = SendRun(*part, done, self._ended, tried=index, left=len(self.partitions) - 1, by=by)
                 self._submit(run, index)
-            start = stop
 
     def _submit(self, part: SendRun, index: int) -> None:
         if part.left is not None:

@@ -31,6 +31,7 @@ from .router import Router, kept_key_of, key_of, partition_for_key
 T = TypeVar("T")
 
 BACKLOG_MESSAGES = 64  # in flight without keys: up to here each message goes to the next partition
+BACKLOG_PARTS = 4  # a longer backlog is divided into about so many parts: each costs a commit
 PART_MESSAGES_MAX = 64
 
 SEND_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
@@ -317,26 +318,25 @@ class EntityBase:
         round over all partitions have the same length, more with a longer backlog, and an interrupted part goes on
         later. So any stretch of messages is even over the partitions.
         """
-        left = count
-        while left:
-            if self._unkeyed_in_flight <= BACKLOG_MESSAGES:
+        in_flight, end = self._unkeyed_in_flight, self._unkeyed_in_flight + count
+        while in_flight < end:
+            if in_flight <= BACKLOG_MESSAGES:
                 index, taken = self.next_index(), 1
             else:
-                index = self._part_for_backlog()
-                taken = min(left, self._part_left)
+                index = self._part_for_backlog(in_flight)
+                taken = min(end - in_flight, self._part_left)
                 self._part_left -= taken
             yield index, taken
-            left -= taken
+            in_flight += taken
 
-    def _part_for_backlog(self) -> int:
+    def _part_for_backlog(self, in_flight: int) -> int:
         """Return the partition whose part goes on, or the next one in turn whose store is available."""
         for _ in self.partitions:
             if self._part_left and self.partitions[self._part_index].worker.available:
                 break
             self._part_index = (self._part_index + 1) % len(self.partitions)
             if not self._part_index:
-                length = self._unkeyed_in_flight // len(self.partitions)
-                self._part_length = max(1, min(length, PART_MESSAGES_MAX))
+                self._part_length = min(in_flight // BACKLOG_PARTS, PART_MESSAGES_MAX)
             self._part_left = self._part_length
         return self._part_index
 

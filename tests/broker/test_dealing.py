@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from random import Random
 
 import pytest
 
 from emubus.broker.api import Sender
-from emubus.broker.entities.entity_base import BACKLOG_MESSAGES, PART_MESSAGES_MAX, PartitionHandle
+from emubus.broker.entities.entity_base import BACKLOG_MESSAGES, BACKLOG_PARTS, PART_MESSAGES_MAX, PartitionHandle
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.requests import Request, SendRun
@@ -20,25 +21,29 @@ from .namespace import WAIT_S, open_broker
 
 STRETCH = 2_000
 FULLEST = 1.5
+UNKNOWN = -1
 MESSAGE = encoded("m")
 
 
 class Dealt:
-    """A sender to a partitioned queue, and the partition of each message in the order of the deals."""
+    """A sender to a partitioned queue: the partition of each message, in their order, and the sizes of requests."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.broker = open_broker(QueueDescription("part", enable_partitioning=True))
         self.sender: Sender = self.broker.open_sender("part", detached=print)
         self.indexes: list[int] = []
-        self.parts: list[int] = []
+        self.requests: list[int] = []
+        self._run_begins = 0
         self._open = 0
         self._all_done = asyncio.Event()
         submit = PartitionHandle.submit
 
         def noted(handle: PartitionHandle, request: Request) -> None:
             if isinstance(request, SendRun):
-                self.indexes += [handle.index] * len(request.positions)
-                self.parts.append(len(request.positions))
+                self.requests.append(len(request.positions))
+                for position in request.positions:
+                    assert self.indexes[self._run_begins + position] == UNKNOWN
+                    self.indexes[self._run_begins + position] = handle.index
             submit(handle, request)
 
         monkeypatch.setattr(PartitionHandle, "submit", noted)
@@ -47,7 +52,10 @@ class Dealt:
         """Send messages in one run."""
         self._open += count
         self._all_done.clear()
+        self._run_begins = len(self.indexes)
+        self.indexes += [UNKNOWN] * count
         self.sender.send_run([MESSAGE] * count, self._done)
+        assert UNKNOWN not in self.indexes[self._run_begins :]
 
     async def stored(self) -> None:
         """Wait until all that was sent is stored."""
@@ -88,8 +96,17 @@ async def test_few_messages_go_to_one_partition_each(monkeypatch: pytest.MonkeyP
 
 async def test_a_backlog_is_dealt_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     dealt = Dealt(monkeypatch)
-    dealt.send(256)
-    dealt.send(256)
-    assert 1 < max(dealt.parts) <= PART_MESSAGES_MAX
-    assert dealt.parts[: BACKLOG_MESSAGES + 1] == [1] * (BACKLOG_MESSAGES + 1)
+    for _ in range(4):
+        dealt.send(256)
+    in_turn = BACKLOG_MESSAGES + 1
+    assert dealt.indexes[:in_turn] == [number % 16 for number in range(in_turn)]
+    parts = [len(list(part)) for _, part in groupby(dealt.indexes[in_turn:])]
+    assert BACKLOG_MESSAGES // BACKLOG_PARTS == parts[0] < max(parts) == PART_MESSAGES_MAX
+    await dealt.stored()
+
+
+async def test_a_partition_gets_its_messages_of_a_run_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    dealt = Dealt(monkeypatch)
+    dealt.send(40)
+    assert dealt.requests == [3] * 8 + [2] * 8
     await dealt.stored()
