@@ -18,8 +18,8 @@ from ..wire.delivery_ids import DeliveryIds
 from ..wire.engine import Engine, Pointer
 from ..wire.flow_rewriter import FlowRewriter
 from ..wire.frames import PADDING_BYTES_MAX, FrameReader, Kind, delivery_count_of, with_lower_frame_size
-from ..wire.link import PN_LINK_FLOW, link_of_next, run_events
-from ..wire.loops import PN_DELIVERY, handle_of
+from ..wire.link import PN_DELIVERY, PN_LINK_FLOW, link_of_next, run_events
+from ..wire.loops import handle_of
 from .endpoints import ENDPOINT_EVENTS, Endpoints
 
 Handler = Callable[[Pointer], None]

@@ -14,12 +14,10 @@ typedef struct { size_t size; const char *start; } bytes_t; /* Proton's pn_bytes
 static struct {
     void *(*collector_peek)(void *);
     bool (*collector_pop)(void *);
-    int (*event_type)(void *);
     void *(*event_delivery)(void *);
     void *(*delivery_link)(void *);
-    bool (*readable)(void *);
+    void *(*current)(void *);
     bool (*partial)(void *);
-    bool (*aborted)(void *);
     bool (*settled)(void *);
     uint64_t (*remote_state)(void *);
     size_t (*pending)(void *);
@@ -35,12 +33,10 @@ static struct {
 static const struct { const char *name; void **slot; } FUNCTIONS[] = {
     {"pn_collector_peek", (void **)&pn.collector_peek},
     {"pn_collector_pop", (void **)&pn.collector_pop},
-    {"pn_event_type", (void **)&pn.event_type},
     {"pn_event_delivery", (void **)&pn.event_delivery},
     {"pn_delivery_link", (void **)&pn.delivery_link},
-    {"pn_delivery_readable", (void **)&pn.readable},
+    {"pn_link_current", (void **)&pn.current},
     {"pn_delivery_partial", (void **)&pn.partial},
-    {"pn_delivery_aborted", (void **)&pn.aborted},
     {"pn_delivery_settled", (void **)&pn.settled},
     {"pn_delivery_remote_state", (void **)&pn.remote_state},
     {"pn_delivery_pending", (void **)&pn.pending},
@@ -54,7 +50,6 @@ static const struct { const char *name; void **slot; } FUNCTIONS[] = {
 };
 #define FUNCTION_COUNT ((int)(sizeof FUNCTIONS / sizeof FUNCTIONS[0]))
 
-static int PN_DELIVERY;
 static uint64_t ACCEPTED;
 static PyObject *token_name, *payload_name;
 
@@ -69,7 +64,7 @@ static PyObject *names(PyObject *self, PyObject *unused)
 static PyObject *bind(PyObject *self, PyObject *args)
 {
     PyObject *addresses;
-    if (!PyArg_ParseTuple(args, "O!iK", &PyDict_Type, &addresses, &PN_DELIVERY, &ACCEPTED))
+    if (!PyArg_ParseTuple(args, "O!K", &PyDict_Type, &addresses, &ACCEPTED))
         return NULL;
     for (int i = 0; i < FUNCTION_COUNT; i++) {
         PyObject *address = PyDict_GetItemString(addresses, FUNCTIONS[i].name);
@@ -82,14 +77,11 @@ static PyObject *bind(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* The delivery of the event at the collector's head, if that is a delivery of `link`; else NULL. */
-static void *delivery_at_head(void *collector, void *link)
+/* The delivery of the event at the collector's head; NULL without an event, and for one of another kind. */
+static void *delivery_at_head(void *collector)
 {
     void *event = pn.collector_peek(collector);
-    if (!event || pn.event_type(event) != PN_DELIVERY)
-        return NULL;
-    void *delivery = pn.event_delivery(event);
-    return pn.delivery_link(delivery) == link ? delivery : NULL;
+    return event ? pn.event_delivery(event) : NULL;
 }
 
 static int append(PyObject *list, PyObject *item)
@@ -112,8 +104,9 @@ static PyObject *take_deliveries(PyObject *self, PyObject *args)
     void *collector = (void *)(uintptr_t)collector_, *link = (void *)(uintptr_t)link_;
     unsigned long long bytes = 0;
     while (PyList_GET_SIZE(data) < count_max && bytes <= bytes_max) {
-        void *delivery = delivery_at_head(collector, link);
-        if (!delivery || !pn.readable(delivery) || pn.partial(delivery) || pn.aborted(delivery) || pn.settled(delivery)
+        void *delivery = delivery_at_head(collector);
+        /* The current one of the link: it is of this link, and has bytes that can be read. */
+        if (!delivery || delivery != pn.current(link) || pn.partial(delivery) || pn.settled(delivery)
             || pn.remote_state(delivery))
             break;
         size_t size = pn.pending(delivery);
@@ -122,10 +115,9 @@ static PyObject *take_deliveries(PyObject *self, PyObject *args)
         PyObject *message = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
         if (!message)
             return NULL;
-        if (pn.recv(link, PyBytes_AS_STRING(message), size) != (ssize_t)size) {
+        if (pn.recv(link, PyBytes_AS_STRING(message), size) != (ssize_t)size) { /* negative: it was aborted */
             Py_DECREF(message);
-            PyErr_SetString(PyExc_RuntimeError, "a delivery is shorter than Proton said");
-            return NULL;
+            break;
         }
         if (append(data, message) < 0 || append(deliveries, PyLong_FromVoidPtr(delivery)) < 0)
             return NULL;
@@ -147,8 +139,9 @@ static PyObject *take_accepted(PyObject *self, PyObject *args)
     void *collector = (void *)(uintptr_t)collector_, *link = (void *)(uintptr_t)link_;
     Py_ssize_t before = PyList_GET_SIZE(tokens);
     while (PyList_GET_SIZE(tokens) < count_max) {
-        void *delivery = delivery_at_head(collector, link);
-        if (!delivery || pn.remote_state(delivery) != ACCEPTED || !pn.settled(delivery))
+        void *delivery = delivery_at_head(collector);
+        if (!delivery || pn.delivery_link(delivery) != link || pn.remote_state(delivery) != ACCEPTED
+            || !pn.settled(delivery))
             break;
         bytes_t tag = pn.tag(delivery);
         PyObject *token = PyBytes_FromStringAndSize(tag.start, (Py_ssize_t)tag.size);

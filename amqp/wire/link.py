@@ -26,8 +26,9 @@ from typing import Any, Final, Protocol
 from ...broker.errors import BrokerError
 from .engine import Engine, Pointer, lib, set_condition
 from .flow import FlowControl, FlowReplies, LinkState
-from .loops import PN_DELIVERY, SCRATCH_BYTES, Handle, handle_of, scratch
+from .loops import SCRATCH_BYTES, Handle, handle_of, scratch
 
+PN_DELIVERY: Final = int(lib.PN_DELIVERY)
 PN_LINK_FLOW: Final = int(lib.PN_LINK_FLOW)
 REJECTED: Final = int(lib.PN_REJECTED)
 RELEASED: Final = int(lib.PN_RELEASED)

@@ -22,16 +22,16 @@ from .engine import Pointer, ffi, lib
 Handle = Any
 """A pointer of Proton, or its address."""
 
-PN_DELIVERY: Final = int(lib.PN_DELIVERY)
 ACCEPTED: Final = int(lib.PN_ACCEPTED)
 TAG_BYTES_MAX: Final = 255
 
 _TRANSFER_HEAD: Final = bytes((0, 0x53, TRANSFER))
-_TRANSFER_HANDLE_MAX: Final = 20
-"""Where the handle of a transfer begins at the latest: behind the frame's header, descriptor, size and count."""
+_SHORT_TRANSFER_HEAD: Final = _TRANSFER_HEAD + b"\xc0"
+_SHORT_HANDLE, _TRANSFER_HANDLE_MAX = 14, 20
+"""Where the handle of a transfer begins: behind the frame's header, descriptor, size and count of one or four bytes."""
 _HANDLE_BYTES: Final = {0x52: 2, 0x70: 5}
 """How long an encoded handle is, by its constructor; others are one byte."""
-_FORMAT_END_MAX: Final = 80
+_FORMAT_END_MAX: Final = 88
 """Where the message-format of a transfer ends at the latest: all before it at its longest, with 32 bytes of tag."""
 BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"  # 0x80013700
 
@@ -66,12 +66,12 @@ _SIMPLE_FLOW: Final = re.compile(
 ).fullmatch
 
 _size_at: Callable[..., tuple[int]] = Struct(">I").unpack_from
-_peek, _pop, _type = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
-_event_delivery, _delivery_link = lib.pn_event_delivery, lib.pn_delivery_link
-_readable, _partial, _pending = lib.pn_delivery_readable, lib.pn_delivery_partial, lib.pn_delivery_pending
+_peek, _pop, _event_delivery = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_delivery
+_delivery_link, _current = lib.pn_delivery_link, lib.pn_link_current
+_partial, _pending = lib.pn_delivery_partial, lib.pn_delivery_pending
 _recv, _advance, _new_delivery, _send = lib.pn_link_recv, lib.pn_link_advance, lib.pn_delivery, lib.pn_link_send
 _settled, _settle, _update = lib.pn_delivery_settled, lib.pn_delivery_settle, lib.pn_delivery_update
-_remote_state, _tag, _aborted = lib.pn_delivery_remote_state, lib.pn_delivery_tag, lib.pn_delivery_aborted
+_remote_state, _tag = lib.pn_delivery_remote_state, lib.pn_delivery_tag
 _buffer: Any = ffi.buffer
 
 # One event loop, one thread: buffers that every connection uses for the length of one call.
@@ -94,15 +94,6 @@ def delivery_of(handle: Handle) -> Pointer:
     return handle
 
 
-def _delivery_at_head(collector: Handle, link: Handle) -> Pointer | None:
-    """The delivery of the event at the collector's head, if that is one of `link`."""
-    event = _peek(collector)
-    if not event or _type(event) != PN_DELIVERY:
-        return None
-    delivery = _event_delivery(event)
-    return delivery if _delivery_link(delivery) == link else None
-
-
 def take_deliveries(
     collector: Handle,
     link: Handle,
@@ -117,22 +108,18 @@ def take_deliveries(
     Plain: whole, not settled by the sender, without a state, 1 to `size_max` bytes. Stops at any other event, and once
     `data` has `count_max` items or the sum is above `bytes_max`.
     """
-    sum_bytes = 0
+    sum_bytes, size_max = 0, min(size_max, SCRATCH_BYTES)
     while len(data) < count_max and sum_bytes <= bytes_max:
-        delivery = _delivery_at_head(collector, link)
-        if (
-            delivery is None
-            or not _readable(delivery)
-            or _partial(delivery)
-            or _aborted(delivery)
-            or _settled(delivery)
-            or _remote_state(delivery)
-        ):
+        event = _peek(collector)
+        delivery = _event_delivery(event) if event else None  # NULL for an event of another kind
+        # The current one of the link: it is of this link, and has bytes that can be read.
+        if not delivery or delivery != _current(link) or _partial(delivery):
+            break
+        if _settled(delivery) or _remote_state(delivery):
             break
         size = _pending(delivery)
-        if not 0 < size <= min(size_max, SCRATCH_BYTES):
+        if not 0 < size <= size_max or _recv(link, scratch, size) != size:  # negative: it was aborted
             break
-        _recv(link, scratch, size)
         data.append(_scratch_view[:size])
         deliveries.append(delivery)
         _advance(link)  # before the next event: the other order frees the delivery too early
@@ -151,8 +138,11 @@ def take_accepted(
     """
     count = 0
     while len(tokens) < count_max:
-        delivery = _delivery_at_head(collector, link)
-        if delivery is None or _remote_state(delivery) != ACCEPTED or not _settled(delivery):
+        event = _peek(collector)
+        delivery = _event_delivery(event) if event else None  # NULL for an event of another kind
+        if not delivery or _delivery_link(delivery) != link:
+            return count
+        if _remote_state(delivery) != ACCEPTED or not _settled(delivery):
             return count
         tag = _tag(delivery)
         token = _buffer(tag.start, tag.size)[:]
@@ -200,24 +190,33 @@ def passthrough_end_in_python(data: bytes, pos: int, size_max: int, sending: Set
     most `size_max` bytes.
     """
     length = len(data)
+    start = handle = b""  # of the last transfer: what follows its size, up to the size of its list; its handle
     while pos + 4 <= length:
-        stop = pos + _size_at(data, pos)[0]
-        if stop > length or not 8 <= stop - pos <= size_max:
+        size = _size_at(data, pos)[0]
+        stop = pos + size
+        if stop > length or not 8 <= size <= size_max:
             break
-        if stop - pos > 10 and not (data[pos + 4] == 2 and _is_passthrough(data, pos, stop, sending, attached)):
-            break
+        at = pos + _SHORT_HANDLE
+        if size > _TRANSFER_HANDLE_MAX and data[pos + 4 : pos + 12] == start and data.startswith(handle, at):
+            if data.find(BATCH_FIELD, at, min(stop, pos + _FORMAT_END_MAX)) >= 0:
+                break
+        elif size > 10:
+            if data[pos + 4] != 2 or not _is_passthrough(data, pos, stop, sending, attached):
+                break
+            if data.startswith(_SHORT_TRANSFER_HEAD, pos + 8):
+                start, handle = data[pos + 4 : pos + 12], data[at : at + _HANDLE_BYTES.get(data[at], 1)]
         pos = stop
     return pos
 
 
 def _is_passthrough(data: bytes, pos: int, stop: int, sending: Set[bytes], attached: Set[bytes]) -> bool:
     if stop - pos > _TRANSFER_HANDLE_MAX and data.startswith(_TRANSFER_HEAD, pos + 8):
-        handle = pos + (14 if data[pos + 11] == 0xC0 else _TRANSFER_HANDLE_MAX)
+        handle = pos + (_SHORT_HANDLE if data[pos + 11] == 0xC0 else _TRANSFER_HANDLE_MAX)
         behind = handle + _HANDLE_BYTES.get(data[handle], 1)
         if behind > stop:
             return False
         head = data[pos + 6 : pos + 8] + data[handle:behind]
-        return head in sending and data.find(BATCH_FIELD, handle, min(stop, pos + 8 + _FORMAT_END_MAX)) < 0
+        return head in sending and data.find(BATCH_FIELD, handle, min(stop, pos + _FORMAT_END_MAX)) < 0
     if data[pos + 10] == FLOW:
         return _is_simple_flow(data, pos, stop, attached)
     return _SIMPLE_DISPOSITION(data, pos + 8, stop) is not None
@@ -240,7 +239,7 @@ def _bound() -> Any:
     native = native_module(f"{__package__}._delivery_loops")
     if native is not None:
         addresses = {name: _address(ffi.addressof(lib, name)) for name in native.names()}
-        native.bind(addresses, PN_DELIVERY, ACCEPTED)
+        native.bind(addresses, ACCEPTED)
     return native
 
 

@@ -198,7 +198,7 @@ FIELDS = st.one_of(st.booleans(), st.none(), st.integers(0, 300).map(Uint))
 STATES = st.sampled_from([accepted, released, None])
 TRANSFERS = st.builds(
     lambda handle, form, body: frame(0, TRANSFER, [Uint(handle), Uint(1), b"tag", Uint(form), False], body),
-    st.integers(0, 300),
+    st.sampled_from([0, 5]) | st.integers(0, 300),
     st.sampled_from([0, BATCH]),
     st.binary(max_size=40),
 )
