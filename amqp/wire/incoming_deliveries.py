@@ -350,8 +350,7 @@ class IncomingRun:
             positions = accepted[0]
         else:  # Proton merges outcomes that come in order
             positions = sorted([*errors, *(each for some in accepted for each in some)])
-        sizes = self._sizes
-        cost = KEEPING_BYTES * len(positions) + sum([sizes[each] for each in positions])
+        cost = KEEPING_BYTES * len(positions) + sum(map(self._sizes.__getitem__, positions))
         self.waiting_cost -= cost
         return positions, errors, cost
 

@@ -72,40 +72,52 @@ class Entity(EntityBase):
 
     def send_run(self, run: Sequence[bytes], done: RunDone, by: str = "") -> None:
         """Store deliveries of one message each, each on its own; `done` gets their outcomes by position."""
-        groups: dict[int | None, tuple[list[int], list[Message]]] = {}
-        for position, message, index in self._parse_run(run, done):
-            group = groups.get(index)
-            if group is None:
-                group = groups[index] = [], []
-            group[0].append(position)
-            group[1].append(message)
-        unkeyed = groups.pop(None, None)
-        for index, (positions, messages) in groups.items():
-            for part in self._parts(positions, messages):
-                self._submit(SendRun(*part, done, self._ended, by=by), index or 0)
-        if unkeyed is not None:
-            self._deal(*unkeyed, done, by)
+        positions, messages, keys = self._parse_run(run, done)
+        if not messages:
+            return
+        if len(self.partitions) == 1:
+            self._send_to(0, positions, messages, done, by)
+        elif keys.count(None) == len(keys):
+            self._deal(positions, messages, done, by)
+        else:
+            groups: dict[int | None, tuple[list[int], list[Message]]] = {}
+            partition_of = self._router.handle
+            for position, message, key in zip(positions, messages, keys, strict=True):
+                group = groups.setdefault(None if key is None else partition_of(key), ([], []))
+                group[0].append(position)
+                group[1].append(message)
+            unkeyed = groups.pop(None, None)
+            for index, group in groups.items():
+                self._send_to(index or 0, *group, done, by)
+            if unkeyed is not None:
+                self._deal(*unkeyed, done, by)
 
-    def _parse_run(self, run: Sequence[bytes], done: RunDone) -> Iterator[tuple[int, Message, int | None]]:
-        """Yield position, message and partition (None without a key) of each delivery that the entity does not refuse.
-
-        `done` gets the others.
-        """
+    def _parse_run(self, run: Sequence[bytes], done: RunDone) -> tuple[list[int], list[Message], list[str | None]]:
+        """Return positions, messages and keys of the deliveries that the entity takes; `done` gets the others."""
+        positions: list[int] = []
+        messages: list[Message] = []
+        keys: list[str | None] = []
         if self.description.status in SEND_REFUSED:
             done(range(len(run)), self.disabled())
-            return
-        bounds, requires_session, is_partitioned = self.bounds, self.requires_session, len(self.partitions) > 1
-        duplicates, partition_of = self.detects_duplicates, self._router.handle
+            return positions, messages, keys
+        bounds, requires_session, duplicates = self.bounds, self.requires_session, self.detects_duplicates
         for position, data in enumerate(run):
             try:
                 message = parse_sent(data, bounds)
                 if requires_session and message.session_id is None:
                     raise service_errors.session_id_missing()
-                key = key_of(message, duplicate_detection=duplicates)
+                keys.append(key_of(message, duplicate_detection=duplicates))
             except BrokerError as error:
                 done((position,), error)
             else:
-                yield position, message, (None if key is None else partition_of(key)) if is_partitioned else 0
+                positions.append(position)
+                messages.append(message)
+        return positions, messages, keys
+
+    def _send_to(self, index: int, positions: list[int], messages: list[Message], done: RunDone, by: str) -> None:
+        """Send messages to the partition of their key, or to the only one."""
+        for part in self._parts(positions, messages):
+            self._submit(SendRun(*part, done, self._ended, by=by), index)
 
     def _parts(
         self, positions: list[int], messages: list[Message]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...codec.errors import DecodeError
 from ...codec.native import native_module
@@ -34,29 +34,60 @@ _SIZE_MAX: Final = 255
 _u32: Final = Struct(">I").unpack_from
 
 
-def scan_in_python(
-    data: bytes, key_length_max: int, message_bytes_max: int, new_id: Callable[[], str]
-) -> Scanned | None:
-    """Return what the broker needs of a message in the form that SDKs write, None for an unusual message.
+class _Start(NamedTuple):
+    """How a message with an id begins, and what the broker needs of that."""
 
-    (stored form, session id, partition key, message with an added id, position of its application properties)
+    encoded: bytes
+    """Header, annotations, and the properties up to the size of the id."""
+    form: bytes | None
+    """The stored form up to the bare sections; None for an unusual message."""
+    partition_key: str | None
+    key_length: int
+    """The length of its longest key: message id or partition key."""
+    bare: int
+    """Where the bare sections begin."""
+    rest: int
+    """Where the fields behind the id begin."""
+    rest_count: int
+    stop: int
+    """Where the properties end."""
 
-    A message without an id gets `new_id()`, 32 ASCII characters; the fourth item is None for one that has an id.
-    The position is that of the section in the message with its id, -1 without application properties.
-    Unusual: another order or encoding of the sections, a time to live, a schedule, delivery annotations, a message id
-    that is no string, a key longer than `key_length_max`, more than `message_bytes_max` bytes. The stored form is that
-    of `Message.stored` without a time to live.
-    """
-    if len(data) > message_bytes_max:
-        return None
-    try:
-        bare = _bare_at(data)
-        if data[bare : bare + 4] == _PROPERTIES and data[bare + 6] == _STRING8:
-            return _scanned(data, bare, key_length_max, None)
-        whole = _with_id(data, bare, new_id)
-        return None if whole is None else _scanned(whole, bare, key_length_max, whole)
-    except (BrokerError, DecodeError, IndexError, StructError):
-        return None  # the parser says what is wrong
+
+class Scanner:
+    """Scans messages one after the other, and remembers how the last one began: its sender's next one does, too."""
+
+    def __init__(self) -> None:
+        self._start = _Start(b"\xff", None, None, 0, 0, 0, 0, 0)  # no message begins so
+
+    def scan(
+        self, data: bytes, key_length_max: int, message_bytes_max: int, new_id: Callable[[], str]
+    ) -> Scanned | None:
+        """Return what the broker needs of a message in the form that SDKs write, None for an unusual message.
+
+        (stored form, session id, partition key, message with an added id, position of its application properties)
+
+        A message without an id gets `new_id()`, 32 ASCII characters; the fourth item is None for one that has an id.
+        The position is that of the section in the message with its id, -1 without application properties.
+        Unusual: another order or encoding of the sections, a time to live, a schedule, delivery annotations, an id
+        that is no string, a key longer than `key_length_max`, more than `message_bytes_max` bytes. The stored form is
+        that of `Message.stored` without a time to live.
+        """
+        if len(data) > message_bytes_max:
+            return None
+        with_id = None
+        try:
+            if not data.startswith(self._start.encoded):
+                bare = _bare_at(data)
+                if data[bare : bare + 4] != _PROPERTIES or data[bare + 6] != _STRING8:
+                    with_id = _with_id(data, bare, new_id)
+                    if with_id is None:
+                        return None
+                    data = with_id
+                if with_id is None or not data.startswith(self._start.encoded):
+                    self._start = _start_of(data, bare)
+            return _scanned(data, self._start, key_length_max, with_id)
+        except (BrokerError, DecodeError, IndexError, StructError):
+            return None  # the parser says what is wrong
 
 
 def _bare_at(data: bytes) -> int:
@@ -83,16 +114,27 @@ def _with_id(data: bytes, bare: int, new_id: Callable[[], str]) -> bytes | None:
     return b"".join((data[:bare], start, new_id().encode("ascii"), data[rest:]))
 
 
-def _scanned(data: bytes, bare: int, key_length_max: int, with_id: bytes | None) -> Scanned | None:
-    """What the broker needs of a message whose first field is its id; raises for some unusual messages."""
-    start, partition_key = _start(data[:bare])
+def _start_of(data: bytes, bare: int) -> _Start:
+    """How a message begins whose first field is its id. Raises DecodeError and BrokerError."""
+    form, partition_key = _form_start(data[:bare])
     count, id_bytes = data[bare + 5], data[bare + 7]
-    pos, rest = bare + 5 + data[bare + 4], bare + 8 + id_bytes
-    if start is None or not count or id_bytes > key_length_max or rest > pos:
+    rest, stop = bare + 8 + id_bytes, bare + 5 + data[bare + 4]
+    if not count or rest > stop:
+        form = None
+    key_length = max(id_bytes, len(partition_key or ""))
+    return _Start(data[: bare + 8], form, partition_key, key_length, bare, rest, count - 1, stop)
+
+
+def _scanned(data: bytes, start: _Start, key_length_max: int, with_id: bytes | None) -> Scanned | None:
+    """What the broker needs of a message that begins with `start`; raises for some unusual messages."""
+    _, form, partition_key, key_length, bare, rest, rest_count, pos = start
+    if form is None or key_length > key_length_max:
         return None
-    session_id = _group_id(data[rest:pos], count - 1) if rest < pos or count > 1 else None
-    if max(len(session_id or ""), len(partition_key or "")) > key_length_max:
-        return None
+    session_id = None
+    if rest < pos or rest_count:
+        session_id = _group_id(data[rest:pos], rest_count)
+        if session_id is not None and len(session_id) > key_length_max:
+            return None
     head = data[pos : pos + 4]
     application_at = -1
     if head == _APPLICATION:
@@ -103,7 +145,7 @@ def _scanned(data: bytes, bare: int, key_length_max: int, with_id: bytes | None)
         head = data[pos : pos + 4]
     if _end(data, pos, head) != len(data):
         return None
-    return start + data[bare:], session_id, partition_key, with_id, application_at
+    return form + data[bare:], session_id, partition_key, with_id, application_at
 
 
 def _end(data: bytes, pos: int, head: bytes) -> int:
@@ -116,7 +158,7 @@ def _end(data: bytes, pos: int, head: bytes) -> int:
 
 
 @lru_cache(_SECTIONS_MAX)
-def _start(sections: bytes) -> tuple[bytes | None, str | None]:
+def _form_start(sections: bytes) -> tuple[bytes | None, str | None]:
     """The stored form up to the bare sections of a message, and its partition key; `sections` are those before these.
 
     No form for a message with a time to live, a schedule or another key. Raises DecodeError and BrokerError.
@@ -143,6 +185,7 @@ def _group_id(fields: bytes, count: int) -> str | None:
     return None if value is None else identifier("group-id", value)
 
 
+scan_in_python = Scanner().scan
 scan = scan_in_python
 _native: Final = native_module(f"{__package__}._scan")
 IS_NATIVE: Final = _native is not None

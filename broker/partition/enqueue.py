@@ -83,7 +83,7 @@ class EnqueueHandlers:
             and not description.requires_session
             and not description.requires_duplicate_detection
             and description.forward_to is None
-            and all(message.scheduled_enqueue_at is None for message in messages)
+            and {message.scheduled_enqueue_at for message in messages} == {None}
         )
 
     def _note_refused(self, run: SendRun, error: BrokerError, step: Step) -> None:

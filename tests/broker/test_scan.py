@@ -12,7 +12,7 @@ from emubus.broker.errors import BrokerError
 from emubus.broker.message import message as parsing
 from emubus.broker.message.bounds import STANDARD_BOUNDS
 from emubus.broker.message.message import Message, parse_sent
-from emubus.broker.message.scan import Scanned, scan, scan_in_python
+from emubus.broker.message.scan import Scanned, Scanner, scan, scan_in_python
 from emubus.codec.encode import encode
 from emubus.codec.sections import APPLICATION_PROPERTIES
 from emubus.codec.types import Described, Symbol, Timestamp, Ubyte, Uint, Ulong
@@ -94,6 +94,19 @@ def test_a_scanned_message_answers_as_a_parsed_one(data: bytes) -> None:
         assert again.stored(NOW, NOW + 5000) == message.stored(NOW, NOW + 5000)
         assert (again.durable, again.priority, again.size_bytes) == (message.durable, message.priority, len(data))
         assert again.located() == message.located()
+
+
+CHANGES = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255)), max_size=4)
+
+
+@given(usual(), usual(), CHANGES)
+def test_what_was_scanned_before_changes_nothing(first: bytes, second: bytes, changes: list[tuple[int, int]]) -> None:
+    changed = [first[:at] + bytes((value,)) + first[at + 1 :] for at, value in changes]
+    scanner = Scanner()
+    for data in (first, second, *changed, first):
+        for length_max in (STANDARD_BOUNDS.key_length_max, 3):
+            bounds = length_max, STANDARD_BOUNDS.scanned_bytes_max
+            assert scanner.scan(data, *bounds, new_id) == Scanner().scan(data, *bounds, new_id)
 
 
 @pytest.mark.parametrize("count", [0, 10, 11])
