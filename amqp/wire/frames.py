@@ -115,10 +115,11 @@ class FrameReader:
             return [(data, Kind.PLAIN)]
         rest = self._rest
         if rest:
-            rest += data
-            if len(rest) < 4 or (len(rest) < _size_at(rest)[0] <= self._frame_bytes_max):
+            length = len(rest) + len(data)
+            if length < 4 or (length < _size_at(rest[:4] + data[:4])[0] <= self._frame_bytes_max):
+                rest += data
                 return []
-            data = bytes(rest)
+            data = b"".join((rest, data))
             rest.clear()
         pieces = self._cut(data)
         return pieces if self.ids is None else self._renumbered(self.ids, pieces)

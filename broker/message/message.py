@@ -41,7 +41,7 @@ from ..ids import new_message_id
 from .annotations import NO_ANNOTATIONS, identifier, read_annotations, read_delivery_annotations, value_at
 from .bounds import STANDARD_BOUNDS, MessageBounds, check_bounds
 from .header import NO_HEADER, header_start, read_header
-from .scan import scan
+from .scan import Scanned, scan
 from .stored_form import DELIVERY_HEAD, FORM_HEAD, PLAIN, WITH_DELIVERY_ANNOTATIONS, named_values
 
 _pack_i64 = Struct(">q").pack
@@ -117,25 +117,14 @@ class Message:
         self._read(at)
 
     @classmethod
-    def scanned(
-        cls,
-        data: bytes,
-        form: bytes,
-        session_id: str | None,
-        partition_key: str | None,
-        with_id: bytes | None,
-        application_at: int,
-    ) -> Message:
-        """Return the message of which `scan` has read form and keys; the rest is read when it is needed."""
+    def scanned(cls, data: bytes, found: Scanned) -> Message:
+        """Return the message of which `scan` has `found` form and keys; the rest is read when it is needed."""
         message = cls.__new__(cls)
+        message.form, message._session_id, message.partition_key, with_id, message._application_at = found
         message.size_bytes = len(data)
         message._data = data if with_id is None else with_id
-        message.form = form
-        message._at = _NOT_LOCATED
-        message._application_at = application_at
         message._message_id = _UNREAD if with_id is None else None
-        message._session_id = session_id
-        message.partition_key = partition_key
+        message._at = _NOT_LOCATED
         message.ttl_ms = message.via_partition_key = message.scheduled_enqueue_at = None
         return message
 
@@ -153,7 +142,7 @@ class Message:
         if at is None:
             return parse_message(data)
         application_at = at[APPLICATION_PROPERTIES] if at[APPLICATION_PROPERTIES + 7] else -1
-        message = cls.scanned(data, b"", _UNREAD, None, None, application_at)
+        message = cls.scanned(data, (b"", _UNREAD, None, None, application_at))
         message._at = at
         if reads_header:
             stop = at[HEADER + 7]
@@ -321,7 +310,7 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
     """
     found = scan(data, bounds.key_length_max, bounds.scanned_bytes_max, new_message_id)
     if found is not None:
-        return Message.scanned(data, *found)
+        return Message.scanned(data, found)
     try:
         usual, at = _located(data)
         if _has_message_id(usual, at):

@@ -143,15 +143,14 @@ def _scanned(data: bytes, start: _Start, key_length_max: int, with_id: bytes | N
         if item_count & 1 or skip(data, application_at + 6, item_count) != pos:
             return None
         head = data[pos : pos + 4]
-    if _end(data, pos, head) != len(data):
+    end = pos + 8 + _u32(data, pos + 4)[0] if head == _DATA32 else _end(data, pos, head)
+    if end != len(data):
         return None
     return form + data[bare:], session_id, partition_key, with_id, application_at
 
 
 def _end(data: bytes, pos: int, head: bytes) -> int:
-    """Where the body that begins at `pos` with `head` ends, a data section or a value; `pos` for another one."""
-    if head == _DATA32:
-        return pos + 8 + int(_u32(data, pos + 4)[0])
+    """Where the body that begins at `pos` with `head` ends, a short data section or a value; `pos` for another one."""
     if head == _DATA8:
         return pos + 5 + data[pos + 4]
     return skip(data, pos + 3) if head[:3] == _VALUE else pos

@@ -87,7 +87,7 @@ def test_a_scanned_message_answers_as_a_parsed_one(data: bytes) -> None:
         assert not scanned(data)
         return
     for found in scanned(data):
-        again = Message.scanned(data, *found)
+        again = Message.scanned(data, found)
         message_id = unless_refused(lambda: message.message_id)
         assert unless_refused(partial(getattr, again, "message_id")) == message_id
         assert again.stored(NOW, None, b"head") == b"head" + message.stored(NOW, None)
