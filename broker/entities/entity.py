@@ -83,7 +83,10 @@ class Entity(EntityBase):
             groups: dict[int | None, tuple[list[int], list[Message]]] = {}
             partition_of = self._router.handle
             for position, message, key in zip(positions, messages, keys, strict=True):
-                group = groups.setdefault(None if key is None else partition_of(key), ([], []))
+                index = None if key is None else partition_of(key)
+                group = groups.get(index)
+                if group is None:
+                    group = groups[index] = [], []
                 group[0].append(position)
                 group[1].append(message)
             unkeyed = groups.pop(None, None)
