@@ -6,17 +6,18 @@ CLIENTS := tests/sdk tests/examples # wait for builds, then mostly for their ser
 HEAVY := tests/spark tests/web # more than one processor, or a browser
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
-.PHONY: serve test test-clients test-parts test-long prepare check bench fast dist clean
+.PHONY: serve test test-heavy test-clients test-parts test-long prepare check bench fast dist clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
 test: # installs beside the builds
-	$(MAKE) --jobs 3 --output-sync check test-clients test-parts
+	$(MAKE) --jobs 4 --output-sync test-heavy test-clients test-parts check
 	@$(BIN)/python -m tests.prepare --report
-test-clients: prepare $(VENV)/collected # then Spark, which gives a worker ten seconds to start
-	$(BIN)/pytest -n 6 --dist loadgroup $(CLIENTS) $(ARGS)
+test-heavy: prepare $(VENV)/collected # comes first: Spark gives a worker ten seconds to start
 	$(BIN)/pytest -n 3 --dist loadgroup $(HEAVY) $(ARGS)
-test-parts: $(VENV)/collected # takes what the clients leave of the machine
-	nice -n 5 $(BIN)/pytest -n 3 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
+test-clients: prepare $(VENV)/collected
+	nice -n 3 $(BIN)/pytest -n 6 --dist loadgroup $(CLIENTS) $(ARGS)
+test-parts: $(VENV)/collected # takes what the others leave of the machine
+	nice -n 8 $(BIN)/pytest -n 3 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
 test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/broker/test_namespace_simulation.py tests/http/control tests/spark/acceptance tests/examples/test_languages.py $(ARGS)
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000 && $(BIN)/python -m tests.spark.acceptance.kill_rounds
@@ -25,7 +26,7 @@ prepare: $(BIN)/python ; $(BIN)/python -m tests.prepare
 fast: $(VENV)/installed
 	$(BIN)/pytest -m "not sdk and not slow" $(ARGS)
 check: $(VENV)/installed # with 64 MB for new objects, pyright collects less garbage
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/pyright
+	nice -n 5 sh -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/pyright'
 bench: $(VENV)/installed ; $(BIN)/python bench/run.py $(ARGS)
 dist: $(VENV)/installed ; PYTHON=$(BIN)/python release/dist $(ARGS) # wheels for machines without a compiler
 $(BIN)/python:

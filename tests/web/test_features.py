@@ -506,7 +506,8 @@ def test_the_page_can_do_it(tab: Tab, server: EmubusServer, feature: Feature, wi
     page = tab.open("about:blank", viewport={"width": width, "height": 800})
     feature(page, server, f"{feature.__name__.replace('_', '-')}-{width}")
     if width == PHONE:
-        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+        # the last step may have led to another page, whose styles are on their way
+        page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=PHONE)
 
 
 def test_every_row_of_the_documentation_is_a_feature_with_a_test() -> None:
