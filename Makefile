@@ -15,9 +15,9 @@ test: # installs beside the builds
 test-heavy: prepare $(VENV)/collected # comes first: Spark gives a worker ten seconds to start
 	$(BIN)/pytest -n 3 --dist loadgroup $(HEAVY) $(ARGS)
 test-clients: prepare $(VENV)/collected
-	nice -n 3 $(BIN)/pytest -n 6 --dist loadgroup $(CLIENTS) $(ARGS)
+	nice -n 5 $(BIN)/pytest -n 6 --dist loadgroup $(CLIENTS) $(ARGS)
 test-parts: $(VENV)/collected # takes what the others leave of the machine
-	nice -n 8 $(BIN)/pytest -n 3 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
+	nice -n 7 $(BIN)/pytest -n 4 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
 test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/broker/test_namespace_simulation.py tests/http/control tests/spark/acceptance tests/examples/test_languages.py $(ARGS)
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000 && $(BIN)/python -m tests.spark.acceptance.kill_rounds
