@@ -572,4 +572,22 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "a message that was perhaps delivered before its time, and perhaps taken, was not known as one on its way",
+        "stray",
+        (
+            Shape("t0", "topic", partitioned=True),
+            Shape("t0/Subscriptions/s0", "subscription", forward_to="t1"),
+            Shape("t1", "topic"),
+            Shape("t1/Subscriptions/s0", "subscription"),
+        ),
+        (
+            Schedule("t0", (Spec(196, session="e", after_ms=20_000),)),
+            Tear(10, "UNCONFIRMED"),
+            DeliverNow("t0", 196),
+            Receive("t1/Subscriptions/s0", 5, delete=True),
+            Cancel("t0", (196,)),
+            Rest(),
+        ),
+    ),
 )

@@ -224,7 +224,8 @@ class Run:
         if self.world.is_slow() or command.of not in self.model.shapes or (not items and command.stranger is None):
             return
         stored = {(row.path, row.label) for row in self.world.rows()}
-        dropped = [item for item in items if "taken" in item.doubts and (item.path, item.label) not in stored]
+        waiting = [item for item in items if "activated" not in item.doubts]  # the others may be taken as active ones
+        dropped = [item for item in waiting if "taken" in item.doubts and (item.path, item.label) not in stored]
         numbers = [item.number or 0 for item in items]
         if command.stranger is not None:
             numbers.append((command.stranger << 48 if self.model.is_partitioned(command.of) else 0) | 0xFFFF_FFFF)
