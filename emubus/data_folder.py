@@ -25,6 +25,7 @@ import structlog
 
 from .broker.admin.folder_view import (
     CATALOG_FOLDER,
+    JOURNAL_PREFIX,
     STAGING_FOLDER,
     STORE_NAME,
     DataFolderError,
@@ -42,6 +43,7 @@ from .storage import (
     MANIFEST_FILE,
     FolderLock,
     FolderState,
+    Journal,
     Manifest,
     Part,
     StoreError,
@@ -52,6 +54,7 @@ from .storage import (
     open_to_others,
     read_into_memory,
     replace_file,
+    replay,
     sync_file,
     write_manifest,
 )
@@ -83,6 +86,8 @@ class DataFolder(FolderView):
         self._stores_sync = stores_sync
         self._watched: Mapping[Path, tuple[int, int]] = {}
         self._lost: str | None = None
+        self.journal: Journal | None = None
+        """Where stores write small batches first, from `prepare` on; None if they do not sync."""
         self.is_new = not path.exists()
         make_folder(path)
         if self.is_new:
@@ -107,12 +112,17 @@ class DataFolder(FolderView):
                 manifest = self._make(store_count, FolderState.MAKING) if count is None else self._plan_upgrade(count)
             elif manifest.state in (FolderState.MAKING, FolderState.EMPTYING):
                 manifest = self._make(store_count, manifest.state)
+        self._replay(manifest)
         if manifest.state is FolderState.CLOSED:
             parts = {name: Part(part.id, part.transaction) for name, part in manifest.parts.items()}
             self._write(replace(manifest, state=FolderState.OPEN, parts=parts))
         if manifest.state not in JUST_MADE:
             self._mark_all(manifest, self.path)  # once more: from here on a copy of an earlier run is an older one
-        self._write(replace(manifest, state=FolderState.OPEN, parts=self._parts_now(manifest)))
+        manifest = replace(manifest, state=FolderState.OPEN, parts=self._parts_now(manifest), journal=None)
+        if self._stores_sync:
+            manifest = self._begin_journal(manifest)
+        self._write(manifest)
+        self._drop_journals(manifest)
         self._watch(manifest)
         return [self.path / name for name in manifest.parts]
 
@@ -152,6 +162,35 @@ class DataFolder(FolderView):
         self._write(manifest)
         log.info("upgrading the data folder of an older release", data=str(self.path))
         return manifest
+
+    def _replay(self, manifest: Manifest) -> None:
+        """Write what the journal of a killed server has into the parts."""
+        self._close_journal()
+        for name, entries in self.entries_by_store(manifest).items():
+            replay(self.path / name, tables_of(name), manifest.journal or "", entries)
+
+    def _begin_journal(self, manifest: Manifest) -> Manifest:
+        manifest = replace(manifest, journal=new_message_id())
+        file = self.journal_file(manifest)
+        try:
+            self.journal = Journal(file, manifest.journal or "")
+            sync_file(self.path)
+        except OSError as error:
+            log.warning("no journal: each commit waits for the file of its store", cause=error.strerror, file=str(file))
+            file.unlink(missing_ok=True)
+            return replace(manifest, journal=None)
+        return manifest
+
+    def _close_journal(self) -> None:
+        journal, self.journal = self.journal, None
+        if journal is not None:
+            journal.close()
+
+    def _drop_journals(self, manifest: Manifest) -> None:
+        """Delete the journals that the manifest on the disk does not name."""
+        for file in self.path.glob(f"{JOURNAL_PREFIX}*"):
+            if file != self.journal_file(manifest):
+                file.unlink()
 
     def mark_copies(self, place: Path, store_count: int) -> None:
         """Let the closed stores in folder `place`, copies of others, be the parts of a new namespace, with a manifest.
@@ -196,6 +235,8 @@ class DataFolder(FolderView):
 
     def _watch(self, manifest: Manifest) -> None:
         files = [self.path / LOCK_FILE, *(self.path / name / DATA_FILE for name in manifest.parts)]
+        if self.journal is not None:
+            files.append(self.journal.path)
         self._watched = {file: _place(file) for file in files}
         self._lost = None
 
@@ -267,17 +308,22 @@ class DataFolder(FolderView):
         except (StoreError, OSError, ValueError) as error:
             log.warning("the data folder stays marked as open", data=str(self.path), cause=str(error))
         finally:
+            self._close_journal()
             self._lock.release()
 
     def _seal(self) -> None:
         manifest = self.manifest()
         if manifest is None or manifest.state is not FolderState.OPEN:
             return
+        if self.journal is not None and not self.journal.is_empty:
+            raise StoreError(self.path, "its journal has rows that the stores could not take")
         for name in manifest.parts:
             FolderLock(self.path / name).release()  # StoreError: this process has not closed it, and may write on
             if not self._stores_sync:
                 sync_file(self.path / name / DATA_FILE)
-        self._write(replace(manifest, state=FolderState.CLOSED, parts=_parts_on_disk(manifest, self.path)))
+        closed = replace(manifest, state=FolderState.CLOSED, parts=_parts_on_disk(manifest, self.path), journal=None)
+        self._write(closed)
+        self._drop_journals(closed)
 
 
 def _parts_on_disk(manifest: Manifest, place: Path) -> dict[str, Part]:

@@ -324,8 +324,10 @@ class Server:
         opened: list[Store] = []
         try:
             opened.append(open_store(paths[0], CATALOG_TABLES, durability, create=False, synced=True))
+            journal = None if folder is None else folder.journal
             opened += (
-                open_store(path, TABLES, durability, self._failpoint, create=False, synced=True) for path in paths[1:]
+                open_store(path, TABLES, durability, self._failpoint, create=False, synced=True, journal=journal)
+                for path in paths[1:]
             )
             return Catalog(opened[0]), opened[1:]
         except BaseException:

@@ -29,6 +29,7 @@ Modules:
     folder.py        one process per folder; permissions
     data_file.py     the file from outside: room on the disk, newest root, completeness
     manifest.py      which stores belong to a data folder
+    journal/         a journal for the small batches of several stores
     resident.py      resident memory of the files
     check.py         verify a store folder
     copying.py       copies of stores
@@ -44,6 +45,7 @@ from .contract import (
     FORMAT_VERSION,
     KEY_BYTES_MAX,
     Batch,
+    CommitTogether,
     Durability,
     Store,
     StoreError,
@@ -55,6 +57,9 @@ from .contract import (
 from .copying import copy_files, read_into_memory, replace_file, sync_file
 from .data_file import checksum, newest_root
 from .folder import LOCK_FILE, FolderLock, make_folder, make_private_file, open_to_others, reason_of
+from .journal.journal import Journal
+from .journal.journaled_store import replay
+from .journal.reading import Entry, read_journal
 from .lmdb_reading import DATA_FILE, StoreReader, check_file, file_problems
 from .manifest import MANIFEST_FILE, NEW_MANIFEST_FILE, FolderState, Manifest, Part, read_manifest, write_manifest
 from .memory_store import MemoryStore
@@ -69,9 +74,12 @@ __all__ = [
     "MANIFEST_FILE",
     "NEW_MANIFEST_FILE",
     "Batch",
+    "CommitTogether",
     "Durability",
+    "Entry",
     "FolderLock",
     "FolderState",
+    "Journal",
     "Manifest",
     "MemoryStore",
     "Part",
@@ -96,9 +104,11 @@ __all__ = [
     "open_store",
     "open_to_others",
     "read_into_memory",
+    "read_journal",
     "read_manifest",
     "reason_of",
     "replace_file",
+    "replay",
     "sync_file",
     "write_manifest",
 ]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Protocol, Self
+from typing import Any, Final, Protocol, Self
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Format version of a data folder and its stores. It changes when an older release would misread them.
 
-1: no manifest, no mark in the stores (release 0.1.0). 2: with both.
+1: no manifest, no mark in the stores (release 0.1.0). 2: with both. 3: a folder in use has a journal beside its stores.
 """
 
 FORMAT_VERSION_OLDEST = 1
@@ -123,6 +123,14 @@ class BatchState(StrEnum):
     OVER = "over"
 
 
+class CommitTogether(Protocol):
+    """Commits batches of several stores with one wait for the disk."""
+
+    def commit(self, batches: Sequence[Any]) -> list[BaseException | None]:
+        """Commit batches whose `shared` this is, as `Batch.commit` does; return each one's error. Any thread."""
+        ...
+
+
 class View(Protocol):
     """Committed state as of one moment, for the thread that owns the store.
 
@@ -179,6 +187,16 @@ class Batch(View, Protocol):
         """
         ...
 
+    @property
+    def shared(self) -> CommitTogether | None:
+        """What commits this batch together with others; None if it commits alone."""
+        ...
+
+    @property
+    def state(self) -> BatchState:
+        """Whether it is open, being committed or over."""
+        ...
+
     def commit(self) -> None:
         """Store the batch, durable on return. Blocks; may be called from another thread than begin() was.
 
@@ -197,6 +215,15 @@ class Store(Protocol):
 
     blocking: bool
     """True: commit() waits for a disk, call it off the event loop. False: call it in place."""
+
+    @property
+    def wants_flush(self) -> bool:
+        """True: a batch, empty if need be, should be committed soon, so that the store's journal gets room."""
+        ...
+
+    def on_flush_wanted(self, call: Callable[[], object]) -> None:
+        """Call `call`, on any thread, when `wants_flush` becomes true."""
+        ...
 
     def begin(self, expected_bytes: int) -> Batch:
         """Begin the one batch; ends every view. `expected_bytes`: upper bound of the keys and values to be put.
@@ -221,3 +248,12 @@ class Store(Protocol):
     def close(self) -> None:
         """Abort an open batch, end views, release the folder. StoreError while a commit runs."""
         ...
+
+
+class StoreWithoutJournal:
+    """The part of a store that writes into nothing but its own rows."""
+
+    wants_flush: Final = False
+
+    def on_flush_wanted(self, call: Callable[[], object]) -> None:
+        """Never call it."""

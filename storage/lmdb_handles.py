@@ -128,6 +128,7 @@ class LmdbBatch(Generic[TransactionT]):
     """The one writer; see `contract.Batch`."""
 
     __slots__ = ("_large", "_store", "_txn", "state", "written_bytes")
+    shared: Final = None
 
     def __init__(self, store: RowAccess[TransactionT], txn: TransactionT) -> None:
         self._store = store

@@ -33,12 +33,14 @@ from .contract import (
     MAP_BYTES_MAX,
     MAP_BYTES_START,
     MAP_SLACK_BYTES,
+    META_TABLE,
     PAGES_KEPT_BYTES_MAX,
     BatchState,
     Durability,
     StoreError,
     StoreFailed,
     StoreFull,
+    StoreWithoutJournal,
     checked_names,
     no_failpoint,
 )
@@ -75,7 +77,7 @@ _COPIED_BYTES = 64 * 4096
 _TURN_KEY = b"turn"
 
 
-class LmdbStore:
+class LmdbStore(StoreWithoutJournal):
     """Tables in one LMDB environment; see `contract.Store`."""
 
     def __init__(
@@ -286,7 +288,7 @@ class LmdbStore:
         try:
             self._failpoint("batch-applied")
             self._failpoint("commit-started")
-            check_place(self.path, self._file)
+            self.refuse_other_file()
             txn.commit()
         except BaseException as error:
             with contextlib.suppress(lmdb.Error):
@@ -296,6 +298,10 @@ class LmdbStore:
             raise refusal from error
         self._commit_count += 1
         self._failpoint("committed")
+
+    def refuse_other_file(self) -> None:
+        """StoreFailed if the file was deleted or replaced since it was opened."""
+        check_place(self.path, self._file)
 
     def refusal(self, doing: str, error: Exception) -> StoreError:
         """Return the StoreError for `error`: no room, or a failure."""
@@ -446,4 +452,4 @@ def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str], is_ne
         added = [table for table in tables if table not in known]
         if added:
             txn.put(TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
-        return {table: env.open_db(table.encode(), txn) for table in tables}
+        return {META_TABLE: meta, **{table: env.open_db(table.encode(), txn) for table in tables}}

@@ -1,8 +1,8 @@
 """`emubus.json`: the parts of a data folder, to detect missing, foreign and outdated ones.
 
-The file has the format version, the release that wrote it last, the namespace's id, and for each store (a part) its id
-and last known transaction. A part also has its id inside, as its mark. After a clean stop the file also has the size of
-each part and, for small ones, its checksum. Does not know the contents of parts.
+The file has the format version, the release that wrote it last, the namespace's id, the journal's id, and for each
+store (a part) its id and last known transaction. A part also has its id inside, as its mark. After a clean stop the
+file also has the size of each part and, for small ones, its checksum. Does not know the contents of parts.
 The file is replaced atomically: written under another name, synced, renamed.
 """
 
@@ -50,12 +50,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The whole file; `parts` by the names of their folders, `release` is the version of emubus that wrote it."""
+    """The whole file; `parts` by the names of their folders, `release` is the version of emubus that wrote it.
+
+    `journal` is the id of the journal with rows that the parts may lack, None without one.
+    """
 
     namespace_id: str
     state: FolderState
     parts: Mapping[str, Part]
     release: str
+    journal: str | None = None
 
     def mark(self, name: str, *, whole: bool) -> bytes:
         """Return the mark of a part; with `whole` it lists all parts, for the one part that names the others."""
@@ -90,7 +94,14 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 def _manifest(values: Mapping[str, object]) -> Manifest:
     parts = {name: _part(_object(part)) for name, part in _object(values["parts"]).items()}
-    return Manifest(_text(values["namespace_id"]), FolderState(_text(values["state"])), parts, _text(values["release"]))
+    journal = values.get("journal")  # format version 2 has none
+    return Manifest(
+        _text(values["namespace_id"]),
+        FolderState(_text(values["state"])),
+        parts,
+        _text(values["release"]),
+        None if journal is None else _id(journal),
+    )
 
 
 def _part(values: Mapping[str, object]) -> Part:
@@ -109,6 +120,13 @@ def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise TypeError(f"{value!r} is not a text")
     return value
+
+
+def _id(value: object) -> str:
+    text = _text(value)
+    if not text.isalnum():  # it is part of a file's name
+        raise ValueError(f"{value!r} is not an id")
+    return text
 
 
 def _number(value: object) -> int:
@@ -132,6 +150,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         "release": manifest.release,
         "namespace_id": manifest.namespace_id,
         "state": manifest.state.value,
+        "journal": manifest.journal,
         "parts": parts,
     }
     replace_file(folder / MANIFEST_FILE, json.dumps(values, indent=1).encode() + b"\n")

@@ -13,11 +13,20 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from sortedcontainers import SortedDict
 
-from .contract import KEY_BYTES_MAX, BatchState, Durability, StoreError, StoreFailed, checked_names, no_failpoint
+from .contract import (
+    KEY_BYTES_MAX,
+    BatchState,
+    Durability,
+    StoreError,
+    StoreFailed,
+    StoreWithoutJournal,
+    checked_names,
+    no_failpoint,
+)
 from .lmdb_store import LmdbStore
 
 _Rows = Any  # SortedDict[bytes, bytes | None]; sortedcontainers comes without types
@@ -27,7 +36,7 @@ _COPY_ROWS = 10_000  # written in one batch of a copy
 _FEW_CHANGES = 16  # are sorted at each scan: most batches are small, and making a SortedDict takes microseconds
 
 
-class MemoryStore:
+class MemoryStore(StoreWithoutJournal):
     """Tables in this process's memory; see `contract.Store`."""
 
     blocking = False
@@ -160,6 +169,7 @@ class MemoryBatch:
     """The one writer; see `contract.Batch`."""
 
     __slots__ = ("_base", "_layer", "_store", "state")
+    shared: Final = None
 
     def __init__(self, store: MemoryStore, base: _Layer) -> None:
         self._store = store

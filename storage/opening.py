@@ -7,6 +7,8 @@ from pathlib import Path
 
 from .contract import MAP_BYTES_MAX, Durability, Store, no_failpoint
 from .copying import sync_file
+from .journal.journal import Journal
+from .journal.journaled_store import JournaledStore
 from .lmdb_store import LmdbStore
 from .memory_store import MemoryStore
 
@@ -20,11 +22,13 @@ def open_store(
     map_bytes_max: int = MAP_BYTES_MAX,
     create: bool = True,
     synced: bool = False,
+    journal: Journal | None = None,
 ) -> Store:
     """Open the store in folder `path`; `path` may be None for Durability.NONE only.
 
     `create`: make the folder and the file in it if they are missing; otherwise a missing file is an error.
     `synced`: the file is on the disk as it is, because `mark_store` has just synced it.
+    `journal`: with Durability.FULL, where its small batches go first; its name there is that of its folder.
     `tables`: names without spaces; must include all tables that the store has, and may add new ones.
     `map_bytes_max`: limit of its map, and so of its file. Raises StoreError (in use, unknown format,
     failed disk) and StoreFull.
@@ -33,6 +37,10 @@ def open_store(
         return MemoryStore(tables, failpoint)
     if path is None:
         raise ValueError(f"durability {durability.value!r} needs a folder")
+    if journal is not None and durability is Durability.FULL:
+        return JournaledStore(
+            path, tables, journal, failpoint, map_bytes_max=map_bytes_max, create=create, synced=synced
+        )
     return LmdbStore(path, tables, durability, failpoint, map_bytes_max=map_bytes_max, create=create, synced=synced)
 
 

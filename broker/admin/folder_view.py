@@ -13,6 +13,7 @@ from ...storage import (
     LOCK_FILE,
     MANIFEST_FILE,
     NEW_MANIFEST_FILE,
+    Entry,
     FolderState,
     Manifest,
     StoreError,
@@ -21,6 +22,7 @@ from ...storage import (
     checksum,
     file_problems,
     newest_root,
+    read_journal,
     read_manifest,
     reason_of,
 )
@@ -32,6 +34,7 @@ STORE_FOLDER: Final = "store-{:02}"
 SNAPSHOT_FOLDER: Final = "snapshots"
 TLS_FOLDER: Final = "tls"
 STAGING_FOLDER: Final = ".restore"
+JOURNAL_PREFIX: Final = "journal-"
 COMPLETE_FILE: Final = "complete"
 STORE_NAME: Final = re.compile(r"store-\d{2}", re.ASCII)
 NO_CONTENT: Final = frozenset(
@@ -130,6 +133,18 @@ class FolderView:
             "name an empty or a new folder with --data",
         )
 
+    def journal_file(self, manifest: Manifest) -> Path:
+        """Return the file of the journal that a manifest names."""
+        return self.path / f"{JOURNAL_PREFIX}{manifest.journal}"
+
+    def entries_by_store(self, manifest: Manifest) -> dict[str, list[Entry]]:
+        """Return the entries of the journal by part, none without a journal. ValueError: it is damaged. OSError."""
+        found: dict[str, list[Entry]] = {}
+        if manifest.journal is not None:
+            for entry in read_journal(self.journal_file(manifest), manifest.journal):
+                found.setdefault(entry.store, []).append(entry)
+        return found
+
     # ---- verifying
 
     def verify(self, manifest: Manifest | None) -> Iterator[str]:
@@ -150,6 +165,14 @@ class FolderView:
                 self._verify_part(name, manifest, budget)
             except (StoreError, OSError, ValueError) as error:
                 yield problem_with(name, error)
+        try:
+            self.entries_by_store(manifest)
+        except FileNotFoundError:
+            yield f"{self.journal_file(manifest).name} is missing"
+        except OSError as error:
+            yield f"{self.journal_file(manifest).name} can't be read: {error.strerror}"
+        except ValueError as error:
+            yield f"{self.journal_file(manifest).name} can't be used: {error}"
         for name in self.stores():
             if name not in manifest.parts:
                 yield f"{name} doesn't belong to this data folder, which has {len(manifest.parts) - 1} messaging stores"

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Final, Protocol
 
+from ...storage import CommitTogether
 from ..clock import Clock
 
 JOBS_OF_FAST_COMMITS: Final = 2
@@ -26,9 +27,17 @@ LOOK_AFTER_MS: Final = 10  # between looks at jobs that report nothing, because 
 class Committable(Protocol):
     """The part of a store's batch that is needed here (`storage.Batch`)."""
 
+    @property
+    def shared(self) -> CommitTogether | None:
+        """What commits it together with others (see `storage.Batch.shared`)."""
+        ...
+
     def commit(self) -> None:
         """Commit; any thread may call it."""
         ...
+
+
+_Waiting = tuple[Committable, asyncio.Future[None]]
 
 
 class _Job:
@@ -47,7 +56,7 @@ class Committer:
         self._pool = pool
         self._threads = threads
         self._clock = clock
-        self._waiting: deque[tuple[Committable, asyncio.Future[None]]] = deque()  # jobs take from it
+        self._waiting: deque[_Waiting] = deque()  # jobs take from it
         self._done: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()  # jobs add to it
         self._jobs: set[_Job] = set()
         self._last_commit_us = 0  # the duration of the last commit; written by jobs
@@ -68,7 +77,7 @@ class Committer:
         self._starting = False
         loop = asyncio.get_running_loop()
         now_us = self._clock.stopwatch_us()
-        batch_count = len(self._waiting)
+        batch_count = self._trip_count()
         job_count = max(min(self._jobs_max(now_us) - len(self._jobs), batch_count), 0)
         for _ in range(job_count):
             job = _Job(now_us)
@@ -76,6 +85,11 @@ class Committer:
             self._pool.submit(self._run, job, loop.call_soon_threadsafe)
         if batch_count > job_count:  # some wait behind others
             self._look_later()
+
+    def _trip_count(self) -> int:
+        """Return how many trips to the disk the waiting batches take: those that are shared take one."""
+        alone = sum([batch.shared is None for batch, _ in self._waiting])
+        return alone + (len(self._waiting) > alone)
 
     def _look_later(self) -> None:
         if not self._looking:
@@ -93,11 +107,10 @@ class Committer:
         stopwatch_us = self._clock.stopwatch_us
         job.began_us = reported_us = stopwatch_us()
         while True:
-            try:
-                batch, ended = self._waiting.popleft()
-            except IndexError:
+            group = self._next_group()
+            if not group:
                 break
-            self._done.append((ended, _error_of(batch)))
+            self._done.extend(zip([ended for _, ended in group], _errors_of(group), strict=True))
             now_us = stopwatch_us()
             self._last_commit_us = now_us - job.began_us
             job.began_us = now_us
@@ -105,6 +118,21 @@ class Committer:
                 reported_us = now_us
                 call_on_loop(self._report)
         call_on_loop(self._end, job)
+
+    def _next_group(self) -> list[_Waiting]:
+        """Take the next batch, and with it all that share its trip, from those that wait (on a thread)."""
+        group: list[_Waiting] = []
+        others: list[_Waiting] = []
+        try:
+            group.append(self._waiting.popleft())
+            shared = group[0][0].shared
+            while shared is not None:
+                item = self._waiting.popleft()
+                (group if item[0].shared is shared else others).append(item)
+        except IndexError:  # none waits any more
+            pass
+        self._waiting.extendleft(reversed(others))
+        return group
 
     def _report(self) -> None:
         """Set the outcomes of the commits that are done."""
@@ -131,9 +159,12 @@ class Committer:
             self._look_later()
 
 
-def _error_of(batch: Committable) -> BaseException | None:
+def _errors_of(group: Sequence[_Waiting]) -> Sequence[BaseException | None]:
+    first = group[0][0]
+    if first.shared is not None:
+        return first.shared.commit([batch for batch, _ in group])
     try:
-        batch.commit()
+        first.commit()
     except BaseException as error:
-        return error
-    return None
+        return [error]
+    return [None]

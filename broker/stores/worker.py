@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -77,6 +78,7 @@ class Worker:
         self.idle_lock = asyncio.Lock()  # held while a batch runs
         self.commit_stats = CommitStats()
         self.message_counts = MessageCounts()
+        self._flush_is_due = False  # the store's journal needs room
         self._committing = False  # if a commit fails now, its outcome is unknown
         self.outage: Outage | None = None
         self.fault: str | None = None  # the error of the last commit, None if it succeeded
@@ -99,6 +101,8 @@ class Worker:
             for row in states
         ]
         self._timers.start(first_due)
+        loop = asyncio.get_running_loop()
+        self._store.on_flush_wanted(partial(loop.call_soon_threadsafe, self._flush_soon))
         self._task = asyncio.create_task(self._run(), name=f"store-{self.index:02}")
         self._task.add_done_callback(self._ended)
         return [queue_id for queue_id, counters in read if any(counters.messages[home] for home in OUTBOXES)]
@@ -226,11 +230,31 @@ class Worker:
             if not self._inbox and not self._timers.is_due:
                 if self._stopping:
                     return
+                if self._flush_is_due:
+                    async with self.idle_lock:
+                        await self.flush()
+                    continue
                 self._wake.clear()
                 await self._wake.wait()
                 continue
             async with self.idle_lock:
                 await self._next_batch()
+
+    async def flush(self) -> None:
+        """Commit an empty batch, so that the store writes what its journal has into its own file.
+
+        The caller holds `idle_lock`. An error is logged; the store tries again with its next batch.
+        """
+        self._flush_is_due = False
+        if self._store.wants_flush:
+            try:
+                await self._commit(self._store.begin(0), True, 0)
+            except StoreError as error:
+                self._refuse([], error)
+
+    def _flush_soon(self) -> None:
+        self._flush_is_due = True
+        self._wake.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """After an error of this module: take the store down, so that its requests are refused instead of waiting."""

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from sortedcontainers import SortedDict
 
@@ -49,6 +49,7 @@ from emubus.broker.partition.records import (
 from emubus.broker.partition.requests import Request
 from emubus.broker.partition.step import PartitionRef, Step
 from emubus.storage import Batch, MemoryStore, Store, StoreError, StoreFailed, View
+from emubus.storage.contract import BatchState, StoreWithoutJournal
 
 LAST_KEY = b"\xff" * 32
 ROWS_MAX = 1 << 30
@@ -110,7 +111,7 @@ class Lossy:
         return LossyStore(store, self)
 
 
-class LossyStore:
+class LossyStore(StoreWithoutJournal):
     """Any store, with which no batch is safe: a write of it may be lost without an error."""
 
     def __init__(self, store: Store, lossy: Lossy) -> None:
@@ -134,6 +135,8 @@ class LossyStore:
 class LossyBatch:
     """A batch of such a store."""
 
+    shared: Final = None
+
     def __init__(self, batch: Batch, lossy: Lossy) -> None:
         self._batch = batch
         self._lossy = lossy
@@ -142,6 +145,10 @@ class LossyBatch:
         self.scan = batch.scan
         self.abort = batch.abort
         self.close = batch.close
+
+    @property
+    def state(self) -> BatchState:
+        return self._batch.state
 
     def put(self, table: str, key: bytes, value: bytes) -> None:
         self._before.setdefault((table, key), self._batch.get(table, key))

@@ -16,6 +16,7 @@ from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.storage import Batch, Store, StoreFailed, View
+from emubus.storage.contract import StoreWithoutJournal
 
 from .driving import decoded, encoded
 from .namespace import Receiver, loop_turns, open_broker, send
@@ -88,7 +89,7 @@ async def test_messages_scheduled_together_can_be_cancelled_at_once(clock: Clock
     assert scheduled(broker) == 0
 
 
-class Unconfirmed:
+class Unconfirmed(StoreWithoutJournal):
     """A store whose next commit fails when `tears`: after it is stored if `keeps`, else before."""
 
     def __init__(self, store: Store) -> None:

@@ -108,7 +108,7 @@ def exchanges(made: Path) -> Iterator[tuple[str, Damage]]:
     yield "catalog and store swapped", swap("namespace", "store-01")
     yield "one store too many", take_from(made / "other", "store-00", "store-02")
     yield "manifest of the making", as_of_the_making
-    yield "newer format", replace("emubus.json", b'{"format": 3, "release": "9.9"}')
+    yield "newer format", replace("emubus.json", b'{"format": 4, "release": "9.9"}')
 
 
 def damages(made: Path, state: str) -> Iterator[tuple[str, Damage]]:

@@ -212,10 +212,10 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name(made: Path, content: 
 
 def test_a_folder_of_a_newer_format_is_refused_with_the_release_that_wrote_it(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "closed", tmp_path / "data")
-    (tmp_path / "data" / "emubus.json").write_text('{"format": 3, "release": "7.0", "more": {}}')
-    with pytest.raises(DataFolderError, match=r"format version 3 .* up to 2: use the release that wrote it \('7\.0'\)"):
+    (tmp_path / "data" / "emubus.json").write_text('{"format": 4, "release": "7.0", "more": {}}')
+    with pytest.raises(DataFolderError, match=r"format version 4 .* up to 3: use the release that wrote it \('7\.0'\)"):
         prepare(tmp_path / "data")
-    assert "format version 3" in check_data_folder(tmp_path / "data").problems[0]
+    assert "format version 4" in check_data_folder(tmp_path / "data").problems[0]
 
 
 # ---- other folders

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emubus.storage import Durability, Store, no_failpoint, open_store
+from emubus.storage import Durability, Journal, Store, no_failpoint, open_store
 from emubus.storage.contract import MAP_BYTES_MAX
 
 TABLES = ("rows", "index")
@@ -33,20 +33,23 @@ def open_lmdb(tmp_path: Path) -> Iterator[OpenStore]:
         store.close()
 
 
-@pytest.fixture(params=list(Durability), ids=str)
+@pytest.fixture(params=[*Durability, "journal"], ids=str)
 def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
-    """Open a store of each durability in turn."""
+    """Open a store of each durability in turn, and one with a journal."""
     opened: list[Store] = []
+    journal = Journal(tmp_path / "journal", "1") if request.param == "journal" else None
 
     def opener(failpoint: Callable[[str], None] = no_failpoint) -> Store:
-        durability: Durability = request.param
+        durability = Durability.FULL if journal is not None else Durability(request.param)
         path = None if durability is Durability.NONE else tmp_path / f"store-{len(opened)}"
-        opened.append(open_store(path, TABLES, durability, failpoint))
+        opened.append(open_store(path, TABLES, durability, failpoint, journal=journal))
         return opened[-1]
 
     yield opener
     for store in opened:
         store.close()
+    if journal is not None:
+        journal.close()
 
 
 @pytest.fixture

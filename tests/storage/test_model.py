@@ -6,13 +6,15 @@ import shutil
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from emubus.storage import Batch, Durability, Store, View, check_store, open_store
+from emubus.storage import Batch, Durability, Journal, Store, View, check_store, open_store, read_journal, replay
+from emubus.storage.journal.journaled_store import JournaledStore
 
 LAST = b"\xff" * 4
 KEYS = st.binary(min_size=1, max_size=2).map(lambda key: bytes(byte % 4 for byte in key)) | st.just(b"k" * 511)
@@ -27,15 +29,41 @@ class Stores(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
+        self.journal: Journal | None = None
+        self.journal_number = 1
         self.stores: list[Store] = [
             open_store(self.folder, ["rows"], Durability.PROCESS),
             open_store(None, ["rows"], Durability.NONE),
+            self.open_journaled(),
         ]
         self.rows: dict[bytes, bytes] = {}
         self.batches: list[Batch] = []
         self.batch_rows: dict[bytes, bytes] = {}
         self.views: list[View] = []
         self.view_rows: dict[bytes, bytes] = {}
+
+    def open_journaled(self) -> Store:
+        """A store with a journal of its own, and the journal's rows in its file if it had one before."""
+        folder = self.folder / "store-00"
+        if self.journal is not None:
+            self.journal.close()
+            replay(folder, ["rows"], self.journal.id, read_journal(self.journal.path, self.journal.id))
+            self.journal.path.unlink()
+        self.journal = Journal(self.folder / "journal", f"{self.journal_number:x}")
+        self.journal_number += 1
+        return open_store(folder, ["rows"], Durability.FULL, journal=self.journal)
+
+    @precondition(lambda self: not self.batches)
+    @rule(killed=st.booleans())
+    def open_journaled_again(self, killed: bool) -> None:
+        if killed:
+            assert isinstance(self.stores[2], JournaledStore)
+            with patch.object(JournaledStore, "flush"):
+                self.stores[2].close()
+        else:
+            self.stores[2].close()
+        self.stores[2] = self.open_journaled()
+        self.views = []
 
     @precondition(lambda self: not self.batches)
     @rule(expected_bytes=st.integers(0, 100_000))
@@ -55,7 +83,7 @@ class Stores(RuleBasedStateMachine):
     @rule(key=KEYS)
     def delete(self, key: bytes) -> None:
         found = self.batch_rows.pop(key, None) is not None
-        assert [batch.delete("rows", key) for batch in self.batches] == [found] * 2
+        assert [batch.delete("rows", key) for batch in self.batches] == [found] * 3
 
     @precondition(lambda self: self.batches)
     @rule(rows=ROWS)
@@ -133,6 +161,8 @@ class Stores(RuleBasedStateMachine):
     def teardown(self) -> None:
         for store in self.stores:
             store.close()
+        if self.journal is not None:
+            self.journal.close()
         shutil.rmtree(self.folder)
 
 

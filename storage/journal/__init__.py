@@ -1,0 +1,12 @@
+"""A journal for small batches of several stores: one write and one wait for the disk for all of them.
+
+Modules, in reading order:
+
+    journal.py          the file: groups of entries in two halves; appending
+    reading.py          its entries after a crash
+    row_layers.py       rows in memory over those of a file
+    journaled_store.py  a store whose small batches go into a journal first
+    journaled_batch.py  its views and its batches
+
+Why: docs/decisions/0020.
+"""

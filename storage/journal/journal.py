@@ -1,0 +1,205 @@
+"""The journal of a data folder: small batches of all its stores, durable after one write and one wait for the disk.
+
+A commit of LMDB waits for the disk twice, and each store for its own file. A batch in the journal waits once, together
+with the batches of other stores that are ready. Its rows go into the store's file later, with a larger batch
+(docs/decisions/0020). Knows the file: groups of entries in two halves, and when a half is free. Does not know stores.
+
+The file: a head of HEAD_BYTES with the journal's id, then two halves. A **lap** fills one half with groups, the next
+lap the other one; it begins when all rows of the lap before the current one are in their stores' files. One group is
+one write: checksum, length, lap, number of its first entry, entries. After a crash the last group may be torn; nobody
+was told that it is stored. `append` is called on committing threads, one at a time; the rest on the owner's thread.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from ..folder import make_private_file
+from .row_layers import ROW_BYTES, Rows
+
+HEAD_BYTES: Final = 4096
+HALF_BYTES: Final = 8 << 20
+MAGIC: Final = b"emubus journal 1\n"
+GROUP_MAGIC: Final = b"eGRP"
+
+GROUP: Final = struct.Struct("<4sIIQQI")  # magic, checksum of the rest, bytes in all, lap, first number, entries
+CHECKED_FROM: Final = 8
+TABLE: Final = struct.Struct("<BI")  # bytes of the name, rows
+ROW: Final = struct.Struct("<Hi")  # bytes of key and value; DELETED
+DELETED: Final = -1
+
+
+class JournalFull(Exception):  # noqa: N818 - the state of the journal
+    """There is no room until more stores have their rows in their own files. Nothing was written."""
+
+
+class Committable(Protocol):
+    """A batch that is committed here; all calls on the committing thread."""
+
+    def start_commit(self) -> tuple[str, Rows]:
+        """Return the store's name and the rows. Raises what refuses the batch."""
+        ...
+
+    def end_commit(self, byte_count: int, error: Exception | None) -> None:
+        """The rows, so many bytes in memory, are durable; or raise the StoreError for an `error` of `append`."""
+        ...
+
+
+class Journal:
+    """A new journal in `file`, which must not exist. OSError."""
+
+    def __init__(self, file: Path, journal_id: str) -> None:
+        self.id = journal_id
+        self.path = file
+        self.failed = False
+        """After a write that may be incomplete, nothing is appended any more."""
+        self.lap = 1
+        self._used_bytes = 0  # of this lap's half
+        self._next_number = 1
+        self._oldest: dict[str, int] = {}  # store -> the first lap with rows that its own file lacks
+        self._wanted: dict[str, Callable[[], object]] = {}
+        self._lock = threading.Lock()
+        with make_private_file(file) as made:
+            made.write(head_of(journal_id))
+            made.truncate(HEAD_BYTES + 2 * HALF_BYTES)  # room on the disk is taken when it is first used
+            made.flush()
+            os.fsync(made.fileno())
+        self._fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        self._seed = zlib.crc32(journal_id.encode())
+
+    def on_flush_wanted(self, store: str, call: Callable[[], object]) -> None:
+        """Call `call` on any thread when `store` should write its rows to its own file soon."""
+        self._wanted[store] = call
+
+    def next_number(self) -> int:
+        """Return a number above all that were given; an entry below it that a store has seen is out of date."""
+        with self._lock:
+            number = self._next_number
+            self._next_number += 1
+        return number
+
+    def commit(self, batches: Sequence[Committable]) -> list[BaseException | None]:
+        """Commit batches of several stores in one group; return each one's error (see `contract.CommitTogether`)."""
+        errors: list[BaseException | None] = [None] * len(batches)
+        started: list[tuple[int, Committable]] = []
+        entries: list[tuple[str, bytes]] = []
+        memory: list[int] = []
+        for index, batch in enumerate(batches):
+            try:
+                store, rows = batch.start_commit()
+            except BaseException as error:
+                errors[index] = error
+                continue
+            entry = b"".join(_packed(store, rows))
+            started.append((index, batch))
+            entries.append((store, entry))
+            memory.append(len(entry) + ROW_BYTES * sum(map(len, rows.values())))
+        failure: Exception | None = None
+        try:
+            if entries:
+                self.append(entries)
+        except (OSError, JournalFull) as error:
+            failure = error
+        for (index, batch), byte_count in zip(started, memory, strict=True):
+            try:
+                batch.end_commit(byte_count, failure)
+            except BaseException as error:
+                errors[index] = error
+        return errors
+
+    def append(self, entries: Sequence[tuple[str, bytes]]) -> None:
+        """Store packed entries of these stores durably, on a committing thread.
+
+        JournalFull: nothing is written. OSError: it is unknown whether the group is stored; `failed` from now on.
+        """
+        body = b"".join([entry for _, entry in entries])
+        size = GROUP.size + len(body)
+        with self._lock:
+            began_lap = self._make_room(size)
+            number = self._next_number
+            self._next_number += len(entries)
+            rest = GROUP.pack(GROUP_MAGIC, 0, size, self.lap, number, len(entries))[CHECKED_FROM:]
+            checksum = zlib.crc32(body, zlib.crc32(rest, self._seed))
+            head = GROUP_MAGIC + checksum.to_bytes(4, "little") + rest
+            offset = HEAD_BYTES + (self.lap % 2) * HALF_BYTES + self._used_bytes
+            try:
+                written = os.pwritev(self._fd, [head, body], offset)
+                if written != size:
+                    raise OSError(0, f"only {written} of {size} bytes were written")
+                os.fdatasync(self._fd)
+            except BaseException:
+                self.failed = True
+                raise
+            finally:
+                if began_lap or self.failed:
+                    self._want_flush()
+            self._used_bytes += size
+            for store, _ in entries:
+                self._oldest.setdefault(store, self.lap)
+
+    def _make_room(self, size: int) -> bool:
+        """Begin the next lap if this one's half has no room for `size` bytes; whether it did. JournalFull."""
+        if self.failed or size > HALF_BYTES:
+            raise JournalFull
+        if self._used_bytes + size <= HALF_BYTES:
+            return False
+        if any(lap < self.lap for lap in self._oldest.values()):
+            raise JournalFull
+        self.lap += 1
+        self._used_bytes = 0
+        return True
+
+    def _want_flush(self) -> None:
+        for store in list(self._oldest):
+            call = self._wanted.get(store)
+            if call is not None:
+                call()
+
+    def wants_flush(self, store: str) -> bool:
+        """Whether `store` has rows here that it should write to its own file."""
+        lap = self._oldest.get(store)
+        return lap is not None and (lap < self.lap or self.failed)
+
+    def flushed(self, store: str) -> None:
+        """All rows of `store` are in its own file, durably; on any thread."""
+        self._oldest.pop(store, None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all rows are in the stores' own files."""
+        return not self._oldest
+
+    def close(self) -> None:
+        """Close the file; it stays."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def head_of(journal_id: str) -> bytes:
+    """Return the head of a journal's file."""
+    text = MAGIC + journal_id.encode() + b"\n"
+    return text.ljust(HEAD_BYTES, b"\0")
+
+
+def _packed(store: str, rows: Rows) -> Iterator[bytes]:
+    yield bytes((len(store), len(rows)))
+    yield store.encode()
+    pack = ROW.pack
+    for table, changes in rows.items():
+        yield TABLE.pack(len(table), len(changes))
+        yield table.encode()
+        for key, value in changes.items():
+            if value is None:
+                yield pack(len(key), DELETED)
+                yield key
+            else:
+                yield pack(len(key), len(value))
+                yield key
+                yield value

@@ -1,0 +1,183 @@
+"""The views and batches of a store with a journal. Owned by their users; the store is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ..contract import KEY_BYTES_MAX, BatchState, StoreError, View, no_failpoint
+from .journal import Journal
+from .row_layers import Row, RowLayer, Rows, rows_between, value_of
+
+if TYPE_CHECKING:
+    from .journaled_store import JournaledStore
+
+
+class LayeredView:
+    """Committed state; see `contract.View`."""
+
+    __slots__ = ("_file", "_layers", "_moment", "_store")
+
+    def __init__(self, store: JournaledStore, file: View, layers: Sequence[RowLayer]) -> None:
+        self._store = store
+        self._file = file
+        self._layers = layers
+        self._moment = store.moment
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return the value at `key`; see `contract.View.get`."""
+        self._refuse_stale()
+        return value_of(self._layers, self._file.get, table, key)
+
+    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[Row]:
+        """Return rows in key order; see `contract.View.scan`."""
+        self._refuse_stale()
+        return rows_between(self._layers, self._file.scan, table, start, stop, limit)
+
+    def close(self) -> None:
+        """Release the view."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def _refuse_stale(self) -> None:
+        if self._moment is not self._store.moment:
+            raise StoreError(self._store.path, "this view ended when the next batch began; take a new one")
+
+
+class JournaledBatch:
+    """A small batch: its rows are a layer in memory until they are in the journal; see `contract.Batch`."""
+
+    __slots__ = ("_file", "_layer", "_layers", "_store", "state")
+
+    def __init__(self, store: JournaledStore, file: View, pending: RowLayer) -> None:
+        self._store = store
+        self._file = file
+        self._layer = RowLayer()
+        self._layers = (pending, self._layer)
+        self.state = BatchState.OPEN
+
+    @property
+    def shared(self) -> Journal | None:
+        """See `contract.Batch.shared`; a batch with failpoints may be blocked by them, so it commits alone."""
+        return self._store.journal if self._store.failpoint is no_failpoint else None
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return the value at `key`, own writes included."""
+        self._refuse_over()
+        return value_of(self._layers, self._file.get, table, key)
+
+    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[Row]:
+        """Return rows in key order, own writes included."""
+        self._refuse_over()
+        self._layer.forget_order()
+        return rows_between(self._layers, self._file.scan, table, start, stop, limit)
+
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        """Write or overwrite; see `contract.Batch.put`."""
+        if not 0 < len(key) <= KEY_BYTES_MAX:
+            raise _bad_key(key)
+        self._rows(table)[key] = bytes(value)  # bytes stay as they are; a buffer that may change is copied
+
+    def delete(self, table: str, key: bytes) -> bool:
+        """Remove `key`; False if it wasn't there."""
+        found = self.get(table, key) is not None
+        if found:
+            self._rows(table)[key] = None
+        return found
+
+    def put_rows(self, table: str, rows: Sequence[Row]) -> None:
+        """Write rows that are in the order of their keys; see `contract.Batch.put_rows`."""
+        changes = self._rows(table)
+        for key, value in rows:
+            if not 0 < len(key) <= KEY_BYTES_MAX:
+                raise _bad_key(key)
+            changes[key] = bytes(value)
+
+    def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
+        """Remove each of `keys` that is there."""
+        changes = self._rows(table)
+        for key in keys:
+            if not key:
+                raise ValueError("a key has at least one byte")
+            if len(key) <= KEY_BYTES_MAX:
+                changes[key] = None
+
+    def _rows(self, table: str) -> dict[bytes, bytes | None]:
+        """Return the changes of a table. KeyError, StoreError."""
+        if self.state is not BatchState.OPEN:
+            self._refuse_over()
+        rows = self._layer.tables.get(table)
+        if rows is None:
+            self._store.refuse_unknown(table)
+            rows = self._layer.table(table)
+        return rows
+
+    def commit(self) -> None:
+        """Make the batch durable; see `contract.Batch.commit`."""
+        self._refuse_over()
+        for error in self._store.journal.commit([self]):
+            if error is not None:
+                raise error
+
+    def abort(self) -> None:
+        """Drop the batch; see `contract.Batch.abort`."""
+        if self.state is BatchState.COMMITTING:
+            raise StoreError(self._store.path, "the batch is being committed")
+        self._end()
+
+    def close(self) -> None:
+        """Abort unless the batch is over."""
+        self.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- for the journal, on the committing thread (`journal.Committable`)
+
+    def start_commit(self) -> tuple[str, Rows]:
+        """Return the store's name and the rows. Raises StoreError, or what a failpoint raises."""
+        self._refuse_over()
+        self.state = BatchState.COMMITTING
+        try:
+            self._store.start_commit()
+        except BaseException:
+            self._end()
+            raise
+        return self._store.name, self._layer.tables
+
+    def end_commit(self, byte_count: int, error: Exception | None) -> None:
+        """The rows, of about so many bytes, are durable; or raise the StoreError for the `error` of the journal."""
+        try:
+            if error is not None:
+                raise self._store.refusal(error) from error
+            self._layer.byte_count = byte_count
+            self._layer.forget_order()
+            self._store.end_commit(self._layer)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self.state is not BatchState.OVER:
+            self.state = BatchState.OVER
+            self._file.close()
+
+    def _refuse_over(self) -> None:
+        if self.state is not BatchState.OPEN:
+            raise StoreError(self._store.path, f"this batch is {self.state}")
+
+
+def _bad_key(key: bytes) -> ValueError:
+    return ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}")

@@ -1,0 +1,266 @@
+"""A store whose small batches are durable in a shared journal first, and in its own LMDB file later.
+
+Knows which batches go where, and how reads see both. Does not know the journal's file (`journal.py`) nor LMDB's
+(`lmdb_store.py`). Rows that are in the journal and not yet in the file are the **pending** ones, a layer in memory over
+the file. A large batch, or any after PENDING_BYTES_MAX of pending rows, is a batch of LMDB that writes the pending rows
+with its own; from then on the journal's entries for this store are out of date, which the row JOURNAL_KEY says.
+
+Threads as in `lmdb_store.py`: a committing thread only hands over a layer, or empties the pending ones, each by one
+assignment; the owner merges layers when a batch begins, which ends all views.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from ..contract import (
+    META_TABLE,
+    Batch,
+    BatchState,
+    Durability,
+    Store,
+    StoreError,
+    StoreFull,
+    View,
+    no_failpoint,
+)
+from ..lmdb_store import LmdbStore
+from .journal import Journal, JournalFull
+from .journaled_batch import JournaledBatch, LayeredView
+from .reading import Entry
+from .row_layers import RowLayer
+
+JOURNALED_BYTES_MAX: Final = 64 << 10
+"""A batch that expects more goes straight into the store's file: writing it twice would cost more than the wait."""
+
+PENDING_BYTES_MAX: Final = 1 << 20
+"""Memory of the pending rows of one store, about; then they go into its file."""
+
+JOURNAL_KEY: Final = b"journal"
+"""Row of the meta table: the journal's id, and the number below which its entries for this store are out of date."""
+
+_NUMBER: Final = struct.Struct(">Q")
+
+
+class JournaledStore:
+    """The store in folder `path`, whose name there is its name in `journal`; see `contract.Store`."""
+
+    blocking = True
+
+    def __init__(
+        self,
+        path: Path,
+        tables: Sequence[str],
+        journal: Journal,
+        failpoint: Callable[[str], None] = no_failpoint,
+        *,
+        map_bytes_max: int,
+        create: bool,
+        synced: bool,
+    ) -> None:
+        """Open it as `open_store` does."""
+        self.path = path
+        self.name = path.name
+        self.journal = journal
+        self.failpoint = failpoint
+        self._tables = frozenset(tables)
+        self._file = LmdbStore(
+            path,
+            tables,
+            Durability.FULL,
+            self._in_file_commit,
+            map_bytes_max=map_bytes_max,
+            create=create,
+            synced=synced,
+        )
+        self._pending = RowLayer()
+        self._committed: RowLayer | None = None  # by the last batch; set on the committing thread
+        self._batch: Batch | None = None
+        self._copying = False  # no batch until the copy is made
+        self._file_is_next = False  # the journal has refused a batch
+        self._file_number: int | None = None  # of a batch of the file whose commit has not succeeded
+        self.moment = object()  # another one for each batch
+
+    # --- the contract --------------------------------------------------------------------------------------
+
+    @property
+    def wants_flush(self) -> bool:
+        """See `contract.Store.wants_flush`."""
+        return self.journal.wants_flush(self.name)
+
+    def on_flush_wanted(self, call: Callable[[], object]) -> None:
+        """See `contract.Store.on_flush_wanted`."""
+        self.journal.on_flush_wanted(self.name, call)
+
+    def begin(self, expected_bytes: int) -> Batch:
+        """Begin the one batch; see `contract.Store.begin`."""
+        batch = self._batch
+        if batch is not None and batch.state is not BatchState.OVER:
+            raise StoreError(self.path, f"a batch is {batch.state}; one at a time")
+        self.moment = object()
+        self._know_pending()
+        if (
+            expected_bytes <= JOURNALED_BYTES_MAX
+            and self._pending.byte_count <= PENDING_BYTES_MAX
+            and not self._file_is_next
+            and not self._copying
+            and not self.journal.failed
+            and not self.wants_flush
+        ):
+            self._batch = JournaledBatch(self, self._file.view(), self._pending)
+        else:
+            self._batch = self._begin_in_file(expected_bytes)
+        return self._batch
+
+    def view(self) -> View:
+        """A view of the committed state; see `contract.Store.view`."""
+        committed, pending = self._committed, self._pending  # before the file, which may get their rows meanwhile
+        if self._file_number is not None and not self._has_batch():
+            self._know_pending()
+            committed, pending = None, self._pending
+        layers = (pending,) if committed is None else (pending, committed)
+        return LayeredView(self, self._file.view(), layers)
+
+    def copy_to(self, path: Path) -> Callable[[], None]:
+        """Prepare a copy; see `contract.Store.copy_to`. Waits for the disk if there are pending rows."""
+        if self._has_batch() or self._copying:
+            raise StoreError(self.path, "can't be copied while a batch is open or another copy is made")
+        self.flush()
+        copy_file = self._file.copy_to(path)
+        self._copying = True
+
+        def copy() -> None:
+            try:
+                copy_file()
+            finally:
+                self._copying = False
+
+        return copy
+
+    def close(self) -> None:
+        """Write the pending rows to the file and close it; see `contract.Store.close`."""
+        if self._batch is not None:
+            self._batch.abort()
+        try:
+            self.flush()
+        finally:
+            self._file.close()
+
+    # --- for its batches -----------------------------------------------------------------------------------
+
+    def refuse_unknown(self, table: str) -> None:
+        """KeyError for a table that the store does not have."""
+        if table not in self._tables:
+            raise KeyError(table)
+
+    def start_commit(self) -> None:
+        """Before the rows go into the journal, on the committing thread. Raises StoreError."""
+        try:
+            self.failpoint("batch-applied")
+            self.failpoint("commit-started")
+            self._file.refuse_other_file()
+        except Exception as error:
+            raise self._file.refusal("commit failed", error) from error
+
+    def end_commit(self, layer: RowLayer) -> None:
+        """The rows of `layer` are durable in the journal."""
+        self._committed = layer
+        self.failpoint("committed")
+
+    def refusal(self, error: Exception) -> StoreError:
+        """Return the StoreError for an error of a commit in the journal."""
+        if isinstance(error, JournalFull):
+            self._file_is_next = True
+            return StoreFull(self.path, "commit failed: the journal has no room for the batch", grows=True)
+        return self._file.refusal("commit failed", error)
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _has_batch(self) -> bool:
+        return self._batch is not None and self._batch.state is not BatchState.OVER
+
+    def _know_pending(self) -> None:
+        """Merge what the last batch has committed; after a failed commit of the file, look at what it has."""
+        committed, self._committed = self._committed, None
+        if committed is not None:
+            self._pending.merge(committed)
+        if self._file_number is not None:
+            with self._file.view() as view:
+                row = view.get(META_TABLE, JOURNAL_KEY)
+            if row == self._row(self._file_number):
+                self._forget_pending()
+            self._file_number = None
+
+    def _begin_in_file(self, expected_bytes: int) -> Batch:
+        pending = self._pending
+        batch = self._file.begin(expected_bytes + pending.byte_count)
+        try:
+            write_layer(batch, pending)
+        except BaseException:
+            batch.abort()
+            raise
+        self._file_number = self.journal.next_number()
+        batch.put(META_TABLE, JOURNAL_KEY, self._row(self._file_number))
+        return batch
+
+    def _in_file_commit(self, step: str) -> None:
+        """A failpoint of the file's store: on the committing thread."""
+        if step == "committed":
+            self._forget_pending()
+            self._file_number = None
+        self.failpoint(step)
+
+    def _forget_pending(self) -> None:
+        self._pending = RowLayer()
+        self._file_is_next = False
+        self.journal.flushed(self.name)
+
+    def _row(self, number: int) -> bytes:
+        return self.journal.id.encode() + _NUMBER.pack(number)
+
+    def flush(self) -> None:
+        """Write the pending rows into the file; waits for the disk. StoreError."""
+        self._know_pending()
+        if self._pending.tables:
+            with self._begin_in_file(0) as batch:
+                batch.commit()
+
+
+def replay(path: Path, tables: Sequence[str], journal_id: str, entries: Iterable[Entry]) -> None:
+    """Write the rows of `entries`, in order, into the file of the closed store in folder `path`. StoreError.
+
+    Entries that are out of date are skipped, so it may be done again.
+    """
+    store = LmdbStore(path, tables, Durability.FULL, create=False)
+    try:
+        with store.view() as view:
+            row = view.get(META_TABLE, JOURNAL_KEY) or b""
+        known = _NUMBER.unpack(row[-_NUMBER.size :])[0] if row.startswith(journal_id.encode()) else 0
+        newer = [entry for entry in entries if entry.number > known]
+        if newer:
+            _write(store, journal_id, newer)
+    finally:
+        store.close()
+
+
+def _write(store: Store, journal_id: str, entries: Sequence[Entry]) -> None:
+    rows = RowLayer()
+    byte_count = 0
+    for entry in entries:
+        for table, changes in entry.rows.items():
+            rows.table(table).update(changes)
+        byte_count += entry.byte_count
+    with store.begin(byte_count) as batch:
+        write_layer(batch, rows)
+        batch.put(META_TABLE, JOURNAL_KEY, journal_id.encode() + _NUMBER.pack(entries[-1].number))
+        batch.commit()
+
+
+def write_layer(batch: Batch, rows: RowLayer) -> None:
+    """Write the changes of a layer into a batch of a file. StoreError."""
+    for table, changes in rows.tables.items():
+        batch.put_rows(table, sorted((key, value) for key, value in changes.items() if value is not None))
+        batch.delete_rows(table, [key for key, value in changes.items() if value is None])

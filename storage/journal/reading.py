@@ -1,0 +1,137 @@
+"""The entries of a journal after a crash. Writes nothing."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .journal import (
+    CHECKED_FROM,
+    DELETED,
+    GROUP,
+    GROUP_MAGIC,
+    HALF_BYTES,
+    HEAD_BYTES,
+    MAGIC,
+    ROW,
+    TABLE,
+    head_of,
+)
+from .row_layers import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The rows that one batch of the store of this name has changed, packed in so many bytes; numbers go up."""
+
+    number: int
+    store: str
+    rows: Rows
+    byte_count: int
+
+
+def read_journal(file: Path, journal_id: str) -> list[Entry]:
+    """Return the entries of a journal in order; the last group may be missing if its write was not confirmed.
+
+    ValueError: it is another journal, or damaged. OSError.
+    """
+    content = file.read_bytes()
+    if not content.startswith(MAGIC):
+        raise ValueError("it is not a journal of emubus")
+    if not content.startswith(head_of(journal_id)):
+        raise ValueError("it belongs to another data folder, or to another run")
+    if len(content) != HEAD_BYTES + 2 * HALF_BYTES:
+        raise ValueError(f"it has {len(content)} bytes instead of {HEAD_BYTES + 2 * HALF_BYTES}")
+    seed = zlib.crc32(journal_id.encode())
+    whole = memoryview(content)
+    halves = [_read_half(whole[at : at + HALF_BYTES], seed) for at in (HEAD_BYTES, HEAD_BYTES + HALF_BYTES)]
+    for this, other in (halves, reversed(halves)):
+        _refuse_damage(this, this.lap or other.lap + 1, seed)
+    return sorted((entry for half in halves for entry in half.entries), key=lambda entry: entry.number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Half:
+    """The groups at the beginning of a half, which all have the same lap (0 without any), and where they end."""
+
+    content: memoryview
+    entries: list[Entry]
+    lap: int
+    end: int
+
+
+def _read_half(half: memoryview, seed: int) -> _Half:
+    entries: list[Entry] = []
+    at = lap = 0
+    while (group := _group_at(half, at, seed)) is not None and lap in (0, group.lap):
+        lap = group.lap
+        entries += group.entries()
+        at += group.byte_count
+    return _Half(half, entries, lap, at)
+
+
+def _refuse_damage(half: _Half, lap: int, seed: int) -> None:
+    """ValueError if a group of this lap stands behind the end: then the end is damage, not an interrupted write."""
+    content = bytes(half.content)
+    at = content.find(GROUP_MAGIC, half.end + 1)
+    while at >= 0:
+        group = _group_at(half.content, at, seed)
+        if group is not None and group.lap >= lap:
+            raise ValueError(f"it is damaged: entry {group.number} can be read, and one before it can't")
+        at = content.find(GROUP_MAGIC, at + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    lap: int
+    number: int
+    entry_count: int
+    byte_count: int
+    body: memoryview
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the entries. ValueError."""
+        at = 0
+        for index in range(self.entry_count):
+            began = at
+            store, rows, at = _unpacked(self.body, at)
+            yield Entry(self.number + index, store, rows, at - began)
+
+
+def _group_at(half: memoryview, at: int, seed: int) -> _Group | None:
+    """Return the group at this place, None if there is no complete one."""
+    if at + GROUP.size > len(half):
+        return None
+    magic, checksum, size, lap, number, count = GROUP.unpack_from(half, at)
+    if magic != GROUP_MAGIC or not GROUP.size <= size <= len(half) - at:
+        return None
+    if zlib.crc32(half[at + CHECKED_FROM : at + size], seed) != checksum:
+        return None
+    return _Group(lap, number, count, size, half[at + GROUP.size : at + size])
+
+
+def _unpacked(body: memoryview, at: int) -> tuple[str, Rows, int]:
+    name_bytes, table_count = body[at], body[at + 1]
+    at += 2
+    store = str(body[at : at + name_bytes], "utf-8")
+    at += name_bytes
+    rows: dict[str, Mapping[bytes, bytes | None]] = {}
+    for _ in range(table_count):
+        name_bytes, row_count = TABLE.unpack_from(body, at)
+        at += TABLE.size
+        changes: dict[bytes, bytes | None] = {}
+        rows[str(body[at : at + name_bytes], "utf-8")] = changes
+        at += name_bytes
+        for _ in range(row_count):
+            key_bytes, value_bytes = ROW.unpack_from(body, at)
+            at += ROW.size
+            key = bytes(body[at : at + key_bytes])
+            at += key_bytes
+            if value_bytes == DELETED:
+                changes[key] = None
+            else:
+                changes[key] = bytes(body[at : at + value_bytes])
+                at += value_bytes
+    return store, rows, at

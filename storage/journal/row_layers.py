@@ -1,0 +1,98 @@
+"""Layers of rows in memory over stored ones: what a batch has written, what is committed but not yet in the file.
+
+Knows that a newer layer hides an older one, and that None deletes a row. Does not know who stores the rows below, nor
+when a layer is complete (`journaled_store.py`). A layer belongs to the thread that owns the store; once its batch is
+being committed, it does not change any more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+Row = tuple[bytes, bytes]
+Rows = Mapping[str, Mapping[bytes, bytes | None]]
+"""Table -> key -> value; None deletes the row."""
+
+ROW_BYTES: Final = 160
+"""Memory that a row takes besides its key and value."""
+
+
+class RowLayer:
+    """Changed rows by table. `byte_count` is about the memory that they take, once it is known."""
+
+    __slots__ = ("_sorted", "byte_count", "tables")
+
+    def __init__(self) -> None:
+        self.tables: dict[str, dict[bytes, bytes | None]] = {}
+        self.byte_count = 0
+        self._sorted: dict[str, list[bytes]] = {}  # the keys of tables that were scanned since the last merge
+
+    def table(self, name: str) -> dict[bytes, bytes | None]:
+        """Return the changes of a table, to be added to; `forget_order` before the next scan."""
+        rows = self.tables.get(name)
+        if rows is None:
+            rows = self.tables[name] = {}
+        return rows
+
+    def forget_order(self) -> None:
+        """The keys may have changed."""
+        self._sorted.clear()
+
+    def merge(self, newer: RowLayer) -> None:
+        """Take over the changes of a newer layer."""
+        for name, changes in newer.tables.items():
+            self.table(name).update(changes)
+            self._sorted.pop(name, None)
+        self.byte_count += newer.byte_count
+
+    def keys(self, table: str, start: bytes, stop: bytes) -> Sequence[bytes]:
+        """Return the changed keys with start <= key < stop, ascending."""
+        rows = self.tables.get(table)
+        if not rows:
+            return ()
+        keys = self._sorted.get(table)
+        if keys is None:
+            keys = self._sorted[table] = sorted(rows)
+        return keys[bisect_left(keys, start) : bisect_left(keys, stop)]
+
+
+def value_of(
+    layers: Sequence[RowLayer], stored: Callable[[str, bytes], bytes | None], table: str, key: bytes
+) -> bytes | None:
+    """Return the value at `key` in the newest of `layers` that has it, or in what is `stored`; newest layer last."""
+    for layer in reversed(layers):
+        rows = layer.tables.get(table)
+        if rows is not None and key in rows:
+            return rows[key]
+    return stored(table, key)
+
+
+def rows_between(
+    layers: Sequence[RowLayer],
+    stored: Callable[[str, bytes, bytes, int], list[Row]],
+    table: str,
+    start: bytes,
+    stop: bytes,
+    limit: int,
+) -> list[Row]:
+    """Return up to `limit` rows with start <= key < stop of `layers` over what is `stored`; newest layer last."""
+    changed: dict[bytes, bytes | None] = {}
+    for layer in layers:
+        keys = layer.keys(table, start, stop)
+        if keys:
+            rows = layer.tables[table]
+            changed.update([(key, rows[key]) for key in keys])
+    if not changed or limit <= 0:
+        return stored(table, start, stop, limit)
+    found: dict[bytes, bytes | None] = dict(stored(table, start, stop, limit + len(changed)))  # some may be hidden
+    found.update(changed)
+    merged: list[Row] = []
+    for key in sorted(found):
+        value = found[key]
+        if value is not None:
+            merged.append((key, value))
+            if len(merged) == limit:
+                break
+    return merged
