@@ -58,8 +58,9 @@ from .copying import copy_files, read_into_memory, replace_file, sync_file
 from .data_file import checksum, newest_root
 from .folder import LOCK_FILE, FolderLock, make_folder, make_private_file, open_to_others, reason_of
 from .journal.journal import Journal
-from .journal.journaled_store import replay
 from .journal.reading import Entry, read_journal
+from .journal.replay import changes_of, lacking, replay
+from .journal.row_layers import Rows, merged
 from .lmdb_reading import DATA_FILE, StoreReader, check_file, file_problems
 from .manifest import MANIFEST_FILE, NEW_MANIFEST_FILE, FolderState, Manifest, Part, read_manifest, write_manifest
 from .memory_store import MemoryStore
@@ -83,6 +84,7 @@ __all__ = [
     "Manifest",
     "MemoryStore",
     "Part",
+    "Rows",
     "Store",
     "StoreError",
     "StoreFailed",
@@ -91,14 +93,17 @@ __all__ = [
     "StoreReport",
     "TableReport",
     "View",
+    "changes_of",
     "check_file",
     "check_store",
     "checksum",
     "copy_files",
     "file_problems",
+    "lacking",
     "make_folder",
     "make_private_file",
     "mark_store",
+    "merged",
     "newest_root",
     "no_failpoint",
     "open_store",

@@ -20,9 +20,10 @@ from .data_file import Place, is_complete, newest_root, place_of
 
 DATA_FILE: Final = "data.mdb"
 
-# Rows of the meta table: the format version; the tables; a mark that its maker recognises.
+# Rows of the meta table: the format version; the tables; a mark that its maker recognises; which entries of which
+# journal are in the file.
 META: Final = META_TABLE.encode()
-FORMAT_KEY, TABLES_KEY, MARK_KEY = b"format", b"tables", b"mark"
+FORMAT_KEY, TABLES_KEY, MARK_KEY, JOURNAL_KEY = b"format", b"tables", b"mark", b"journal"
 
 # Names looked at in the main database: ours are fewer, and those of another program may be millions.
 _NAMES_READ_MAX: Final = 64
@@ -139,6 +140,13 @@ class StoreReader:
         """Return the mark that was given to the file; None if it never got one."""
         try:
             return self._txn.get(MARK_KEY, None, self._meta)
+        except lmdb.Error as error:
+            raise StoreFailed(self.path, f"can't read it: {error}") from error
+
+    def journal(self) -> bytes:
+        """Return the row that says which entries of which journal are in the file; b"" without one."""
+        try:
+            return self._txn.get(JOURNAL_KEY, b"", self._meta) or b""
         except lmdb.Error as error:
             raise StoreFailed(self.path, f"can't read it: {error}") from error
 

@@ -27,6 +27,7 @@ from .contract import (
     checked_names,
     no_failpoint,
 )
+from .journal.row_layers import merged
 from .lmdb_store import LmdbStore
 
 _Rows = Any  # SortedDict[bytes, bytes | None]; sortedcontainers comes without types
@@ -296,26 +297,7 @@ def _scan(
         if isinstance(changes, SortedDict)
         else iter(sorted(key for key in changes if start <= key < stop))
     )
-    return list(islice(_merged(rows, keys, changes, changed), limit))
-
-
-def _merged(
-    rows: _Rows, keys: Iterator[bytes], changes: _Rows, changed_keys: Iterator[bytes]
-) -> Iterator[tuple[bytes, bytes]]:
-    """Merge two ascending key sequences; a change hides the row at its key, None deletes it."""
-    base_key = next(keys, None)
-    for changed_key in changed_keys:
-        while base_key is not None and base_key < changed_key:
-            yield base_key, rows[base_key]
-            base_key = next(keys, None)
-        if base_key == changed_key:
-            base_key = next(keys, None)
-        value = changes[changed_key]
-        if value is not None:
-            yield changed_key, value
-    while base_key is not None:
-        yield base_key, rows[base_key]
-        base_key = next(keys, None)
+    return list(islice(merged(((key, rows[key]) for key in keys), changes, changed), limit))
 
 
 def _write_rows(path: Path, tables: _Layer) -> None:

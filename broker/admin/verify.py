@@ -12,7 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...storage import FolderLock, FolderState, Manifest, StoreError, StoreReader, check_store, read_into_memory
+from ...storage import (
+    FolderLock,
+    FolderState,
+    Manifest,
+    Rows,
+    StoreError,
+    StoreReader,
+    changes_of,
+    check_store,
+    lacking,
+    merged,
+    read_into_memory,
+)
 from ..errors import BrokerError
 from ..message.stored import parse_stored
 from ..message.stored_form import ROW_HEAD_BYTES
@@ -159,9 +171,13 @@ def _check_rows(view: FolderView, stores: list[str], report: FolderReport) -> No
     catalog.close()
     for entry in entries.values():
         report.queues[path_of(entry.description)] = QueueTotals()
+    manifest = view.manifest()
+    journaled = {} if manifest is None else view.entries_by_store(manifest)
+    journal_id = "" if manifest is None else manifest.journal or ""
     for name in stores:
         with StoreReader(view.part_path(name)) as reader:
-            rows = _Rows(reader)
+            newer = lacking(reader.journal(), journal_id, journaled.get(name, []))
+            rows = _Rows(reader, changes_of(newer))
             try:
                 _check_partition_rows(name, rows, entries, report)
             except (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
@@ -173,15 +189,17 @@ def _unreadable(store_name: str, table: str, key: bytes, error: Exception) -> st
 
 
 class _Rows:
-    """The rows of a store; `at` is table and key of the row read last."""
+    """The rows of a store, with `changes` that are in the journal only; `at` is table and key of the row read last."""
 
-    def __init__(self, reader: StoreReader) -> None:
+    def __init__(self, reader: StoreReader, changes: Rows) -> None:
         self._reader = reader
+        self._changes = changes
         self.at = ("", b"")
 
     def of(self, table: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the rows of a table in key order."""
-        for row in self._reader.rows(table):
+        changes = self._changes.get(table, {})
+        for row in merged(self._reader.rows(table), changes, iter(sorted(changes))):
             self.at = (table, row[0])
             yield row
 

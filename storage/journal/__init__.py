@@ -4,6 +4,7 @@ Modules, in reading order:
 
     journal.py          the file: groups of entries in two halves; appending
     reading.py          its entries after a crash
+    replay.py           which of them a store's file lacks; writing these into it
     row_layers.py       rows in memory over those of a file
     journaled_store.py  a store whose small batches go into a journal first
     journaled_batch.py  its views and its batches

@@ -3,7 +3,7 @@
 Knows which batches go where, and how reads see both. Does not know the journal's file (`journal.py`) nor LMDB's
 (`lmdb_store.py`). Rows that are in the journal and not yet in the file are the **pending** ones, a layer in memory over
 the file. A large batch, or any after PENDING_BYTES_MAX of pending rows, is a batch of LMDB that writes the pending rows
-with its own; from then on the journal's entries for this store are out of date, which the row JOURNAL_KEY says.
+with its own; from then on the journal's entries for this store are out of date, which its row JOURNAL_KEY says.
 
 Threads as in `lmdb_store.py`: a committing thread only hands over a layer, or empties the pending ones, each by one
 assignment; the owner merges layers when a batch begins, which ends all views.
@@ -11,8 +11,7 @@ assignment; the owner merges layers when a batch begins, which ends all views.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,16 +20,16 @@ from ..contract import (
     Batch,
     BatchState,
     Durability,
-    Store,
     StoreError,
     StoreFull,
     View,
     no_failpoint,
 )
+from ..lmdb_reading import JOURNAL_KEY
 from ..lmdb_store import LmdbStore
 from .journal import Journal, JournalFull
 from .journaled_batch import JournaledBatch, LayeredView
-from .reading import Entry
+from .replay import row_of, write_layer
 from .row_layers import RowLayer
 
 JOURNALED_BYTES_MAX: Final = 64 << 10
@@ -38,11 +37,6 @@ JOURNALED_BYTES_MAX: Final = 64 << 10
 
 PENDING_BYTES_MAX: Final = 1 << 20
 """Memory of the pending rows of one store, about; then they go into its file."""
-
-JOURNAL_KEY: Final = b"journal"
-"""Row of the meta table: the journal's id, and the number below which its entries for this store are out of date."""
-
-_NUMBER: Final = struct.Struct(">Q")
 
 
 class JournaledStore:
@@ -190,7 +184,7 @@ class JournaledStore:
         if self._file_number is not None:
             with self._file.view() as view:
                 row = view.get(META_TABLE, JOURNAL_KEY)
-            if row == self._row(self._file_number):
+            if row == row_of(self.journal.id, self._file_number):
                 self._forget_pending()
             self._file_number = None
 
@@ -203,7 +197,7 @@ class JournaledStore:
             batch.abort()
             raise
         self._file_number = self.journal.next_number()
-        batch.put(META_TABLE, JOURNAL_KEY, self._row(self._file_number))
+        batch.put(META_TABLE, JOURNAL_KEY, row_of(self.journal.id, self._file_number))
         return batch
 
     def _in_file_commit(self, step: str) -> None:
@@ -218,49 +212,10 @@ class JournaledStore:
         self._file_is_next = False
         self.journal.flushed(self.name)
 
-    def _row(self, number: int) -> bytes:
-        return self.journal.id.encode() + _NUMBER.pack(number)
-
     def flush(self) -> None:
         """Write the pending rows into the file; waits for the disk. StoreError."""
         self._know_pending()
         if self._pending.tables:
-            with self._begin_in_file(0) as batch:
+            self._batch = self._begin_in_file(0)
+            with self._batch as batch:
                 batch.commit()
-
-
-def replay(path: Path, tables: Sequence[str], journal_id: str, entries: Iterable[Entry]) -> None:
-    """Write the rows of `entries`, in order, into the file of the closed store in folder `path`. StoreError.
-
-    Entries that are out of date are skipped, so it may be done again.
-    """
-    store = LmdbStore(path, tables, Durability.FULL, create=False)
-    try:
-        with store.view() as view:
-            row = view.get(META_TABLE, JOURNAL_KEY) or b""
-        known = _NUMBER.unpack(row[-_NUMBER.size :])[0] if row.startswith(journal_id.encode()) else 0
-        newer = [entry for entry in entries if entry.number > known]
-        if newer:
-            _write(store, journal_id, newer)
-    finally:
-        store.close()
-
-
-def _write(store: Store, journal_id: str, entries: Sequence[Entry]) -> None:
-    rows = RowLayer()
-    byte_count = 0
-    for entry in entries:
-        for table, changes in entry.rows.items():
-            rows.table(table).update(changes)
-        byte_count += entry.byte_count
-    with store.begin(byte_count) as batch:
-        write_layer(batch, rows)
-        batch.put(META_TABLE, JOURNAL_KEY, journal_id.encode() + _NUMBER.pack(entries[-1].number))
-        batch.commit()
-
-
-def write_layer(batch: Batch, rows: RowLayer) -> None:
-    """Write the changes of a layer into a batch of a file. StoreError."""
-    for table, changes in rows.tables.items():
-        batch.put_rows(table, sorted((key, value) for key, value in changes.items() if value is not None))
-        batch.delete_rows(table, [key for key, value in changes.items() if value is None])

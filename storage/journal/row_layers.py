@@ -8,7 +8,8 @@ being committed, it does not change any more.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 Row = tuple[bytes, bytes]
@@ -86,13 +87,22 @@ def rows_between(
             changed.update([(key, rows[key]) for key in keys])
     if not changed or limit <= 0:
         return stored(table, start, stop, limit)
-    found: dict[bytes, bytes | None] = dict(stored(table, start, stop, limit + len(changed)))  # some may be hidden
-    found.update(changed)
-    merged: list[Row] = []
-    for key in sorted(found):
-        value = found[key]
+    below = iter(stored(table, start, stop, limit + len(changed)))  # some may be hidden
+    return list(islice(merged(below, changed, iter(sorted(changed))), limit))
+
+
+def merged(rows: Iterator[Row], changes: Mapping[bytes, bytes | None], changed_keys: Iterator[bytes]) -> Iterator[Row]:
+    """Merge ascending rows and the ascending keys of changes; a change hides the row at its key, None deletes it."""
+    row = next(rows, None)
+    for changed_key in changed_keys:
+        while row is not None and row[0] < changed_key:
+            yield row
+            row = next(rows, None)
+        if row is not None and row[0] == changed_key:
+            row = next(rows, None)
+        value = changes[changed_key]
         if value is not None:
-            merged.append((key, value))
-            if len(merged) == limit:
-                break
-    return merged
+            yield changed_key, value
+    if row is not None:
+        yield row
+        yield from rows

@@ -280,6 +280,8 @@ def test_while_a_batch_is_committed_it_is_left_alone_and_views_are_given(open_an
     seen: list[object] = []
 
     def look(name: str) -> None:
+        if len(seen) == len(FAILPOINTS):
+            return  # the end of the test: a journal's rows go into the file
         seen.append((name, everything(store)))
         for call in (lambda: store.begin(1), store.close, batch.abort):
             with pytest.raises(StoreError, match="being committed"):

@@ -1,0 +1,70 @@
+"""Which entries of a journal a store's file lacks, and how they get into it after a crash.
+
+A file says in its row JOURNAL_KEY up to which number it has the entries of which journal.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from ..contract import META_TABLE, Batch, Durability
+from ..lmdb_reading import JOURNAL_KEY
+from ..lmdb_store import LmdbStore
+from .reading import Entry
+from .row_layers import RowLayer, Rows
+
+_NUMBER: Final = struct.Struct(">Q")
+
+
+def row_of(journal_id: str, number: int) -> bytes:
+    """Return the row for a file that has the entries below and at this number."""
+    return journal_id.encode() + _NUMBER.pack(number)
+
+
+def lacking(row: bytes, journal_id: str, entries: Iterable[Entry]) -> list[Entry]:
+    """Return those of a journal's entries for a store that its file, with this row, lacks."""
+    of_this = len(row) > _NUMBER.size and row[: -_NUMBER.size] == journal_id.encode()
+    known = _NUMBER.unpack(row[-_NUMBER.size :])[0] if of_this else 0
+    return [entry for entry in entries if entry.number > known]
+
+
+def changes_of(entries: Iterable[Entry]) -> Rows:
+    """Return the changes of entries, in order, as those of one batch."""
+    return _layer_of(entries).tables
+
+
+def replay(path: Path, tables: Sequence[str], journal_id: str, entries: Iterable[Entry]) -> None:
+    """Write the rows of a store's `entries`, in order, into the file of the closed store in folder `path`. StoreError.
+
+    Entries that the file has are skipped, so it may be done again.
+    """
+    store = LmdbStore(path, tables, Durability.FULL, create=False)
+    try:
+        with store.view() as view:
+            row = view.get(META_TABLE, JOURNAL_KEY) or b""
+        newer = lacking(row, journal_id, entries)
+        if newer:
+            with store.begin(sum(entry.byte_count for entry in newer)) as batch:
+                write_layer(batch, _layer_of(newer))
+                batch.put(META_TABLE, JOURNAL_KEY, row_of(journal_id, newer[-1].number))
+                batch.commit()
+    finally:
+        store.close()
+
+
+def _layer_of(entries: Iterable[Entry]) -> RowLayer:
+    rows = RowLayer()
+    for entry in entries:
+        for table, changes in entry.rows.items():
+            rows.table(table).update(changes)
+    return rows
+
+
+def write_layer(batch: Batch, rows: RowLayer) -> None:
+    """Write the changes of a layer into a batch of a file. StoreError."""
+    for table, changes in rows.tables.items():
+        batch.put_rows(table, sorted((key, value) for key, value in changes.items() if value is not None))
+        batch.delete_rows(table, [key for key, value in changes.items() if value is None])
