@@ -42,6 +42,7 @@ open.
 from .check import StoreReport, TableReport, check_store
 from .contract import (
     FAILPOINTS,
+    FLUSHING_BYTES,
     FORMAT_VERSION,
     KEY_BYTES_MAX,
     Batch,
@@ -69,6 +70,7 @@ from .opening import mark_store, open_store
 __all__ = [
     "DATA_FILE",
     "FAILPOINTS",
+    "FLUSHING_BYTES",
     "FORMAT_VERSION",
     "KEY_BYTES_MAX",
     "LOCK_FILE",

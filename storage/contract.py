@@ -43,6 +43,9 @@ BATCH_BYTES_KEPT_MAX = 2 * 1024 * 1024
 """After a larger batch the store is reopened: LMDB would keep the memory of its largest batch, twice these bytes,
 in every store."""
 
+FLUSHING_BYTES = 1024 * 1024
+"""A batch that expects so much goes into the store's own file, and pending rows with it, even if it writes nothing."""
+
 PAGES_KEPT_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of its map that a store may touch before it checks whether to release pages; 64 MiB over 16 stores."""
 
@@ -217,8 +220,13 @@ class Store(Protocol):
     """True: commit() waits for a disk, call it off the event loop. False: call it in place."""
 
     @property
+    def has_pending(self) -> bool:
+        """True: rows are in a journal only; a batch of FLUSHING_BYTES puts them into the store's own file."""
+        ...
+
+    @property
     def wants_flush(self) -> bool:
-        """True: a batch, empty if need be, should be committed soon, so that the store's journal gets room."""
+        """True: pending rows should be put into the file soon, so that the journal gets room."""
         ...
 
     def on_flush_wanted(self, call: Callable[[], object]) -> None:
@@ -253,6 +261,7 @@ class Store(Protocol):
 class StoreWithoutJournal:
     """The part of a store that writes into nothing but its own rows."""
 
+    has_pending: Final = False
     wants_flush: Final = False
 
     def on_flush_wanted(self, call: Callable[[], object]) -> None:

@@ -33,7 +33,6 @@ from .contract import (
     MAP_BYTES_MAX,
     MAP_BYTES_START,
     MAP_SLACK_BYTES,
-    META_TABLE,
     PAGES_KEPT_BYTES_MAX,
     BatchState,
     Durability,
@@ -65,14 +64,12 @@ from .resident import ResidentGauge
 if TYPE_CHECKING:
     _Transaction = lmdb.Transaction[bytes]
 
-# A page fault of a file map also loads the pages around it (Linux: fault_around_bytes).
-_FAULT_BYTES = 64 * 1024
+_FAULT_BYTES = 64 * 1024  # a page fault of a file map also loads the pages around it (Linux: fault_around_bytes)
 
 # Errors of the disk that mean "no room". A write past a file size limit (ulimit -f) is EFBIG.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-# Allowance for the pages that a batch copies on the way to its rows, from one reading of the file's size to the next.
-_COPIED_BYTES = 64 * 4096
+_COPIED_BYTES = 64 * 4096  # allowance for pages that batches copy, from one reading of the file's size to the next
 
 _TURN_KEY = b"turn"
 
@@ -273,11 +270,9 @@ class LmdbStore(StoreWithoutJournal):
     def remove_rows(self, txn: _Transaction, table: str, keys: Sequence[bytes]) -> int:
         """Delete rows; return how many were there. ValueError keeps the deletions before the refused key."""
         self._touched_bytes += _FAULT_BYTES * len(keys)
-        delete, db, count = txn.delete, self._dbs[table], 0
+        delete, db = txn.delete, self._dbs[table]
         try:
-            for key in keys:
-                count += delete(key, b"", db)
-            return count
+            return sum([delete(key, b"", db) for key in keys])
         except lmdb.BadValsizeError:
             raise ValueError("a key has at least one byte") from None
         except lmdb.Error as error:
@@ -444,12 +439,12 @@ def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str], is_ne
         check_ours(path, table_names(env))
     with env.begin(write=True) as txn:  # without a write in it, its commit does nothing
         meta = env.open_db(META, txn, create=is_new)
-        if not is_new:
-            check_format(path, txn.get(FORMAT_KEY, None, meta))
-        else:
+        if is_new:
             txn.put(FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
+        else:
+            check_format(path, txn.get(FORMAT_KEY, None, meta))
         known = listed_tables(path, txn.get(TABLES_KEY, b"", meta) or b"", tables)
         added = [table for table in tables if table not in known]
         if added:
             txn.put(TABLES_KEY, " ".join([*known, *added]).encode(), db=meta)
-        return {META_TABLE: meta, **{table: env.open_db(table.encode(), txn) for table in tables}}
+        return {META.decode(): meta, **{table: env.open_db(table.encode(), txn) for table in tables}}

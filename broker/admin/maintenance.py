@@ -132,6 +132,7 @@ class Maintenance:
             message_count = sum(sum(entity.message_counts()) for entity in entities)
             copied = Copied(namespace.clock.now_ms(), len(entities), message_count)
             try:
+                await asyncio.gather(*(worker.flush() for worker in namespace.workers))
                 namespace.catalog.copy_to(folder / CATALOG_FOLDER)()  # on the loop, so that it can't change
                 copies = [worker.copy_to(folder / STORE_FOLDER.format(worker.index)) for worker in namespace.workers]
                 done = [loop.run_in_executor(namespace.pool, copy) for copy in copies]

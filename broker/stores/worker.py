@@ -8,36 +8,32 @@ partitions and timers of its store; runs on the event loop. Owned by the `Namesp
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import structlog
 
-from ...storage import Batch, Store, StoreError, StoreFull, View
+from ...storage import FLUSHING_BYTES, Batch, Store, StoreError, StoreFull, View
 from .. import service_errors
 from ..address import SubQueue
 from ..clock import Clock
 from ..errors import BrokerError, Condition
-from ..model.catalog import UnreadableRowError
 from ..partition.partition import Partition
-from ..partition.records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters, Home
+from ..partition.records import DUE, OUTBOXES, STATE, STATE_KEY, Counters, Home
 from ..partition.requests import ExpireLocks, Request, Reserve, must_be_retried
 from ..partition.step import Delays, NoObserver, Observer, PartitionRef, Step
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
 from .commit_stats import CommitStats
 from .committer import Committer
+from .first_rows import first_rows
 from .message_counts import MessageCounts
 from .open_partitions import OpenPartitions
 from .outage import Outage, OutageKind
-from .timers import FIRST_DUE, LAST_DUE, StoreTimers
+from .timers import StoreTimers
 
 BATCH_REQUESTS_MAX = 1000  # limits how long a batch blocks the event loop
 RETRY_AFTER_MS = 250  # after a failed commit
-STATES_MAX = 1 << 24  # more than a store has
-T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -92,27 +88,12 @@ class Worker:
 
         Raises UnreadableRowError and StoreError.
         """
-        with self._store.view() as view:
-            first = view.scan(DUE, FIRST_DUE, LAST_DUE, 1)
-            states = view.scan(STATE, b"", b"\xff" * (STATE_KEY.size + 1), STATES_MAX)
-        first_due = self._parsed(DUE, first[0], lambda key, _: int(DUE_KEY.unpack(key)[0])) if first else None
-        read = [
-            self._parsed(STATE, row, lambda key, row: (STATE_KEY.unpack(key)[0], Counters.unpack(row)))
-            for row in states
-        ]
-        self._timers.start(first_due)
-        loop = asyncio.get_running_loop()
-        self._store.on_flush_wanted(partial(loop.call_soon_threadsafe, self._flush_soon))
+        found = first_rows(self.index, self._store)
+        self._timers.start(found.due_at)
+        self._store.on_flush_wanted(partial(asyncio.get_running_loop().call_soon_threadsafe, self._flush_soon))
         self._task = asyncio.create_task(self._run(), name=f"store-{self.index:02}")
         self._task.add_done_callback(self._ended)
-        return [queue_id for queue_id, counters in read if any(counters.messages[home] for home in OUTBOXES)]
-
-    def _parsed(self, table: str, row: tuple[bytes, bytes], parse: Callable[[bytes, bytes], T]) -> T:
-        """Return `parse(key, value)` of a row. Raises UnreadableRowError."""
-        try:
-            return parse(*row)
-        except (struct.error, ValueError, IndexError) as error:
-            raise UnreadableRowError(f"store-{self.index:02}", table, row[0], error) from error
+        return found.with_outboxes
 
     async def stop(self) -> None:
         """Finish the inbox, then close the store; later requests fail."""
@@ -231,8 +212,7 @@ class Worker:
                 if self._stopping:
                     return
                 if self._flush_is_due:
-                    async with self.idle_lock:
-                        await self.flush()
+                    await self._flush_for_room()
                     continue
                 self._wake.clear()
                 await self._wake.wait()
@@ -241,16 +221,18 @@ class Worker:
                 await self._next_batch()
 
     async def flush(self) -> None:
-        """Commit an empty batch, so that the store writes what its journal has into its own file.
+        """Let the store put what its journal has into its own file. The caller holds `idle_lock`. StoreError."""
+        if self._store.has_pending:
+            self._committing = False
+            await self._commit(self._store.begin(FLUSHING_BYTES), True, 0)
 
-        The caller holds `idle_lock`. An error is logged; the store tries again with its next batch.
-        """
+    async def _flush_for_room(self) -> None:
         self._flush_is_due = False
-        if self._store.wants_flush:
-            try:
-                await self._commit(self._store.begin(0), True, 0)
-            except StoreError as error:
-                self._refuse([], error)
+        try:
+            async with self.idle_lock:
+                await self.flush()
+        except StoreError as error:  # the next batch tries again
+            log.error("flush failed", store=self.index, cause=str(error))
 
     def _flush_soon(self) -> None:
         self._flush_is_due = True

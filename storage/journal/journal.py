@@ -116,7 +116,7 @@ class Journal:
     def append(self, entries: Sequence[tuple[str, bytes]]) -> None:
         """Store packed entries of these stores durably, on a committing thread.
 
-        JournalFull: nothing is written. OSError: it is unknown whether the group is stored; `failed` from now on.
+        JournalFull: nothing is stored. OSError: it is unknown whether the group is stored; `failed` from now on.
         """
         body = b"".join([entry for _, entry in entries])
         size = GROUP.size + len(body)
@@ -129,19 +129,25 @@ class Journal:
             head = GROUP_MAGIC + checksum.to_bytes(4, "little") + rest
             offset = HEAD_BYTES + (self.lap % 2) * HALF_BYTES + self._used_bytes
             try:
-                written = os.pwritev(self._fd, [head, body], offset)
-                if written != size:
-                    raise OSError(0, f"only {written} of {size} bytes were written")
-                os.fdatasync(self._fd)
-            except BaseException:
-                self.failed = True
-                raise
+                self._write([head, body], offset, size)
             finally:
                 if began_lap or self.failed:
                     self._want_flush()
             self._used_bytes += size
             for store, _ in entries:
                 self._oldest.setdefault(store, self.lap)
+
+    def _write(self, parts: Sequence[bytes], offset: int, size: int) -> None:
+        try:
+            if os.pwritev(self._fd, parts, offset) != size:
+                raise JournalFull
+        except OSError as error:  # no room on the disk, for instance; the next group takes this place
+            raise JournalFull from error
+        try:
+            os.fdatasync(self._fd)
+        except OSError:
+            self.failed = True
+            raise
 
     def _make_room(self, size: int) -> bool:
         """Begin the next lap if this one's half has no room for `size` bytes; whether it did. JournalFull."""

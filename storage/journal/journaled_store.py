@@ -81,6 +81,11 @@ class JournaledStore:
     # --- the contract --------------------------------------------------------------------------------------
 
     @property
+    def has_pending(self) -> bool:
+        """See `contract.Store.has_pending`."""
+        return bool(self._pending.tables) or self._committed is not None
+
+    @property
     def wants_flush(self) -> bool:
         """See `contract.Store.wants_flush`."""
         return self.journal.wants_flush(self.name)
