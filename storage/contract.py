@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Protocol, Self
 
 FORMAT_VERSION = 3
 """Format version of a data folder and its stores. It changes when an older release would misread them.
@@ -129,7 +129,7 @@ class BatchState(StrEnum):
 class CommitTogether(Protocol):
     """Commits batches of several stores with one wait for the disk."""
 
-    def commit(self, batches: Sequence[Any]) -> list[BaseException | None]:
+    def commit(self, batches: Sequence[object]) -> list[BaseException | None]:
         """Commit batches whose `shared` this is, as `Batch.commit` does; return each one's error. Any thread."""
         ...
 
@@ -261,8 +261,15 @@ class Store(Protocol):
 class StoreWithoutJournal:
     """The part of a store that writes into nothing but its own rows."""
 
-    has_pending: Final = False
-    wants_flush: Final = False
+    @property
+    def has_pending(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def wants_flush(self) -> bool:
+        """Never."""
+        return False
 
     def on_flush_wanted(self, call: Callable[[], object]) -> None:
         """Never call it."""

@@ -128,7 +128,6 @@ class LmdbBatch(Generic[TransactionT]):
     """The one writer; see `contract.Batch`."""
 
     __slots__ = ("_large", "_store", "_txn", "state", "written_bytes")
-    shared: Final = None
 
     def __init__(self, store: RowAccess[TransactionT], txn: TransactionT) -> None:
         self._store = store
@@ -136,6 +135,11 @@ class LmdbBatch(Generic[TransactionT]):
         self._txn: TransactionT | None = txn
         self.state = BatchState.OPEN
         self.written_bytes = 0
+
+    @property
+    def shared(self) -> None:
+        """It commits alone."""
+        return
 
     def get(self, table: str, key: bytes) -> bytes | None:
         """Return the value at `key`, own writes included."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from sortedcontainers import SortedDict
 
@@ -170,13 +170,17 @@ class MemoryBatch:
     """The one writer; see `contract.Batch`."""
 
     __slots__ = ("_base", "_layer", "_store", "state")
-    shared: Final = None
 
     def __init__(self, store: MemoryStore, base: _Layer) -> None:
         self._store = store
         self._base = base
         self._layer: _Layer = {}  # only the tables written to; a dict is sorted when it is scanned (`_scan`)
         self.state = BatchState.OPEN
+
+    @property
+    def shared(self) -> None:
+        """It commits alone."""
+        return
 
     def get(self, table: str, key: bytes) -> bytes | None:
         """Return the value at `key`, own writes included."""

@@ -6,8 +6,8 @@ with the batches of other stores that are ready. Its rows go into the store's fi
 
 The file: a head of HEAD_BYTES with the journal's id, then two halves. A **lap** fills one half with groups, the next
 lap the other one; it begins when all rows of the lap before the current one are in their stores' files. One group is
-one write: checksum, length, lap, number of its first entry, entries. After a crash the last group may be torn; nobody
-was told that it is stored. `append` is called on committing threads, one at a time; the rest on the owner's thread.
+one write: checksum, length, lap, number of its first entry, entries. After a crash the last group may be torn; its
+batches were not confirmed. `append` is called on committing threads, one at a time; the rest on the owner's thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from ..folder import make_private_file
 from .row_layers import ROW_BYTES, Rows
@@ -84,13 +84,13 @@ class Journal:
             self._next_number += 1
         return number
 
-    def commit(self, batches: Sequence[Committable]) -> list[BaseException | None]:
+    def commit(self, batches: Sequence[object]) -> list[BaseException | None]:
         """Commit batches of several stores in one group; return each one's error (see `contract.CommitTogether`)."""
         errors: list[BaseException | None] = [None] * len(batches)
         started: list[tuple[int, Committable]] = []
         entries: list[tuple[str, bytes]] = []
         memory: list[int] = []
-        for index, batch in enumerate(batches):
+        for index, batch in enumerate(cast("Sequence[Committable]", batches)):
             try:
                 store, rows = batch.start_commit()
             except BaseException as error:

@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from ..contract import KEY_BYTES_MAX, BatchState, StoreError, View, no_failpoint
 from .journal import Journal
 from .row_layers import Row, RowLayer, Rows, rows_between, value_of
 
-if TYPE_CHECKING:
-    from .journaled_store import JournaledStore
+
+class JournalAccess(Protocol):
+    """The part of a store with a journal that its views and batches use."""
+
+    path: Path
+    name: str
+    journal: Journal
+    failpoint: Callable[[str], None]
+    moment: object
+    """Another one for each batch: a view of an earlier one is over."""
+
+    def refuse_unknown(self, table: str) -> None:
+        """KeyError for a table that the store does not have."""
+        ...
+
+    def start_commit(self) -> None:
+        """Before the rows go into the journal, on the committing thread. Raises StoreError."""
+        ...
+
+    def end_commit(self, layer: RowLayer) -> None:
+        """The rows of `layer` are durable in the journal."""
+        ...
+
+    def refusal(self, error: Exception) -> StoreError:
+        """Return the StoreError for an error of a commit in the journal."""
+        ...
 
 
 class LayeredView:
@@ -19,7 +44,7 @@ class LayeredView:
 
     __slots__ = ("_file", "_layers", "_moment", "_store")
 
-    def __init__(self, store: JournaledStore, file: View, layers: Sequence[RowLayer]) -> None:
+    def __init__(self, store: JournalAccess, file: View, layers: Sequence[RowLayer]) -> None:
         self._store = store
         self._file = file
         self._layers = layers
@@ -57,7 +82,7 @@ class JournaledBatch:
 
     __slots__ = ("_file", "_layer", "_layers", "_store", "state")
 
-    def __init__(self, store: JournaledStore, file: View, pending: RowLayer) -> None:
+    def __init__(self, store: JournalAccess, file: View, pending: RowLayer) -> None:
         self._store = store
         self._file = file
         self._layer = RowLayer()
@@ -163,8 +188,7 @@ class JournaledBatch:
         try:
             if error is not None:
                 raise self._store.refusal(error) from error
-            self._layer.byte_count = byte_count
-            self._layer.forget_order()
+            self._layer.complete(byte_count)
             self._store.end_commit(self._layer)
         finally:
             self._end()

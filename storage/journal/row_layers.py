@@ -41,6 +41,11 @@ class RowLayer:
         """The keys may have changed."""
         self._sorted.clear()
 
+    def complete(self, byte_count: int) -> None:
+        """Nothing is added any more."""
+        self.byte_count = byte_count
+        self._sorted.clear()
+
     def merge(self, newer: RowLayer) -> None:
         """Take over the changes of a newer layer."""
         for name, changes in newer.tables.items():

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from sortedcontainers import SortedDict
 
@@ -135,8 +135,6 @@ class LossyStore(StoreWithoutJournal):
 class LossyBatch:
     """A batch of such a store."""
 
-    shared: Final = None
-
     def __init__(self, batch: Batch, lossy: Lossy) -> None:
         self._batch = batch
         self._lossy = lossy
@@ -145,6 +143,10 @@ class LossyBatch:
         self.scan = batch.scan
         self.abort = batch.abort
         self.close = batch.close
+
+    @property
+    def shared(self) -> None:
+        return
 
     @property
     def state(self) -> BatchState:

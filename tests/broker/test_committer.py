@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -43,11 +43,13 @@ class HandClock(Clock):
 class Commit:
     """A batch whose commit does what the test says, and counts."""
 
-    shared: Final = None
-
     def __init__(self, act: Callable[[], object] = lambda: None) -> None:
         self._act = act
         self.count = 0
+
+    @property
+    def shared(self) -> None:
+        return
 
     def commit(self) -> None:
         self.count += 1
@@ -57,11 +59,13 @@ class Commit:
 class Held:
     """A batch whose commit hangs until it is released."""
 
-    shared: Final = None
-
     def __init__(self) -> None:
         self._began = threading.Event()
         self._released = threading.Event()
+
+    @property
+    def shared(self) -> None:
+        return
 
     def commit(self) -> None:
         self._began.set()
