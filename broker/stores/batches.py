@@ -1,4 +1,4 @@
-"""Forms batches of requests: estimates the bytes that they write, limits a batch, splits a batch that fails.
+"""Forms batches of requests: puts receives first, estimates written bytes, limits a batch, splits one that fails.
 
 Knows which requests have messages, and that a topic copies a message for each subscription. Does not know how a
 partition executes a request (`partition`), and stores and commits (`worker`).
@@ -9,19 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ..outcomes import Complete
 from ..partition.requests import (
     Commit,
     Operation,
+    Receive,
+    ReceiveFromSession,
     Request,
     Resubmit,
     Schedule,
     Send,
     SendRun,
+    Settle,
     SettleRun,
     StoreForwarded,
     Transfer,
 )
-from ..partition.step import PartitionRef
+from ..partition.step import PartitionRef, ReceiveMode
 
 Submitted = tuple[PartitionRef, Request]
 """A request and its partition."""
@@ -29,6 +33,24 @@ Submitted = tuple[PartitionRef, Request]
 BATCH_BYTES_MAX: Final = 1 << 20  # a store never frees the memory of its largest batch
 REQUEST_BYTES: Final = 512  # allowance per request, and per copy, for rows besides the messages
 RESUBMITTED_BYTES: Final = 4096  # assumed size of a message in a request that has only its number
+
+
+def split_receives(requests: list[Submitted]) -> Sequence[list[Submitted]]:
+    """Return the requests in one part, or receives first: they need not wait until completed messages are stored.
+
+    Only if there is nothing else: completing makes no message available, so the order of the two does not show.
+    """
+    receives: list[Submitted] = []
+    completed: list[Submitted] = []
+    for submitted in requests:
+        request = submitted[1]
+        if isinstance(request, Receive | ReceiveFromSession) and request.mode is ReceiveMode.PEEK_LOCK:
+            receives.append(submitted)
+        elif isinstance(request, Settle | SettleRun) and isinstance(request.outcome, Complete):
+            completed.append(submitted)
+        else:
+            return (requests,)
+    return (receives, completed) if receives and completed else (requests,)
 
 
 def next_batch(requests: Sequence[Submitted]) -> tuple[int, int]:

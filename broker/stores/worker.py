@@ -23,7 +23,7 @@ from ..partition.partition import Partition
 from ..partition.records import DUE, OUTBOXES, STATE, STATE_KEY, Counters, Home
 from ..partition.requests import ExpireLocks, Request, Reserve, must_be_retried
 from ..partition.step import Delays, NoObserver, Observer, PartitionRef, Step
-from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
+from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch, split_receives
 from .commit_stats import CommitStats
 from .committer import Committer
 from .first_rows import first_rows
@@ -74,7 +74,7 @@ class Worker:
         self.idle_lock = asyncio.Lock()  # held while a batch runs
         self.commit_stats = CommitStats()
         self.message_counts = MessageCounts()
-        self._flush_is_due = False  # the store's journal needs room
+        self._flush_failed = False  # since the task woke last
         self._committing = False  # if a commit fails now, its outcome is unknown
         self.outage: Outage | None = None
         self.fault: str | None = None  # the error of the last commit, None if it succeeded
@@ -90,7 +90,7 @@ class Worker:
         """
         found = first_rows(self.index, self._store)
         self._timers.start(found.due_at)
-        self._store.on_flush_wanted(partial(asyncio.get_running_loop().call_soon_threadsafe, self._flush_soon))
+        self._store.on_flush_wanted(partial(asyncio.get_running_loop().call_soon_threadsafe, self._wake.set))
         self._task = asyncio.create_task(self._run(), name=f"store-{self.index:02}")
         self._task.add_done_callback(self._ended)
         return found.with_outboxes
@@ -211,11 +211,12 @@ class Worker:
             if not self._inbox and not self._timers.is_due:
                 if self._stopping:
                     return
-                if self._flush_is_due:
+                if self._store.wants_flush and not self._flush_failed:
                     await self._flush_for_room()
                     continue
                 self._wake.clear()
                 await self._wake.wait()
+                self._flush_failed = False
                 continue
             async with self.idle_lock:
                 await self._next_batch()
@@ -227,16 +228,12 @@ class Worker:
             await self._commit(self._store.begin(FLUSHING_BYTES), True, 0)
 
     async def _flush_for_room(self) -> None:
-        self._flush_is_due = False
         try:
             async with self.idle_lock:
                 await self.flush()
         except StoreError as error:  # the next batch tries again
+            self._flush_failed = True
             log.error("flush failed", store=self.index, cause=str(error))
-
-    def _flush_soon(self) -> None:
-        self._flush_is_due = True
-        self._wake.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """After an error of this module: take the store down, so that its requests are refused instead of waiting."""
@@ -257,7 +254,8 @@ class Worker:
         except StoreError as error:
             self._refuse(requests, error)
             return
-        await self._run_batches(requests)
+        for part in split_receives(requests):
+            await self._run_batches(part)
 
     async def _run_batches(self, requests: list[Submitted]) -> None:
         """Execute `requests` in order, in as many batches as necessary.
