@@ -19,7 +19,7 @@ from ..clock import Clock
 
 JOBS_OF_FAST_COMMITS: Final = 2
 SLOW_COMMIT_US: Final = 2_000  # longer commits wait for the disk more than they cost: they run on all threads
-REPORT_AFTER_US: Final = 2_000  # a job reports its outcomes at its end, or after so long if batches wait
+REPORT_AFTER_US: Final = 2_000  # a job reports its outcomes at its end; if batches wait, after so long or a shared trip
 STUCK_US: Final = 50_000  # a job in a longer commit does not count: another one may start in its place
 LOOK_AFTER_MS: Final = 10  # between looks at jobs that report nothing, because one commit takes long
 
@@ -41,12 +41,15 @@ _Waiting = tuple[Committable, asyncio.Future[None]]
 
 
 class _Job:
-    """A call on the pool; `began_us` (stopwatch) is when its current commit began. Written by its thread."""
+    """A call on the pool; `began_us` (stopwatch) is when its current commit began, `is_shared` that one of several
+    batches. Written by its thread.
+    """
 
-    __slots__ = ("began_us",)
+    __slots__ = ("began_us", "is_shared")
 
     def __init__(self, began_us: int) -> None:
         self.began_us = began_us
+        self.is_shared = False
 
 
 class Committer:
@@ -87,9 +90,12 @@ class Committer:
             self._look_later()
 
     def _trip_count(self) -> int:
-        """Return how many trips to the disk the waiting batches take: those that are shared take one."""
+        """Return how many jobs the waiting batches could use.
+
+        Those that are shared take one trip to the disk, and none while a job is on such a trip: it takes them next.
+        """
         alone = sum([batch.shared is None for batch, _ in self._waiting])
-        return alone + (len(self._waiting) > alone)
+        return alone + (len(self._waiting) > alone and not any(job.is_shared for job in self._jobs))
 
     def _look_later(self) -> None:
         if not self._looking:
@@ -107,14 +113,16 @@ class Committer:
         stopwatch_us = self._clock.stopwatch_us
         job.began_us = reported_us = stopwatch_us()
         while True:
+            job.is_shared = False
             group = self._next_group()
             if not group:
                 break
+            job.is_shared = group[0][0].shared is not None
             self._done.extend(zip([ended for _, ended in group], _errors_of(group), strict=True))
             now_us = stopwatch_us()
             self._last_commit_us = now_us - job.began_us
             job.began_us = now_us
-            if self._waiting and now_us - reported_us > REPORT_AFTER_US:
+            if self._waiting and (job.is_shared or now_us - reported_us > REPORT_AFTER_US):
                 reported_us = now_us
                 call_on_loop(self._report)
         call_on_loop(self._end, job)
@@ -160,11 +168,12 @@ class Committer:
 
 
 def _errors_of(group: Sequence[_Waiting]) -> Sequence[BaseException | None]:
+    """Commit the batches of a group; return each one's error."""
     first = group[0][0]
-    if first.shared is not None:
-        return first.shared.commit([batch for batch, _ in group])
     try:
+        if first.shared is not None:
+            return first.shared.commit([batch for batch, _ in group])
         first.commit()
     except BaseException as error:
-        return [error]
+        return [error] * len(group)
     return [None]

@@ -9,5 +9,5 @@ Modules, in reading order:
     journaled_store.py  a store whose small batches go into a journal first
     journaled_batch.py  its views and its batches
 
-Why: docs/decisions/0020.
+Why: docs/decisions/0017.
 """

@@ -2,7 +2,7 @@
 
 A commit of LMDB waits for the disk twice, and each store for its own file. A batch in the journal waits once, together
 with the batches of other stores that are ready. Its rows go into the store's file later, with a larger batch
-(docs/decisions/0020). Knows the file: groups of entries in two halves, and when a half is free. Does not know stores.
+(docs/decisions/0017). Knows the file: groups of entries in two halves, and when a half is free. Does not know stores.
 
 The file: a head of HEAD_BYTES with the journal's id, then two halves. A **lap** fills one half with groups, the next
 lap the other one; it begins when all rows of the lap before the current one are in their stores' files. One group is
