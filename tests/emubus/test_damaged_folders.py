@@ -18,7 +18,7 @@ import pytest
 
 from ..programs import PROGRAM_S_MAX
 from .folders.opening import rows_of
-from .folders.small import MESSAGES, run
+from .folders.small import MESSAGES, copy, groups, journals, run
 
 PAGE_BYTES: Final = 4096
 FILES: Final = ("emubus.json", "namespace/data.mdb", "store-00/data.mdb", "store-01/data.mdb")
@@ -29,12 +29,15 @@ Damage = Callable[[Path], None]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`older`: a folder; `closed` and `open`: the same one run later, stopped or killed; `other`: another one."""
+    """`older`: a folder; `closed` and `open`: the same one run later, stopped or killed.
+
+    `other`: another one, `other open` as a kill would have left it.
+    """
     base = tmp_path_factory.mktemp("made")
     run(base / "closed")
     shutil.copytree(base / "closed", base / "older")
     run(base / "closed", killed=base / "open")
-    run(base / "other")
+    run(base / "other", killed=base / "other open")
     return base
 
 
@@ -124,11 +127,39 @@ def damages(made: Path, state: str) -> Iterator[tuple[str, Damage]]:
             yield f"{name} noise in {number}", overwrite(name, at, chance.randbytes(length))
 
 
+def journal_damages(made: Path) -> Iterator[tuple[str, Damage]]:
+    """A journal that is missing, cut, exchanged or changed before its last group: each must be refused."""
+    chance = random.Random(8)
+    (file,) = journals(made / "open")
+    (other,) = journals(made / "other open")
+    name, size_bytes = file.name, file.stat().st_size
+    for length in (0, 1, PAGE_BYTES, PAGE_BYTES + 1, size_bytes // 2, size_bytes - 1, size_bytes + 1):
+        yield f"cut to {length}", cut(name, length)
+    yield "missing", remove(name)
+    yield "of another folder", take_from(made / "other open", other.name, name)
+    yield "junk", replace(name, chance.randbytes(PAGE_BYTES))
+    yield "long junk", replace(name, b"emubus" * (size_bytes // 6))
+    yield "zeros", replace(name, bytes(size_bytes))
+    yield "head zeroed", overwrite(name, 0, bytes(PAGE_BYTES))
+    yield "another id", overwrite(name, 20, b"x")
+    yield "manifest names another one", overwrite_journal_id
+    *earlier, (last, _) = groups(file)
+    for begin, end in earlier:
+        yield f"noise at {begin}", overwrite(name, begin, chance.randbytes(end - begin))
+        yield f"a byte at {begin}", overwrite(name, chance.randrange(begin, end - 4), b"\x99\x98\x97\x96")
+    yield "zeros before the last group", overwrite(name, earlier[0][0], bytes(last - earlier[0][0]))
+
+
+def overwrite_journal_id(folder: Path) -> None:
+    values = json.loads((folder / "emubus.json").read_text())
+    (folder / "emubus.json").write_text(json.dumps({**values, "journal": "0123456789"}))
+
+
 def outcomes(tmp_path: Path, intact: Path, cases: list[tuple[str, Damage]]) -> dict[str, dict[str, Any]]:
     """What the check and a start make of each damaged copy, by the name of the damage."""
     listed: list[str] = []
     for number, (_, damage) in enumerate(cases):
-        shutil.copytree(intact, tmp_path / str(number))
+        copy(intact, tmp_path / str(number))
         damage(tmp_path / str(number))
         listed.append(str(tmp_path / str(number)))
     (tmp_path / "list").write_text("\n".join(listed))
@@ -146,7 +177,7 @@ def outcomes(tmp_path: Path, intact: Path, cases: list[tuple[str, Damage]]) -> d
 
 
 def intact_rows(made: Path, state: str, tmp_path: Path) -> dict[str, str]:
-    shutil.copytree(made / state, tmp_path / "intact")
+    copy(made / state, tmp_path / "intact")
     return rows_of(tmp_path / "intact")
 
 
@@ -177,6 +208,36 @@ def test_a_folder_with_a_damaged_page_is_refused_or_served_rightly(made: Path, s
     assert sum(1 for each in found.values() if is_a_refusal(each)) > len(found) // 2
 
 
+def test_a_killed_folder_whose_journal_is_missing_foreign_or_damaged_is_refused_by_its_name(
+    made: Path, tmp_path: Path
+) -> None:
+    found = outcomes(tmp_path, made / "open", list(journal_damages(made)))
+    named = {"manifest names another one": "journal-0123456789"}
+    (file,) = journals(made / "open")
+    assert [
+        name
+        for name, each in found.items()
+        if not (is_a_refusal(each) and named.get(name, file.name) in each["refused"])
+    ] == []
+    assert [name for name, each in found.items() if each["check_wrote"]] == []
+    assert f"{file.name} is missing" in found["missing"]["refused"]
+    assert [each["problems"] for each in found.values() if len(each["problems"]) != 1] == []
+
+
+def test_a_killed_folder_whose_last_group_is_torn_is_served_without_it(made: Path, tmp_path: Path) -> None:
+    (file,) = journals(made / "open")
+    *earlier, (begin, end) = groups(file)
+    assert earlier != []
+    places = [begin + (end - begin) * part // 4 for part in range(4)]
+    cases = [(f"zeros from {at}", overwrite(file.name, at, bytes(end - at))) for at in places]
+    found = outcomes(tmp_path, made / "open", cases)
+    assert {name: each.get("refused") for name, each in found.items() if "rows" not in each or each["problems"]} == {}
+    assert [name for name, each in found.items() if each["check_wrote"]] == []
+    first, *others = [each["rows"] for each in found.values()]
+    assert others == [first] * len(others)
+    assert first != intact_rows(made, "open", tmp_path)
+
+
 def test_an_older_manifest_is_refused_after_a_stop(made: Path, tmp_path: Path) -> None:
     (found,) = outcomes(tmp_path, made / "closed", [("older", take_from(made / "older", "emubus.json"))]).values()
     assert is_a_refusal(found)
@@ -191,12 +252,14 @@ def test_whole_copies_of_a_folder_open_with_all_messages(made: Path, tmp_path: P
     assert counts == {"older": MESSAGES, "closed": 2 * MESSAGES, "open": 2 * MESSAGES}
 
 
-@pytest.mark.parametrize("name", ["store-01/data.mdb", "emubus.json"])
+@pytest.mark.parametrize("part", ["store-01/data.mdb", "emubus.json", "journal-*"])
 def test_the_program_refuses_a_damaged_folder_with_one_line_and_exit_code_2(
-    made: Path, name: str, tmp_path: Path
+    made: Path, part: str, tmp_path: Path
 ) -> None:
-    shutil.copytree(made / "open", tmp_path / "data")
-    (tmp_path / "data" / name).unlink()
+    copy(made / "open", tmp_path / "data")
+    (damaged,) = (tmp_path / "data").glob(part)
+    name = str(damaged.relative_to(tmp_path / "data"))
+    damaged.unlink()
     for command, code in (("serve --amqp-port 0 --http-port 0 --data", 2), ("check", 1)):
         done = subprocess.run(
             [sys.executable, "-P", "-m", "emubus", *command.split(), str(tmp_path / "data")],

@@ -263,7 +263,7 @@ def rows_of_fresh(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("damage", ["none", "manifest", "store"])
 def test_fresh_deletes_entities_and_messages_and_keeps_the_rest(made: Path, damage: str, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    shutil.copytree(made / "open", data)
+    small.copy(made / "open", data)
     for kept in ("snapshots/s/snapshot.json", "tls/ca.pem", "notes.txt"):
         (data / kept).parent.mkdir(parents=True, exist_ok=True)
         (data / kept).write_text("kept")
@@ -320,7 +320,7 @@ def test_a_row_that_cannot_be_read_is_named_by_the_start_and_by_the_check(
     made: Path, junk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "data"
-    shutil.copytree(made / "open", data)
+    small.copy(made / "open", data)
     part, table, key, value = JUNK[junk]
     small.put_row(data, part, table, key, value)
     named = rf"{part}: row {key!r} of table '{table}' can't be read \("
@@ -335,7 +335,7 @@ def test_a_row_that_cannot_be_read_is_named_by_the_start_and_by_the_check(
 
 def test_a_stored_message_that_cannot_be_read_is_found_by_the_check(made: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    shutil.copytree(made / "open", data)
+    small.copy(made / "open", data)
     small.put_row(data, "store-00", "messages", b"short", b"junk")
     (problem, *_) = check_data_folder(data).problems
     assert problem.startswith("store-00: row b'short' of table 'messages' can't be read (error: ")
@@ -402,7 +402,7 @@ def test_a_wider_mode_of_an_older_folder_is_left_and_logged(
 
 def test_the_catalog_error_is_no_traceback_for_route(made: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    shutil.copytree(made / "open", data)
+    small.copy(made / "open", data)
     small.put_row(data, "namespace", "entities", b"qx", b"{}")
     with pytest.raises(CatalogError, match="namespace: row b'qx' of table 'entities' can't be read"):
         read_namespace(data)
