@@ -11,19 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from emubus.storage import FAILPOINTS, Durability, Store, check_store, open_store
+from emubus.storage import FAILPOINTS, Durability, Store, check_store, open_store, read_journal, replay
 
 OpenStore = Callable[..., Store]
 
 WRITER = Path(__file__).with_name("crash_writer.py")
 TABLES = ("rows", "index")
 ROW_COUNT = 20
+JOURNAL = "journal"
+JOURNAL_ID = "1"
 LAST = b"\xff" * 8
 DURABLE = [Durability.FULL, Durability.PROCESS]
+KINDS = [*DURABLE, JOURNAL]
 
 
-def start(folder: Path, durability: Durability, failpoint: str, batch: int) -> subprocess.Popen[bytes]:
-    arguments = [sys.executable, "-P", str(WRITER), str(folder), durability.value, failpoint, str(batch)]
+def start(folder: Path, kind: str, failpoint: str, batch: int) -> subprocess.Popen[bytes]:
+    """Start the writer; `kind` is a durability or `JOURNAL`, the journal is in the folder's parent."""
+    arguments = [sys.executable, "-P", str(WRITER), str(folder), kind, failpoint, str(batch)]
     return subprocess.Popen(arguments, stdout=subprocess.PIPE)
 
 
@@ -36,10 +40,12 @@ def acknowledged(process: subprocess.Popen[bytes]) -> int:
     return len(lines)
 
 
-def durable(folder: Path, durability: Durability) -> int:
+def durable(folder: Path, kind: str) -> int:
     """Return how many batches are in the store, after making sure that each is there whole and nothing else is."""
+    if kind == JOURNAL:
+        replay(folder, TABLES, JOURNAL_ID, read_journal(folder.parent / JOURNAL, JOURNAL_ID))
     assert check_store(folder).problems == []
-    store = open_store(folder, TABLES, durability)
+    store = open_store(folder, TABLES, Durability.FULL if kind == JOURNAL else Durability(kind))
     with store.view() as view:
         counted = view.get("index", b"count")
         count = int.from_bytes(counted or b"", "big")
@@ -58,33 +64,40 @@ def durable(folder: Path, durability: Durability) -> int:
     return count
 
 
-@pytest.mark.parametrize("durability", DURABLE, ids=str)
+@pytest.mark.parametrize(("kind", "batch"), [*((kind, 7) for kind in KINDS), (JOURNAL, 10)])  # 10 goes into the file
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
 def test_killed_at_a_failpoint_a_store_has_all_that_was_acknowledged_and_no_half_batch(
-    tmp_path: Path, durability: Durability, failpoint: str
+    tmp_path: Path, kind: str, failpoint: str, batch: int
 ) -> None:
-    reported = acknowledged(start(tmp_path, durability, failpoint, 7))
-    assert reported == 6
-    assert durable(tmp_path, durability) == (7 if failpoint == "committed" else 6)
+    folder = tmp_path / "store"
+    reported = acknowledged(start(folder, kind, failpoint, batch))
+    assert reported == batch - 1
+    assert durable(folder, kind) == (batch if failpoint == "committed" else batch - 1)
 
 
-@pytest.mark.parametrize("durability", DURABLE, ids=str)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_killed_at_any_moment_a_store_has_all_that_was_acknowledged_and_no_half_batch(
-    tmp_path: Path, durability: Durability
+    tmp_path: Path, kind: str
 ) -> None:
     for attempt, lines in enumerate([1, 37, 120]):
-        folder = tmp_path / str(attempt)
-        process = start(folder, durability, "none", 0)
+        folder = tmp_path / str(attempt) / "store"
+        process = start(folder, kind, "none", 0)
         assert process.stdout is not None
         seen = [process.stdout.readline() for _ in range(lines)]
         process.kill()
         output, _ = process.communicate()
         reported = len(seen) + len(output.split())
-        assert durable(folder, durability) in (reported, reported + 1)
+        assert durable(folder, kind) in (reported, reported + 1)
+
+
+def test_a_journal_that_is_replayed_again_changes_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    acknowledged(start(folder, JOURNAL, "commit-started", 9))
+    assert [durable(folder, JOURNAL) for _ in range(3)] == [8, 8, 8]
 
 
 def test_a_killed_store_goes_on_where_it_was(tmp_path: Path) -> None:
-    acknowledged(start(tmp_path, Durability.FULL, "commit-started", 3))
+    acknowledged(start(tmp_path, Durability.FULL.value, "commit-started", 3))
     store = open_store(tmp_path, TABLES, Durability.FULL)
     with store.begin(10) as batch:
         batch.put("rows", b"more", b"x")

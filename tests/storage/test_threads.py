@@ -6,10 +6,11 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from emubus.storage import Batch, Durability, Store, lmdb_store
+from emubus.storage import Batch, Durability, Journal, Store, lmdb_store, open_store
 
 OpenStore = Callable[..., Store]
 
@@ -50,20 +51,13 @@ def seen(store: Store) -> int:
     return number
 
 
-@pytest.mark.parametrize("durability", [Durability.FULL, Durability.PROCESS], ids=str)
-def test_views_between_and_during_commits_on_another_thread_see_whole_batches(
-    open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch, durability: Durability
-) -> None:
-    monkeypatch.setattr(lmdb_store, "MAP_BYTES_START", 256 * 1024)  # the map grows on the way
-    monkeypatch.setattr(lmdb_store, "MAP_SLACK_BYTES", 64 * 1024)
-    monkeypatch.setattr(lmdb_store, "PAGES_KEPT_BYTES_MAX", 32 * 1024 * 1024)  # and is mapped anew now and then
-    monkeypatch.setattr(lmdb_store, "FILE_RESIDENT_BYTES_MAX", 0)
+def see_whole_batches(store: Store, expected_bytes: Callable[[int], int]) -> None:
+    """Read between and during commits on another thread; `expected_bytes` of each batch by its number."""
     chance = random.Random(4)
-    store = open_lmdb(durability)
     during = 0
     with ThreadPoolExecutor(1) as pool:
         for number in range(1, COMMIT_COUNT):
-            batch = store.begin(600_000)
+            batch = store.begin(expected_bytes(number))
             fill(batch, number, chance)
             if number > 1:
                 assert seen(store) == number - 1
@@ -74,6 +68,26 @@ def test_views_between_and_during_commits_on_another_thread_see_whole_batches(
             running.result()
             assert seen(store) == number
     assert during > COMMIT_COUNT / 2  # the test is about views that overlap commits
+
+
+@pytest.mark.parametrize("durability", [Durability.FULL, Durability.PROCESS], ids=str)
+def test_views_between_and_during_commits_on_another_thread_see_whole_batches(
+    open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch, durability: Durability
+) -> None:
+    monkeypatch.setattr(lmdb_store, "MAP_BYTES_START", 256 * 1024)  # the map grows on the way
+    monkeypatch.setattr(lmdb_store, "MAP_SLACK_BYTES", 64 * 1024)
+    monkeypatch.setattr(lmdb_store, "PAGES_KEPT_BYTES_MAX", 32 * 1024 * 1024)  # and is mapped anew now and then
+    monkeypatch.setattr(lmdb_store, "FILE_RESIDENT_BYTES_MAX", 0)
+    see_whole_batches(open_lmdb(durability), lambda _: 600_000)
+
+
+def test_views_of_a_store_with_a_journal_see_whole_batches_of_the_journal_and_of_the_file(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal", "1")
+    store = open_store(tmp_path / "store", ("rows", "index"), Durability.FULL, journal=journal)
+    see_whole_batches(store, lambda number: 600_000 if number % 3 == 0 else 0)
+    assert journal.lap > 1
+    store.close()
+    journal.close()
 
 
 def test_a_view_held_through_one_commit_keeps_its_state_while_pages_are_freed(open_lmdb: OpenStore) -> None:
