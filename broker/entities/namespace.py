@@ -28,6 +28,7 @@ from ..model.profiles import Limits, limits_over
 from ..partition.step import Delays, Event, EventKind, NoObserver, Observer
 from ..stores.committer import Committer
 from ..stores.outage import Outage
+from ..stores.pace import Pace
 from ..stores.worker import Worker
 from .dispatcher import ReceiveQuota
 from .entity import Entity
@@ -56,7 +57,7 @@ class Namespace:
         self.topology = Topology()  # of the start, for a reset
         self.away: BrokerError | None = None  # set while the stores are exchanged
         self.pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
-        self._committer = Committer(self.pool, COMMIT_THREADS, clock)
+        self._drive = Committer(self.pool, COMMIT_THREADS, clock), Pace(clock.stopwatch_us)
         self._failpoint = failpoint
         self._observer = observer or NoObserver()
         self._watchers: list[Callable[[Entity], None]] = []
@@ -68,7 +69,7 @@ class Namespace:
         self.catalog = catalog
         self.transactions = Transactions(self.clock, self.limits.messages_per_transaction_max)
         self.workers = [
-            Worker(index, store, self.clock, self._committer, self._resolver(index), self._failpoint, self._observer)
+            Worker(index, store, self.clock, *self._drive, self._resolver(index), self._failpoint, self._observer)
             for index, store in enumerate(stores)
         ]
         for worker in self.workers if self._delays is not None else ():

@@ -242,6 +242,13 @@ class Step:
             self.changes.clear()
         return written_bytes
 
+    def release(self, now: int, observer: Observer) -> None:
+        """Once the changes are stored, at `now` (Unix ms): report the events, then make the effects' calls."""
+        if self.events:
+            observer.observe(now, self.events)  # first: what the effects cause comes later
+        for effect, argument in self.effects:
+            effect(argument)
+
     def note(
         self,
         kind: EventKind,

@@ -30,6 +30,7 @@ from .first_rows import first_rows
 from .message_counts import MessageCounts
 from .open_partitions import OpenPartitions
 from .outage import Outage, OutageKind
+from .pace import Pace
 from .timers import StoreTimers
 
 BATCH_REQUESTS_MAX = 1000  # limits how long a batch blocks the event loop
@@ -42,8 +43,8 @@ class Worker:
     """Drives the partitions of `store`; `index` is the number of the messaging store.
 
     `resolve(queue_id)` returns a queue's partition in this store, None for a deleted queue. `committer` commits for
-    stores that block. `failpoint(name)` marks a step of the commit for tests. `observer` learns what happens to
-    messages.
+    stores that block; it and `pace` are those of all workers. `failpoint(name)` marks a step of the commit for tests.
+    `observer` learns what happens to messages.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Worker:
         store: Store,
         clock: Clock,
         committer: Committer,
+        pace: Pace,
         resolve: Callable[[int], PartitionRef | None],
         failpoint: Callable[[str], None],
         observer: Observer | None = None,
@@ -60,6 +62,7 @@ class Worker:
         self._store = store
         self._clock = clock
         self._committer = committer
+        self._pace = pace
         self._resolve = resolve
         self._failpoint = failpoint
         self._observer = observer or NoObserver()
@@ -237,8 +240,7 @@ class Worker:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """After an error of this module: take the store down, so that its requests are refused instead of waiting."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if not task.cancelled() and (error := task.exception()) is not None:
             log.critical("messaging store stopped", store=self.index, exc_info=error)
             self.begin_outage(Outage(OutageKind.DOWN))
 
@@ -268,6 +270,7 @@ class Worker:
             self._committing = False
             try:
                 count, expected_bytes = next_batch(requests)
+                await self._pace.wait(requests[:count], expected_bytes)
                 done_count = await self._run_batch(requests[:count], expected_bytes)
             except StoreError as error:
                 if isinstance(error, StoreFull) and error.grows:
@@ -302,30 +305,29 @@ class Worker:
         now = self._clock.now_ms()
         self._open.touched.clear()
         self._committing = False
-        batch = self._store.begin(expected_bytes)
-        try:
-            done_count, changed = self._apply(requests, now, batch, step)
-            for queue_id, counters in step.touched.items():
-                batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
-            orphans = list(self._timers.orphans)
-            for key in orphans:
-                batch.delete(DUE, key)
-        except BaseException:
-            batch.abort()
-            raise
+        with self._pace:
+            batch = self._store.begin(expected_bytes)
+            try:
+                done_count, changed = self._apply(requests, now, batch, step)
+                for queue_id, counters in step.touched.items():
+                    batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
+                orphans = list(self._timers.orphans)
+                for key in orphans:
+                    batch.delete(DUE, key)
+            except BaseException:
+                batch.abort()
+                raise
         changed = changed or bool(step.touched) or bool(orphans)
         await self._commit(batch, changed, done_count)
-        self._open.keep()
-        del self._timers.orphans[: len(orphans)]
-        self._timers.watch_locks(self._open.touched)
-        if step.next_due is not None:
-            self._timers.row_added(step.next_due)
-        self._timers.arm()
-        self.message_counts.add(step.counts)
-        if step.events:
-            self._observer.observe(now, step.events)  # before the effects: what they cause comes later
-        for effect, argument in step.effects:
-            effect(argument)
+        with self._pace:
+            self._open.keep()
+            del self._timers.orphans[: len(orphans)]
+            self._timers.watch_locks(self._open.touched)
+            if step.next_due is not None:
+                self._timers.row_added(step.next_due)
+            self._timers.arm()
+            self.message_counts.add(step.counts)
+            step.release(now, self._observer)
         if changed:
             self._failpoint("effects-released")
         return done_count

@@ -1,0 +1,56 @@
+"""Limits how long the workers of all stores work in one turn of the event loop, so that connections are heard between.
+
+Without it, sixteen large batches that are ready together are one turn. Used on the event loop; shared by the workers of
+a `Namespace`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ..partition.requests import Receive, ReceiveFromSession
+from .batches import Submitted
+
+TURN_US: Final = 2_000  # large batches begin until so much of a turn is used
+LARGE_BYTES: Final = 16 << 10  # a batch that writes more is large
+LARGE_COUNT: Final = 32  # so is one that receives more messages
+
+
+class Pace:
+    """The time that workers have used in this turn of the loop; `stopwatch_us` gives microseconds.
+
+    With it as a context, a block that does not wait is counted.
+    """
+
+    def __init__(self, stopwatch_us: Callable[[], int]) -> None:
+        self._stopwatch_us = stopwatch_us
+        self._used_us = 0
+        self._began_us = 0
+        self._next_turn = asyncio.Event()
+
+    def __enter__(self) -> None:
+        self._began_us = self._stopwatch_us()
+        if not self._used_us:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def __exit__(self, *_: object) -> None:
+        self._used_us += max(1, self._stopwatch_us() - self._began_us)
+
+    def _begin_turn(self) -> None:
+        self._used_us = 0
+        self._next_turn.set()
+        self._next_turn.clear()  # those that waited go on
+
+    async def wait(self, requests: Sequence[Submitted], expected_bytes: int) -> None:
+        """If these requests are a large batch, wait for a turn that has time left."""
+        if self._used_us > TURN_US and _is_large(requests, expected_bytes):
+            while self._used_us > TURN_US:
+                await self._next_turn.wait()
+
+
+def _is_large(requests: Sequence[Submitted], expected_bytes: int) -> bool:
+    return expected_bytes > LARGE_BYTES or any(
+        isinstance(request, Receive | ReceiveFromSession) and request.count > LARGE_COUNT for _, request in requests
+    )
