@@ -19,7 +19,7 @@ from emubus.broker.errors import BrokerError
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
-from emubus.storage import Durability, Store, no_failpoint, open_store
+from emubus.storage import Durability, Journal, Store, no_failpoint, open_store
 
 from ..checking import check_partitions
 
@@ -35,16 +35,20 @@ def open_broker(
     loses_writes: bool = False,
     profile: Profile = Profile.STANDARD,
     observer: Observer | None = None,
+    journal: Journal | None = None,
 ) -> Broker:
     """A started broker of 16 stores, each as `wrap` returns it; in memory without a `folder`.
 
-    With `loses_writes` the test damages the stores on purpose, so the partitions are not checked at the end.
+    With a `journal`, the caller's, each commit waits for the disk. With `loses_writes` the test damages the stores on
+    purpose, so the partitions are not checked at the end.
     """
-    durability = Durability.NONE if folder is None else Durability.PROCESS
+    durability = Durability.NONE if folder is None else Durability.PROCESS if journal is None else Durability.FULL
 
     def store(name: str, tables: Sequence[str]) -> Store:
-        hook: Callable[[str], None] = failpoint if name.startswith("store") else no_failpoint  # type: ignore[assignment]
-        return open_store(None if folder is None else folder / name, tables, durability, hook)
+        is_messaging = name.startswith("store")
+        hook: Callable[[str], None] = failpoint if is_messaging else no_failpoint  # type: ignore[assignment]
+        shared = journal if is_messaging else None
+        return open_store(None if folder is None else folder / name, tables, durability, hook, journal=shared)
 
     catalog = Catalog(store("namespace", CATALOG_TABLES))
     stores = [wrap(store(f"store-{index:02}", TABLES)) for index in range(16)]

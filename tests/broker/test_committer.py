@@ -360,7 +360,7 @@ async def test_many_stores_that_share_now_and_then_commit_all_of_their_batches_i
             name = f"{index}.{number}"
             error = KeyError(name) if number % 7 == 0 else None
             batch = Passenger(name, calls, trips[(index + number // 5) % 3], error)
-            assert await asyncio.gather(committer.commit(batch), return_exceptions=True) == [error]
+            assert await outcomes([committer.commit(batch)]) == [error]
 
     async with asyncio.timeout(LIMIT_S):
         await asyncio.gather(*(store(index) for index in range(12)))
