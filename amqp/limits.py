@@ -51,7 +51,7 @@ class Limits:
     stop_wait_ms: int = 1_000
     """How long connections have to end when the server stops."""
 
-    slice_us: int = 5_000
+    slice_us: int = 2_000
     """How long a connection handles input before the others get their turn (microseconds)."""
 
     chunk_bytes_max: int = 256 * KIB

@@ -29,7 +29,7 @@ class Worker(Protocol):
 class Turns:
     """Gives slices of time to connections. All times are microseconds of `stopwatch_us`.
 
-    A connection works for one slice at a time; all strangers together work for `strangers_us` per turn.
+    A connection works for one slice in a turn; all strangers together work for `strangers_us` per turn.
     """
 
     def __init__(self, slice_us: int, strangers_us: int, stopwatch_us: Callable[[], int]) -> None:
@@ -40,11 +40,14 @@ class Turns:
         self._strangers: deque[Worker] = deque()
         self._strangers_us = 0  # used by strangers in this turn, plus their excess of earlier turns
         self._is_scheduled = False
+        self._had_slice: set[Worker] = set()  # known connections that have used up theirs in this turn
 
     def take(self, worker: Worker) -> bool:
         """Let a connection work, now or in a later turn; return whether it has input left."""
         if worker.is_stranger and (self._strangers or self._strangers_us >= self._strangers_us_max):
             self._strangers.append(worker)
+        elif worker in self._had_slice:
+            self._known.append(worker)
         elif not self._work(worker):
             return False
         self._schedule()
@@ -64,8 +67,12 @@ class Turns:
         is_stranger = worker.is_stranger
         started_us = self._stopwatch_us()
         more = worker.work_off(started_us + self._slice_us)
+        used_us = self._stopwatch_us() - started_us
         if is_stranger:
-            self.charge(self._stopwatch_us() - started_us)
+            self.charge(used_us)
+        elif used_us >= self._slice_us:
+            self._had_slice.add(worker)
+            self._schedule()
         if more:
             (self._strangers if worker.is_stranger else self._known).append(worker)
         return more
@@ -78,6 +85,7 @@ class Turns:
     def _turn(self) -> None:
         """The next turn of the loop: one slice for every waiting known connection, then the strangers' part."""
         self._is_scheduled = False
+        self._had_slice.clear()
         self._strangers_us = max(0, self._strangers_us - self._strangers_us_max)
         for _ in range(len(self._known)):
             self._work(self._known.popleft())

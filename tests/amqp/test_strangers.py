@@ -14,12 +14,13 @@ from emubus.broker.access import Access
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.keys import SharedKey
 from emubus.broker.turns import Turns
+from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Described, Uint, Ulong
 
 from ..broker.namespace import loop_turns
 from ..tracking import untracked
 from .fakes import FakeTransport
-from .wire import ATTACH, BEGIN, CLOSE, OPEN, SOURCE, TARGET, Wire
+from .wire import ATTACH, BEGIN, CLOSE, OPEN, SOURCE, TARGET, Wire, sasl_init
 
 LIMITS = Limits(
     stranger_links_max=4,
@@ -154,6 +155,20 @@ async def test_strangers_share_a_part_of_each_turn_and_known_clients_come_first(
     assert order[2:] == ["known", "s0", "s1", "known", "s2", "s1", "s2"]
 
 
+async def test_a_known_client_that_has_had_its_slice_waits_for_the_next_turn() -> None:
+    order, clock = list[str](), [0]
+    turns = Turns(500, 2_000, lambda: clock[0])
+    known = Busy("known", 1, order, clock, is_stranger=False)
+    assert not turns.take(known)
+    known.slices = 1
+    assert turns.take(known)  # more input in the same turn
+    other = Busy("other", 1, order, clock, is_stranger=False)
+    assert not turns.take(other)
+    assert order == ["known", "other"]
+    await loop_turns(2)
+    assert order == ["known", "other", "known"]
+
+
 async def test_what_strangers_use_beyond_their_part_they_lack_in_the_turns_after_it() -> None:
     order, clock = list[str](), [0]
     turns = Turns(500, 2_000, lambda: clock[0])
@@ -183,7 +198,8 @@ async def test_each_step_of_work_that_a_stranger_asked_for_counts_as_its_time() 
 
 async def test_input_above_a_slice_waits_for_the_next_turn_and_keeps_its_order() -> None:
     wire = Wire(limits=Limits(slice_us=0, chunk_bytes_max=64), is_paced=True)
-    wire.open()
+    wire.write(SASL_HEADER + sasl_init() + AMQP_HEADER)
+    wire.send(0, OPEN, ["client", "localhost", Uint(65_536)])
     await wire.turn(20)
     for channel in range(1, 21):
         wire.send(channel, BEGIN, [None, Uint(0), Uint(100), Uint(100)])

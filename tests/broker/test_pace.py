@@ -1,0 +1,62 @@
+"""Large batches of all stores share a turn of the event loop: some of them wait for the next one. No store."""
+
+from __future__ import annotations
+
+import asyncio
+
+from emubus.broker.address import SubQueue
+from emubus.broker.api import ReceiveMode
+from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.requests import Receive
+from emubus.broker.stores.batches import Submitted
+from emubus.broker.stores.pace import LARGE_BYTES, LARGE_COUNT, TURN_US, Pace
+
+from .acts import nothing
+from .driving import Place
+from .namespace import loop_turns
+
+BATCH_US = TURN_US // 2 + 1
+
+
+class Stores:
+    """As many stores as are wanted, each with one batch; `order` has those that were executed."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.pace = Pace(lambda: self.now_us)
+        self.order: list[int] = []
+
+    async def execute(self, index: int, requests: list[Submitted], expected_bytes: int) -> None:
+        await self.pace.wait(requests, expected_bytes)
+        with self.pace:
+            self.now_us += BATCH_US
+            self.order.append(index)
+
+
+def receive(count: int) -> list[Submitted]:
+    place = Place(QueueDescription("q"), index=0, partitioned=False)
+    return [(place, Receive(SubQueue.ACTIVE, count, ReceiveMode.PEEK_LOCK, nothing))]
+
+
+async def executed_by_turn(requests: list[Submitted], expected_bytes: int) -> list[int]:
+    """How many of six batches are executed in each turn."""
+    stores, counts = Stores(), list[int]()
+    tasks = [asyncio.create_task(stores.execute(index, requests, expected_bytes)) for index in range(6)]
+    while not all(task.done() for task in tasks):
+        before = len(stores.order)
+        await loop_turns(1)
+        counts.append(len(stores.order) - before)
+    assert stores.order == list(range(6))
+    return [count for count in counts if count]
+
+
+async def test_large_batches_are_spread_over_turns_in_their_order() -> None:
+    assert await executed_by_turn([], LARGE_BYTES + 1) == [2, 2, 2]
+
+
+async def test_receives_of_many_messages_are_large() -> None:
+    assert await executed_by_turn(receive(LARGE_COUNT + 1), 512) == [2, 2, 2]
+
+
+async def test_small_batches_wait_for_no_turn() -> None:
+    assert await executed_by_turn(receive(LARGE_COUNT), LARGE_BYTES) == [6]
