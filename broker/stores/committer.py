@@ -94,8 +94,9 @@ class Committer:
 
         Those that are shared take one trip to the disk, and none while a job is on such a trip: it takes them next.
         """
-        alone = sum([batch.shared is None for batch, _ in self._waiting])
-        return alone + (len(self._waiting) > alone and not any(job.is_shared for job in self._jobs))
+        waiting = list(self._waiting)  # jobs take from it meanwhile
+        alone = sum([batch.shared is None for batch, _ in waiting])
+        return alone + (len(waiting) > alone and not any(job.is_shared for job in self._jobs))
 
     def _look_later(self) -> None:
         if not self._looking:
